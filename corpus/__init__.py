@@ -1,0 +1,1 @@
+"""The memory: the nouns, the recipe language, materialization and the store."""

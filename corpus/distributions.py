@@ -1,0 +1,214 @@
+"""Named distributions of values. To add one, add one function; the order is from plain to nasty, and shrinking follows it.
+
+A distribution takes a Window and returns float64 values (scaled and rounded to the dtype afterwards), or an array that
+already has the window's dtype (bit patterns; then nothing is scaled). Only integer operations and exactly rounded
+float64 operations (+ - * / and conversions) are allowed: no exp, log or cos, whose last bits differ between machines.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpus.errors import InternalError
+from corpus.field import Window
+
+Values = NDArray[Any]
+Nature = Literal["iid", "structured", "adversarial"]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A named way to fill a tensor."""
+
+    name: str
+    sample: Callable[[Window], Values]
+    nature: Nature
+    """iid: statistical error bounds hold; structured: only worst-case bounds; adversarial: also special values."""
+    floats: bool
+    integers: bool
+    patterns: bool
+    """It gives bit patterns of the dtype, which are neither scaled nor rounded."""
+    rank: int
+    """Position in this file: lower is plainer."""
+    summary: str
+
+
+DISTRIBUTIONS: dict[str, Distribution] = {}
+
+
+def distribution(
+    nature: Nature, *, floats: bool = True, integers: bool = True, patterns: bool = False
+) -> Callable[[Callable[[Window], Values]], Callable[[Window], Values]]:
+    """Enter a sampler into the table under its own name."""
+
+    def enter(sample: Callable[[Window], Values]) -> Callable[[Window], Values]:
+        name = sample.__name__
+        if name in DISTRIBUTIONS:
+            raise InternalError(f"distribution {name!r} is defined twice in corpus/distributions.py")
+        summary = (sample.__doc__ or "").strip().splitlines()[0]
+        DISTRIBUTIONS[name] = Distribution(
+            name, sample, nature, floats, integers, patterns, len(DISTRIBUTIONS), summary
+        )
+        return sample
+
+    return enter
+
+
+@distribution("structured")
+def zeros(w: Window) -> Values:
+    """All zero."""
+    return w.filled(0.0)
+
+
+@distribution("structured")
+def ones(w: Window) -> Values:
+    """All one."""
+    return w.filled(1.0)
+
+
+@distribution("structured")
+def small_integers(w: Window) -> Values:
+    """Integers from -4 to 4 (0 to 8 for unsigned types)."""
+    low = 0.0 if w.format.kind == "uint" else -4.0
+    return (w.bits() % np.uint64(9)).astype(np.float64) + low
+
+
+@distribution("iid")
+def uniform(w: Window) -> Values:
+    """Uniform in [-1, 1); the whole range for integer types; integers below `below` if given."""
+    if "below" in w.params:
+        return (w.bits() % np.uint64(max(1, w.params["below"]))).astype(np.int64)
+    if not w.format.is_float:
+        return raw_bits(w)
+    return w.uniform() * 2.0 - 1.0
+
+
+@distribution("iid", integers=False)
+def positive(w: Window) -> Values:
+    """Uniform in (0, 1]: no cancellation, errors add up on one side."""
+    return 1.0 - w.uniform()
+
+
+@distribution("iid", integers=False)
+def normal(w: Window) -> Values:
+    """Bell-shaped with mean 0 and deviation 1: the number of set bits of a word, dithered; tails to 8 deviations."""
+    centred = np.bitwise_count(w.bits(0)).astype(np.float64) - 32.0
+    # Binomial(64, 1/2) has variance 16, the dither adds 1/12.
+    return (centred + w.uniform(1) - 0.5) * 0.24935
+
+
+@distribution("iid", integers=False)
+def sparse(w: Window) -> Values:
+    """Normal, but seven of eight elements are zero."""
+    keep = (w.bits(2) & np.uint64(7)) == 0
+    return np.where(keep, normal(w), 0.0)
+
+
+@distribution("iid", integers=False)
+def wide(w: Window) -> Values:
+    """Normal times a power of two from 2**-6 to 2**6."""
+    exponent = (w.bits(2) % np.uint64(13)).astype(np.int64) - 6
+    return np.ldexp(normal(w), exponent)
+
+
+@distribution("structured", integers=False)
+def exact_integers(w: Window) -> Values:
+    """Integers up to `bound` in magnitude (default 8): sums stay exact in any order if the contract chose the bound."""
+    bound = max(0, w.params.get("bound", 8))
+    return (w.bits() % np.uint64(2 * bound + 1)).astype(np.float64) - float(bound)
+
+
+@distribution("structured", integers=False)
+def powers_of_two(w: Window) -> Values:
+    """Plus or minus 2**k, k from -3 to 3: products are exact."""
+    sign = 1.0 - 2.0 * (w.bits(1) & np.uint64(1)).astype(np.float64)
+    return np.ldexp(sign, (w.bits() % np.uint64(7)).astype(np.int64) - 3)
+
+
+@distribution("structured", integers=False)
+def unit_steps(w: Window) -> Values:
+    """Plus or minus one, in balance along each row: means and variances come out exact."""
+    return np.broadcast_to(1.0 - 2.0 * (w.columns() & 1).astype(np.float64), w.shape).copy()
+
+
+@distribution("structured", integers=False)
+def constant_rows(w: Window) -> Values:
+    """Each row repeats one value: rounding errors of a sum all point the same way."""
+    value = (w.per_row() >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    return np.broadcast_to(value, w.shape).copy()
+
+
+@distribution("structured")
+def ties(w: Window) -> Values:
+    """Only the values 0, 1 and 2: many equal maxima."""
+    return (w.bits() % np.uint64(3)).astype(np.float64)
+
+
+@distribution("structured", integers=False)
+def offset(w: Window) -> Values:
+    """Uniform in [-1, 1) around 1000: variance by E[x^2] - E[x]^2 cancels."""
+    return w.uniform() * 2.0 + 999.0
+
+
+@distribution("structured", integers=False)
+def cancellation(w: Window) -> Values:
+    """Pairs x, -x along each row: the exact sum is 0 (or one element) and every rounding error shows."""
+    pairs = normal(w.paired())
+    return np.where((w.columns() & 1) == 1, -pairs, pairs)
+
+
+@distribution("structured", integers=False)
+def huge_row(w: Window) -> Values:
+    """Normal; about one row in four is 2**12 times larger."""
+    big = (w.per_row() & np.uint64(3)) == 0
+    return np.where(big, 4096.0, 1.0) * normal(w)
+
+
+@distribution("adversarial", integers=False)
+def masked_rows(w: Window) -> Values:
+    """Normal with -Inf as a mask: rows masked whole, at random, from some column below 32 on, or not at all."""
+    row = w.per_row()
+    begin = ((row >> np.uint64(8)) & np.uint64(31)).astype(np.int64)
+    style = row & np.uint64(3)
+    masked = (style == 0) | ((style == 1) & ((w.bits(3) & np.uint64(1)) == 1)) | ((style == 2) & (w.columns() >= begin))
+    low = -np.inf if w.format.has_inf else -w.format.max
+    return np.where(masked, low, normal(w))
+
+
+@distribution("adversarial", integers=False, patterns=True)
+def log_uniform(w: Window) -> Values:
+    """Finite bit patterns in strata: any exponent, subnormal, almost overflow, almost underflow, zero."""
+    f = w.format
+    mantissa_bits = f.precision - 1
+    mantissa = w.bits(1) & np.uint64((1 << mantissa_bits) - 1)
+    top = f.emax - f.emin + 1  # biased exponent of the largest binade
+    any_exponent = np.uint64(1) + w.bits(2) % np.uint64(top)
+    stratum = w.bits(3) & np.uint64(15)
+    exponent = np.select(
+        [stratum < 11, stratum < 12, stratum < 13, stratum < 14],
+        [any_exponent, np.zeros_like(mantissa), np.full_like(mantissa, top), np.full_like(mantissa, 1)],
+        any_exponent,
+    )
+    pattern = np.where(stratum == np.uint64(15), np.uint64(0), (exponent << np.uint64(mantissa_bits)) | mantissa)
+    if not f.has_inf:  # e4m3fn: the topmost pattern is NaN
+        pattern = np.minimum(pattern, np.uint64(f.inf_bits))
+    pattern |= (w.bits(4) & np.uint64(1)) << np.uint64(f.bits - 1)
+    return pattern.astype(f.carrier).view(f.dtype)
+
+
+@distribution("adversarial", patterns=True)
+def raw_bits(w: Window) -> Values:
+    """Any bit pattern at all, NaN and Inf included; integers below `below` if given."""
+    if "below" in w.params:
+        return uniform(w)
+    return (w.bits() >> np.uint64(64 - w.format.bits)).astype(w.format.carrier).view(w.format.dtype)
+
+
+@distribution("structured", floats=False)
+def edge_indices(w: Window) -> Values:
+    """For indices: only the first and the last one."""
+    last = max(1, w.params.get("below", 1)) - 1
+    return np.where((w.bits() & np.uint64(1)) == 1, last, 0).astype(np.int64)

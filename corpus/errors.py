@@ -1,0 +1,15 @@
+"""Three kinds of trouble that never mix.
+
+    Exception
+    ├── UsageError      about the request: one clear sentence, exit code 2
+    ├── InternalError   about this tool: stops the campaign, exit code 3, never filed as a finding
+    └── (a Verdict is not an exception: it is about the subject, see records.py)
+"""
+
+
+class UsageError(Exception):
+    """The user asked for something that cannot be done; the message says what, why and what to do instead."""
+
+
+class InternalError(Exception):
+    """The tool broke a promise of its own; never blamed on a subject."""

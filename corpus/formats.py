@@ -1,0 +1,118 @@
+"""The number formats the house knows, with the facts of IEEE 754 and OCP FP8 that rounding and ULPs need."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from corpus.errors import UsageError
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One element type. For floats: precision p counts the implicit bit, 2**emin is the smallest normal number."""
+
+    name: str
+    dtype: np.dtype[Any]
+    kind: str
+    """float, int or uint."""
+    precision: int = 0
+    emin: int = 0
+    emax: int = 0
+    has_inf: bool = True
+
+    @property
+    def bits(self) -> int:
+        """Width of one element in bits."""
+        return self.dtype.itemsize * 8
+
+    @cached_property
+    def carrier(self) -> np.dtype[Any]:
+        """The unsigned integer type of the same width, to look at bit patterns."""
+        return np.dtype(f"u{self.dtype.itemsize}")
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the format has a rounding to speak of."""
+        return self.kind == "float"
+
+    @cached_property
+    def max(self) -> float:
+        """Largest finite value."""
+        info = ml_dtypes.finfo(self.dtype) if self.is_float else np.iinfo(self.dtype)
+        return float(info.max)
+
+    @property
+    def tiny(self) -> float:
+        """Smallest positive normal value."""
+        return float(2.0**self.emin)
+
+    @property
+    def eta(self) -> float:
+        """Smallest positive subnormal value."""
+        return float(2.0 ** (self.emin - self.precision + 1))
+
+    @property
+    def unit(self) -> float:
+        """Unit roundoff u = 2**-p of round to nearest."""
+        return float(2.0**-self.precision)
+
+    @cached_property
+    def sign_bit(self) -> int:
+        """The bit pattern of -0."""
+        return 1 << (self.bits - 1)
+
+    @cached_property
+    def nan_bits(self) -> int:
+        """The positive quiet NaN."""
+        if self.name == "float8_e4m3fn":
+            return 0x7F
+        mantissa = self.precision - 1
+        return self.inf_bits | (1 << (mantissa - 1))
+
+    @cached_property
+    def inf_bits(self) -> int:
+        """The bit pattern of +Inf (formats without Inf: of the largest finite value)."""
+        if not self.has_inf:
+            return 0x7E
+        mantissa = self.precision - 1
+        return ((1 << (self.bits - 1 - mantissa)) - 1) << mantissa
+
+
+def _float(name: str, dtype: Any, precision: int, emin: int, emax: int, has_inf: bool = True) -> Format:
+    return Format(name, np.dtype(dtype), "float", precision, emin, emax, has_inf)
+
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        _float("float64", np.float64, 53, -1022, 1023),
+        _float("float32", np.float32, 24, -126, 127),
+        _float("float16", np.float16, 11, -14, 15),
+        _float("bfloat16", ml_dtypes.bfloat16, 8, -126, 127),
+        _float("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 4, -6, 8, has_inf=False),
+        _float("float8_e5m2", ml_dtypes.float8_e5m2, 3, -14, 15),
+        Format("int8", np.dtype(np.int8), "int"),
+        Format("uint8", np.dtype(np.uint8), "uint"),
+        Format("int32", np.dtype(np.int32), "int"),
+        Format("int64", np.dtype(np.int64), "int"),
+    )
+}
+
+
+def format_of(name: str | np.dtype[Any]) -> Format:
+    """The format called name. Raises UsageError for a type the house does not know."""
+    key = name if isinstance(name, str) else name.name
+    if key not in FORMATS:
+        raise UsageError(f"dtype {key!r} is not known; the known ones are {', '.join(FORMATS)}")
+    return FORMATS[key]
+
+
+def compute_unit(dtype: str) -> float:
+    """Unit roundoff of the arithmetic expected for inputs of this type: float64 for float64, else float32."""
+    return 2.0**-53 if dtype == "float64" else 2.0**-24

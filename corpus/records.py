@@ -1,0 +1,461 @@
+"""The nouns. Every type that is written to disk or crosses a process, and nothing that runs.
+
+How an experiment can end, and whom each end speaks about:
+
+    Status (what happened, said by the sandbox)      Kind (what it means, said by the judge)
+    ├── ok ───────────────┬── as it should ───────── pass
+    │                     ├── values ─────────────── mismatch | nonfinite
+    │                     ├── form ───────────────── wrong_shape | wrong_dtype | wrong_layout | aliased
+    │                     ├── memory ─────────────── out_of_bounds | unwritten | input_mutated | race
+    │                     └── two runs differ ────── nondeterministic
+    ├── raised ──────────────────────────────────── raised
+    ├── timeout ─────────────────────────────────── timeout
+    ├── crashed | launch_failed ─────────────────── crashed
+    ├── out_of_memory ───────────────────────────── out_of_memory
+    ├── build_failed ────────────────────────────── build_failed
+    └── unsupported ─────────────────────────────── unsupported     (about the question)
+                                                     inconclusive    (about the question)
+    trouble of our own is corpus.errors.InternalError, never a record
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
+
+SCHEMA_VERSION = 1
+"""Of the records on disk. Raise it with a migration in corpus/migrate.py."""
+
+GENERATOR_VERSION = 1
+"""Of the meaning of a recipe. Raise it when the same recipe would give other bytes."""
+
+Scalar = bool | int | float | str
+
+_NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""How JSON, which has no such numbers, spells them."""
+
+
+def _named(value: Any) -> Any:
+    """Plain JSON data with each non-finite number replaced by its name."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+    if isinstance(value, dict):
+        return {key: _named(item) for key, item in value.items()}
+    return [_named(item) for item in value] if isinstance(value, list) else value
+
+
+def _unnamed(value: Any) -> Any:
+    """The number that a name stands for; without it a union with str would read `Infinity` as a text."""
+    return _NONFINITE.get(value, value) if isinstance(value, str) else value
+
+
+class Record(BaseModel):
+    """Base of everything that lasts: immutable, closed to unknown fields, NaN-safe. Identity is `id`, never `==`."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        ser_json_inf_nan="strings",
+        revalidate_instances="never",
+    )
+
+    def plain(self) -> dict[str, Any]:
+        """The record as JSON data, fields and inputs in their order, NaN and Inf by name; what the store writes."""
+        data: dict[str, Any] = _named(self.model_dump(mode="json"))
+        return data
+
+    def canonical(self) -> str:
+        """The one JSON text of this record: keys sorted, no spaces, defaults written out. Not for disk."""
+        return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @cached_property
+    def id(self) -> str:
+        """First 16 hex digits of the sha256 of the canonical JSON."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
+
+    def but(self, **changes: Any) -> Self:
+        """A copy with some fields changed, validated; model_copy would carry cached ids along and take any name."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**fields, **changes})
+
+
+class Fill(Record):
+    """How a tensor gets its values."""
+
+    distribution: str = "zeros"
+    """Name of a function in corpus/distributions.py."""
+    seed: int = 0
+    """Which of the 2**64 random fields the tensor is a window on."""
+    scale: float = 1.0
+    """Every value is multiplied by this before it is rounded to the dtype."""
+    params: dict[str, int] = {}
+    """What else the distribution takes; `below`: values are integers in [0, below)."""
+
+
+class Special(Record):
+    """One special value at one named place."""
+
+    value: str
+    """Name in corpus/specials.py VALUES: nan, inf, -inf, -0, subnormal, max, ..."""
+    place: str
+    """Name in corpus/specials.py PLACES: first, last, tile_tail, one_lane, one_row, ..."""
+
+
+class TensorRecipe(Record):
+    """One tensor as a recipe: a window on a random field, laid out in memory, with exceptions written in."""
+
+    shape: tuple[NonNegativeInt, ...]
+    dtype: str
+    origin: tuple[NonNegativeInt, ...] = ()
+    """Where the window starts on the field, one per axis; () means all zero."""
+    layout: str = "contiguous"
+    """Name of a function in corpus/layouts.py."""
+    fill: Fill = Fill()
+    specials: tuple[Special, ...] = ()
+    pokes: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()
+    """(flat index in C order, bit pattern of the element); applied last."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        n = 1
+        for extent in self.shape:
+            n *= extent
+        return n
+
+
+class Case(Record):
+    """One experiment as a recipe. Never tensors."""
+
+    schema_version: Literal[1] = 1
+    generator_version: int = GENERATOR_VERSION
+    op: str
+    tensors: dict[str, TensorRecipe]
+    """Inputs in the order the op takes them."""
+    attrs: dict[str, Annotated[Scalar, BeforeValidator(_unnamed)]] = {}
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of all inputs."""
+        return sum(t.size for t in self.tensors.values())
+
+    @property
+    def dtype(self) -> str:
+        """The dtype the case is filed under: that of its first input."""
+        return next(iter(self.tensors.values())).dtype if self.tensors else "none"
+
+    @cached_property
+    def label(self) -> str:
+        """One line that says what the case is, e.g. `softmax float32 x=33x65:normal*100/transposed+nan@last`."""
+        words = [self.op, self.dtype]
+        words += [_tensor_label(name, t, self.dtype) for name, t in self.tensors.items()]
+        words += [f"{k}={v}" for k, v in self.attrs.items()]
+        return " ".join(words)
+
+
+def _tensor_label(name: str, t: TensorRecipe, usual: str) -> str:
+    text = f"{name}={'x'.join(map(str, t.shape)) or 'scalar'}"
+    text += f":{t.fill.distribution}" + (f"*{t.fill.scale:g}" if t.fill.scale != 1 else "")
+    text += f"#{t.fill.seed}" if t.fill.seed else ""
+    text += f":{t.dtype}" if t.dtype != usual else ""
+    text += f"/{t.layout}" if t.layout != "contiguous" else ""
+    text += "".join(f"+{s.value}@{s.place}" for s in t.specials)
+    return text + (f"+{len(t.pokes)} pokes" if t.pokes else "")
+
+
+class TensorSpec(Record):
+    """Shape and dtype of an output."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Numerics(Record):
+    """The arithmetic a subject says it uses; the error budget follows it, and reports show it."""
+
+    accumulate: str = "float32"
+    """float32, float64, float16, bfloat16, int32, or a tensor core: volta, ampere, hopper, blackwell, fp8_hopper."""
+    tf32: Literal["none", "rn", "rz"] = "none"
+    """Operands of a float32 product rounded to tf32, to nearest or towards zero."""
+    intermediates: dict[str, str] = {}
+    """Named intermediate results that are rounded to a narrower type, e.g. {"p": "bfloat16"}."""
+    exp: Literal["accurate", "fast", "poly3"] = "accurate"
+    tanh: Literal["accurate", "approx"] = "accurate"
+    store: Literal["nearest", "saturate"] = "nearest"
+    ftz: bool = True
+    """Subnormal intermediates may be flushed to zero; budgets allow it by default."""
+
+
+class Subject(Record):
+    """The identity of one implementation; the implementation itself is a file."""
+
+    op: str
+    name: str
+    backend: str
+    device: str = "cpu"
+    path: str = ""
+    function: str = "run"
+    source_digest: str = ""
+    numerics: Numerics = Numerics()
+    dtypes: tuple[str, ...] = ()
+    """Dtypes of the first input it is tried on; () means all."""
+    planted: str = ""
+    """For a bug planted on purpose: the verdict it must earn."""
+    summary: str = ""
+
+    @property
+    def key(self) -> str:
+        """`op/name`, unique in a run."""
+        return f"{self.op}/{self.name}"
+
+
+class Status(StrEnum):
+    """What happened to one execution; the sandbox says it."""
+
+    OK = "ok"
+    UNSUPPORTED = "unsupported"
+    BUILD_FAILED = "build_failed"
+    RAISED = "raised"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    LAUNCH_FAILED = "launch_failed"
+    OUT_OF_MEMORY = "out_of_memory"
+
+
+class Kind(StrEnum):
+    """What an execution means; the judge says it."""
+
+    PASS = "pass"  # noqa: S105 (a verdict, no password)
+    MISMATCH = "mismatch"
+    NONFINITE = "nonfinite"
+    WRONG_SHAPE = "wrong_shape"
+    WRONG_DTYPE = "wrong_dtype"
+    WRONG_LAYOUT = "wrong_layout"
+    ALIASED = "aliased"
+    NONDETERMINISTIC = "nondeterministic"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    UNWRITTEN = "unwritten"
+    INPUT_MUTATED = "input_mutated"
+    RACE = "race"
+    RAISED = "raised"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    OUT_OF_MEMORY = "out_of_memory"
+    BUILD_FAILED = "build_failed"
+    UNSUPPORTED = "unsupported"
+    INCONCLUSIVE = "inconclusive"
+
+
+BLAMELESS = frozenset({Kind.PASS, Kind.UNSUPPORTED, Kind.INCONCLUSIVE})
+"""Kinds that are no finding about a subject."""
+
+
+class OutputReport(Record):
+    """What the worker saw of one output; its bytes travel beside the record."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    contiguous: bool = True
+    alias_of: str = ""
+    """Name of the input whose memory was handed back as the result."""
+    unwritten: int = 0
+    """Elements that kept the poison in both runs."""
+    first_unwritten: int = -1
+    differing: int = 0
+    """Elements whose bits differ between the two runs."""
+    first_differing: int = -1
+    digest: str = ""
+    """blake2b-128 of the bytes of the first run, in C order."""
+
+
+class GuardDamage(Record):
+    """Bytes written outside a buffer."""
+
+    buffer: str
+    offset: int
+    """In bytes from the start of the buffer; negative is before it, size and above is after it."""
+    count: int
+    """Number of damaged bytes on that side."""
+
+
+class Execution(Record):
+    """What happened when one subject ran one case (twice)."""
+
+    status: Status
+    subject: str
+    message: str = ""
+    """For raised: the exception; for crashed: the signal or exit code; for unsupported: why."""
+    detail: str = ""
+    """Tail of the traceback, or of what the subject wrote to stdout and stderr before it died."""
+    input_digest: str = ""
+    outputs: tuple[OutputReport, ...] = ()
+    damage: tuple[GuardDamage, ...] = ()
+    mutated: tuple[str, ...] = ()
+    """Names of inputs whose bytes changed."""
+    nanoseconds: int = 0
+    """Wall time of the first run."""
+
+
+class Measurement(Record):
+    """A metric's value, its limit if it decides, and where."""
+
+    metric: str
+    value: float
+    limit: float | None = None
+    index: tuple[int, ...] | None = None
+    got: float | None = None
+    wanted: float | None = None
+
+
+class Signature(Record):
+    """What makes two failures the same bug."""
+
+    op: str
+    subject: str
+    kind: Kind
+    rule: str
+    dtype: str
+    index_pattern: str = "none"
+    error_pattern: str = "none"
+
+    @property
+    def key(self) -> str:
+        """The whole signature as one string, also a file name."""
+        parts = (self.op, self.subject, self.kind, self.rule, self.dtype, self.index_pattern, self.error_pattern)
+        return "-".join(p.replace("/", "_") for p in parts)
+
+    @property
+    def coarse(self) -> tuple[str, str, str]:
+        """What shrinking must keep: op, subject and kind."""
+        return (self.op, self.subject, self.kind.value)
+
+
+class Verdict(Record):
+    """The judge's word on one execution."""
+
+    kind: Kind
+    rule: str = ""
+    """Which rule decided: structure, guard, class, exact, rho, z, law:NAME, ..."""
+    message: str = ""
+    """One sentence that says what is wrong, with place and numbers."""
+    output: str = ""
+    """Which output."""
+    measurements: tuple[Measurement, ...] = ()
+    signature: Signature | None = None
+    blame: str = ""
+    """With several subjects: who is alone against whom, or `oracle split`."""
+    rho: float = 0.0
+    """Largest excess over budget of any finite element; 1 is the line."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is a finding about the subject."""
+        return self.kind not in BLAMELESS
+
+
+class Environment(Record):
+    """Where something was observed."""
+
+    python: str
+    platform: str
+    machine: str
+    processor: str = ""
+    packages: dict[str, str] = {}
+    devices: tuple[str, ...] = ()
+
+
+class State(StrEnum):
+    """Life of a finding."""
+
+    NEW = "new"
+    CONFIRMED = "confirmed"
+    FLAKY = "flaky"
+    MINIMIZED = "minimized"
+    OPEN = "open"
+    FIXED = "fixed"
+    REGRESSION = "regression"
+
+
+class Finding(Record):
+    """A failure worth keeping."""
+
+    schema_version: Literal[1] = 1
+    signature: Signature
+    aliases: tuple[str, ...] = ()
+    """Keys of the signatures under which it was met before it was shrunk."""
+    case: Case
+    """The smallest that still fails."""
+    original: Case
+    subject: Subject
+    verdict: Verdict
+    environment: Environment
+    input_digest: str = ""
+    """Of the smallest case's input bytes; replay compares it before it runs anything."""
+    count: int = 1
+    """Failing executions seen under this signature."""
+    probability: float = 1.0
+    """Estimated probability that the case fails when it is run."""
+    gates: tuple[str, ...] = ()
+    """What was learned by probing the neighbours, e.g. `fails only if cols % 32 != 0`."""
+    first_seen: str = ""
+    last_seen: str = ""
+    found_by: str = ""
+    """`run:index` of the original."""
+    state: State = State.NEW
+    expect: Literal["pass", "fail"] = "pass"
+    """fail: a known, open bug; replay says so when it starts to pass."""
+
+    @property
+    def id(self) -> str:
+        """A finding is its signature: counts and cases may change, the identity stays."""
+        return hashlib.sha256(self.signature.canonical().encode()).hexdigest()[:16]
+
+
+class Campaign(Record):
+    """One run of the search, as far as it got."""
+
+    schema_version: Literal[1] = 1
+    run: str
+    seed: int
+    engine: str = "conjecture"
+    ops: tuple[str, ...] = ()
+    subjects: tuple[Subject, ...] = ()
+    revision: str = ""
+    environment: Environment
+    options: dict[str, Scalar] = {}
+    started: str = ""
+    updated: str = ""
+    finished: bool = False
+    next_index: int = 0
+    """Index of the first case that was not yet judged."""
+    cases: int = 0
+    judged: int = 0
+    """Outputs judged: cases times subjects."""
+    seconds: float = 0.0
+    kinds: dict[str, int] = {}
+    by_subject: dict[str, dict[str, int]] = {}
+    """Subject key -> kind -> count."""
+    findings: tuple[str, ...] = ()
+    """Ids of the findings met, new and known."""
+    known_hits: int = 0
+    coverage: dict[str, int] = {}
+    """`op|dtype|shape class|layout|value class|subject` -> cases."""
+    goals: dict[str, int] = {}
+    """Goal -> index of the case that first reached it; -1: not reached."""
+    max_rho: dict[str, float] = {}
+    """Subject key -> largest finite rho met."""
+
+
+def bits_of(value: float, dtype: np.dtype[Any]) -> int:
+    """Bit pattern of a value in a dtype, as pokes store it."""
+    array = np.array(value).astype(dtype)
+    return int(array.view(f"u{dtype.itemsize}")[()])

@@ -1,0 +1,1 @@
+"""The search: what to try next, and the commands."""

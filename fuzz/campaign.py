@@ -1,0 +1,322 @@
+"""One long search: generate, run, judge, and see to what fails; until time, cases or patience run out.
+
+The loop is a pipeline of depth two. While the worker runs batch b + 1, this process prepares its judgement, judges
+batch b and generates batch b + 2; so elites found in batch b steer batch b + 2, whatever the timing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from corpus.records import Campaign, Case, Finding, Kind, Scalar, Subject, Verdict
+from corpus.store import Store
+from fuzz import coverage
+from fuzz.check import Checked, Examiner, Flight, Inquiry
+from fuzz.elites import Elites
+from fuzz.engine import BATCH, ENGINES, Proposal, Target
+from fuzz.goals import GOALS, reached_now
+from fuzz.subjects import fitting
+from fuzz.triage import Failure, investigate, now
+from kernels.catalog import size_hints
+from kernels.environment import environment
+from oracles.catalog import contract_of
+
+CHECKPOINT_SECONDS = 2.0
+LAW_EVERY = 4
+"""One case in so many is also run under a law of its op."""
+SHRINK_SECONDS = 5.0
+SHRINK_SHARE = 0.25
+"""Of the time so far that may go into findings while the search is on; the rest waits for its end."""
+SHRINK_GRACE = 3.0
+"""Seconds of it granted from the start."""
+PER_COARSE = 3
+"""Findings of the same op, subject and kind that are shrunk; further signatures are counted with the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop."""
+
+    seconds: float = 60.0
+    cases: int | None = None
+    after_seconds: float = 60.0
+    """For findings that are still unshrunk when the search ends; what is left then is stored unshrunk."""
+
+
+@dataclass
+class Search:
+    """A campaign in progress: the record of it, and everything that is not recorded."""
+
+    examiner: Examiner
+    store: Store
+    campaign: Campaign
+    limits: Limits
+    max_elements: int | None = None
+    progress: Callable[["Search"], None] = lambda _: None
+    stop_requested: bool = False
+    findings: dict[str, Finding] = field(default_factory=dict)
+    """By id: those met in this run, as stored."""
+    coverage: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    by_subject: dict[str, Counter[str]] = field(default_factory=dict)
+    max_rho: dict[str, float] = field(default_factory=dict)
+    goals: dict[str, int] = field(default_factory=dict)
+    cases: int = 0
+    judged: int = 0
+    judged_now: int = 0
+    """Of them, in this session."""
+    known_hits: int = 0
+    pending: list[Failure] = field(default_factory=list)
+    _known: dict[str, str] = field(default_factory=dict)
+    """Signature key -> finding id."""
+    _hits: Counter[str] = field(default_factory=Counter)
+    """Finding id -> failing executions not yet added to the store."""
+    _coarse: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+    _triage_seconds: float = 0.0
+    _begin: float = 0.0
+    _before: float = 0.0
+    """Seconds of earlier sessions of the same run."""
+    _saved: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Take up what the record and the store already know."""
+        c = self.campaign
+        self.coverage, self.kinds = Counter(c.coverage), Counter(c.kinds)
+        self.by_subject = {k: Counter(v) for k, v in c.by_subject.items()}
+        self.max_rho, self.cases, self.judged = dict(c.max_rho), c.cases, c.judged
+        self.goals = {**dict.fromkeys(GOALS, -1), **c.goals}
+        self.known_hits, self._before = c.known_hits, c.seconds
+        self.elites = Elites(self.store.read_journal(c.run, "elites"))
+        keys = set(self.examiner.subjects)
+        for finding in [*self.store.findings(), *(f for _, f in self.store.regressions())]:
+            if finding.subject.key in keys:
+                self._learn(finding)
+        self.findings = {f.id: f for f in self.store.findings() if f.id in c.findings}
+        self.pending = [self._unjournal(said) for said in self.store.read_journal(c.run, "pending")]
+        self.pending = [f for f in self.pending if self._key(f.verdict) not in self._known]
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds this session has run."""
+        return time.monotonic() - self._begin if self._begin else 0.0
+
+    def run(self) -> Campaign:
+        """Search until a limit, then see to what is left; the finished record."""
+        self._begin = self._saved = time.monotonic()
+        if self.campaign.next_index < self._last_index():
+            self._search()
+        self._triage_all()
+        done = not self.stop_requested
+        self._checkpoint(finished=done)
+        return self.campaign
+
+    def _last_index(self) -> int:
+        return self.limits.cases if self.limits.cases is not None else 1 << 62
+
+    def _search(self) -> None:
+        stream = self._stream()
+        proposals = next(stream)
+        flight = self._launch(proposals)
+        while True:
+            following = next(stream)
+            outcomes = self.examiner.collect(flight)
+            over = self._over(following[0].index if following else self._last_index())
+            self._triage_some(over=over)
+            upcoming = None if over else self._launch(following)
+            for proposal, checked in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
+                self._account(proposal, checked)
+            self._advance(proposals[-1].index + 1)
+            if upcoming is None:
+                return
+            proposals, flight = following, upcoming
+
+    def _stream(self) -> Iterator[list[Proposal]]:
+        """Batches up to the last index; the last one may be short, and then an empty one follows."""
+        engine = ENGINES[self.campaign.engine]
+        start = self.campaign.next_index // BATCH * BATCH
+        for batch in engine(self._targets(), self.campaign.seed, start, self.elites):
+            yield [p for p in batch if self.campaign.next_index <= p.index < self._last_index()]
+
+    def _targets(self) -> list[Target]:
+        return targets(list(self.examiner.subjects.values()), self.campaign.ops, self.max_elements)
+
+    def _over(self, next_index: int) -> bool:
+        return self.stop_requested or self.elapsed >= self.limits.seconds or next_index >= self._last_index()
+
+    def _launch(self, proposals: Sequence[Proposal]) -> Flight:
+        return self.examiner.launch([self._inquiry(p) for p in proposals])
+
+    def _inquiry(self, p: Proposal) -> Inquiry:
+        contract = self.examiner.contracts[p.case.op]
+        laws: tuple[str, ...] = ()
+        if contract.laws and p.index % LAW_EVERY == 0:
+            laws = (contract.laws[p.index // LAW_EVERY % len(contract.laws)].name,)
+        return Inquiry(p.case, fitting(self.examiner.subjects.values(), p.case), laws)
+
+    def _account(self, proposal: Proposal, checked: Checked) -> None:
+        self.cases += 1
+        self.judged += len(checked.verdicts)
+        self.judged_now += len(checked.verdicts)
+        coverage.record(self.coverage, checked.case, [k.partition("/")[2] for k in checked.verdicts])
+        still_open = {name for name, index in self.goals.items() if index < 0}
+        for name in reached_now(still_open, checked) if still_open else ():
+            self.goals[name] = proposal.index
+        for key, verdict in checked.verdicts.items():
+            self.kinds[verdict.kind.value] += 1
+            self.by_subject.setdefault(key, Counter())[verdict.kind.value] += 1
+            if verdict.kind is Kind.PASS:
+                self._steer(proposal, key, verdict.rho)
+            elif verdict.failed:
+                self._meet(Failure(checked.case, self.examiner.subjects[key], verdict, f"{self.campaign.run}:{proposal.index}"))
+
+    def _steer(self, proposal: Proposal, key: str, rho: float) -> None:
+        if rho > self.max_rho.get(key, 0.0):
+            self.max_rho[key] = rho
+        cell = coverage.elite_cell(proposal.case, key)
+        admitted = self.elites.offer(cell, proposal.case.op, rho, proposal.index, proposal.index // BATCH, proposal.choices)
+        if admitted:
+            self.store.journal(self.campaign.run, "elites", admitted)
+
+    def _meet(self, failure: Failure) -> None:
+        """Count a known failure; queue a new one, and journal it first."""
+        key = self._key(failure.verdict)
+        if key in self._known:
+            self._hits[self._known[key]] += 1
+            self.known_hits += 1
+            self.findings.setdefault(self._known[key], self.store.finding(self._known[key]))
+            return
+        if any(self._key(f.verdict) == key for f in self.pending):
+            self.known_hits += 1
+            return
+        self.pending.append(failure)
+        self.store.journal(self.campaign.run, "pending", _journalled(failure))
+
+    def _key(self, verdict: Verdict) -> str:
+        assert verdict.signature is not None
+        return verdict.signature.key
+
+    def _triage_some(self, *, over: bool) -> None:
+        """See to new failures now, as long as they do not take the search's time."""
+        while self.pending and not over and self._triage_seconds < SHRINK_SHARE * self.elapsed + SHRINK_GRACE:
+            self._triage(self.pending[0], SHRINK_SECONDS)
+
+    def _triage_all(self) -> None:
+        deadline = time.monotonic() + self.limits.after_seconds
+        while self.pending:
+            hurry = self.stop_requested or time.monotonic() > deadline
+            self._triage(self.pending[0], 0.0 if hurry else SHRINK_SECONDS)
+
+    def _triage(self, failure: Failure, seconds: float) -> None:
+        begin = time.monotonic()
+        key = self._key(failure.verdict)
+        filed = self._coarse.get(_coarse(failure.verdict), [])
+        if len(filed) >= PER_COARSE:
+            self._known[key] = filed[0]
+            self._hits[filed[0]] += 1
+        elif key not in self._known:
+            finding = investigate(
+                self.examiner, failure, seconds=seconds, stopping=lambda: self.stop_requested, on_other=self._on_other(failure)
+            )
+            self._learn(self.store.save_finding(finding), key)
+        self.pending.remove(failure)
+        self._triage_seconds += time.monotonic() - begin
+        self.progress(self)
+
+    def _on_other(self, failure: Failure) -> Callable[[Case, Verdict], None]:
+        def meet(case: Case, verdict: Verdict) -> None:
+            self._meet(Failure(case, failure.subject, verdict, failure.found_by))
+
+        return meet
+
+    def _learn(self, finding: Finding, *keys: str) -> None:
+        """From now on these signatures are known."""
+        for key in (finding.signature.key, *finding.aliases, *keys):
+            self._known[key] = finding.id
+        filed = self._coarse.setdefault(_coarse(finding.verdict), [])
+        if finding.id not in filed:
+            filed.append(finding.id)
+        if keys:
+            self.findings[finding.id] = finding
+
+    def _advance(self, next_index: int) -> None:
+        self.campaign = self.campaign.but(next_index=next_index)
+        if time.monotonic() - self._saved > CHECKPOINT_SECONDS:
+            self._checkpoint(finished=False)
+        self.progress(self)
+
+    def _checkpoint(self, *, finished: bool) -> None:
+        self._saved = time.monotonic()
+        for finding_id, hits in self._hits.items():
+            seen = self.store.finding(finding_id).but(count=hits, last_seen=now())
+            self.findings[finding_id] = self.store.save_finding(seen)
+        self._hits.clear()
+        self.campaign = self.campaign.but(
+            cases=self.cases,
+            judged=self.judged,
+            seconds=self._before + self.elapsed,
+            updated=now(),
+            finished=finished,
+            kinds=dict(self.kinds),
+            by_subject={k: dict(v) for k, v in self.by_subject.items()},
+            findings=tuple(sorted(self.findings)),
+            known_hits=self.known_hits,
+            coverage=dict(self.coverage),
+            goals=dict(self.goals),
+            max_rho=dict(self.max_rho),
+        )
+        self.store.checkpoint(self.campaign)
+
+    def _unjournal(self, said: Mapping[str, object]) -> Failure:
+        return Failure(
+            Case.model_validate(said["case"]),
+            Subject.model_validate(said["subject"]),
+            Verdict.model_validate(said["verdict"]),
+            str(said["found_by"]),
+        )
+
+
+def _journalled(failure: Failure) -> dict[str, object]:
+    return {
+        "case": failure.case.model_dump(mode="json"),
+        "subject": failure.subject.model_dump(mode="json"),
+        "verdict": failure.verdict.model_dump(mode="json"),
+        "found_by": failure.found_by,
+    }
+
+
+def _coarse(verdict: Verdict) -> tuple[str, ...]:
+    assert verdict.signature is not None
+    return (*verdict.signature.coarse, verdict.rule)
+
+
+def targets(subjects: Sequence[Subject], ops: Sequence[str], max_elements: int | None) -> list[Target]:
+    """What to search: every op with the dtypes and sizes its subjects suggest."""
+    found = []
+    for op in ops:
+        mine = [s for s in subjects if s.op == op]
+        dtypes = () if any(not s.dtypes for s in mine) else tuple(sorted({t for s in mine for t in s.dtypes}))
+        hints = tuple(sorted({n for s in mine for n in size_hints(s)}))
+        found.append(Target(contract_of(op), dtypes, hints, max_elements))
+    return found
+
+
+def new_campaign(
+    run: str, seed: int, engine: str, subjects: Sequence[Subject], options: Mapping[str, Scalar], revision: str
+) -> Campaign:
+    """The record of a run that has not begun."""
+    return Campaign(
+        run=run,
+        seed=seed,
+        engine=engine,
+        ops=tuple(dict.fromkeys(s.op for s in subjects)),
+        subjects=tuple(subjects),
+        revision=revision,
+        environment=environment(),
+        options=dict(options),
+        started=now(),
+        updated=now(),
+        goals=dict.fromkeys(GOALS, -1),
+    )

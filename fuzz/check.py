@@ -1,0 +1,192 @@
+"""The one road of a case: materialize, run in the sandbox, judge. Campaign, shrink, replay and tests all walk it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from corpus.errors import InternalError, UsageError
+from corpus.materialize import Tensors, digest, materialize_all
+from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
+from kernels.calling import Interface
+from kernels.protocol import Task
+from kernels.sandbox import Outcome, Sandbox, Ticket
+from oracles.blame import Heard, blame
+from oracles.catalog import contract_of
+from oracles.contract import Contract, Law
+from oracles.judge import Evidence, judge
+from oracles.laws import applies, judge_law
+from oracles.reference import Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A case to be checked: by which subjects, and under which laws besides the oracle."""
+
+    case: Case
+    subjects: tuple[str, ...]
+    """Keys."""
+    laws: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of an inquiry; everything by subject key."""
+
+    case: Case
+    input_digest: str
+    verdicts: dict[str, Verdict]
+    executions: dict[str, Execution]
+    laws: int = 0
+    """Laws that could be tested on this case."""
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """An inquiry with what can be computed while the worker runs."""
+
+    inquiry: Inquiry
+    reference: Reference
+    digest: str
+    laws: list[tuple[Law, Case, Tensors]]
+    """Laws that apply, each with the other case and its inputs."""
+
+
+@dataclass(slots=True)
+class Flight:
+    """A batch of inquiries in the sandbox."""
+
+    ticket: Ticket
+    prepared: list[_Prepared]
+
+
+class Examiner:
+    """Checks cases for a fixed set of subjects. Use it as a context manager."""
+
+    def __init__(self, subjects: Sequence[Subject], *, timeout: float = 10.0, memory_mb: int = 4096) -> None:
+        """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called."""
+        self.subjects = {s.key: s for s in subjects}
+        if len(self.subjects) != len(subjects):
+            twice = next(s for s in subjects if self.subjects[s.key] is not s)
+            raise UsageError(f"subject {twice.key} stands twice: {twice.path} and {self.subjects[twice.key].path}")
+        self.contracts = {s.op: contract_of(s.op) for s in subjects}
+        faces = {op: interface_of(c) for op, c in self.contracts.items()}
+        self._box = Sandbox(subjects, faces, timeout=timeout, memory_mb=memory_mb)
+        try:
+            wrong = self._box.probe()
+            if wrong:
+                raise UsageError(next(iter(wrong.values())))
+        except BaseException:
+            self._box.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """The examiner itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        """End the sandbox."""
+        self._box.close()
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The box the subjects run in."""
+        return self._box
+
+    def check(self, inquiries: Iterable[Inquiry]) -> list[Checked]:
+        """Check a batch now."""
+        return self.land(self.launch(inquiries))
+
+    def launch(self, inquiries: Iterable[Inquiry]) -> Flight:
+        """Send a batch to the sandbox, and prepare its judgement while it runs."""
+        asked = list(inquiries)
+        pairs = [(q, [(law, other) for law, other in self._other_cases(q)]) for q in asked]
+        tasks = []
+        for q, others in pairs:
+            tasks += [self._task(c, q.subjects) for c in (q.case, *(other for _, other in others))]
+        ticket = self._box.submit(tasks)
+        prepared = []
+        for q, others in pairs:
+            prepared.append(self._prepare(q, others))
+            self._box.pump(ticket)
+        return Flight(ticket, prepared)
+
+    def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
+        """Wait until the sandbox is free again; judging can then go on beside the next batch."""
+        return self._box.collect(flight.ticket)
+
+    def land(self, flight: Flight) -> list[Checked]:
+        """Wait for a batch and judge it."""
+        return self.judge(flight, self.collect(flight))
+
+    def judge(self, flight: Flight, outcomes: list[dict[str, Outcome]], beside: Flight | None = None) -> list[Checked]:
+        """Judge what came back; beside: the batch that runs meanwhile, whose results are taken in between."""
+        rest = iter(outcomes)
+        judged = []
+        for p in flight.prepared:
+            judged.append(self._judge(p, next(rest), rest))
+            if beside is not None:
+                self._box.pump(beside.ticket)
+        return judged
+
+    def _task(self, case: Case, subjects: tuple[str, ...]) -> Task:
+        return Task(case, self.contracts[case.op].output_specs(case), subjects)
+
+    def _other_cases(self, inquiry: Inquiry) -> Iterable[tuple[Law, Case]]:
+        for law in self.contracts[inquiry.case.op].laws:
+            if law.name in inquiry.laws and (other := law.transform(inquiry.case)) is not None:
+                yield law, other
+
+    def _prepare(self, inquiry: Inquiry, others: list[tuple[Law, Case]]) -> _Prepared:
+        inputs = materialize_all(inquiry.case)
+        reference = Reference(self.contracts[inquiry.case.op], inquiry.case, inputs)
+        for numerics in {self.subjects[k].numerics.id: self.subjects[k].numerics for k in inquiry.subjects}.values():
+            reference.budget(numerics)
+        laws = [(law, case, materialize_all(case)) for law, case in others]
+        return _Prepared(inquiry, reference, digest(inputs), laws)
+
+    def _judge(self, p: _Prepared, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
+        heard: dict[str, Heard] = {}
+        for key, outcome in outcomes.items():
+            _same_inputs(p.digest, outcome.execution)
+            verdict = judge(p.reference, self.subjects[key], outcome.execution, outcome.outputs)
+            heard[key] = Heard(self.subjects[key], verdict, outcome.outputs)
+        verdicts = {k: h.verdict for k, h in heard.items()}
+        if any(v.failed for v in verdicts.values()):
+            for key, text in blame(p.reference, heard).items():
+                verdicts[key] = verdicts[key].but(blame=text)
+        tested = self._judge_laws(p, outcomes, rest, verdicts)
+        executions = {k: o.execution for k, o in outcomes.items()}
+        return Checked(p.inquiry.case, p.digest, verdicts, executions, tested)
+
+    def _judge_laws(
+        self, p: _Prepared, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]], verdicts: dict[str, Verdict]
+    ) -> int:
+        tested = 0
+        for (law, case, inputs), others in zip(p.laws, rest, strict=False):
+            if not applies(law, p.inquiry.case, p.reference.inputs, case, inputs):
+                continue
+            tested += 1
+            for key, outcome in outcomes.items():
+                if verdicts[key].kind is Kind.PASS and others[key].execution.status is Status.OK:
+                    base = Evidence(p.reference, self.subjects[key], outcome.execution, outcome.outputs)
+                    other = Evidence(p.reference, self.subjects[key], others[key].execution, others[key].outputs)
+                    verdicts[key] = judge_law(law, base, other) or verdicts[key]
+        return tested
+
+
+def interface_of(contract: Contract) -> Interface:
+    """What the op hands to its subjects."""
+    return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs))
+
+
+def all_laws(case: Case) -> tuple[str, ...]:
+    """Names of the laws of a case's op."""
+    return tuple(law.name for law in contract_of(case.op).laws)
+
+
+def _same_inputs(mine: str, execution: Execution) -> None:
+    if execution.input_digest and execution.input_digest != mine:
+        raise InternalError(f"{execution.subject} ran on other input bytes than the oracle saw")

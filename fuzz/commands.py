@@ -1,0 +1,184 @@
+"""What `run` and `shrink` do, below the command line."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from random import SystemRandom
+from types import FrameType
+from typing import Any
+
+import click
+
+from corpus.errors import UsageError
+from corpus.records import Campaign, Finding, Subject
+from corpus.store import Store
+from fuzz.campaign import Limits, Search, new_campaign
+from fuzz.check import Examiner, Inquiry, all_laws
+from fuzz.progress import Progress
+from fuzz.replay import Item, gather
+from fuzz.selection import select
+from fuzz.triage import Failure, investigate
+from reports.summary import campaign_summary, finding_summary, to_json
+from reports.text import campaign_text, finding_text, planted_missed
+
+FOUND = 1
+DEFAULT_SECONDS = 60.0
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_of(text: str) -> float:
+    """`90`, `90s`, `5m` or `8h` in seconds. Raises UsageError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not match or float(match[1]) == 0:
+        raise UsageError(f"{text!r} is no length of time; write 90s, 5m or 8h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def run(**options: Any) -> int:
+    """The command `run`."""
+    if options["device"] != "cpu":
+        raise UsageError(f"device {options['device']!r} is not available here, because this version runs subjects on the CPU only")
+    limits = _limits(options)
+    with Store(options["corpus"]) as store:
+        store.prepare()
+        campaign = _resumed(store) if options["resume"] else _fresh(store, options)
+        settings = {"timeout": float(campaign.options["timeout"]), "memory_mb": int(campaign.options["memory_mb"])}
+        with Examiner(campaign.subjects, **settings) as examiner, Progress(quiet=options["quiet"]) as progress:  # type: ignore[arg-type]
+            store.checkpoint(campaign)
+            most = int(campaign.options["max_elements"]) or None
+            search = Search(examiner, store, campaign, limits, most, progress)
+            with stopping_on_interrupt(search):
+                campaign = search.run()
+        return _conclude(campaign, list(search.findings.values()), options)
+
+
+def _limits(options: dict[str, Any]) -> Limits:
+    if options["budget"] and options["case_limit"]:
+        raise UsageError("--budget and --cases exclude one another; name one of them")
+    if options["case_limit"]:
+        return Limits(math.inf, options["case_limit"])
+    return Limits(seconds_of(options["budget"]) if options["budget"] else DEFAULT_SECONDS)
+
+
+def _fresh(store: Store, options: dict[str, Any]) -> Campaign:
+    subjects = select(
+        options["ops"],
+        files=options["files"],
+        backends=options["backends"],
+        peers=options["peers"],
+        planted=options["planted"],
+    )
+    seed = options["seed"] if options["seed"] is not None else SystemRandom().getrandbits(32)
+    run_name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-s{seed}"
+    while run_name in store.runs():
+        run_name += "x"
+    kept = {"timeout": options["timeout"], "memory_mb": options["memory_mb"], "max_elements": options["max_elements"] or 0}
+    campaign = new_campaign(run_name, seed, options["engine"], subjects, kept, _revision())
+    store.start_run(campaign)
+    return campaign
+
+
+def _resumed(store: Store) -> Campaign:
+    campaign = store.latest_unfinished()
+    if campaign is None:
+        raise UsageError(f"there is no interrupted run in {store.root}; start one without --resume")
+    return campaign
+
+
+def _revision() -> str:
+    """The git revision of the working directory, if it is one."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False, timeout=5)  # noqa: S607
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+@contextmanager
+def stopping_on_interrupt(search: Search) -> Iterator[None]:
+    """Ctrl-C (or SIGTERM) ends the search cleanly; a second one ends the process."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        if search.stop_requested:
+            raise click.Abort
+        search.stop_requested = True
+        click.echo("stopping after the cases in flight (again: at once)", err=True)
+        del number
+
+    old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _conclude(campaign: Campaign, findings: list[Finding], options: dict[str, Any]) -> int:
+    findings = sorted(findings, key=lambda f: (f.subject.key, f.verdict.kind, f.id))
+    summary = campaign_summary(campaign, findings)
+    local = Path(options["corpus"]) / "local"
+    text = campaign_text(campaign, findings, str(local / "findings"))
+    to_stdout = options["json_path"] == "-"
+    click.echo(text, err=to_stdout)
+    path = local / "runs" / campaign.run / "summary.json"
+    path.write_text(to_json(summary) + "\n", encoding="utf-8")
+    if options["json_path"]:
+        _write_json(options["json_path"], summary)
+    click.echo(f"summary   {path}", err=to_stdout)
+    real = [f for f in findings if not f.subject.planted and f.expect == "pass"]
+    return FOUND if real or planted_missed(campaign) else 0
+
+
+def _write_json(path: str, summary: Any) -> None:
+    if path == "-":
+        click.echo(to_json(summary))
+        return
+    try:
+        Path(path).write_text(to_json(summary) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror})") from error
+
+
+def shrink_stored(**options: Any) -> int:
+    """The command `shrink`."""
+    seconds = seconds_of(options["budget"])
+    with Store(options["corpus"]) as store:
+        items = gather(store, [options["target"]], options["files"])
+        subjects: list[Subject] = list({i.subject.key: i.subject for i in items}.values())
+        with Examiner(subjects, timeout=options["timeout"], memory_mb=options["memory_mb"]) as examiner:
+            found = [f for item in items if (f := _shrink_one(examiner, item, seconds)) is not None]
+        if not found:
+            click.echo(f"nothing to shrink: {options['target']} does not fail")
+            return 0
+        store.prepare()
+        kept = [store.save_finding(f) for f in found]
+    for number, finding in enumerate(kept, 1):
+        click.echo(finding_text(finding, number))
+    if options["json_path"]:
+        _write_json(options["json_path"], [finding_summary(f) for f in kept])
+    return FOUND
+
+
+def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> Finding | None:
+    begin = time.monotonic()
+    checked = examiner.check([Inquiry(item.case, (item.subject.key,), all_laws(item.case))])[0]
+    verdict = checked.verdicts[item.subject.key]
+    if not verdict.failed:
+        return None
+    found_by = item.finding.found_by if item.finding else item.name
+    failure = Failure(item.case, item.subject, verdict, found_by)
+    finding = investigate(examiner, failure, seconds=seconds)
+    took = time.monotonic() - begin
+    click.echo(f"{item.case.elements:,} -> {finding.case.elements:,} elements in {took:.1f} s", err=True)
+    if item.finding is not None:
+        finding = finding.but(original=item.finding.original, count=0, first_seen=item.finding.first_seen)
+    return finding

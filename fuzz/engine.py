@@ -1,0 +1,167 @@
+"""The engines: an endless, resumable, shardable stream of cases.
+
+`conjecture` drives Hypothesis' ConjectureData directly: memory stays flat, case i depends on (run seed, i) and on the
+elites that were visible to it, and nothing is ever raised into Hypothesis. `given` does the same through the public API
+in chunks whose body never raises; slower, but it breaks only if Hypothesis' promises break. This module is the only one
+that touches Hypothesis' internals; tests/fuzz/test_engine.py holds both engines to the same distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis.errors import StopTest
+from hypothesis.internal.conjecture.data import ConjectureData
+
+from corpus.errors import InternalError
+from corpus.records import Case
+from fuzz import provider
+from fuzz.elites import Elites
+from fuzz.provider import KernelProvider
+from fuzz.strategies import build, cases
+from oracles.contract import Contract
+
+BATCH = 32
+"""Cases a batch; elites found in batch b are visible from batch b + 2 on, so the stream does not depend on timing."""
+CHUNK = 1000
+"""Cases a chunk of the `given` engine: bounded memory, and half a second to the first case."""
+MUTATE = 0.5
+"""Share of cases that start from an elite, where there is one."""
+MAX_CHOICES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A case to try, and how it came about."""
+
+    index: int
+    case: Case
+    choices: tuple[int, ...]
+    """What was answered to every question of the grammar; Hypothesis can shrink from it."""
+    parent: str = ""
+    """Cell of the elite it was mutated from."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """An op to search, and what limits it."""
+
+    contract: Contract
+    dtypes: tuple[str, ...] = ()
+    """Dtypes at least one subject takes; () means all."""
+    hints: tuple[int, ...] = ()
+    """Sizes worth trying, from the subjects' own constants."""
+    max_elements: int | None = None
+
+
+Engine = Callable[[Sequence[Target], int, int, Elites], Iterator[list[Proposal]]]
+"""(targets, run seed, first index, elites) -> batches without end."""
+
+
+def conjecture_engine(targets: Sequence[Target], run_seed: int, start: int, elites: Elites) -> Iterator[list[Proposal]]:
+    """Batches from index start on; start must be a multiple of BATCH."""
+    if start % BATCH:
+        raise InternalError(f"a stream cannot start at index {start}, inside a batch of {BATCH}")
+    index = start
+    while True:
+        yield [propose(targets, run_seed, i, elites) for i in range(index, index + BATCH)]
+        index += BATCH
+
+
+def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites) -> Proposal:
+    """Case number index of a run: a function of the seed, the index and the elites visible in its batch."""
+    random = Random(f"{run_seed}:{index}")
+    target = targets[index % len(targets)]
+    parent = None
+    if random.random() < MUTATE:
+        parent = elites.pick(target.contract.name, index // BATCH, random)
+    steer = _steer(parent.choices, random) if parent else {}
+    case, choices = generate(target, random, steer)
+    return Proposal(index, case, choices, parent.cell if parent else "")
+
+
+def generate(target: Target, random: Random, steer: Mapping[int, int] | None = None) -> tuple[Case, tuple[int, ...]]:
+    """One case; steer says which questions (by number) already have an answer."""
+    data = ConjectureData(random=random, provider=KernelProvider, provider_kw=provider.provider_kw(target.hints))
+    steered = steer or {}
+    choices: list[int] = []
+
+    def choose(low: int, high: int) -> int:
+        forced = steered.get(len(choices))
+        if forced is not None:
+            forced = min(high, max(low, forced))
+        value = data.draw_integer(low, high, forced=forced)
+        choices.append(value)
+        return value
+
+    try:
+        case = build(target.contract, choose, dtypes=target.dtypes, max_elements=target.max_elements)
+    except StopTest as stop:
+        raise InternalError(f"the grammar of {target.contract.name} asks more questions than Hypothesis allows") from stop
+    return case, tuple(choices)
+
+
+def _steer(parent: tuple[int, ...], random: Random) -> dict[int, int]:
+    """Keep all answers of the parent but one to three; of those, some are nudged, the others drawn anew."""
+    steer = dict(enumerate(parent))
+    for _ in range(random.choice((1, 1, 2, 3))):
+        position = int(random.random() * len(parent))
+        if random.random() < 0.5:
+            steer.pop(position, None)
+        elif position in steer:
+            value = steer[position]
+            steer[position] = random.choice((value - 1, value + 1, value * 2, value // 2))
+    return steer
+
+
+def given_engine(targets: Sequence[Target], run_seed: int, start: int, elites: Elites) -> Iterator[list[Proposal]]:
+    """The same through public API only (and without elites): chunk after chunk of `@given`."""
+    del elites
+    if start % BATCH:
+        raise InternalError(f"a stream cannot start at index {start}, inside a batch of {BATCH}")
+    provider.register()
+    pending: list[Proposal] = []
+    index = start // CHUNK * CHUNK
+    while True:
+        for case in _chunk(targets, run_seed, index // CHUNK):
+            if index >= start:
+                pending.append(Proposal(index, case, ()))
+            index += 1
+            if len(pending) == BATCH:
+                yield pending
+                pending = []
+
+
+def _chunk(targets: Sequence[Target], run_seed: int, number: int) -> list[Case]:
+    """CHUNK cases, the targets in turn."""
+    streams = [_examples(t, f"{run_seed}:{number}:{i}", -(-CHUNK // len(targets))) for i, t in enumerate(targets)]
+    return [streams[i % len(targets)][i // len(targets)] for i in range(CHUNK)]
+
+
+def _examples(target: Target, run_seed: str, count: int) -> list[Case]:
+    found: list[Case] = []
+
+    @seed(Random(run_seed).getrandbits(64))
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        backend=provider.BACKEND,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    @given(cases(target.contract, dtypes=target.dtypes, max_elements=target.max_elements))
+    def collect(case: Case) -> None:
+        found.append(case)
+
+    while len(found) < count:
+        collect()
+    return found[:count]
+
+
+ENGINES: dict[str, Engine] = {"conjecture": conjecture_engine, "given": given_engine}

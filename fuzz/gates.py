@@ -1,0 +1,66 @@
+"""Learn from the neighbours of a smallest case when it fails: `fails only if cols % 32 != 0`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from corpus.records import Case
+from fuzz.moves import with_dims
+from fuzz.shrink import SLOW, Shrinker
+from oracles.catalog import contract_of
+
+TILES = (2, 4, 8, 16, 32, 64, 128, 256)
+REACH = 36
+"""Neighbours on either side; enough to tell every modulus up to 32."""
+MAX_ELEMENTS = 1 << 18
+"""Of a neighbour; larger ones are not tried."""
+
+
+def learn_gates(shrinker: Shrinker, case: Case) -> tuple[str, ...]:
+    """One sentence for every dimension whose size decides whether the case fails."""
+    if shrinker.target.kind in SLOW:
+        return ()
+    contract = contract_of(case.op)
+    dims = contract.dims_of(case)
+    found = []
+    for dim, extent in dims.items():
+        sizes = [n for n in _neighbours(extent) if contract.dims[dim].low <= n <= contract.dims[dim].high]
+        sizes = [n for n in sizes if n % contract.dims[dim].multiple == 0]
+        neighbours = [c for n in sizes if (c := with_dims(case, {dim: n})).elements <= MAX_ELEMENTS]
+        fails = {}
+        for checked in shrinker.judge(neighbours):
+            fails[contract.dims_of(checked.case)[dim]] = shrinker.same(checked.verdicts[shrinker.subject])
+        if gate := explain(dim, fails):
+            found.append(gate)
+    return tuple(found)
+
+
+def _neighbours(extent: int) -> list[int]:
+    near = set(range(max(0, extent - REACH), extent + REACH + 1))
+    far = {t * k + d for t in (64, 128, 256) for k in (1, 2) for d in (-1, 0, 1)}
+    return sorted(near | far)
+
+
+def explain(dim: str, fails: dict[int, bool]) -> str:
+    """The simplest rule that fits every probed size, or an empty string if none does or size does not matter."""
+    bad = {n for n, failed in fails.items() if failed}
+    sizes = set(fails)
+    if len(sizes) < 3 or not bad or bad == sizes:
+        return ""
+    for text, predicted in _rules(dim, sizes, bad):
+        if predicted == bad:
+            return f"fails only if {text}"
+    return ""
+
+
+def _rules(dim: str, sizes: Iterable[int], bad: set[int]) -> Iterator[tuple[str, set[int]]]:
+    low, high = min(bad), max(bad)
+    every = set(sizes)
+    yield f"{dim} >= {low}", {n for n in every if n >= low}
+    yield f"{dim} == {low}", {low}
+    for tile in TILES:
+        for bound, beyond in (("", every), (f" and {dim} >= {low}", {n for n in every if n >= low})):
+            yield f"{dim} % {tile} != 0{bound}", {n for n in beyond if n % tile}
+            rest = low % tile
+            yield f"{dim} % {tile} == {rest}{bound}", {n for n in beyond if n % tile == rest}
+    yield f"{low} <= {dim} <= {high}", {n for n in every if low <= n <= high}

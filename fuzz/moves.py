@@ -1,0 +1,297 @@
+"""The moves of shrinking: one table of small functions, Case -> candidates, boldest first. To add one, add a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from corpus.distributions import DISTRIBUTIONS
+from corpus.formats import format_of
+from corpus.materialize import materialize
+from corpus.records import Case, TensorRecipe
+from corpus.specials import PLACES, VALUES
+from fuzz.strategies import distributions_for
+from oracles.catalog import contract_of
+from oracles.contract import parse_axis
+
+Move = Callable[[Case], Iterator[Case]]
+MOVES: list[Move] = []
+
+MAX_POKES = 16
+"""A tensor is written out element by element only if that many suffice."""
+MAX_DATA = 1 << 12
+"""Elements of a tensor whose single elements are still tried."""
+
+
+def move(candidates: Move) -> Move:
+    """Enter a move into the table; the order of definition is the order of trying."""
+    MOVES.append(candidates)
+    return candidates
+
+
+def weight(case: Case) -> tuple[Any, ...]:
+    """What shrinking makes smaller, most important first: elements, specials, then everything that needs explaining."""
+    tensors = list(case.tensors.values())
+    contract = contract_of(case.op)
+    dims = contract.dims_of(case)
+    return (
+        case.elements,
+        sum(len(t.specials) for t in tensors),
+        sum(t.layout != "contiguous" for t in tensors),
+        max(dims.values(), default=0),
+        sum(min(len(t.pokes), MAX_POKES + 1) + _plainness(t) for t in tensors),
+        sum(t.fill.scale != 1.0 for t in tensors),
+        sum(_rank(case, name, value) for name, value in case.attrs.items()),
+        sum(list(VALUES).index(s.value) + list(PLACES).index(s.place) for t in tensors for s in t.specials),
+        sum(t.fill.seed for t in tensors),
+        sum(sum(t.origin) for t in tensors),
+        sum(bits.bit_count() for t in tensors for _, bits in t.pokes),
+    )
+
+
+def _plainness(t: TensorRecipe) -> int:
+    return DISTRIBUTIONS[t.fill.distribution].rank
+
+
+def _rank(case: Case, name: str, value: Any) -> int:
+    values = contract_of(case.op).attrs[name]
+    return values.index(value) if value in values else len(values)
+
+
+def with_dims(case: Case, changes: Mapping[str, int], *, front: bool = False) -> Case:
+    """The case with other extents; what stays is the end of each changed axis if front is cut, else its beginning."""
+    contract = contract_of(case.op)
+    old = contract.dims_of(case)
+    dims = {**old, **changes}
+    tensors = {}
+    for name, recipe in case.tensors.items():
+        spec = contract.inputs[name]
+        axes = [parse_axis(axis) for axis in spec.axes]
+        shape = tuple(dims[d] * f for d, f in axes)
+        cut = tuple(max(0, a - b) if front else 0 for a, b in zip(recipe.shape, shape, strict=True))
+        params = {**recipe.fill.params, "below": dims[spec.below]} if spec.below else recipe.fill.params
+        tensors[name] = recipe.but(
+            shape=shape,
+            origin=tuple(o + c for o, c in zip(recipe.origin or (0,) * len(shape), cut, strict=True)),
+            pokes=_moved_pokes(recipe, shape, cut, params.get("below") if spec.below else None),
+            fill=recipe.fill.but(params=params),
+        )
+    return case.but(tensors=tensors)
+
+
+def _moved_pokes(recipe: TensorRecipe, shape: tuple[int, ...], cut: tuple[int, ...], below: int | None) -> tuple[tuple[int, int], ...]:
+    """Pokes follow their elements; those that are cut off are gone."""
+    moved = []
+    for flat, bits in recipe.pokes:
+        at = [int(i) - c for i, c in zip(np.unravel_index(flat, recipe.shape), cut, strict=True)]
+        if all(0 <= i < n for i, n in zip(at, shape, strict=True)) and (below is None or bits < below):
+            moved.append((int(np.ravel_multi_index(at, shape)) if shape else 0, bits))
+    return tuple(moved)
+
+
+def _with(case: Case, name: str, **changes: Any) -> Case:
+    return case.but(tensors={**case.tensors, name: case.tensors[name].but(**changes)})
+
+
+def _smaller(extent: int, low: int, multiple: int) -> list[int]:
+    """Extents worth trying below this one, smallest first."""
+    wanted = {low, 1, 2, 3, extent // 4, extent // 2, extent * 3 // 4, extent - 1}
+    wanted |= {(1 << k) + d for k in range(1, extent.bit_length()) for d in (-1, 0, 1) if k > extent.bit_length() - 3}
+    rounded = {w // multiple * multiple for w in wanted}
+    return sorted(w for w in rounded if low <= w < extent)
+
+
+@move
+def cut_all_axes(case: Case) -> Iterator[Case]:
+    """All axes at once: to one, to a quarter, to half."""
+    contract = contract_of(case.op)
+    dims = contract.dims_of(case)
+    for divisor in (1 << 20, 4, 2):
+        small = {d: max(contract.dims[d].low, min(n, 1), n // divisor) for d, n in dims.items()}
+        small = {d: n // contract.dims[d].multiple * contract.dims[d].multiple for d, n in small.items()}
+        for front in (False, True):
+            yield with_dims(case, small, front=front)
+
+
+@move
+def cut_axis(case: Case) -> Iterator[Case]:
+    """One axis, from either end."""
+    contract = contract_of(case.op)
+    for dim, extent in contract.dims_of(case).items():
+        for smaller in _smaller(extent, contract.dims[dim].low, contract.dims[dim].multiple):
+            yield with_dims(case, {dim: smaller})
+            yield with_dims(case, {dim: smaller}, front=True)
+
+
+@move
+def cut_equal_axes(case: Case) -> Iterator[Case]:
+    """Axes that are equal, together."""
+    contract = contract_of(case.op)
+    dims = contract.dims_of(case)
+    for a, b in combinations(dims, 2):
+        if dims[a] == dims[b] > 1:
+            for smaller in _smaller(dims[a], max(contract.dims[a].low, contract.dims[b].low), contract.dims[a].multiple):
+                yield with_dims(case, {a: smaller, b: smaller})
+
+
+@move
+def trade_axes(case: Case) -> Iterator[Case]:
+    """Move a factor from one axis to another."""
+    contract = contract_of(case.op)
+    dims = contract.dims_of(case)
+    for a in dims:
+        for b in dims:
+            for factor in (2, 3, dims[a]):
+                if a != b and factor > 1 and dims[a] % factor == 0 and 0 < dims[b] * factor <= contract.dims[b].high:
+                    yield with_dims(case, {a: dims[a] // factor, b: dims[b] * factor})
+
+
+@move
+def plain_layouts(case: Case) -> Iterator[Case]:
+    """Contiguous: all tensors, then each."""
+    special = [n for n, t in case.tensors.items() if t.layout != "contiguous"]
+    if len(special) > 1:
+        yield case.but(tensors={n: t.but(layout="contiguous") for n, t in case.tensors.items()})
+    for name in special:
+        yield _with(case, name, layout="contiguous")
+
+
+@move
+def fewer_specials(case: Case) -> Iterator[Case]:
+    """Without special values: all, then each."""
+    if sum(len(t.specials) for t in case.tensors.values()) > 1:
+        yield case.but(tensors={n: t.but(specials=()) for n, t in case.tensors.items()})
+    for name, t in case.tensors.items():
+        for i in range(len(t.specials)):
+            yield _with(case, name, specials=t.specials[:i] + t.specials[i + 1 :])
+
+
+@move
+def plainer_specials(case: Case) -> Iterator[Case]:
+    """A more harmless value, an easier place."""
+    for name, t in case.tensors.items():
+        for i, special in enumerate(t.specials):
+            for value in list(VALUES)[: list(VALUES).index(special.value)]:
+                yield _with(case, name, specials=(*t.specials[:i], special.but(value=value), *t.specials[i + 1 :]))
+            for place in list(PLACES)[: list(PLACES).index(special.place)]:
+                yield _with(case, name, specials=(*t.specials[:i], special.but(place=place), *t.specials[i + 1 :]))
+
+
+@move
+def plainer_distribution(case: Case) -> Iterator[Case]:
+    """Zeros, ones, small integers, ...: whatever stands before the present one in the table."""
+    contract = contract_of(case.op)
+    for name, t in case.tensors.items():
+        for other in distributions_for(contract.inputs[name], t.dtype):
+            if DISTRIBUTIONS[other].rank < _plainness(t):
+                yield _with(case, name, fill=t.fill.but(distribution=other))
+
+
+@move
+def plain_scale(case: Case) -> Iterator[Case]:
+    """Scale 1: all tensors, then each."""
+    yield case.but(tensors={n: t.but(fill=t.fill.but(scale=1.0)) for n, t in case.tensors.items()})
+    for name, t in case.tensors.items():
+        yield _with(case, name, fill=t.fill.but(scale=1.0))
+
+
+@move
+def plain_attributes(case: Case) -> Iterator[Case]:
+    """The plainest value of each attribute."""
+    for name, values in contract_of(case.op).attrs.items():
+        if case.attrs[name] != values[0]:
+            yield case.but(attrs={**case.attrs, name: values[0]})
+
+
+@move
+def small_seeds(case: Case) -> Iterator[Case]:
+    """Fields 0, 1, 2, ... and windows that start at the origin."""
+    for base in range(4):
+        yield reseeded(case, base)
+    yield case.but(tensors={n: t.but(origin=()) for n, t in case.tensors.items()})
+    for name, t in case.tensors.items():
+        for seed in {0, 1, 2, 3, t.fill.seed // 2}:
+            yield _with(case, name, fill=t.fill.but(seed=seed))
+
+
+@move
+def fewer_pokes(case: Case) -> Iterator[Case]:
+    """Without the written-out elements: all, halves, each."""
+    for name, t in case.tensors.items():
+        for kept in _subsets(t.pokes):
+            yield _with(case, name, pokes=kept)
+
+
+@move
+def write_out(case: Case) -> Iterator[Case]:
+    """Zeros (or ones) but for a few elements: the data that the failure needs."""
+    for name, t in case.tensors.items():
+        if t.fill.params or not 0 < t.size <= MAX_DATA or t.layout == "broadcast":
+            continue
+        fmt = format_of(t.dtype)
+        bits = materialize(t).reshape(-1).view(fmt.carrier)
+        base = t.but(specials=(), origin=(), fill=t.fill.but(distribution="zeros", scale=1.0, seed=0))
+        present = tuple((int(i), int(bits[i])) for i in np.flatnonzero(bits))
+        for kept in _subsets(present):
+            if len(kept) <= MAX_POKES:
+                yield case.but(tensors={**case.tensors, name: base.but(pokes=kept)})
+
+
+@move
+def plainer_pokes(case: Case) -> Iterator[Case]:
+    """The written-out elements as ones, as twos, with fewer bits."""
+    for name, t in case.tensors.items():
+        fmt = format_of(t.dtype)
+        for i, (index, bits) in enumerate(t.pokes):
+            for plain in _plainer_bits(bits, fmt.bits, fmt.precision, fmt.is_float):
+                yield _with(case, name, pokes=(*t.pokes[:i], (index, plain), *t.pokes[i + 1 :]))
+
+
+def _plainer_bits(bits: int, width: int, precision: int, is_float: bool) -> Iterator[int]:
+    if not is_float:
+        yield from (b for b in (1, bits >> 1) if b.bit_count() < bits.bit_count())
+        return
+    mantissa = precision - 1
+    bias = ((1 << (width - 1 - mantissa)) >> 1) - 1
+    one = bias << mantissa
+    for plain in (one, one + (1 << mantissa), bits & ~(1 << (width - 1)), bits >> mantissa << mantissa):
+        if plain.bit_count() < bits.bit_count():
+            yield plain
+
+
+def _subsets(items: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Nothing; halves, quarters, ... alone; then all but one piece, pieces getting smaller."""
+    if not items:
+        return
+    yield ()
+    pieces = 2
+    while pieces <= min(len(items), 64):
+        step = -(-len(items) // pieces)
+        for start in range(0, len(items), step):
+            yield items[start : start + step]
+        pieces *= 2
+    pieces = 2
+    while pieces <= min(len(items), 64):
+        step = -(-len(items) // pieces)
+        for start in range(0, len(items), step):
+            yield items[:start] + items[start + step :]
+        pieces *= 2
+
+
+def reseeded(case: Case, base: int) -> Case:
+    """Tensor i on field base*n + i, as the strategies number them."""
+    n = len(case.tensors)
+    tensors = {name: t.but(fill=t.fill.but(seed=base * n + i)) for i, (name, t) in enumerate(case.tensors.items())}
+    return case.but(tensors=tensors)
+
+
+def next_seeds(case: Case, count: int) -> list[Case]:
+    """The case, and the same on count - 1 other fields."""
+    others = [
+        case.but(tensors={n: t.but(fill=t.fill.but(seed=t.fill.seed + i)) for n, t in case.tensors.items()})
+        for i in range(1, count)
+    ]
+    return [case, *others]

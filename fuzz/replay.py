@@ -1,0 +1,166 @@
+"""Run stored cases again and say what has changed. Needs no Hypothesis, except for `run:index`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from corpus.errors import UsageError
+from corpus.records import Case, Finding, Kind, State, Subject, Verdict
+from corpus.store import Store, load_record
+from fuzz.check import Checked, Examiner, Inquiry, all_laws
+from fuzz.selection import select
+from fuzz.subjects import fitting
+from kernels.catalog import resolve
+
+SURE = 0.01
+"""Probability of missing a failure that shows only sometimes, which decides how often it is run again."""
+MAX_RUNS = 64
+
+
+class Outcome(StrEnum):
+    """What a replay means, given what was expected."""
+
+    PASSES = "passes"
+    FAILS = "fails"
+    FAILS_AS_EXPECTED = "fails as expected"
+    STARTED_TO_PASS = "started to pass"
+    FIXED = "does not fail any more"
+    NOT_TOLD = "cannot be told"
+    DRIFTED = "recipe drifted"
+
+
+GOOD = frozenset({Outcome.PASSES, Outcome.FAILS_AS_EXPECTED, Outcome.FIXED, Outcome.STARTED_TO_PASS, Outcome.NOT_TOLD})
+"""Outcomes that do not fail a replay; a planted bug that is not caught any more does, whatever its outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One case to be run again by one subject."""
+
+    name: str
+    case: Case
+    subject: Subject
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of it."""
+
+    item: Item
+    outcome: Outcome
+    verdict: Verdict
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing needs a person."""
+        lost = bool(self.item.subject.planted) and self.item.finding is not None and not self.verdict.failed
+        return self.outcome in GOOD and not lost
+
+
+def gather(store: Store, targets: Sequence[str], subjects: Sequence[str] = ()) -> list[Item]:
+    """What the words of a command line name: files, folders, ids of findings, run:index; none: the whole corpus.
+
+    subjects: `FILE[:NAME]` to run instead of the recorded ones. Raises UsageError for what cannot be found.
+    """
+    if not targets:
+        found = [(str(path), finding) for path, finding in store.regressions()]
+        known = {finding.id for _, finding in found}
+        found += [(f.id, f) for f in store.findings() if f.id not in known]
+        return [item for name, f in found for item in _items(name, f, subjects)]
+    return [item for target in targets for item in _gather_one(store, target, subjects)]
+
+
+def _gather_one(store: Store, target: str, subjects: Sequence[str]) -> list[Item]:
+    path = Path(target)
+    if path.is_dir():
+        files = sorted(path.rglob("*.json"))
+        if not files:
+            raise UsageError(f"there is no .json file under {target}")
+        return [item for f in files for item in _items(str(f), load_record(f), subjects)]
+    if path.suffix == ".json" or path.exists():
+        return _items(target, load_record(path), subjects)
+    run, colon, index = target.rpartition(":")
+    if colon and index.isdigit():
+        from fuzz.rerun import case_of_run  # noqa: PLC0415  only this way of naming a case needs Hypothesis
+
+        case, ran = case_of_run(store, run, int(index))
+        return [Item(target, case, s) for s in _chosen(case, subjects, ran)]
+    finding = store.finding(target)
+    return _items(finding.id, finding, subjects)
+
+
+def _items(name: str, record: Case | Finding, subjects: Sequence[str]) -> list[Item]:
+    if isinstance(record, Case):
+        return [Item(name, record, s) for s in _chosen(record, subjects, ())]
+    if subjects:
+        return [Item(name, record.case, s, record) for s in _chosen(record.case, subjects, ())]
+    if not resolve(record.subject).is_file():
+        raise UsageError(f"the subject of {name} is gone: {record.subject.path} does not exist; name it with --subject")
+    return [Item(name, record.case, record.subject, record)]
+
+
+def _chosen(case: Case, files: Sequence[str], ran: Iterable[Subject]) -> list[Subject]:
+    chosen = select([case.op], files=files, peers=("none",) if files else ()) if files or not ran else list(ran)
+    keys = set(fitting(chosen, case))
+    return [s for s in chosen if s.key in keys]
+
+
+def replay(items: Sequence[Item], store: Store | None, *, timeout: float, memory_mb: int) -> list[Replayed]:
+    """Run every item again; findings in the store are told what came of it."""
+    replayed: list[Replayed] = []
+    subjects = list({i.subject.key: i.subject for i in items}.values())
+    if not subjects:
+        return []
+    with Examiner(subjects, timeout=timeout, memory_mb=memory_mb) as examiner:
+        for item in items:
+            replayed.append(_replay_one(examiner, item))
+            if store is not None:
+                _remember(store, replayed[-1])
+    return replayed
+
+
+def _replay_one(examiner: Examiner, item: Item) -> Replayed:
+    key = item.subject.key
+    laws = all_laws(item.case)
+    checked: list[Checked] = examiner.check([Inquiry(item.case, (key,), laws)] * _times(item.finding))
+    verdicts = [c.verdicts[key] for c in checked]
+    verdict = next((v for v in verdicts if v.failed), verdicts[0])
+    recorded = item.finding.input_digest if item.finding else ""
+    if recorded and recorded != checked[0].input_digest:
+        return Replayed(item, Outcome.DRIFTED, verdict)
+    return Replayed(item, _outcome(item.finding, verdict), verdict)
+
+
+def _times(finding: Finding | None) -> int:
+    if finding is None or not 0.0 < finding.probability < 1.0:
+        return 1
+    return min(MAX_RUNS, math.ceil(math.log(SURE) / math.log(1.0 - finding.probability)))
+
+
+def _outcome(finding: Finding | None, verdict: Verdict) -> Outcome:
+    if verdict.kind in {Kind.UNSUPPORTED, Kind.INCONCLUSIVE}:
+        return Outcome.NOT_TOLD
+    expected = finding is not None and finding.expect == "fail"
+    if verdict.failed:
+        return Outcome.FAILS_AS_EXPECTED if expected else Outcome.FAILS
+    if finding is None or finding.state in {State.REGRESSION, State.FIXED}:
+        return Outcome.PASSES
+    return Outcome.STARTED_TO_PASS if expected else Outcome.FIXED
+
+
+def _remember(store: Store, replayed: Replayed) -> None:
+    """A finding is fixed by replay only, and comes back as a regression."""
+    finding = replayed.item.finding
+    if finding is None or finding.id not in {f.id for f in store.findings(finding.case.op)}:
+        return
+    if replayed.item.subject.key != finding.subject.key:
+        return
+    if replayed.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS}:
+        store.save_finding(finding.but(state=State.FIXED, count=0))
+    elif replayed.verdict.failed and finding.state is State.FIXED:
+        store.save_finding(finding.but(state=State.REGRESSION))

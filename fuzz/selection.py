@@ -1,0 +1,80 @@
+"""Which subjects take part: the house's own, a user's, and their peers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corpus.errors import UsageError
+from corpus.records import Subject
+from kernels.catalog import subjects_of, user_subject
+from kernels.loader import loader_of
+from oracles.catalog import contract_of, load_contracts
+
+DEFAULT_PEERS = ("torch", "numpy")
+"""Backends of which one subject each runs beside a user's own."""
+
+
+def select(
+    ops: Sequence[str],
+    *,
+    files: Sequence[str] = (),
+    backends: Sequence[str] = (),
+    peers: Sequence[str] = (),
+    planted: bool = False,
+) -> list[Subject]:
+    """The subjects of a run, in order. Raises UsageError if something is not known or nothing is left.
+
+    files: `FILE[:NAME]` of the user's own; backends: only these of the house's own; peers: names of those of the
+    house's own that run beside a user's (`none`: nobody; none named: one torch and one numpy subject).
+    """
+    for op in ops:
+        contract_of(op)
+    own = [user_subject(text, tuple(ops)) for text in files]
+    for subject in own:
+        contract_of(subject.op)
+    wanted = tuple(dict.fromkeys(s.op for s in own)) if own else tuple(ops) or tuple(load_contracts())
+    for backend in backends:
+        if why := loader_of(backend).unavailable():
+            raise UsageError(f"backend {backend!r} is not available here, because {why}")
+    house = [s for op in wanted for s in runnable(op) if not backends or s.backend in backends]
+    if own or peers:
+        beside = [s for op in wanted for s in _peers([h for h in house if h.op == op], peers)]
+    else:
+        beside = [s for s in house if planted or not s.planted]
+    _known_peers(peers, wanted)
+    chosen = _unique([*own, *beside])
+    if not chosen:
+        raise UsageError(f"no subject is left for {', '.join(wanted)} with backend {', '.join(backends) or 'any'}")
+    return chosen
+
+
+def runnable(op: str) -> list[Subject]:
+    """The house's own subjects of an op whose backend is available here."""
+    return [s for s in subjects_of(op) if not loader_of(s.backend).unavailable()]
+
+
+def _peers(house: list[Subject], names: Sequence[str]) -> list[Subject]:
+    if "none" in names:
+        return []
+    if names:
+        return [s for s in house if s.name in names]
+    clean = [s for s in house if not s.planted]
+    firsts = (next((s for s in clean if s.backend == b), None) for b in DEFAULT_PEERS)
+    return [s for s in firsts if s is not None]
+
+
+def _known_peers(names: Sequence[str], ops: Sequence[str]) -> None:
+    known = {s.name for op in ops for s in subjects_of(op)} | {"none"}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"peer {name!r} is not known for {', '.join(ops)}; there are {', '.join(sorted(known))}")
+
+
+def _unique(subjects: list[Subject]) -> list[Subject]:
+    """Refuses two subjects of one name, names both places."""
+    seen: dict[str, Subject] = {}
+    for subject in subjects:
+        if subject.key in seen:
+            raise UsageError(f"subject {subject.key} stands twice: {seen[subject.key].path} and {subject.path}")
+        seen[subject.key] = subject
+    return subjects

@@ -1,0 +1,1 @@
+"""The accused: implementations under test, and the box they run in."""

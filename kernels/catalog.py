@@ -1,0 +1,129 @@
+"""Find implementations by where their file lies: kernels/<op>/<name>.py; or anywhere, for a user's own.
+
+Nothing is imported to learn about a subject: what a file says of itself stands in module constants that are read
+from its syntax tree. Only the worker ever executes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from corpus.errors import UsageError
+from corpus.records import BLAMELESS, Kind, Numerics, Subject
+
+ROOT = Path(__file__).resolve().parent
+_CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED")
+
+
+def subjects_of(op: str) -> list[Subject]:
+    """The house's own subjects of an op, planted bugs last."""
+    files = sorted(p for p in (ROOT / op).glob("*") if p.suffix in {".py", ".cu"} and p.stem != "__init__")
+    found = [read_subject(p, op=op) for p in files]
+    return sorted(found, key=lambda s: (bool(s.planted), s.name))
+
+
+def user_subject(text: str, ops: tuple[str, ...]) -> Subject:
+    """The subject that `--subject FILE[:NAME]` names; its op is the file's OP or the only op asked for.
+
+    Raises UsageError if the file cannot be read, or if its op is not clear.
+    """
+    path_text, _, function = text.partition(":")
+    path = Path(path_text).resolve()
+    if path.suffix not in {".py", ".cu"}:
+        raise UsageError(f"{path_text} is neither a .py nor a .cu file")
+    if not path.is_file():
+        raise UsageError(f"{path_text} does not exist")
+    declared = _constants(path).get("OP")
+    if not declared and len(ops) != 1:
+        raise UsageError(f'{path_text} does not say its op: name one op, or write OP = "softmax" into the file')
+    subject = read_subject(path, op=declared or ops[0], function=function)
+    return subject.but(name=f"{path.stem}:{function}" if function else path.stem)
+
+
+def read_subject(path: Path, *, op: str, function: str = "") -> Subject:
+    """What a file says of itself. Raises UsageError if it says something that makes no sense."""
+    source = path.read_bytes()
+    said = _constants(path)
+    planted = said.get("PLANTED", "")
+    if planted and planted not in set(Kind) - BLAMELESS:
+        raise UsageError(f"{path}: PLANTED = {planted!r} is no verdict; see `python -m fuzz list verdicts`")
+    try:
+        numerics = Numerics.model_validate(said.get("NUMERICS", {}))
+    except ValueError as error:
+        raise UsageError(f"{path}: NUMERICS is not understood: {str(error).splitlines()[-1].strip()}") from error
+    return Subject(
+        op=op,
+        name=path.stem,
+        backend=said.get("BACKEND") or _guess_backend(path, source),
+        path=_stored_path(path),
+        function=function or _only_function(path, source),
+        source_digest=hashlib.sha256(source).hexdigest()[:16],
+        numerics=numerics,
+        dtypes=tuple(said.get("DTYPES", ())),
+        planted=planted,
+        summary=said.get("__doc__", ""),
+    )
+
+
+def size_hints(subject: Subject) -> tuple[int, ...]:
+    """Sizes that a subject's own source speaks of: its integer constants from 4 to 4096."""
+    path = resolve(subject)
+    if not path.is_file():
+        return ()
+    numbers = (n.value for n in ast.walk(_tree(path, path.read_bytes())) if isinstance(n, ast.Constant))
+    return tuple(sorted({n for n in numbers if type(n) is int and 4 <= n <= 4096}))
+
+
+def resolve(subject: Subject) -> Path:
+    """Where a subject's file lies; the house's own are stored relative to the project."""
+    return ROOT.parent / subject.path
+
+
+def _tree(path: Path, source: bytes) -> ast.Module:
+    if path.suffix == ".cu":
+        return ast.Module([], [])
+    try:
+        return ast.parse(source, filename=str(path))
+    except SyntaxError as error:
+        raise UsageError(f"{path} does not import: SyntaxError: {error.msg} (line {error.lineno})") from error
+
+
+def _constants(path: Path) -> dict[str, Any]:
+    tree = _tree(path, path.read_bytes())
+    said: dict[str, Any] = {"__doc__": (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")}
+    for node in tree.body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name = node.targets[0].id
+        if name in _CONSTANTS:
+            try:
+                said[name] = ast.literal_eval(node.value)
+            except ValueError as error:
+                raise UsageError(f"{path}: {name} must be a literal, not an expression") from error
+    return said
+
+
+def _guess_backend(path: Path, source: bytes) -> str:
+    if path.suffix == ".cu":
+        return "cuda"
+    imported: set[str] = set()
+    for node in ast.walk(_tree(path, source)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+    return next((b for b in ("triton", "cupy", "torch") if b in imported), "numpy")
+
+
+def _stored_path(path: Path) -> str:
+    """Relative for the house's own files, so that records say the same on every machine."""
+    return str(path.relative_to(ROOT.parent)) if path.is_relative_to(ROOT) else str(path)
+
+
+def _only_function(path: Path, source: bytes) -> str:
+    """`run`, or the only public function of the file."""
+    names = [n.name for n in _tree(path, source).body if isinstance(n, ast.FunctionDef) and n.name[0] != "_"]
+    return names[0] if len(names) == 1 else "run"

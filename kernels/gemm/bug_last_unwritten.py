@@ -1,0 +1,13 @@
+"""Bug: elements are stored in pairs, and the last of an odd number is never stored."""
+
+import numpy as np
+
+BACKEND = "numpy"
+PLANTED = "unwritten"
+
+
+def run(out, a, b):
+    wide = np.float64 if a.dtype == np.float64 else np.float32
+    flat = (a.astype(wide) @ b.astype(wide)).astype(a.dtype).reshape(-1)
+    paired = flat.size // 2 * 2
+    out.reshape(-1)[:paired] = flat[:paired]

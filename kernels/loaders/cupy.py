@@ -1,0 +1,13 @@
+"""Subjects in Cupy: the name is reserved, the loader is still to come."""
+
+from kernels.loader import Reserved
+
+
+class CupyLoader(Reserved):
+    """Reserved."""
+
+    name = "cupy"
+    packages = ("cupy",)
+
+
+LOADER = CupyLoader()

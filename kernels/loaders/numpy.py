@@ -1,0 +1,13 @@
+"""Subjects in plain Python and numpy."""
+
+from kernels.loader import PythonLoader
+
+
+class NumpyLoader(PythonLoader):
+    """Numpy arrays in, numpy arrays out."""
+
+    name = "numpy"
+    packages = ("numpy", "ml_dtypes")
+
+
+LOADER = NumpyLoader()

@@ -1,0 +1,13 @@
+"""Subjects in Triton: the name is reserved, the loader is still to come."""
+
+from kernels.loader import Reserved
+
+
+class TritonLoader(Reserved):
+    """Reserved."""
+
+    name = "triton"
+    packages = ("triton",)
+
+
+LOADER = TritonLoader()

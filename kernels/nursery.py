@@ -1,0 +1,180 @@
+"""The supervisor's side of the zygote: handles of workers, and how each of them ended."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pydantic_core import from_json, to_json
+
+from corpus.errors import InternalError
+from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL
+
+ROOT = Path(__file__).resolve().parent.parent
+_BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernels.zygote import main; main()"
+_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_START_SECONDS = 120.0
+_EXIT_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a process ended: its exit code (negative: the signal) and its last words."""
+
+    code: int
+    tail: str
+
+    def describe(self) -> str:
+        """In words."""
+        if self.code == CHANNEL_LOST:
+            return "it closed the channel to its supervisor"
+        if self.code < 0:
+            return f"killed by {signal.Signals(-self.code).name}"
+        return f"the process exited with {self.code}"
+
+
+@dataclass(slots=True)
+class Handle:
+    """One worker process."""
+
+    conn: Connection
+    journal: int
+    pid: int = 0
+    introduced: bool = False
+    served: int = 0
+    """Tasks given to it."""
+
+    def running(self) -> tuple[int, int, int]:
+        """(task, position, started at CLOCK_MONOTONIC ns) of the run in progress; IDLE when there is none."""
+        raw = os.pread(self.journal, JOURNAL.size, 0)
+        if len(raw) < JOURNAL.size:
+            return IDLE, IDLE, time.monotonic_ns()
+        task, position, since = JOURNAL.unpack(raw)
+        return task, position, since
+
+
+class Nursery:
+    """Starts the zygote, asks it for workers, learns how they ended."""
+
+    def __init__(self, backends: tuple[str, ...], memory_mb: int) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._scratch = tempfile.mkdtemp(prefix="kernel-assay-")
+        settings = {
+            "control": theirs.fileno(),
+            "memory_mb": memory_mb,
+            "backends": backends,
+            "scratch": self._scratch,
+        }
+        command = [sys.executable, "-c", _BOOT, str(ROOT), to_json(settings).decode()]
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **_THREADS},
+            start_new_session=True,  # Ctrl-C is for the supervisor alone
+        )
+        theirs.close()
+        self._control = ours
+        self._pids: list[int] = []
+        self._unclaimed: list[Handle] = []
+        self._ended: dict[int, Ending] = {}
+
+    def spawn(self) -> Handle:
+        """Ask for a worker; it is usable at once, its pid is known a little later."""
+        ours, theirs = socket.socketpair()
+        journal = os.memfd_create("journal")
+        try:
+            socket.send_fds(self._control, [b"fork"], [theirs.fileno(), journal])
+        except OSError as error:
+            raise InternalError(f"the zygote is gone: {error}") from error
+        theirs.close()
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            ours.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
+        handle = Handle(Connection(ours.detach()), journal)
+        self._unclaimed.append(handle)
+        return handle
+
+    def ending(self, handle: Handle, seconds: float = _EXIT_SECONDS) -> Ending:
+        """How a worker ended; one that does not end in time is killed."""
+        pid = self._pid(handle)
+        deadline = time.monotonic() + min(seconds, 0.25)
+        while pid not in self._ended and time.monotonic() < deadline:
+            self._hear(deadline - time.monotonic())
+        if pid not in self._ended:  # it closed its end and lives on
+            self._kill(pid)
+            self._wait_for(pid)
+            return Ending(CHANNEL_LOST, self._ended.pop(pid).tail)
+        _kill_group(pid)
+        return self._ended.pop(pid)
+
+    def kill(self, handle: Handle) -> Ending:
+        """SIGKILL, at once, for the worker and whatever it started."""
+        pid = self._pid(handle)
+        self._kill(pid)
+        self._wait_for(pid)
+        return self._ended.pop(pid)
+
+    def discard(self, handle: Handle) -> None:
+        """Kill a worker that nobody needs any more, without waiting for its end."""
+        self._kill(self._pid(handle))
+        handle.conn.close()
+        os.close(handle.journal)
+
+    def close(self) -> None:
+        """End the zygote; its children end with it."""
+        self._control.close()
+        try:
+            self._process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _pid(self, handle: Handle) -> int:
+        deadline = time.monotonic() + _START_SECONDS
+        while not handle.pid:
+            self._hear(deadline - time.monotonic())
+        return handle.pid
+
+    def _kill(self, pid: int) -> None:
+        self._hear(0)
+        if pid not in self._ended:
+            _kill_group(pid)
+
+    def _wait_for(self, pid: int) -> None:
+        deadline = time.monotonic() + _EXIT_SECONDS
+        while pid not in self._ended:
+            self._hear(deadline - time.monotonic())
+
+    def _hear(self, seconds: float) -> None:
+        """Take in what the zygote says within so many seconds (0: what it has said already)."""
+        if not select.select([self._control], [], [], max(seconds, 0))[0]:
+            if seconds < 0:
+                raise InternalError("the zygote does not answer")
+            return
+        message = self._control.recv(1 << 16)
+        if not message:
+            raise InternalError("the zygote died; its last words are on stderr")
+        said = from_json(message)
+        if "forked" in said:
+            self._unclaimed.pop(0).pid = said["forked"]
+        else:
+            self._ended[said["ended"]] = Ending(said["code"], said["tail"])
+
+
+def _kill_group(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

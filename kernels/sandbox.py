@@ -1,0 +1,286 @@
+"""The box the accused run in: feed a worker, watch it, bury it, go on with the next.
+
+One active worker, one hot spare. A batch is one message to the worker; every execution comes back as one message, so
+what was done before a death is kept. Whatever kills a worker is named by the journal, run again alone, and is called a
+crash only if it does it again.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from corpus.errors import InternalError, UsageError
+from corpus.formats import FORMATS, Array
+from corpus.records import Execution, GuardDamage, OutputReport, Status, Subject
+from kernels.calling import Interface
+from kernels.loader import loader_of
+from kernels.nursery import Ending, Handle, Nursery
+from kernels.protocol import IDLE, Task, encode_batch, encode_subjects, unframe
+
+RECYCLE = 20_000
+"""Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
+SOLO_TRIES = 2
+"""Runs alone in which a suspect may prove that it crashes."""
+_LOAD_SECONDS = 60.0
+
+Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one subject did with one case, and its outputs (first run) by name."""
+
+    execution: Execution
+    outputs: dict[str, Array]
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A batch on its way: the tasks, and the outcomes that have come back."""
+
+    tasks: Sequence[Task]
+    outcomes: dict[Key, Outcome] = field(default_factory=dict)
+    waiting: list[tuple[int, Task]] = field(default_factory=list)
+    """What still has to be sent, as (number, task with the subjects still to run)."""
+    sent: list[tuple[int, Task]] = field(default_factory=list)
+    """What the worker has been told to do."""
+    deaths: dict[Key, int] = field(default_factory=dict)
+
+    def unfinished(self) -> list[tuple[int, Task]]:
+        """Of what was sent, what has not come back."""
+        left = []
+        for n, task in self.sent:
+            missing = tuple(k for k in task.subjects if (n, k) not in self.outcomes)
+            if missing:
+                left.append((n, Task(task.case, task.outputs, missing)))
+        return left
+
+    @property
+    def done(self) -> bool:
+        """Whether every execution has come back."""
+        return not self.waiting and not self.unfinished()
+
+
+class Sandbox:
+    """Runs cases for a fixed set of subjects. Use it as a context manager."""
+
+    def __init__(
+        self, subjects: Sequence[Subject], faces: dict[str, Interface], *, timeout: float = 10.0, memory_mb: int = 4096
+    ) -> None:
+        """timeout: seconds for one execution (two runs); memory_mb: what a worker may allocate on top of its start."""
+        self._subjects = {s.key: s for s in subjects}
+        self._timeout = timeout
+        for subject in subjects:
+            if why := loader_of(subject.backend).unavailable():
+                raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
+        plain = {op: {"inputs": f.inputs, "outputs": f.outputs, "attrs": f.attrs} for op, f in faces.items()}
+        self._introduction = encode_subjects(self._subjects, plain)
+        backends = tuple(sorted({s.backend for s in subjects}))
+        self._nursery = Nursery(backends, memory_mb)
+        self._active = self._nursery.spawn()
+        self._spare = self._nursery.spawn()
+        self.deaths = 0
+        """Workers lost so far."""
+
+    def __enter__(self) -> Self:
+        """The sandbox itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        """End all its processes."""
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        self._nursery.close()
+
+    def probe(self) -> dict[str, str]:
+        """Load every subject once: key -> what is wrong with it, for those that cannot be loaded or called."""
+        wrong = {}
+        for key in self._subjects:
+            if error := self._probe_one(key):
+                wrong[key] = error
+        return wrong
+
+    def modules_of_ours(self) -> list[str]:
+        """Modules of this project's upper layers in the worker: must be empty."""
+        self._introduce()
+        self._active.conn.send_bytes(b'{"probe":"%s"}' % next(iter(self._subjects)).encode())
+        modules: list[str] = unframe(self._active.conn.recv_bytes())[0]["modules"]
+        return modules
+
+    def run(self, tasks: Sequence[Task]) -> list[dict[str, Outcome]]:
+        """Run tasks now; for each, subject key -> outcome."""
+        return self.collect(self.submit(tasks))
+
+    def submit(self, tasks: Sequence[Task]) -> Ticket:
+        """Start a batch. Only one may be on its way."""
+        ticket = Ticket(tasks, waiting=list(enumerate(tasks)))
+        self._send(ticket, ticket.waiting)
+        return ticket
+
+    def pump(self, ticket: Ticket) -> None:
+        """Take in what has come back already, without waiting, so that the worker never stalls."""
+        try:
+            while self._readable(0):
+                self._receive(ticket)
+        except (EOFError, OSError):
+            return  # collect() will see it again and act
+
+    def collect(self, ticket: Ticket) -> list[dict[str, Outcome]]:
+        """Wait for a batch, whatever it does to its workers; for each task, subject key -> outcome."""
+        while not ticket.done:
+            if ticket.unfinished():
+                self._wait(ticket)
+            else:
+                self._send(ticket, ticket.waiting)
+        return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
+
+    def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
+        if self._active.served > RECYCLE:
+            self._promote()
+        self._introduce()
+        ticket.sent = batch
+        ticket.waiting = [w for w in ticket.waiting if w not in batch]
+        self._active.served += len(batch)
+        try:
+            self._active.conn.send_bytes(encode_batch(batch))
+        except OSError:
+            return  # the worker is dead; _wait finds out how
+
+    def _introduce(self) -> None:
+        if not self._active.introduced:
+            self._active.conn.send_bytes(self._introduction)
+            self._active.introduced = True
+
+    def _readable(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self._active.conn.fileno(), select.POLLIN | select.POLLHUP)
+        return bool(poll.poll(max(0.0, seconds) * 1000))
+
+    def _wait(self, ticket: Ticket) -> None:
+        """Until one message, one death or one timeout."""
+        try:
+            if self._readable(self._patience()):
+                self._receive(ticket)
+            elif self._patience() <= 0:
+                self._bury(ticket, timed_out=True)
+        except (EOFError, OSError):
+            self._bury(ticket, timed_out=False)
+
+    def _patience(self) -> float:
+        """Seconds the run in progress still has."""
+        task, _, since = self._active.running()
+        if task == IDLE:
+            return self._timeout
+        return self._timeout - (time.monotonic_ns() - since) * 1e-9
+
+    def _receive(self, ticket: Ticket) -> None:
+        head, payload = unframe(self._active.conn.recv_bytes())
+        if "internal" in head:
+            raise InternalError(f"the worker failed on its own:\n{head['internal']}")
+        key = head.pop("subject")
+        ticket.outcomes[head.pop("n"), key] = _outcome(key, head, payload)
+
+    def _bury(self, ticket: Ticket, *, timed_out: bool) -> None:
+        """The active worker is dead or must die: name the culprit, give its work to the spare."""
+        self.deaths += 1
+        ending = self._nursery.kill(self._active) if timed_out else self._nursery.ending(self._active)
+        self._drain(ticket)
+        number, position, _ = self._active.running()
+        left = ticket.unfinished()
+        self._promote(dead=True)
+        ticket.sent = []
+        culprit = next((w for w in left if w[0] == number), left[0] if left else None)
+        if culprit is None:
+            return
+        self._accuse(ticket, culprit, left, ending, timed_out=timed_out, materializing=position == IDLE)
+
+    def _accuse(
+        self,
+        ticket: Ticket,
+        culprit: tuple[int, Task],
+        left: list[tuple[int, Task]],
+        ending: Ending,
+        *,
+        timed_out: bool,
+        materializing: bool,
+    ) -> None:
+        n, task = culprit
+        key: Key = (n, task.subjects[0])
+        died = ticket.deaths[key] = ticket.deaths.get(key, 0) + 1
+        if materializing and died > SOLO_TRIES:
+            raise InternalError(f"the worker dies while materializing {task.case.label}: {ending.describe()}")
+        guilty = timed_out or (died >= 2 and not materializing)
+        if guilty:
+            ticket.outcomes[key] = _death(key[1], ending, self._timeout if timed_out else None)
+        others = [w for w in left if w[0] != n]
+        rest = task.subjects[1:]
+        again = [] if guilty else [(n, Task(task.case, task.outputs, task.subjects[:1]))]
+        ticket.waiting = [*([(n, Task(task.case, task.outputs, rest))] if rest else []), *others, *ticket.waiting]
+        if again:
+            self._send(ticket, again)
+
+    def _drain(self, ticket: Ticket) -> None:
+        """What the dead worker had sent is still worth reading."""
+        try:
+            while self._readable(0):
+                self._receive(ticket)
+        except (EOFError, OSError):
+            return
+
+    def _promote(self, *, dead: bool = False) -> None:
+        """The spare becomes active, and a new spare is ordered."""
+        old, self._active = self._active, self._spare
+        self._spare = self._nursery.spawn()
+        if not dead:
+            self._nursery.discard(old)
+
+    def _probe_one(self, key: str) -> str:
+        self._introduce()
+        self._active.conn.send_bytes(b'{"probe":"%s"}' % key.encode())
+        try:
+            if self._readable(_LOAD_SECONDS):
+                return str(unframe(self._active.conn.recv_bytes())[0]["error"])
+            ending = self._nursery.kill(self._active)
+            problem = f"does not load within {_LOAD_SECONDS:g} s"
+        except (EOFError, OSError):
+            ending = self._nursery.ending(self._active)
+            problem = f"kills the process when it is loaded ({ending.describe()})"
+        self._promote(dead=True)
+        return f"{self._subjects[key].path} {problem}"
+
+
+def _outcome(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
+    reports, arrays, at = [], {}, 0
+    for said in head.pop("outputs", ()):
+        report = OutputReport.model_construct(**{**said, "shape": tuple(said["shape"])})
+        dtype = FORMATS[report.dtype].dtype if report.dtype in FORMATS else np.dtype(report.dtype)
+        size = int(np.prod(report.shape, dtype=np.int64))
+        arrays[report.name] = np.frombuffer(payload, dtype, size, at).reshape(report.shape)
+        at += size * dtype.itemsize
+        reports.append(report)
+    execution = Execution.model_construct(
+        subject=key,
+        status=Status(head.pop("status")),
+        outputs=tuple(reports),
+        damage=tuple(GuardDamage.model_construct(**d) for d in head.pop("damage", ())),
+        mutated=tuple(head.pop("mutated", ())),
+        **head,
+    )
+    return Outcome(execution, arrays)
+
+
+def _death(key: str, ending: Ending, timeout: float | None) -> Outcome:
+    if timeout is not None:
+        message, status = f"no result within {timeout:g} s", Status.TIMEOUT
+    else:
+        message, status = ending.describe(), Status.CRASHED
+    return Outcome(Execution(status=status, subject=key, message=message, detail=ending.tail), {})

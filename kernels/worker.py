@@ -1,0 +1,225 @@
+"""The isolated process: subjects are loaded and run here and nowhere else. It never meets the judge."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from pydantic_core import from_json
+
+from corpus.errors import UsageError
+from corpus.formats import Array
+from corpus.materialize import Tensors, digest, materialize_all
+from corpus.records import Case, Status, Subject, TensorSpec
+from kernels.catalog import resolve
+from kernels.calling import Bound, Interface, bind
+from kernels.guarded import POISONS, Guarded
+from kernels.loader import Loader, Returned, loader_of
+from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, frame
+
+MAX_DETAIL = 4000
+"""Characters of traceback that are kept."""
+
+
+class Setting:
+    """One case, materialized, in guarded memory; shared by all subjects that run it."""
+
+    def __init__(self, case: Case, outputs: dict[str, TensorSpec]) -> None:
+        self.case = case
+        self.specs = outputs
+        self.inputs: Tensors = materialize_all(case)
+        self.digest = digest(self.inputs)
+        self._native: dict[str, list[Any]] = {}
+
+    @cached_property
+    def memory(self) -> Guarded:
+        """The slab with all buffers."""
+        return Guarded(self.case.tensors, self.inputs, self.specs)
+
+    def arguments(self, loader: Loader, *, returns: bool) -> list[Any]:
+        """The tensors to call with, outputs first unless the subject returns them."""
+        if loader.name not in self._native:
+            buffers = self.memory.outputs + [b for b in self.memory.buffers if not b.is_output]
+            self._native[loader.name] = [loader.wrap(b.view) for b in buffers]
+        return self._native[loader.name][len(self.specs) if returns else 0 :]
+
+
+class Worker:
+    """Takes batches from a connection until it closes."""
+
+    def __init__(self, conn: Connection, journal: int) -> None:
+        self._conn = conn
+        self._journal = journal
+        self._subjects: dict[str, Subject] = {}
+        self._faces: dict[str, Interface] = {}
+        self._bound: dict[str, Bound | UsageError] = {}
+
+    def serve(self) -> None:
+        """The main loop."""
+        while True:
+            try:
+                message = from_json(self._conn.recv_bytes())
+            except (EOFError, OSError):
+                return
+            if "subjects" in message:
+                self._introduce(message)
+            elif "probe" in message:
+                self._probe(message["probe"])
+            else:
+                self._batch(message["tasks"])
+
+    def _introduce(self, message: dict[str, Any]) -> None:
+        self._subjects = {k: Subject.model_validate(s) for k, s in message["subjects"].items()}
+        self._faces = {op: Interface(**{k: tuple(v) for k, v in f.items()}) for op, f in message["faces"].items()}
+
+    def _probe(self, key: str) -> None:
+        """Load a subject and say whether it can be called; also which of our own modules are loaded here."""
+        self._note(0, 0)
+        bound = self._bind(key)
+        self._note(IDLE, IDLE)
+        ours = sorted(m for m in sys.modules if m.partition(".")[0] in {"fuzz", "oracles", "reports", "hypothesis"})
+        self._send({"error": str(bound) if isinstance(bound, UsageError) else "", "modules": ours}, [])
+
+    def _batch(self, tasks: list[dict[str, Any]]) -> None:
+        for task in tasks:
+            self._note(task["n"], IDLE)
+            case = Case.model_validate(task["case"])
+            setting = Setting(case, {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()})
+            for position, key in enumerate(task["subjects"]):
+                self._note(task["n"], position)
+                head, payload = self._execute(setting, key)
+                self._note(IDLE, IDLE)
+                self._send({"n": task["n"], "subject": key, **head}, payload)
+
+    def _note(self, task: int, position: int) -> None:
+        """Journal what is about to run, so that whatever kills this process has a name."""
+        os.pwrite(self._journal, JOURNAL.pack(task, position, time.monotonic_ns()), 0)
+
+    def _send(self, head: dict[str, Any], payload: list[bytes]) -> None:
+        self._conn.send_bytes(frame(head, payload))
+
+    def _bind(self, key: str) -> Bound | UsageError:
+        if key not in self._bound:
+            subject = self._subjects[key]
+            try:
+                function = loader_of(subject.backend).load(resolve(subject), subject.function)
+                where = f"{subject.path}:{subject.function}"
+                self._bound[key] = bind(function, self._faces[subject.op], where)
+            except UsageError as error:
+                self._bound[key] = error
+        return self._bound[key]
+
+    def _execute(self, setting: Setting, key: str) -> tuple[dict[str, Any], list[bytes]]:
+        """Two runs of one subject; what came out as a head and the first run's bytes."""
+        head: dict[str, Any] = {"status": Status.OK, "input_digest": setting.digest}
+        bound = self._bind(key)
+        if isinstance(bound, UsageError):
+            return {**head, "status": Status.BUILD_FAILED, "message": str(bound)}, []
+        loader = loader_of(self._subjects[key].backend)
+        try:
+            runs = [_run_once(setting, bound, loader, run) for run in (0, 1)]
+        except SubjectError as error:
+            return {**head, **_raised(error.cause, loader)}, []
+        reports = [_compare(name, a, b) for name, a, b in zip(setting.specs, runs[0].results, runs[1].results, strict=True)]
+        payload = [r.array.tobytes() for r in runs[0].results]
+        for report, result in zip(reports, runs[0].results, strict=True):
+            report["alias_of"] = setting.memory.holds(result.address) if bound.returns and result.array.size else ""
+        damage = runs[0].damage or runs[1].damage
+        mutated = runs[0].mutated or runs[1].mutated
+        return {**head, "nanoseconds": runs[0].nanoseconds, "outputs": reports, "damage": damage, "mutated": mutated}, payload
+
+
+class SubjectError(Exception):
+    """The subject raised; what we raise ourselves stays what it is."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+@dataclass(slots=True)
+class _Run:
+    """One call: how long, what came back, what was damaged."""
+
+    nanoseconds: int
+    results: list[Returned]
+    damage: list[dict[str, Any]]
+    mutated: list[str]
+
+
+def _run_once(setting: Setting, bound: Bound, loader: Loader, run: int) -> _Run:
+    memory = setting.memory
+    arguments = setting.arguments(loader, returns=bound.returns)
+    memory.reset(run)
+    begin = time.perf_counter_ns()
+    try:
+        answer = bound.call(*arguments, **setting.case.attrs)
+        took = time.perf_counter_ns() - begin
+        results = [loader.unwrap(r) for r in _as_tuple(answer, len(setting.specs))] if bound.returns else []
+    except BaseException as error:
+        raise SubjectError(error) from error
+    damage, mutated = ([], []) if memory.intact(run) else memory.damage(run)
+    if not bound.returns:
+        results = [Returned(b.view.copy(), b.view.dtype.name, True, 0) for b in memory.outputs]  # noqa: FBT003
+    return _Run(took, results, [d.model_dump() for d in damage], mutated)
+
+
+def _as_tuple(result: Any, count: int) -> tuple[Any, ...]:
+    if count == 1 and not isinstance(result, tuple):
+        return (result,)
+    if not isinstance(result, tuple | list) or len(result) != count:
+        raise TypeError(f"it returned {type(result).__name__}, not {count} tensors")
+    return tuple(result)
+
+
+def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:
+    """What two runs say about one output."""
+    report: dict[str, Any] = {"name": name, "shape": first.array.shape, "dtype": first.dtype, "contiguous": first.contiguous}
+    a, b = first.array, second.array
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return {**report, "differing": max(a.size, b.size), "first_differing": 0}
+    if a.tobytes() == b.tobytes():
+        return report
+    x, y = _element_bytes(a), _element_bytes(b)
+    unwritten = (x == POISONS[0]).all(axis=1) & (y == POISONS[1]).all(axis=1)
+    differing = (x != y).any(axis=1) & ~unwritten
+    for word, mask in (("unwritten", unwritten), ("differing", differing)):
+        if mask.any():
+            report[word] = int(mask.sum())
+            report[f"first_{word}"] = int(np.argmax(mask))
+    return report
+
+
+def _element_bytes(array: Array) -> Array:
+    return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.itemsize)
+
+
+def _raised(error: BaseException, loader: Loader) -> dict[str, Any]:
+    if isinstance(error, NotImplementedError):
+        return {"status": Status.UNSUPPORTED, "message": str(error) or "NotImplementedError"}
+    status = Status.OUT_OF_MEMORY if loader.is_out_of_memory(error) else Status.RAISED
+    lines = traceback.format_exception(error)
+    message = f"{type(error).__name__}: {error}".partition("\n")[0]
+    return {"status": status, "message": message[:500], "detail": "".join(lines)[-MAX_DETAIL:]}
+
+
+def main(channel: int, journal: int) -> None:
+    """Serve until the supervisor hangs up; leave without running anything a subject may have registered."""
+    conn = Connection(channel)
+    np.seterr(all="ignore")
+    warnings.simplefilter("ignore")
+    try:
+        Worker(conn, journal).serve()
+    except OSError:
+        os._exit(CHANNEL_LOST)
+    except BaseException:  # noqa: BLE001  a fault of ours must not look like a crash of the subject
+        conn.send_bytes(frame({"internal": traceback.format_exc()}, []))
+    os._exit(0)

@@ -1,0 +1,153 @@
+"""The mother of all workers: imports what is slow to import once, then forks a ready worker in milliseconds.
+
+It runs no subject itself. It keeps the last words of its children (what they wrote to stdout and stderr, however much),
+reaps them and tells the supervisor how they ended. It dies with the supervisor, and the children die with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from kernels import worker
+from kernels.loader import loader_of
+
+TAIL = 4096
+"""Bytes of a child's output that are kept."""
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(slots=True)
+class Child:
+    """A forked worker."""
+
+    pid: int
+    pidfd: int
+    output: int
+    tail: bytes = b""
+
+
+class Zygote:
+    """Waits for fork requests, children's output and children's ends."""
+
+    def __init__(self, control: socket.socket, memory_mb: int, scratch: str) -> None:
+        self._control = control
+        self._memory = memory_mb << 20
+        self._scratch = scratch
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ, None)
+        self._children: dict[int, Child] = {}
+
+    def serve(self) -> None:
+        """Until the supervisor hangs up."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    if not self._fork():
+                        return
+                elif key.fd == key.data.output:
+                    self._listen(key.data)
+                else:
+                    self._reap(key.data)
+
+    def _fork(self) -> bool:
+        try:
+            message, fds, _, _ = socket.recv_fds(self._control, 64, 2)
+        except ConnectionResetError:  # the supervisor left with words of ours unread
+            return False
+        if not message:
+            return False
+        channel, journal = fds
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(channel, journal, write)
+        for fd in (channel, journal, write):
+            os.close(fd)
+        os.set_blocking(read, False)
+        child = Child(pid, os.pidfd_open(pid), read)
+        self._children[pid] = child
+        self._selector.register(child.output, selectors.EVENT_READ, child)
+        self._selector.register(child.pidfd, selectors.EVENT_READ, child)
+        self._tell({"forked": pid})
+        return True
+
+    def _become_worker(self, channel: int, journal: int, output: int) -> None:
+        try:
+            os.setsid()
+            _die_with_parent()
+            self._selector.close()
+            self._control.close()
+            for child in self._children.values():
+                os.close(child.output)
+                os.close(child.pidfd)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.chdir(self._scratch)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            limit = _data_in_use() + self._memory
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+            faulthandler.enable()
+            worker.main(channel, journal)
+        finally:
+            os._exit(1)
+
+    def _listen(self, child: Child) -> None:
+        try:
+            heard = os.read(child.output, 1 << 16)
+        except BlockingIOError:
+            return
+        if not heard:
+            self._selector.unregister(child.output)
+        child.tail = (child.tail + heard)[-TAIL:]
+
+    def _reap(self, child: Child) -> None:
+        if child.output in self._selector.get_map():
+            self._listen(child)
+            if child.output in self._selector.get_map():
+                self._selector.unregister(child.output)
+        self._selector.unregister(child.pidfd)
+        os.close(child.output)
+        os.close(child.pidfd)
+        _, status = os.waitpid(child.pid, 0)
+        del self._children[child.pid]
+        code = os.waitstatus_to_exitcode(status)
+        self._tell({"ended": child.pid, "code": code, "tail": child.tail.decode(errors="replace")})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # serve() sees the hang-up
+            self._control.send(to_json(message))
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _data_in_use() -> int:
+    """Bytes that count against RLIMIT_DATA now."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
+
+
+def main() -> None:
+    """Entry of the zygote process: settings come as one JSON argument."""
+    settings = from_json(sys.argv[1])
+    _die_with_parent()
+    for backend in settings["backends"]:
+        loader_of(backend).preload()
+    control = socket.socket(fileno=settings["control"])
+    gc.collect()
+    gc.freeze()
+    Zygote(control, settings["memory_mb"], settings["scratch"]).serve()

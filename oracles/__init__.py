@@ -1,0 +1,1 @@
+"""The judge: contracts, references, error budgets and verdicts."""

@@ -1,0 +1,244 @@
+"""What an operation promises: its inputs, its reference, its error budget, its laws.
+
+A contract file, oracles/contracts/<op>.py, defines `CONTRACT`. The op's definition comes in two functions:
+
+    reference(**inputs, **attrs) -> {output: float64 array}   obviously right, nothing else
+    budget(Question) -> {output: Budget}                      how wrong each element may be before the final rounding
+
+Both get plain numpy arrays; `Question` carries everything a budget may depend on.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpus.formats import Array, Format, compute_unit, format_of
+from corpus.records import Case, Fill, Numerics, Scalar, TensorSpec
+
+Reals = NDArray[np.float64]
+Dims = Mapping[str, int]
+Attrs = Mapping[str, Scalar]
+
+INTERVAL, ZERO, PINF, NINF, NAN = 1, 2, 4, 8, 16
+"""Bits of an accept mask: which classes of result are right for an element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """The range of one named dimension, inclusive, and what it should be a multiple of."""
+
+    low: int = 0
+    high: int = 4096
+    multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input tensor."""
+
+    axes: tuple[str, ...]
+    """Names of dimensions; `half*2` is twice the dimension half."""
+    below: str = ""
+    """For indices: values are integers in [0, that dimension)."""
+    distributions: tuple[str, ...] = ()
+    """Names it may be filled with; () means every one that suits its dtype."""
+    layouts: tuple[str, ...] = ()
+    """Names; () means all."""
+    specials: bool = True
+    """Whether NaN, Inf and friends may be sprinkled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output tensor."""
+
+    axes: tuple[str, ...]
+    like: str = ""
+    """Has the dtype of this input..."""
+    dtype: str = ""
+    """... or this one; `{to}` is the value of the attribute `to`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked, as the budget sees it."""
+
+    case: Case
+    inputs: Mapping[str, Array]
+    attrs: Attrs
+    want: Mapping[str, Reals]
+    """The reference's answer."""
+    numerics: Numerics = field(default_factory=Numerics)
+    iid: bool = False
+    """All inputs are independent draws: bounds for sums of random terms (2.1 `exch`) may be used."""
+    exact: bool = False
+    """All inputs are exact-probe distributions: the budget may find that no rounding can happen at all."""
+
+    @property
+    def u(self) -> float:
+        """Unit roundoff of the arithmetic: 2**-53 for float64 inputs, else 2**-24."""
+        return compute_unit(self.case.dtype)
+
+    @property
+    def tiny(self) -> float:
+        """Smallest normal number of the arithmetic, 0 if the subject does not flush subnormals."""
+        if not self.numerics.ftz:
+            return 0.0
+        return 2.0**-1022 if self.case.dtype == "float64" else 2.0**-126
+
+    def real(self, name: str) -> Reals:
+        """An input as float64."""
+        return np.asarray(self.inputs[name], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How far each element of one output may be from the reference. Everything broadcasts to the output's shape."""
+
+    error: Reals | float
+    """E: bound on the error before the one final rounding; 0 demands the correctly rounded value."""
+    accept: NDArray[np.uint8] | None = None
+    """Accept masks; None: INTERVAL where the reference is finite, else exactly its own class."""
+    sigma: Reals | float | None = None
+    """Expected deviation of the internal error; None: the Z statistic is not used."""
+    bitwise: bool = False
+    """The output must equal `bits_of` bit for bit, NaN payloads and signs of zero included (copies)."""
+    rows: int = 1
+    """Number of independent groups of errors, for the Z line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A relation between two runs of the same subject that needs no oracle.
+
+    transform changes a case (through its recipe) and says by which factor every output must change; the outputs must
+    then be equal bit for bit after multiplying with that power of two (or -1), wherever both are normal numbers.
+    None: the law does not apply to this case.
+    """
+
+    name: str
+    transform: Callable[[Case], Case | None]
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """The specification of one op."""
+
+    name: str
+    summary: str
+    dims: Mapping[str, Dim]
+    inputs: Mapping[str, Input]
+    outputs: Mapping[str, Output]
+    variants: tuple[Mapping[str, str], ...]
+    """Admitted combinations of input dtypes, plainest first: {input: dtype}."""
+    attrs: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    """Values each attribute is tried with, plainest first."""
+    reference: Callable[..., Mapping[str, Reals]]
+    budget: Callable[[Question], Mapping[str, Budget]]
+    copies: Callable[..., Mapping[str, Array]] | None = None
+    """For ops that only move bits: the exact output in its own dtype (used with Budget.bitwise)."""
+    laws: tuple[Law, ...] = ()
+    probe: Callable[[Dims, Mapping[str, str]], Mapping[str, Fill]] | None = None
+    """Fills for which every intermediate is exactly representable whatever the order (NUMERICS 4.1), from the dims
+    and the dtypes; inputs it does not name keep an exact distribution of their own."""
+    max_elements: int = 1 << 16
+    """Of the largest tensor of a case in a campaign of small shapes."""
+    work: Callable[[Dims], int] | None = None
+    """Multiplications of a case; kept below 2**24 so that a slow subject does not stall the search."""
+
+    def dims_of(self, case: Case) -> dict[str, int]:
+        """The value of every dimension, read from the shapes. Raises ValueError if shapes contradict one another."""
+        found: dict[str, int] = {}
+        for name, spec in self.inputs.items():
+            shape = case.tensors[name].shape
+            for axis, extent in zip(spec.axes, shape, strict=True):
+                dim, factor = parse_axis(axis)
+                value, rest = divmod(extent, factor)
+                if rest or found.setdefault(dim, value) != value:
+                    raise ValueError(f"{self.name}: {name} has shape {shape}, which does not fit {spec.axes}")
+        return found
+
+    def output_specs(self, case: Case) -> dict[str, TensorSpec]:
+        """Shape and dtype of every output of a case."""
+        dims = self.dims_of(case)
+        return {
+            name: TensorSpec(shape=shape_of(out.axes, dims), dtype=self._output_dtype(out, case))
+            for name, out in self.outputs.items()
+        }
+
+    def _output_dtype(self, out: Output, case: Case) -> str:
+        if out.like:
+            return case.tensors[out.like].dtype
+        return out.dtype.format(**case.attrs)
+
+
+def parse_axis(axis: str) -> tuple[str, int]:
+    """`half*2` -> ("half", 2)."""
+    dim, _, factor = axis.partition("*")
+    return dim, int(factor or 1)
+
+
+def shape_of(axes: tuple[str, ...], dims: Dims) -> tuple[int, ...]:
+    """The shape that axes have for given dims."""
+    return tuple(dims[d] * f for d, f in map(parse_axis, axes))
+
+
+def float_format(dtype: str) -> Format:
+    """The float format of a dtype name; a small convenience for budgets."""
+    return format_of(dtype)
+
+
+LAMBDA = 6.0
+"""Deviations allowed by the bounds for random terms (NUMERICS 2.1)."""
+
+
+def sum_error(q: Question, terms: int, total: Reals, magnitude: Reals, root_square: Reals, *, products: bool) -> Reals:
+    """Bound on the error of summing `terms` numbers in the declared accumulator, in any order (NUMERICS 2.1).
+
+    total: the exact sums s; magnitude: S = sum |t|; root_square: R = sqrt(sum t**2); products: the terms themselves
+    were rounded once (no fused multiply-add with inputs as wide as the accumulator).
+    """
+    u = q.u if q.numerics.accumulate in {"float32", "float64"} else ACCUMULATOR_UNIT[q.numerics.accumulate]
+    worst = (terms + 1 + (1 if products else 0)) * u * magnitude
+    if not q.iid:
+        return worst
+    drift = terms * (total**2 / 3.0 + root_square**2 / 6.0) + (root_square**2 if products else 0.0)
+    typical = LAMBDA * u * np.sqrt(drift) + 2.0 * u * np.abs(total)
+    return np.minimum(worst, typical)
+
+
+ACCUMULATOR_UNIT: dict[str, float] = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Unit roundoff of the narrow accumulators a subject may declare; tensor cores come with their own steps."""
+
+
+def row_sum_rel(q: Question, terms: int) -> float:
+    """Relative error of a sum of `terms` non-negative numbers: (n+2)u, or for random terms LAMBDA u sqrt(n/3) + 3u."""
+    worst = (terms + 2) * q.u
+    return min(worst, LAMBDA * q.u * float(np.sqrt(terms / 3.0)) + 3.0 * q.u) if q.iid else worst
+
+
+def exp_error(q: Question, x: Reals) -> Reals | float:
+    """Relative error of the subject's exp at x (NUMERICS 2.2, 10.7)."""
+    accurate = 4.0 * q.u
+    if q.numerics.exp == "fast":
+        return accurate + 2.0 * q.u * (2.0 + 1.173 * np.abs(x))
+    return accurate + (1.25e-4 if q.numerics.exp == "poly3" else 0.0)
+
+
+def scaled(name: str, tensors: Mapping[str, float], *, factor: float) -> Law:
+    """The law: multiplying these inputs by these powers of two (or -1) multiplies the outputs by factor."""
+
+    def transform(case: Case) -> Case | None:
+        changed: dict[str, Any] = {}
+        for tensor, by in tensors.items():
+            recipe = case.tensors[tensor]
+            if recipe.specials or recipe.pokes or recipe.fill.distribution in {"raw_bits", "log_uniform"}:
+                return None  # bit patterns do not scale
+            changed[tensor] = recipe.but(fill=recipe.fill.but(scale=recipe.fill.scale * by))
+        return case.but(tensors={**case.tensors, **changed})
+
+    return Law(name=name, transform=transform, factor=factor)

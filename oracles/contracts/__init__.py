@@ -1,0 +1,1 @@
+"""One file per op: its formula, reference, budget and laws."""

@@ -1,0 +1,423 @@
+"""One pass over an output in numba: the same tally as oracles.plain, at the speed of memory.
+
+A block of 1024 elements stays in the innermost cache while short loops without branches, which LLVM turns into vector
+code, look at it: distances in ulps, then sums and whether any record could be beaten. Only a block with something to
+see (a failure, NaN or Inf, a mask, a new record) is walked through element by element. Nothing here runs in parallel
+by itself; the kernels let go of the GIL, so that the caller may run two at once.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from corpus.formats import Array
+from oracles import plain
+from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO
+from oracles.plain import Ints, Operands, Reals
+
+BLOCK = 1024
+_EXP = 0x7FF0000000000000
+_MANTISSA = 0x000FFFFFFFFFFFFF
+_MAGNITUDE = 0x7FFFFFFFFFFFFFFF
+_ONE = 1 << 52
+_ROUNDER = 2.0**52
+"""Added to a number below 2**52 it rounds to an integer, which then stands in the mantissa."""
+
+BAD, CLASS_BAD, OVER, MISROUNDED = plain.BAD, plain.CLASS_BAD, plain.OVER, plain.MISROUNDED
+RHO_AT, ULP, ULP_AT, ABS_AT, REL_AT = plain.RHO_AT, plain.ULP, plain.ULP_AT, plain.ABS_AT, plain.REL_AT
+FIRST_CLASS, GOT_NONFINITE, WANT_NONFINITE, PAIRS, SIGMAS = (
+    plain.FIRST_CLASS, plain.GOT_NONFINITE, plain.WANT_NONFINITE, plain.PAIRS, plain.SIGMAS,
+)  # fmt: skip
+FIRST_BAD, FIRST_BADS, HISTOGRAM, BUCKETS = plain.FIRST_BAD, plain.FIRST_BADS, plain.HISTOGRAM, plain.BUCKETS
+RHO, REAL_ULP, MAX_ABS, MAX_REL, EXCESS = plain.RHO, plain.REAL_ULP, plain.MAX_ABS, plain.MAX_REL, plain.EXCESS
+SUM_EE, SUM_RR, SUM_YY, PEAK, SUM_Z = plain.SUM_EE, plain.SUM_RR, plain.SUM_YY, plain.PEAK, plain.SUM_Z
+MODE, DIGITS, HALF, EMIN, EMAX, TOP = plain.MODE, plain.DIGITS, plain.HALF, plain.EMIN, plain.EMAX, plain.TOP
+OVERFLOW, HAS_INF, FAST_TOP = plain.OVERFLOW, plain.HAS_INF, plain.FAST_TOP
+SMALL, SINGLE, DOUBLE, INTEGER = plain.SMALL, plain.SINGLE, plain.DOUBLE, plain.INTEGER
+UNIFORM_SIGMA = plain.UNIFORM_SIGMA
+NO_SIGMA = -np.inf
+
+_kernel = njit(nogil=True, cache=True, error_model="numpy")
+_summing = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
+"""For sums alone: with these two flags LLVM reorders reductions, never comparisons or the differences they look at."""
+
+
+def sweep(ops: Operands, base: int, counts: Ints, values: Reals) -> None:
+    """Add all elements of ops, the first of which has flat index base, to counts and values."""
+    _sweep(
+        ops.bits, ops.values, ops.want, ops.error, ops.accept, ops.sigma, ops.facts, ops.table, ops.steps,
+        base, counts, values,
+    )  # fmt: skip
+
+
+@_kernel
+def _pattern(x: Any) -> Any:
+    return np.float64(x).view(np.int64)
+
+
+@_kernel
+def _real(pattern: Any) -> Any:
+    return np.int64(pattern).view(np.float64)
+
+
+@_kernel
+def _exponent(x: Any, low: Any, high: Any) -> Any:
+    """Pattern of 2**e for the e of |x|, kept between two patterns of powers of two."""
+    return min(max(_pattern(x) & _EXP, low), high)
+
+
+@_kernel
+def _sweep(
+    bits: Array, numbers: Array, want: Array, error: Reals, accept: Array, sigma: Reals,
+    facts: Reals, table: Reals, steps: Array, base: int, counts: Ints, values: Reals,
+) -> None:  # fmt: skip
+    size = want.size
+    uniform = error.size == 1
+    spread = np.empty(min(size, BLOCK))
+    if uniform:
+        spread[:] = error[0]
+    for low in range(0, size, BLOCK):
+        high = min(low + BLOCK, size)
+        b, r = bits[low:high], want[low:high]
+        y = numbers[: high - low]
+        if table.size > 1:
+            for i in range(b.size):
+                y[i] = table[b[i]]
+        else:
+            y = numbers[low:high]
+        e = spread[: high - low] if uniform else error[low:high]
+        m = accept[low:high] if accept.size > 1 else accept
+        s = sigma[low:high] if sigma.size > 1 else sigma
+        d = steps[: high - low]
+        _distances(b, y, r, facts, d)
+        if not _quick(y, r, e, m, s, d, uniform, facts, base + low, counts, values):
+            for i in range(y.size):
+                _element(
+                    base + low + i, y[i], r[i], e[i], np.int64(m[min(i, m.size - 1)]) if m.size else np.int64(-1),
+                    s[min(i, s.size - 1)] if s.size else NO_SIGMA, d[i], facts, counts, values,
+                )  # fmt: skip
+
+
+@_kernel
+def _distances(bits: Array, y: Array, r: Array, facts: Reals, out: Array) -> None:
+    """Representable steps between y and the rounded r, for finite pairs (NUMERICS 1.2); garbage for others."""
+    if facts[MODE] == SMALL:
+        _small_distances(bits, r, facts, out)
+    elif facts[MODE] == INTEGER:
+        for i in range(bits.size):
+            away = min(np.rint(abs(np.float64(y[i]) - r[i])), 2.0**63)
+            out[i] = np.uint64(away) if away >= 0 else np.uint64(0)
+    elif facts[MODE] == SINGLE:
+        for i in range(bits.size):
+            p, q = np.uint32(bits[i]), np.float32(r[i]).view(np.uint32)
+            mp, mq = p & np.uint32(0x7FFFFFFF), q & np.uint32(0x7FFFFFFF)
+            out[i] = np.uint32(mp + mq if (p ^ q) >> np.uint32(31) else max(mp, mq) - min(mp, mq))
+    else:
+        for i in range(bits.size):
+            a, b = np.int64(bits[i]), _pattern(r[i])
+            ma, mb = a & _MAGNITUDE, b & _MAGNITUDE
+            out[i] = np.uint64(ma + mb if (a ^ b) < 0 else abs(ma - mb))
+
+
+@_kernel
+def _small_distances(bits: Array, r: Array, facts: Reals, out: Array) -> None:
+    """For at most 24 bits of precision: rounds r by adding 2**52 to |r| counted in ulps."""
+    digits, low, high = np.int64(facts[DIGITS]), _pattern(facts[EMIN]), _pattern(facts[EMAX])
+    width = np.int64(8 * bits.itemsize - 1)
+    mask, grow, down = (np.int64(1) << width) - 1, _real((1023 + digits) << 52), 52 - digits
+    for i in range(bits.size):
+        x = np.float64(r[i])
+        power = _exponent(x, low, high)
+        step = abs(x) * _real(2046 * _ONE - power) * grow
+        rounded = ((power - low) >> down) + (_pattern(step + _ROUNDER) & _MANTISSA)
+        b = np.int64(bits[i])
+        opposite = (b >> width != 0) != (_pattern(x) < 0)
+        out[i] = np.uint64((b & mask) + rounded if opposite else abs((b & mask) - rounded))
+
+
+@_kernel
+def _quick(
+    y: Array, r: Array, e: Reals, m: Array, s: Reals, d: Array, uniform: bool,
+    facts: Reals, base: int, counts: Ints, values: Reals,
+) -> bool:  # fmt: skip
+    """Tally a block in which all is finite, judged by the interval and within budget; False: it is no such block."""
+    if facts[MODE] == INTEGER or not _ordinary(e[:1] if uniform else e, m):
+        return False
+    flat, steep = (min(values[EXCESS], e[0]), 0.0) if uniform else (0.0, min(values[RHO], 1.0) * (1.0 - 2.0**-50))
+    lean = values[MAX_REL] * (1.0 - 2.0**-50)
+    far, peak, misrounded, hits, see, srr, syy = _sums(y, r, e, facts[HALF], facts[EMIN], flat, steep, lean)
+    if far >= _EXP or _real(peak) > facts[FAST_TOP]:
+        return False
+    rho, rel = _ratios(y, r, e, facts) if hits else (0.0, 0.0)
+    if rho > 1.0:
+        return False
+    counts[PAIRS] += y.size
+    counts[MISROUNDED] += misrounded
+    values[SUM_EE] += see
+    values[SUM_RR] += srr
+    values[SUM_YY] += syy
+    values[PEAK] = max(values[PEAK], _real(peak))
+    longest = _histogram(d, counts)
+    # One step is at most ulp(r), or 2.5 where r is no number of the format and rounds up to a power of two.
+    half_steps = 2 * np.int64(longest) if r.itemsize == 4 and facts[MODE] == SINGLE else 1 + 4 * np.int64(longest)
+    if longest > np.uint64(1) or values[REAL_ULP] < 0.5 * half_steps:
+        values[REAL_ULP] = max(values[REAL_ULP], _real_ulps(y, r, facts))
+    if s.size:
+        values[SUM_Z] += _sigmas(y, r, s, facts)
+        counts[SIGMAS] += y.size
+    _note(y, r, e, d, (rho, rel, _real(far), longest), facts, base, counts, values)
+    return True
+
+
+@_kernel
+def _ordinary(e: Reals, m: Array) -> bool:
+    """Whether all budgets are numbers >= 0 and all masks the plain one."""
+    strange = np.int64(0)
+    for i in range(e.size):
+        strange += not e[i] >= 0.0
+    for i in range(m.size):
+        strange += m[i] != INTERVAL
+    return bool(strange == 0)
+
+
+@_kernel
+def _power(y: float, e: float, low: int) -> Any:
+    """Pattern of the power of two below |y| on the side of y - e: one less than y's own if y is one and it is inside."""
+    p = _pattern(y)
+    return max((p & _MAGNITUDE) + ~((_pattern(e) ^ p) >> 63), low) & _EXP
+
+
+@_kernel
+def _excess(y: float, r: float, half: float, low: int) -> Any:
+    """Distance of r from the cell of y, both finite; negative inside it (NUMERICS 0)."""
+    e = y - r
+    # Half a cell of a subnormal float64 must round to 0; the min keeps LLVM from fusing product and difference.
+    return abs(e) - min(_real(_power(y, e, low)) * half, 2.0**1023)
+
+
+@_summing
+def _sums(y: Array, r: Array, e: Reals, half: float, tiny: float, flat: float, steep: float, lean: float) -> Any:
+    """Pattern of the largest |y-r| and |r|, how many lie outside their cell, and may beat a record; the three sums."""
+    low, shift = _pattern(tiny), _pattern(1.0) - _pattern(half)
+    far, peak, misrounded, hits = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    see, srr, syy = 0.0, 0.0, 0.0
+    for i in range(y.size):
+        a, b = np.float64(y[i]), np.float64(r[i])
+        away, size = abs(a - b), abs(b)
+        see += away * away
+        srr += b * b
+        syy += a * a
+        far = max(far, _pattern(away))
+        peak = max(peak, _pattern(size))
+        # As _excess, but above it where half a cell is below 2**-1022; the count stays right, hits are only candidates.
+        excess = away - _real(max(_power(a, a - b, low) - shift, 0))
+        misrounded += excess > 0.0
+        hits += (excess > steep * e[i] + flat) | (away > lean * size)
+    return far, peak, misrounded, hits, see, srr, syy
+
+
+@_kernel
+def _rho(excess: float, error: float) -> Any:
+    if excess <= 0.0:
+        return 0.0
+    return excess / error if error > 0.0 else np.inf
+
+
+@_kernel
+def _ratios(y: Array, r: Array, e: Reals, facts: Reals) -> Any:
+    """Largest rho and largest relative error of a block of finite pairs with ordinary budgets."""
+    low, half = _pattern(facts[EMIN]), facts[HALF]
+    rho, rel = np.int64(0), np.int64(0)
+    for i in range(y.size):
+        a, b = np.float64(y[i]), np.float64(r[i])
+        excess = max(_excess(a, b, half, low), 0.0)
+        rho = max(rho, _pattern(excess / e[i] if excess > 0.0 else 0.0))
+        rel = max(rel, _pattern(abs(a - b) / abs(b) if b != 0.0 else 0.0))
+    return _real(rho), _real(rel)
+
+
+@_kernel
+def _real_ulps(y: Array, r: Array, facts: Reals) -> Any:
+    """Largest |y-r| / ulp(r) of a block of finite pairs below 2**1022."""
+    low, high = _pattern(facts[EMIN]), _pattern(facts[EMAX])
+    most, units = np.int64(0), 0.5 / facts[HALF]
+    for i in range(y.size):
+        b = np.float64(r[i])
+        most = max(most, _pattern(abs(np.float64(y[i]) - b) * _real(2046 * _ONE - _exponent(b, low, high)) * units))
+    return _real(most)
+
+
+@_summing
+def _sigmas(y: Array, r: Array, s: Reals, facts: Reals) -> Any:
+    """Sum of ((y-r)/sigma)**2 over a block of finite pairs (NUMERICS 2.3)."""
+    total = 0.0
+    for i in range(y.size):
+        total += _deviation(np.float64(y[i]), np.float64(r[i]), s[i if s.size > 1 else 0], facts)
+    return total
+
+
+@_kernel
+def _deviation(y: float, r: float, sigma: float, facts: Reals) -> Any:
+    e = y - r
+    unit = UNIFORM_SIGMA * (_real(_exponent(r, _pattern(facts[EMIN]), _pattern(facts[EMAX]))) * (2.0 * facts[HALF]))
+    return e * e / (unit * unit + sigma * sigma) if e != 0.0 else 0.0
+
+
+@_kernel
+def _histogram(d: Array, counts: Ints) -> Any:
+    """Count distances into buckets 0, 1, 2, 3-4, 5-8, ... and return the longest."""
+    zero, one, longest = np.int64(0), np.int64(0), d[0]
+    for i in range(d.size):
+        zero += d[i] == 0
+        one += d[i] == 1
+        longest = max(longest, d[i])
+    counts[HISTOGRAM] += zero
+    counts[HISTOGRAM + 1] += one
+    below, bucket, edge = zero + one, HISTOGRAM + 2, np.uint64(2)
+    while below < d.size:
+        upto = np.int64(0)
+        limit = edge if edge != 0 and edge < longest else np.uint64(longest)
+        for i in range(d.size):
+            upto += d[i] <= limit
+        counts[bucket] += upto - below
+        below, bucket, edge = upto, bucket + 1, edge << np.uint64(1)
+    return np.uint64(longest)
+
+
+@_kernel
+def _note(
+    y: Array, r: Array, e: Reals, d: Array, most: Any, facts: Reals, base: int, counts: Ints, values: Reals
+) -> None:
+    """Take the records of a quick block; most: its largest rho, relative error, error and distance."""
+    rho, rel, away, longest = most
+    half, low, last, i = facts[HALF], _pattern(facts[EMIN]), y.size - 1, 0
+    if away > values[MAX_ABS]:
+        while i < last and abs(np.float64(y[i]) - np.float64(r[i])) < away:
+            i += 1
+        values[MAX_ABS], counts[ABS_AT] = away, base + i
+    if longest > np.uint64(counts[ULP]):
+        i = 0
+        while i < last and d[i] < longest:
+            i += 1
+        counts[ULP], counts[ULP_AT] = np.int64(longest), base + i
+    if rel > values[MAX_REL]:
+        i = 0
+        while i < last and (r[i] == 0 or abs(np.float64(y[i]) - np.float64(r[i])) / abs(np.float64(r[i])) < rel):
+            i += 1
+        values[MAX_REL], counts[REL_AT] = rel, base + i
+    if rho > values[RHO]:
+        i = 0
+        while i < last and _rho(_excess(np.float64(y[i]), np.float64(r[i]), half, low), e[i]) < rho:
+            i += 1
+        values[EXCESS] = max(values[EXCESS], _excess(np.float64(y[i]), np.float64(r[i]), half, low))
+        values[RHO], counts[RHO_AT] = rho, base + i
+
+
+@_kernel
+def _record_rho(at: int, excess: float, error: float, counts: Ints, values: Reals) -> None:
+    """Excesses are remembered too: while the budget is one number, no smaller one can raise rho."""
+    values[EXCESS] = max(values[EXCESS], excess)
+    rho = _rho(excess, error)
+    if rho > values[RHO]:
+        values[RHO], counts[RHO_AT] = rho, at
+
+
+@_kernel
+def _element(
+    at: int, y: Any, r: Any, error: float, mask: Any, sigma: float, steps: Any,
+    facts: Reals, counts: Ints, values: Reals,
+) -> None:  # fmt: skip
+    """Tally one element of any kind. mask < 0: the plain one for r; NO_SIGMA: none."""
+    y, r = np.float64(y), np.float64(r)
+    counts[GOT_NONFINITE] += not np.isfinite(y)
+    counts[WANT_NONFINITE] += not np.isfinite(r)
+    pair = np.isfinite(y) and np.isfinite(r)
+    if pair:
+        _pair(at, y, r, steps, facts, counts, values)
+    if mask < 0:
+        mask = _plain_mask(r, facts)
+    if _taken(y, mask):
+        return
+    excess, fits = _cell(y, r, facts), False
+    if (mask & INTERVAL) != 0 and np.isfinite(r):
+        fits = excess == 0.0 or excess <= error
+        if pair or fits:
+            counts[MISROUNDED] += excess > 0.0
+            _record_rho(at, excess, error, counts, values)
+            if pair and sigma != NO_SIGMA:
+                values[SUM_Z] += _deviation(y, r, sigma, facts)
+                counts[SIGMAS] += 1
+    if not fits:
+        _failed(at, pair and (mask & INTERVAL) != 0, counts)
+
+
+@_kernel
+def _failed(at: int, over: bool, counts: Ints) -> None:
+    if over:
+        counts[OVER] += 1
+    else:
+        if counts[CLASS_BAD] == 0:
+            counts[FIRST_CLASS] = at
+        counts[CLASS_BAD] += 1
+    if counts[BAD] < FIRST_BADS:
+        counts[FIRST_BAD + counts[BAD]] = at
+    counts[BAD] += 1
+
+
+@_kernel
+def _pair(at: int, y: float, r: float, steps: int, facts: Reals, counts: Ints, values: Reals) -> None:
+    """Tally the sizes and the distance of two finite numbers."""
+    away, size = abs(y - r), abs(r)
+    counts[PAIRS] += 1
+    values[SUM_EE] += away * away
+    values[SUM_RR] += r * r
+    values[SUM_YY] += y * y
+    values[PEAK] = max(values[PEAK], size)
+    if away > values[MAX_ABS]:
+        values[MAX_ABS], counts[ABS_AT] = away, at
+    if size > 0.0 and away / size > values[MAX_REL]:
+        values[MAX_REL], counts[REL_AT] = away / size, at
+    if facts[MODE] != INTEGER:
+        ulp = _real(_exponent(r, _pattern(facts[EMIN]), _pattern(facts[EMAX]))) * (2.0 * facts[HALF])
+        values[REAL_ULP] = max(values[REAL_ULP], away / ulp)
+    if size > facts[TOP]:
+        return
+    if np.uint64(steps) > np.uint64(counts[ULP]):
+        counts[ULP], counts[ULP_AT] = np.int64(steps), at
+    bucket, edge = HISTOGRAM, np.uint64(0)
+    while np.uint64(steps) > edge and bucket < HISTOGRAM + BUCKETS - 1:
+        bucket, edge = bucket + 1, max(np.uint64(1), edge << np.uint64(1))
+    counts[bucket] += 1
+
+
+@_kernel
+def _plain_mask(r: float, facts: Reals) -> Any:
+    if np.isfinite(r):
+        return INTERVAL
+    if np.isnan(r) or facts[HAS_INF] == 0.0:
+        return NAN
+    return PINF if r > 0.0 else NINF
+
+
+@_kernel
+def _taken(y: float, mask: int) -> bool:
+    """Whether y is of an accepted class other than the interval."""
+    return (
+        ((mask & NAN) != 0 and bool(np.isnan(y)))
+        or ((mask & ZERO) != 0 and y == 0.0)
+        or ((mask & PINF) != 0 and y == np.inf)
+        or ((mask & NINF) != 0 and y == -np.inf)
+    )
+
+
+@_kernel
+def _cell(y: float, r: float, facts: Reals) -> Any:
+    """Distance from a finite r to the reals that round to y, for any y; NaN: none do."""
+    if facts[MODE] == INTEGER:
+        return abs(y - r)
+    if np.isfinite(y):
+        return max(_excess(y, r, facts[HALF], _pattern(facts[EMIN])), 0.0)
+    if np.isnan(y):
+        return np.nan if facts[HAS_INF] != 0.0 else max(facts[OVERFLOW] - abs(r), 0.0)
+    return max(facts[OVERFLOW] - (r if y > 0.0 else -r), 0.0)

@@ -1,0 +1,280 @@
+"""Decide one execution. Pure: no clock, no randomness, no I/O.
+
+Rules in order, the first that speaks decides: what the sandbox saw (status, red zones, inputs), form (shape, dtype,
+aliasing, layout), poison that stayed, two runs that differ, then values: class, exactness, rho, Z. There is no rtol and
+no atol anywhere (NUMERICS 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from corpus.errors import InternalError
+from corpus.formats import Array, format_of
+from corpus.materialize import Tensors
+from corpus.records import Execution, Kind, Measurement, OutputReport, Signature, Status, Subject, Verdict
+from oracles.contract import INTERVAL, Budget
+from oracles.failing import failing, failing_bits
+from oracles.measure import Measured, measure
+from oracles.patterns import error_pattern, index_pattern
+from oracles.reference import Reference
+from oracles.rounding import round_to
+
+Z_FLOOR, Z_SPREAD = 1.05, 3.0
+"""The line of the Z statistic: 1.05 + 3/sqrt(independent rows) (NUMERICS 2.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything a rule may look at."""
+
+    reference: Reference
+    subject: Subject
+    execution: Execution
+    outputs: Tensors
+
+    def verdict(self, kind: Kind, rule: str, message: str, output: str = "", index: str = "none", error: str = "none",
+                measurements: Iterable[Measurement] = (), rho: float = 0.0) -> Verdict:  # fmt: skip
+        """A failing verdict with its signature."""
+        case = self.reference.case
+        signature = Signature(
+            op=case.op, subject=self.subject.name, kind=kind, rule=rule, dtype=case.dtype, index_pattern=index, error_pattern=error
+        )
+        return Verdict(
+            kind=kind, rule=rule, message=message, output=output, signature=signature, measurements=tuple(measurements), rho=rho
+        )
+
+
+Rule = Callable[[Evidence], Verdict | None]
+
+
+def judge(reference: Reference, subject: Subject, execution: Execution, outputs: Tensors) -> Verdict:
+    """The verdict on one execution.
+
+    outputs: by name, host arrays, what the first run left. Raises InternalError if the worker ran other inputs than
+    the reference saw, or if the reference breaks its own form.
+    """
+    evidence = Evidence(reference, subject, execution, outputs)
+    for rule in RULES:
+        if verdict := rule(evidence):
+            return verdict
+    return _judge_values(evidence)
+
+
+_STATUS = {
+    Status.RAISED: (Kind.RAISED, "it raised {}"),
+    Status.TIMEOUT: (Kind.TIMEOUT, "{}"),
+    Status.CRASHED: (Kind.CRASHED, "it crashed: {}"),
+    Status.LAUNCH_FAILED: (Kind.CRASHED, "its launch failed: {}"),
+    Status.OUT_OF_MEMORY: (Kind.OUT_OF_MEMORY, "it ran out of memory: {}"),
+    Status.BUILD_FAILED: (Kind.BUILD_FAILED, "it could not be built: {}"),
+}
+
+
+def _status(e: Evidence) -> Verdict | None:
+    status = e.execution.status
+    if status is Status.OK:
+        return None
+    if status is Status.UNSUPPORTED:
+        return Verdict(kind=Kind.UNSUPPORTED, rule="status", message=e.execution.message)
+    kind, words = _STATUS[status]
+    reason = e.execution.message.partition(":")[0].replace("killed by ", "").replace(" ", "_")[:40]
+    pattern = "none" if kind in {Kind.TIMEOUT, Kind.BUILD_FAILED} else reason
+    return e.verdict(kind, "status", words.format(e.execution.message), error=pattern)
+
+
+def _guards(e: Evidence) -> Verdict | None:
+    if not e.execution.damage:
+        return None
+    d = e.execution.damage[0]
+    side = "before" if d.offset < 0 else "behind"
+    where = f"{-d.offset} bytes before its start" if d.offset < 0 else f"at byte {d.offset} from its start"
+    message = f"it wrote {d.count} byte{'s' * (d.count > 1)} outside the elements of {d.buffer!r}, {where}"
+    return e.verdict(Kind.OUT_OF_BOUNDS, "guard", message, output=d.buffer, index=side)
+
+
+def _inputs(e: Evidence) -> Verdict | None:
+    if not e.execution.mutated:
+        return None
+    names = ", ".join(map(repr, e.execution.mutated))
+    return e.verdict(Kind.INPUT_MUTATED, "inputs", f"it changed its input {names}")
+
+
+def _form(e: Evidence) -> Verdict | None:
+    for report in e.execution.outputs:
+        spec = e.reference.specs[report.name]
+        if report.shape != spec.shape:
+            text = f"{report.name} has shape {report.shape}, wanted {spec.shape}"
+            return e.verdict(Kind.WRONG_SHAPE, "structure", text, report.name)
+        if report.dtype != spec.dtype:
+            text = f"{report.name} has dtype {report.dtype}, wanted {spec.dtype}"
+            return e.verdict(Kind.WRONG_DTYPE, "structure", text, report.name, error=report.dtype)
+        if report.alias_of:
+            text = f"{report.name} is the memory of its input {report.alias_of!r}, not a result of its own"
+            return e.verdict(Kind.ALIASED, "structure", text, report.name)
+        if not report.contiguous and len(spec.shape) and max(spec.shape) > 1:
+            text = f"{report.name} is not contiguous: whoever takes its pointer reads other elements"
+            return e.verdict(Kind.WRONG_LAYOUT, "structure", text, report.name)
+    return None
+
+
+def _poison(e: Evidence) -> Verdict | None:
+    for report in e.execution.outputs:
+        if report.unwritten:
+            size = int(np.prod(report.shape, dtype=np.int64))
+            at = place_of(report.first_unwritten, report.shape)
+            text = f"{report.name}{at} was never written ({report.unwritten} of {size} elements were not)"
+            index = index_pattern(_marked(e, report), report.shape)
+            return e.verdict(Kind.UNWRITTEN, "poison", text, report.name, index)
+    return None
+
+
+def _marked(e: Evidence, report: OutputReport) -> Array:
+    """Flat indices of the elements that still hold the first poison (0xFF in every byte)."""
+    raw = np.frombuffer(e.outputs[report.name].tobytes(), np.uint8)
+    kept = (raw.reshape(-1, e.outputs[report.name].itemsize) == 0xFF).all(axis=1)  # noqa: PLR2004  kernels.guarded.POISONS[0]
+    return np.flatnonzero(kept)
+
+
+def _rerun(e: Evidence) -> Verdict | None:
+    for report in e.execution.outputs:
+        if report.differing:
+            at = place_of(report.first_differing, report.shape)
+            text = f"two runs on the same input differ in {report.differing} elements, first at {report.name}{at}"
+            return e.verdict(Kind.NONDETERMINISTIC, "rerun", text, report.name)
+    return None
+
+
+RULES: tuple[Rule, ...] = (_status, _guards, _inputs, _form, _poison, _rerun)
+
+
+def _judge_values(e: Evidence) -> Verdict:
+    """Class, exactness, rho and Z of every output; the largest rho if all is well."""
+    rho = 0.0
+    if e.execution.input_digest and e.execution.outputs == ():
+        raise InternalError(f"{e.subject.key}: an execution without outputs cannot be judged")
+    for name, budget in e.reference.budget(e.subject.numerics).items():
+        got = e.outputs[name]
+        if budget.bitwise:
+            if verdict := _judge_bits(e, name, got):
+                return verdict
+            continue
+        m = measure(got, e.reference.want[name], budget.error, budget.accept, budget.sigma)
+        if m.bad:
+            return _value_failure(e, name, budget, m)
+        if verdict := _judge_ties(e, name, budget, m) or _judge_z(e, name, budget, m):
+            return verdict
+        rho = max(rho, m.rho)
+    return Verdict.model_construct(
+        kind=Kind.PASS, rule="", message="", output="", measurements=(), signature=None, blame="", rho=rho
+    )
+
+
+def _judge_bits(e: Evidence, name: str, got: Array) -> Verdict | None:
+    want = e.reference.copies[name]
+    if got.tobytes() == want.tobytes():
+        return None
+    bad = np.flatnonzero(failing_bits(got, want).reshape(-1))
+    first = int(bad[0])
+    pair = (got.reshape(-1)[first], want.reshape(-1)[first])
+    text = (
+        f"{name}{place_of(first, got.shape)} is {_exactly(pair[0])}, must be {_exactly(pair[1])} bit for bit "
+        f"({bad.size} of {got.size} elements differ)"
+    )
+    error = error_pattern(got, want.astype(np.float64), bad)
+    where = Measurement(metric="bits", value=bad.size, limit=0, index=_at_index(first, got.shape), got=float(pair[0]), wanted=float(pair[1]))
+    return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), error, [where])
+
+
+def _exactly(value: "np.generic[object]") -> str:
+    raw = value.tobytes()[::-1].hex()
+    return f"{float(value)!r} (0x{raw})"  # type: ignore[arg-type]
+
+
+def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict:
+    got, want = e.outputs[name], e.reference.want[name]
+    bad = np.flatnonzero(failing(got, want, budget).reshape(-1))
+    if bad.size != m.bad:
+        raise InternalError(f"{e.subject.key}: the fused pass counts {m.bad} failures, the mask {bad.size}")
+    worst = m.worst_index
+    y, r = float(got.reshape(-1)[worst]), float(want.reshape(-1)[worst])
+    limit = float(np.broadcast_to(np.asarray(budget.error, np.float64), want.shape).reshape(-1)[worst])
+    kind = Kind.NONFINITE if m.class_bad else Kind.MISMATCH
+    rule = "class" if m.class_bad else "exact" if limit == 0 else "rho"
+    share = f"{m.bad} of {m.count} elements fail"
+    if m.class_bad:
+        text = f"{name}{place_of(worst, got.shape)} is {y:.9g}, wanted {r:.9g} ({share})"
+    elif limit == 0:
+        text = f"{name}{place_of(worst, got.shape)} is {y:.9g}, must be exactly {r:.9g} after rounding ({share})"
+    else:
+        text = f"{name}{place_of(worst, got.shape)} is {y:.9g}, wanted {r:.9g}: {m.rho:.3g} times its error budget of {limit:.3g} ({share})"
+    index, error = index_pattern(bad, got.shape), error_pattern(got, want, bad)
+    return e.verdict(kind, rule, text, name, index, error, measurements(m, got, want, limit), m.rho)
+
+
+def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | None:
+    """Without any error before the rounding, a tie must go to the even neighbour; both lie in a cell that touches it."""
+    error = np.asarray(budget.error)
+    if m.max_ulp == 0 or (error != 0).all():
+        return None
+    got, want = e.outputs[name], e.reference.want[name]
+    rounded = round_to(want, format_of(got.dtype))
+    plain = True if budget.accept is None else budget.accept == INTERVAL
+    wrong = (got != rounded) & np.isfinite(want) & (error == 0) & plain
+    bad = np.flatnonzero(np.broadcast_to(wrong, want.shape).reshape(-1))
+    if not bad.size:
+        return None
+    y, r = float(got.reshape(-1)[bad[0]]), float(want.reshape(-1)[bad[0]])
+    text = f"{name}{place_of(int(bad[0]), got.shape)} is {y:.9g}, must be {r!r} rounded to nearest even ({bad.size} of {got.size} elements fail)"
+    found = measurements(m, got, want, 0.0)
+    return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), "tie", found, m.rho)
+
+
+def _judge_z(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | None:
+    if m.z is None or not _z_applies(e, name):
+        return None
+    line = Z_FLOOR + Z_SPREAD / float(np.sqrt(max(1, budget.rows)))
+    if m.z <= line:
+        return None
+    text = f"{name}: errors are {m.z:.3g} times as large as rounding explains, over all elements (line {line:.3g})"
+    found = [Measurement(metric="z", value=m.z, limit=line), *measurements(m, e.outputs[name], e.reference.want[name], 0.0)]
+    return e.verdict(Kind.MISMATCH, "z", text, name, "all", "small", found, m.rho)
+
+
+def _z_applies(e: Evidence, name: str) -> bool:
+    """Only narrow outputs of independent inputs have a known spread of rounding errors (NUMERICS 10.7.5)."""
+    narrow = e.reference.specs[name].dtype in {"float16", "bfloat16"}
+    return narrow and e.reference.iid
+
+
+def measurements(m: Measured, got: Array, want: Array, limit: float) -> list[Measurement]:
+    """Everything informative about one output; only rho has a limit."""
+    pair = (got.reshape(-1), want.reshape(-1))
+
+    def at(metric: str, value: float, index: int, line: float | None = None) -> Measurement:
+        if index < 0:
+            return Measurement(metric=metric, value=value, limit=line)
+        y, r = float(pair[0][index]), float(pair[1][index])
+        return Measurement(metric=metric, value=value, limit=line, index=_at_index(index, got.shape), got=y, wanted=r)
+
+    return [
+        at("rho", m.rho, m.worst_index, 1.0),
+        Measurement(metric="budget", value=limit),
+        at("max_ulp", float(m.max_ulp), m.max_ulp_index),
+        Measurement(metric="nmse", value=m.nmse),
+        Measurement(metric="cosine", value=m.cosine),
+        Measurement(metric="psnr", value=m.psnr),
+        at("max_abs", m.max_abs, m.max_abs_index),
+        at("max_rel", m.max_rel, m.max_rel_index),
+    ]
+
+
+def _at_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(index, shape)) if shape else ()
+
+
+def place_of(index: int, shape: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, _at_index(index, shape)))}]"

@@ -1,0 +1,70 @@
+"""Metamorphic relations: two runs of one subject, compared with one another; no oracle is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corpus.errors import InternalError
+from corpus.formats import format_of
+from corpus.materialize import Tensors
+from corpus.records import Case, Kind, Verdict
+from oracles.contract import Contract, Law, Reals
+from oracles.failing import Mask
+from oracles.judge import Evidence, place_of
+from oracles.patterns import index_pattern
+
+TAME = (2.0**-30, 2.0**30)
+"""Magnitudes within which no product of two inputs leaves the range of float32."""
+
+
+def law_of(contract: Contract, name: str) -> Law | None:
+    """A contract's law by name."""
+    return next((law for law in contract.laws if law.name == name), None)
+
+
+def applies(law: Law, case: Case, inputs: Tensors, other: Case, others: Tensors) -> bool:
+    """Whether rounding kept the law's relation between the two sets of inputs, and nothing is extreme.
+
+    Values that became subnormal, infinite or zero when they were scaled do not scale, and prove nothing.
+    """
+    for name, array in inputs.items():
+        if not format_of(array.dtype).is_float:
+            continue
+        ratio = other.tensors[name].fill.scale / case.tensors[name].fill.scale
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            x, y = array.astype(np.float64), others[name].astype(np.float64)
+        sizes = np.abs(x[x != 0])
+        if sizes.size and not (TAME[0] <= sizes.min() and sizes.max() <= TAME[1]):
+            return False
+        if x.shape != y.shape or not np.array_equal(x * ratio, y):
+            return False
+    return True
+
+
+def judge_law(law: Law, base: Evidence, other: Evidence) -> Verdict | None:
+    """None if the law holds for these two runs (both ok), or if they cannot tell."""
+    for name in base.outputs:
+        a, b = base.outputs[name], other.outputs[name]
+        if a.shape != b.shape:
+            raise InternalError(f"law {law.name} of {base.reference.case.op} compares {a.shape} with {b.shape}")
+        bad = np.flatnonzero(_broken(law, a.astype(np.float64), b.astype(np.float64), a.dtype.name).reshape(-1))
+        if bad.size:
+            first = int(bad[0])
+            y, x = float(b.reshape(-1)[first]), float(a.reshape(-1)[first]) * law.factor
+            text = (
+                f"law {law.name}: {name}{place_of(first, a.shape)} is {y:.9g}, must be exactly {x:.9g} "
+                f"({bad.size} of {a.size} elements break it)"
+            )
+            return base.verdict(Kind.MISMATCH, f"law:{law.name}", text, name, index_pattern(bad, a.shape), "law")
+    return None
+
+
+def _broken(law: Law, a: Reals, b: Reals, dtype: str) -> Mask:
+    """Elements that break it, among those where all three values are normal numbers of the output's format."""
+    fmt = format_of(dtype)
+    expected = a * law.factor
+    normal = np.ones(a.shape, np.bool_)
+    for value in (a, b, expected):
+        normal &= (np.abs(value) >= fmt.tiny) & (np.abs(value) <= fmt.max)
+    broken: Mask = normal & (expected != b)
+    return broken

@@ -1,0 +1,1 @@
+"""The teller: reads records and says them in words."""

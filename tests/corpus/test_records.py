@@ -1,0 +1,322 @@
+"""Identity of records: ids are addresses in other people's files, so they must never change by accident."""
+
+import json
+import math
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from corpus import migrate
+from corpus.errors import UsageError
+from corpus.records import (
+    Campaign,
+    Case,
+    Environment,
+    Fill,
+    Finding,
+    Kind,
+    Measurement,
+    Signature,
+    Special,
+    State,
+    Subject,
+    TensorRecipe,
+    Verdict,
+    bits_of,
+)
+from corpus.store import Store, load_record
+
+PLAIN = Case(op="softmax", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})
+RICH = Case(
+    op="gemm",
+    tensors={
+        "b": TensorRecipe(shape=(33, 65), dtype="float16", fill=Fill(distribution="normal", seed=7, scale=100.0)),
+        "a": TensorRecipe(
+            shape=(2, 33),
+            dtype="int8",
+            origin=(0, 4),
+            layout="transposed",
+            fill=Fill(distribution="uniform", params={"below": 9}),
+            specials=(Special(value="nan", place="last"),),
+            pokes=((3, 0x7F), (4, 1)),
+        ),
+    },
+    attrs={"alpha": 0.5, "trans": True, "axis": -1, "mode": "up"},
+)
+SIGNATURE = Signature(op="softmax", subject="softmax/bad", kind=Kind.MISMATCH, rule="rho", dtype="float32")
+FINDING = Finding(
+    signature=SIGNATURE,
+    case=PLAIN,
+    original=RICH,
+    subject=Subject(op="softmax", name="bad", backend="numpy"),
+    verdict=Verdict(kind=Kind.MISMATCH, rule="rho", signature=SIGNATURE, rho=math.inf),
+    environment=Environment(python="3.11", platform="linux", machine="x86_64"),
+)
+
+
+def test_ids_are_what_they_always_were():
+    """If this fails, every stored case has lost its name: raise SCHEMA_VERSION and write a migration, or undo it."""
+    assert PLAIN.id == "aba5bc35de631bb1"
+    assert RICH.id == "6e992d0cd5118e62"
+    assert SIGNATURE.id == FINDING.id == "39f4081c299371e7"
+    assert Case(op="x", tensors={}).canonical() == (
+        '{"attrs":{},"generator_version":1,"op":"x","schema_version":1,"tensors":{}}'
+    )
+
+
+CHANGES = {
+    "generator_version": 2,
+    "op": "softmax2",
+    "attrs": {"axis": 0},
+    "tensors": {"y": PLAIN.tensors["x"]},
+}
+TENSOR_CHANGES = {
+    "shape": (5, 3),
+    "dtype": "float64",
+    "origin": (0, 1),
+    "layout": "row_gaps",
+    "fill": Fill(seed=1),
+    "specials": (Special(value="inf", place="first"),),
+    "pokes": ((0, 1),),
+}
+FILL_CHANGES = {"distribution": "ones", "seed": 1, "scale": 2.0, "params": {"below": 2}}
+
+
+def test_the_id_depends_on_every_field():
+    # schema_version can have one value only; a field added later must be added to the tables here.
+    assert {*CHANGES, "schema_version"} == set(Case.model_fields)
+    assert set(TENSOR_CHANGES) == set(TensorRecipe.model_fields)
+    assert set(FILL_CHANGES) == set(Fill.model_fields)
+    x = PLAIN.tensors["x"]
+    cases = [PLAIN, *(PLAIN.but(**{name: value}) for name, value in CHANGES.items())]
+    cases += [PLAIN.but(tensors={"x": x.but(**{name: value})}) for name, value in TENSOR_CHANGES.items()]
+    cases += [
+        PLAIN.but(tensors={"x": x.but(fill=x.fill.but(**{n: v}))}) for n, v in FILL_CHANGES.items() if n != "seed"
+    ]
+    assert len({case.id for case in cases}) == len(cases)
+
+
+def test_a_finding_is_its_signature():
+    assert FINDING.but(count=9, case=RICH, state=State.OPEN, expect="fail").id == FINDING.id
+    for name in Signature.model_fields:
+        value = Kind.RAISED if name == "kind" else "other"
+        assert FINDING.but(signature=SIGNATURE.but(**{name: value})).id != FINDING.id, name
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nonfinite_numbers_keep_identity_and_value(value):
+    case = PLAIN.but(attrs={"bound": value})
+    again = Case.model_validate(json.loads(json.dumps(case.plain(), allow_nan=False)))
+    assert again.id == case.id
+    assert isinstance(again.attrs["bound"], float)
+    assert repr(again.attrs["bound"]) == repr(value)
+    measured = Measurement(metric="max_abs", value=value, got=value)
+    assert repr(Measurement.model_validate_json(measured.model_dump_json()).value) == repr(value)
+    assert json.loads(measured.canonical())["got"] == json.loads(measured.model_dump_json())["got"]
+
+
+def test_equal_cases_with_nan_have_one_id():
+    one, two = (PLAIN.but(attrs={"bound": float("nan")}) for _ in range(2))
+    assert one.id == two.id
+
+
+def test_nonfinite_numbers_of_different_kind_differ():
+    ids = {PLAIN.but(attrs={"bound": v}).id for v in (math.nan, math.inf, -math.inf, 0.0, -0.0)}
+    assert len(ids) == 5
+
+
+@pytest.mark.parametrize("record", [PLAIN, RICH, FINDING, SIGNATURE], ids=lambda r: type(r).__name__)
+def test_round_trip_keeps_the_id_and_the_order_of_inputs(record):
+    for text in (json.dumps(record.plain(), allow_nan=False), record.model_dump_json()):
+        again = type(record).model_validate_json(text)
+        assert again.id == record.id
+        assert again.canonical() == record.canonical()
+        if isinstance(record, Case):
+            assert list(again.tensors) == list(record.tensors)
+            assert again.label == record.label
+
+
+def test_attribute_types_survive():
+    again = Case.model_validate_json(RICH.model_dump_json())
+    assert [type(v) for v in again.attrs.values()] == [float, bool, int, str]
+    assert PLAIN.but(attrs={"a": 1}).id != PLAIN.but(attrs={"a": True}).id
+
+
+def test_but_does_not_carry_ids_or_labels_along():
+    assert PLAIN.id
+    assert PLAIN.label
+    changed = PLAIN.but(op="other")
+    assert changed.id == Case(op="other", tensors=PLAIN.tensors).id != PLAIN.id
+    assert changed.label.startswith("other ")
+    assert PLAIN.but().id == PLAIN.id
+
+
+def test_but_refuses_what_the_constructor_refuses():
+    with pytest.raises(ValidationError, match="tpyo"):
+        PLAIN.but(tpyo=1)
+    with pytest.raises(ValidationError, match="shape"):
+        PLAIN.tensors["x"].but(shape=(-1,))
+    assert Fill().but(scale=2).canonical() == Fill(scale=2.0).canonical()
+
+
+def test_records_are_frozen_and_closed():
+    with pytest.raises(ValidationError, match="frozen"):
+        PLAIN.op = "other"
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        Case(op="x", tensors={}, colour="red")
+    with pytest.raises(ValidationError, match="schema_version"):
+        Case(op="x", tensors={}, schema_version=2)
+
+
+def test_every_record_type_is_frozen_and_closed():
+    kinds = [
+        Campaign,
+        Case,
+        Environment,
+        Fill,
+        Finding,
+        Measurement,
+        Signature,
+        Special,
+        Subject,
+        TensorRecipe,
+        Verdict,
+    ]
+    for kind in kinds:
+        assert kind.model_config["frozen"], kind
+        assert kind.model_config["extra"] == "forbid", kind
+
+
+@pytest.mark.parametrize("field", ["shape", "origin"])
+def test_negative_extents_are_refused(field):
+    with pytest.raises(ValidationError, match=field):
+        TensorRecipe(**{"shape": (2,), "dtype": "float32", field: (-1,)})
+
+
+@pytest.mark.parametrize("poke", [(-1, 0), (0, -1)])
+def test_negative_pokes_are_refused(poke):
+    with pytest.raises(ValidationError, match="pokes"):
+        TensorRecipe(shape=(2,), dtype="float32", pokes=(poke,))
+
+
+def test_labels():
+    assert PLAIN.label == "softmax float32 x=3x5:zeros"
+    assert RICH.label == (
+        "gemm float16 b=33x65:normal*100#7 a=2x33:uniform:int8/transposed+nan@last+2 pokes "
+        "alpha=0.5 trans=True axis=-1 mode=up"
+    )
+    assert Case(op="x", tensors={"a": TensorRecipe(shape=(), dtype="int8")}).label == "x int8 a=scalar:zeros"
+
+
+def test_sizes():
+    assert RICH.elements == 33 * 65 + 2 * 33
+    assert TensorRecipe(shape=(), dtype="int8").size == 1
+    assert TensorRecipe(shape=(3, 0), dtype="int8").size == 0
+    assert (RICH.dtype, Case(op="x", tensors={}).dtype) == ("float16", "none")
+
+
+def test_signature_key_is_one_path_component():
+    assert SIGNATURE.key == "softmax-softmax_bad-mismatch-rho-float32-none-none"
+
+
+def test_bits_of():
+    assert bits_of(1.0, np.dtype(np.float32)) == 0x3F800000
+    assert bits_of(-0.0, np.dtype(np.float16)) == 0x8000
+    assert bits_of(-1, np.dtype(np.int8)) == 0xFF
+    assert bits_of(math.inf, np.dtype(ml_dtypes.bfloat16)) == 0x7F80
+
+
+# records from anywhere
+
+
+def written(tmp_path, value) -> Path:
+    path = tmp_path / "mail.json"
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def test_load_record_takes_findings_and_cases(tmp_path):
+    for record in (PLAIN, FINDING):
+        loaded = load_record(written(tmp_path, record.plain()))
+        assert type(loaded) is type(record)
+        assert loaded.id == record.id
+    assert isinstance(Store.load_record(tmp_path / "mail.json"), Finding)
+
+
+CASE = PLAIN.plain()
+FOUND = FINDING.plain()
+NONSENSE = [
+    ("{", "is not JSON"),
+    ("[1]", "no JSON object"),
+    ("[" * 100_000, "is not JSON"),
+    ({"x": 1}, "neither a finding"),
+    ({**CASE, "colour": 1}, "not a valid case: colour: Extra inputs"),
+    ({**CASE, "tensors": {"x": {"shape": [-2], "dtype": "int8"}}}, r"tensors\.x\.shape\.0"),
+    ({**FOUND, "count": "many"}, "not a valid finding: count"),
+    ({**FOUND, "state": "asleep"}, "state"),
+    ({**CASE, "schema_version": 3}, r"was written by a newer version \(schema 3, this one reads up to 1\)"),
+    ({**FOUND, "case": {**CASE, "schema_version": 3}}, "the case was written by a newer version"),
+    ({**CASE, "schema_version": 0}, "schema 0"),
+    ({**CASE, "schema_version": "1"}, "no whole number"),
+    ({**CASE, "generator_version": 2}, "generated by recipe version 2, this one makes version 1: its inputs would"),
+    ({**FOUND, "case": {**CASE, "generator_version": 0}}, "recipe version 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "message"), NONSENSE, ids=[m[:30] for _, m in NONSENSE])
+def test_load_record_refuses_in_one_sentence_that_names_the_file(tmp_path, value, message):
+    path = written(tmp_path, value)
+    with pytest.raises(UsageError, match=message) as error:
+        load_record(path)
+    assert str(error.value).startswith(str(path))
+    assert "\n" not in str(error.value)
+
+
+def test_load_record_refuses_what_is_no_text_file(tmp_path):
+    with pytest.raises(UsageError, match="does not exist"):
+        load_record(tmp_path / "nowhere.json")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_record(tmp_path)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="no UTF-8"):
+        load_record(tmp_path / "bytes")
+
+
+# migrations
+
+
+def test_without_a_step_an_old_schema_is_refused_by_name():
+    assert migrate.MIGRATIONS == {}, "schema 0 never existed; a real step needs a test of its own here"
+    with pytest.raises(UsageError, match="the campaign has schema 0"):
+        migrate.upgrade({"schema_version": 0}, "campaign")
+
+
+def test_a_step_brings_a_record_and_the_cases_in_it_up_to_date(tmp_path, monkeypatch):
+    def step(raw, kind):
+        if kind == "case":
+            raw["op"] = raw.pop("operation")
+        return raw
+
+    monkeypatch.setitem(migrate.MIGRATIONS, 0, step)
+    old_case = {**CASE, "schema_version": 0, "operation": CASE["op"]}
+    del old_case["op"]
+    old = {**FOUND, "schema_version": 0, "case": old_case, "original": old_case}
+    kept = json.dumps(old)
+    loaded = load_record(written(tmp_path, old))
+    assert loaded.canonical() == FINDING.but(original=PLAIN).canonical()
+    migrate.upgrade(old, "finding")
+    assert json.dumps(old) == kept
+    assert load_record(written(tmp_path, old_case)).id == PLAIN.id
+
+
+def test_steps_follow_one_another(monkeypatch):
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 3)
+    for version in (0, 1, 2):
+        monkeypatch.setitem(migrate.MIGRATIONS, version, lambda raw, _, v=version: {**raw, "path": [*raw["path"], v]})
+    assert migrate.upgrade({"schema_version": 1, "path": []}, "campaign") == {"schema_version": 3, "path": [1, 2]}
+    monkeypatch.delitem(migrate.MIGRATIONS, 1)
+    with pytest.raises(UsageError, match="schema 0"):
+        migrate.upgrade({"schema_version": 0, "path": []}, "campaign")
