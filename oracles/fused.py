@@ -183,7 +183,7 @@ def _ordinary(e: Reals, m: Array) -> bool:
 
 @_kernel
 def _power(y: float, e: float, low: int) -> Any:
-    """Pattern of the power of two below |y| on the side of y - e: one less than y's own if y is one and it is inside."""
+    """Pattern of the power of two at or below |y|, seen from y - e: the next one down if |y| is one and y - e inside."""
     p = _pattern(y)
     return max((p & _MAGNITUDE) + ~((_pattern(e) ^ p) >> 63), low) & _EXP
 
@@ -210,7 +210,7 @@ def _sums(y: Array, r: Array, e: Reals, half: float, tiny: float, flat: float, s
         syy += a * a
         far = max(far, _pattern(away))
         peak = max(peak, _pattern(size))
-        # As _excess, but above it where half a cell is below 2**-1022; the count stays right, hits are only candidates.
+        # As _excess, but above it where half a cell is below 2**-1022: the count stays right, hits are candidates.
         excess = away - _real(max(_power(a, a - b, low) - shift, 0))
         misrounded += excess > 0.0
         hits += (excess > steep * e[i] + flat) | (away > lean * size)

@@ -20,10 +20,37 @@ from corpus.errors import UsageError
 from corpus.formats import Array, format_of
 from oracles import plain
 from oracles.plain import (
-    ABS_AT, BAD, CLASS_BAD, COUNTS, FIRST_BAD, FIRST_BADS, FIRST_CLASS, GOT_NONFINITE, HISTOGRAM, MAX_ABS, MAX_REL,
-    MISROUNDED, OVER, PAIRS, PEAK, REAL_ULP, REL_AT, RHO, RHO_AT, SIGMAS, SUM_EE, SUM_RR, SUM_YY, SUM_Z, ULP, ULP_AT,
-    WANT_NONFINITE, Ints, Operands, Reals,
-)  # fmt: skip
+    ABS_AT,
+    BAD,
+    CLASS_BAD,
+    COUNTS,
+    FIRST_BAD,
+    FIRST_BADS,
+    FIRST_CLASS,
+    GOT_NONFINITE,
+    HISTOGRAM,
+    MAX_ABS,
+    MAX_REL,
+    MISROUNDED,
+    OVER,
+    PAIRS,
+    PEAK,
+    REAL_ULP,
+    REL_AT,
+    RHO,
+    RHO_AT,
+    SIGMAS,
+    SUM_EE,
+    SUM_RR,
+    SUM_YY,
+    SUM_Z,
+    ULP,
+    ULP_AT,
+    WANT_NONFINITE,
+    Ints,
+    Operands,
+    Reals,
+)
 
 Sweep = Callable[[Operands, int, Ints, Reals], None]
 

@@ -1,4 +1,4 @@
-"""What a failure looks like, in one word for its place and one for its values: the words that make two failures one bug.
+"""What a failure looks like, in one word for its place and one for its values; they decide what is the same bug.
 
 Only called on failures. Both look at no more than 65536 failing elements, evenly spread, and depend on nothing else.
 """
@@ -77,10 +77,15 @@ def _is_tail(lines: NDArray[np.int64], extent: int) -> bool:
 
 
 def _pick(bad: Array) -> tuple[NDArray[np.int64], int]:
-    """At most MOST of the failing flat indices, evenly spread, and how many there are."""
+    """At most MOST of the failing flat indices, and how many there are.
+
+    One from each stretch, at a place that jumps about (multiplicative hashing), so that no period hides columns.
+    """
     indices = np.flatnonzero(bad) if bad.dtype == np.bool_ else np.asarray(bad, dtype=np.int64).reshape(-1)
     step = -(-len(indices) // MOST) or 1
-    return indices[::step], len(indices)
+    start = np.arange(0, len(indices), step)
+    place = start + (start // step * 0x9E3779B1 >> 16) % step
+    return indices[np.minimum(place, len(indices) - 1)], len(indices)
 
 
 def error_pattern(got: Array, want: Array, bad: Array, poison: int | None = None, rho: float | None = None) -> str:
@@ -105,26 +110,34 @@ def error_pattern(got: Array, want: Array, bad: Array, poison: int | None = None
     picked, count = _pick(bad)
     if count == 0:
         return "none"
-    fmt = format_of(got.dtype)
     failing = _elements(got, picked)
     y, r = failing.astype(np.float64), _elements(want, picked).astype(np.float64)
     with np.errstate(all="ignore"):
-        for word, test in _CLASSES:
-            if word == "nan" and poison is not None and _mostly(_poisoned(failing, poison)):
-                return "poison"
-            if _mostly(test(y, r)):
-                return word
-        near = _Near(fmt)
-        if _mostly(near(y, -r) & (r != 0)):
-            return "sign"
-        if _is_shifted(near, y, r, want, picked):
-            return "shifted"
-        if _is_scaled(near, y, r):
-            return "scaled"
-        if any(_mostly(mask) for mask in _as_narrower(y, r, fmt)):
-            return "low_precision"
-        small = (rho is not None and rho < SMALL_RHO) or _mostly(np.abs(y - r) <= SMALL_STEPS * _ulp(r, fmt))
-        return "small" if small else "other"
+        return _class_word(failing, y, r, poison) or _value_word(y, r, want, picked, format_of(got.dtype), rho)
+
+
+def _class_word(failing: Array, y: Reals, r: Reals, poison: int | None) -> str:
+    for word, test in _CLASSES:
+        if word == "nan" and poison is not None and _mostly(_poisoned(failing, poison)):
+            return "poison"
+        if _mostly(test(y, r)):
+            return word
+    return ""
+
+
+def _value_word(y: Reals, r: Reals, want: Array, picked: NDArray[np.int64], fmt: Format, rho: float | None) -> str:
+    near = _Near(fmt)
+    tests: tuple[tuple[str, Callable[[], bool]], ...] = (
+        ("sign", lambda: _mostly(near(y, -r) & (r != 0))),
+        ("shifted", lambda: _is_shifted(near, y, r, want, picked)),
+        ("scaled", lambda: _is_scaled(near, y, r)),
+        ("low_precision", lambda: any(map(_mostly, _as_narrower(y, r, fmt)))),
+        (
+            "small",
+            lambda: (rho is not None and rho < SMALL_RHO) or _mostly(np.abs(y - r) <= SMALL_STEPS * _ulp(r, fmt)),
+        ),
+    )
+    return next((word for word, test in tests if test()), "other")
 
 
 _CLASSES: tuple[tuple[str, Callable[[Reals, Reals], Mask]], ...] = (
