@@ -81,6 +81,20 @@ class Record(BaseModel):
         """First 16 hex digits of the sha256 of the canonical JSON."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
+    @classmethod
+    def trusted(cls, **fields: Any) -> Self:
+        """A record from fields that are known to be right, all of them given: ten times faster than validation.
+
+        For the hot path only (a case is generated in 100 µs); a test compares its records with validated ones.
+        """
+        record = cls.__new__(cls)
+        put = object.__setattr__
+        put(record, "__dict__", fields)
+        put(record, "__pydantic_fields_set__", set(fields))
+        put(record, "__pydantic_extra__", None)
+        put(record, "__pydantic_private__", None)
+        return record
+
     def but(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated; model_copy would carry cached ids along and take any name."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from corpus.records import Case
 from fuzz.moves import with_dims
-from fuzz.shrink import SLOW, Shrinker
+from fuzz.shrinking import SLOW, Shrinker
 from oracles.catalog import contract_of
 
 TILES = (2, 4, 8, 16, 32, 64, 128, 256)

@@ -8,6 +8,7 @@ sequence of choices, so a failure of one can be shrunk by the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from corpus.distributions import DISTRIBUTIONS
 from corpus.formats import format_of
 from corpus.layouts import LAYOUTS
-from corpus.records import Case, Fill, Scalar, Special, TensorRecipe
+from corpus.records import GENERATOR_VERSION, SCHEMA_VERSION, Case, Fill, Scalar, Special, TensorRecipe
 from corpus.specials import PLACES, VALUES
 from oracles.catalog import contract_of
 from oracles.contract import Contract, Input, shape_of
@@ -31,7 +32,7 @@ SPECIAL_WEIGHT = 3
 """One tensor in SPECIAL_WEIGHT + 1 gets a special value."""
 PROBE_WEIGHT = 7
 """One case in PROBE_WEIGHT + 1 is an exact probe, where the contract has one."""
-ROOMS = (1 << 12, 1 << 12, 1 << 12, 1 << 12, 1 << 12, 1 << 12, 1 << 14, 1 << 30)
+ROOMS = (*(1 << 9,) * 4, *(1 << 11,) * 8, *(1 << 13,) * 3, 1 << 30)
 """Elements of the largest tensor: most bugs show in small cases, and those are cheap; some cases get all the room."""
 MAX_WORK = 1 << 23
 """Multiplications of a case: what a slow subject does in well under a second."""
@@ -60,31 +61,58 @@ def build(
     contract: Contract, choose: Choose, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None
 ) -> Case:
     """One case from a sequence of choices."""
-    variants = [v for v in contract.variants if not dtypes or v[_first(contract)] in dtypes]
+    variants = contract.variants
+    if dtypes:
+        variants = tuple(v for v in variants if v[_first(contract)] in dtypes)
     variant = variants[choose(0, len(variants) - 1)]
     room = min(max_elements or contract.max_elements, ROOMS[choose(0, len(ROOMS) - 1)])
     dims = _fit(contract, _choose_dims(contract, choose), room)
     attrs = {name: values[choose(0, len(values) - 1)] for name, values in contract.attrs.items()}
     fills = _probe(contract, choose, dims, variant)
-    tensors = {
+    drafts = {
         name: _choose_tensor(spec, variant[name], dims, choose, fills.get(name), plain=bool(fills))
         for name, spec in contract.inputs.items()
     }
-    return assemble(contract, tensors, attrs, choose(0, MAX_SEED - 1))
+    return _assemble(contract, drafts, attrs, choose(0, MAX_SEED - 1))
 
 
-def assemble(contract: Contract, tensors: Mapping[str, TensorRecipe], attrs: Mapping[str, Scalar], seed: int) -> Case:
+def _assemble(contract: Contract, drafts: Mapping[str, Draft], attrs: dict[str, Scalar], seed: int) -> Case:
     """The case with every tensor on its own field: seeds seed*n, seed*n + 1, ..."""
-    n = len(tensors)
-    seeded = {name: t.but(fill=t.fill.but(seed=seed * n + i)) for i, (name, t) in enumerate(tensors.items())}
-    return Case.model_construct(
-        schema_version=1, generator_version=_generator(), op=contract.name, tensors=seeded, attrs=dict(attrs)
+    n = len(drafts)
+    tensors = {name: _recipe(draft, seed * n + i) for i, (name, draft) in enumerate(drafts.items())}
+    return Case.trusted(
+        schema_version=SCHEMA_VERSION,
+        generator_version=GENERATOR_VERSION,
+        op=contract.name,
+        tensors=tensors,
+        attrs=attrs,
     )
 
 
-def _generator() -> int:
-    default = Case.model_fields["generator_version"].default
-    return int(default)
+def _recipe(draft: Draft, seed: int) -> TensorRecipe:
+    fill = Fill.trusted(distribution=draft.distribution, seed=seed, scale=draft.scale, params=draft.params)
+    return TensorRecipe.trusted(
+        shape=draft.shape,
+        dtype=draft.dtype,
+        origin=(),
+        layout=draft.layout,
+        fill=fill,
+        specials=draft.specials,
+        pokes=(),
+    )
+
+
+@dataclass(slots=True)
+class Draft:
+    """A tensor's recipe before it has a seed."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str = "contiguous"
+    distribution: str = "zeros"
+    scale: float = 1.0
+    params: dict[str, int] = field(default_factory=dict)
+    specials: tuple[Special, ...] = ()
 
 
 def _first(contract: Contract) -> str:
@@ -141,30 +169,21 @@ def layouts_for(spec: Input) -> tuple[str, ...]:
 
 
 def _choose_tensor(
-    spec: Input, dtype: str, dims: dict[str, int], choose: Choose, fill: Fill | None, *, plain: bool
-) -> TensorRecipe:
-    layouts = layouts_for(spec)
-    specials: tuple[Special, ...] = ()
-    if fill is None:
+    spec: Input, dtype: str, dims: dict[str, int], choose: Choose, probe: Fill | None, *, plain: bool
+) -> Draft:
+    draft = Draft(shape_of(spec.axes, dims), dtype)
+    if probe is not None:
+        draft.distribution, draft.scale, draft.params = probe.distribution, probe.scale, probe.params
+    else:
         names = distributions_for(spec, dtype)
-        fill = _fill(names[choose(0, len(names) - 1)], spec, dims)
+        draft.distribution = names[choose(0, len(names) - 1)]
+        draft.params = {"below": dims[spec.below]} if spec.below else {}
         if spec.specials and not plain and format_of(dtype).is_float:
-            fill = fill.but(scale=SCALES[choose(0, len(SCALES) - 1)])
-            specials = _choose_specials(choose)
-    return TensorRecipe.model_construct(
-        shape=shape_of(spec.axes, dims),
-        dtype=dtype,
-        origin=(),
-        layout=layouts[choose(0, len(layouts) - 1)],
-        fill=fill,
-        specials=specials,
-        pokes=(),
-    )
-
-
-def _fill(name: str, spec: Input, dims: Mapping[str, int]) -> Fill:
-    params = {"below": dims[spec.below]} if spec.below else {}
-    return Fill.model_construct(distribution=name, seed=0, scale=1.0, params=params)
+            draft.scale = SCALES[choose(0, len(SCALES) - 1)]
+            draft.specials = _choose_specials(choose)
+    layouts = layouts_for(spec)
+    draft.layout = layouts[choose(0, len(layouts) - 1)]
+    return draft
 
 
 _VALUES, _PLACES = tuple(VALUES), tuple(PLACES)
@@ -174,4 +193,9 @@ def _choose_specials(choose: Choose) -> tuple[Special, ...]:
     if choose(0, SPECIAL_WEIGHT) < SPECIAL_WEIGHT:
         return ()
     value, place = _VALUES[choose(0, len(_VALUES) - 1)], _PLACES[choose(0, len(_PLACES) - 1)]
-    return (Special.model_construct(value=value, place=place),)
+    return (_special(value, place),)
+
+
+@cache
+def _special(value: str, place: str) -> Special:
+    return Special(value=value, place=place)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from corpus.records import Case, Finding, State, Subject, Verdict
 from fuzz.check import Examiner, Inquiry
 from fuzz.gates import learn_gates
-from fuzz.shrink import SLOW, Other, Shrinker, shrink
+from fuzz.shrinking import SLOW, Other, Shrinker, shrink
 from fuzz.subjects import fitting
 from kernels.environment import environment
 

@@ -12,13 +12,12 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pydantic_core import from_json, to_json
 
 from corpus.errors import InternalError
-from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL
+from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel
 
 ROOT = Path(__file__).resolve().parent.parent
 _BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernels.zygote import main; main()"
@@ -47,7 +46,7 @@ class Ending:
 class Handle:
     """One worker process."""
 
-    conn: Connection
+    channel: Channel
     journal: int
     pid: int = 0
     introduced: bool = False
@@ -100,7 +99,7 @@ class Nursery:
         theirs.close()
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             ours.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
-        handle = Handle(Connection(ours.detach()), journal)
+        handle = Handle(Channel(ours), journal)
         self._unclaimed.append(handle)
         return handle
 
@@ -127,7 +126,7 @@ class Nursery:
     def discard(self, handle: Handle) -> None:
         """Kill a worker that nobody needs any more, without waiting for its end."""
         self._kill(self._pid(handle))
-        handle.conn.close()
+        handle.channel.close()
         os.close(handle.journal)
 
     def close(self) -> None:

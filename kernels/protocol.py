@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -28,31 +30,80 @@ class Task:
     """Keys."""
 
 
-def encode_subjects(subjects: dict[str, Subject], faces: dict[str, dict[str, list[str]]]) -> bytes:
+def encode_subjects(subjects: dict[str, Subject], faces: dict[str, dict[str, tuple[str, ...]]]) -> bytes:
     """The first message to a worker: who may be asked for, and each op's interface."""
-    return to_json({"subjects": {k: s.model_dump() for k, s in subjects.items()}, "faces": faces})
+    return frame({"subjects": {k: s.model_dump() for k, s in subjects.items()}, "faces": faces}, [])
 
 
 def encode_batch(tasks: list[tuple[int, Task]]) -> bytes:
     """A batch: (number, task) pairs; replies carry the numbers."""
-    return to_json(
-        {
-            "tasks": [
-                {"n": n, "case": t.case, "outputs": t.outputs, "subjects": t.subjects}
-                for n, t in tasks
-            ]
-        }
-    )
+    said = [{"n": n, "case": t.case, "outputs": t.outputs, "subjects": t.subjects} for n, t in tasks]
+    return frame({"tasks": said}, [])
 
 
 def frame(head: dict[str, Any], payload: list[bytes]) -> bytes:
-    """A message: length of the head, the head as JSON, the payload."""
+    """A message: lengths of the whole and of the head, the head as JSON, the payload."""
     text = to_json(head)
-    return b"".join([len(text).to_bytes(4, "little"), text, *payload])
+    size = len(text) + sum(map(len, payload))
+    return b"".join([_LENGTHS.pack(size, len(text)), text, *payload])
 
 
-def unframe(message: bytes) -> tuple[dict[str, Any], memoryview]:
-    """The head and the payload of a message; the payload is writable memory of its own."""
-    size = int.from_bytes(message[:4], "little")
-    head: dict[str, Any] = from_json(message[4 : 4 + size])
-    return head, memoryview(bytearray(memoryview(message)[4 + size :]))
+_LENGTHS = struct.Struct("<QI")
+_ROOM = 1 << 18
+"""Bytes asked for at once."""
+
+
+class Channel:
+    """One end of a stream socket that carries framed messages, buffered: many small messages cost one read.
+
+    Raises EOFError when the other side has hung up, OSError when this side is gone.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN | select.POLLHUP)
+        self._buffer = bytearray()
+        self._at = 0
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def send(self, message: bytes) -> None:
+        """Send one framed message, whole."""
+        self._socket.sendall(message)
+
+    def readable(self, seconds: float) -> bool:
+        """Whether receive() has something to do within so many seconds: a message, part of one, or a hang-up."""
+        return self._complete() or bool(self._poll.poll(max(0.0, seconds) * 1000.0))
+
+    def receive(self) -> tuple[dict[str, Any], memoryview]:
+        """The next message: its head, and its payload as writable memory of its own."""
+        while not self._complete():
+            self._fill()
+        size, head_size = _LENGTHS.unpack_from(self._buffer, self._at)
+        start = self._at + _LENGTHS.size
+        head: dict[str, Any] = from_json(bytes(self._buffer[start : start + head_size]))
+        payload = memoryview(self._buffer[start + head_size : start + size])
+        self._at = start + size
+        return head, payload
+
+    def _fill(self) -> None:
+        """Read once, behind what is still unread."""
+        del self._buffer[: self._at]
+        self._at = 0
+        received = self._socket.recv(max(_ROOM, self._missing()))
+        if not received:
+            raise EOFError
+        self._buffer += received
+
+    def _complete(self) -> bool:
+        return self._missing() <= 0
+
+    def _missing(self) -> int:
+        """Bytes until the next message is whole."""
+        unread = len(self._buffer) - self._at
+        if unread < _LENGTHS.size:
+            return _LENGTHS.size - unread
+        return int(_LENGTHS.size + _LENGTHS.unpack_from(self._buffer, self._at)[0] - unread)

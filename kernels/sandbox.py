@@ -7,7 +7,7 @@ crash only if it does it again.
 
 from __future__ import annotations
 
-import select
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from corpus.records import Execution, GuardDamage, OutputReport, Status, Subject
 from kernels.calling import Interface
 from kernels.loader import loader_of
 from kernels.nursery import Ending, Handle, Nursery
-from kernels.protocol import IDLE, Task, encode_batch, encode_subjects, unframe
+from kernels.protocol import IDLE, Task, encode_batch, encode_subjects, frame
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
@@ -112,8 +112,8 @@ class Sandbox:
     def modules_of_ours(self) -> list[str]:
         """Modules of this project's upper layers in the worker: must be empty."""
         self._introduce()
-        self._active.conn.send_bytes(b'{"probe":"%s"}' % next(iter(self._subjects)).encode())
-        modules: list[str] = unframe(self._active.conn.recv_bytes())[0]["modules"]
+        self._active.channel.send(frame({"probe": next(iter(self._subjects))}, []))
+        modules: list[str] = self._active.channel.receive()[0]["modules"]
         return modules
 
     def run(self, tasks: Sequence[Task]) -> list[dict[str, Outcome]]:
@@ -151,19 +151,17 @@ class Sandbox:
         ticket.waiting = [w for w in ticket.waiting if w not in batch]
         self._active.served += len(batch)
         try:
-            self._active.conn.send_bytes(encode_batch(batch))
+            self._active.channel.send(encode_batch(batch))
         except OSError:
             return  # the worker is dead; _wait finds out how
 
     def _introduce(self) -> None:
         if not self._active.introduced:
-            self._active.conn.send_bytes(self._introduction)
+            self._active.channel.send(self._introduction)
             self._active.introduced = True
 
     def _readable(self, seconds: float) -> bool:
-        poll = select.poll()
-        poll.register(self._active.conn.fileno(), select.POLLIN | select.POLLHUP)
-        return bool(poll.poll(max(0.0, seconds) * 1000))
+        return self._active.channel.readable(seconds)
 
     def _wait(self, ticket: Ticket) -> None:
         """Until one message, one death or one timeout."""
@@ -183,7 +181,7 @@ class Sandbox:
         return self._timeout - (time.monotonic_ns() - since) * 1e-9
 
     def _receive(self, ticket: Ticket) -> None:
-        head, payload = unframe(self._active.conn.recv_bytes())
+        head, payload = self._active.channel.receive()
         if "internal" in head:
             raise InternalError(f"the worker failed on its own:\n{head['internal']}")
         key = head.pop("subject")
@@ -245,10 +243,10 @@ class Sandbox:
 
     def _probe_one(self, key: str) -> str:
         self._introduce()
-        self._active.conn.send_bytes(b'{"probe":"%s"}' % key.encode())
+        self._active.channel.send(frame({"probe": key}, []))
         try:
             if self._readable(_LOAD_SECONDS):
-                return str(unframe(self._active.conn.recv_bytes())[0]["error"])
+                return str(self._active.channel.receive()[0]["error"])
             ending = self._nursery.kill(self._active)
             problem = f"does not load within {_LOAD_SECONDS:g} s"
         except (EOFError, OSError):
@@ -260,22 +258,29 @@ class Sandbox:
 
 def _outcome(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
     reports, arrays, at = [], {}, 0
-    for said in head.pop("outputs", ()):
-        report = OutputReport.model_construct(**{**said, "shape": tuple(said["shape"])})
-        dtype = FORMATS[report.dtype].dtype if report.dtype in FORMATS else np.dtype(report.dtype)
-        size = int(np.prod(report.shape, dtype=np.int64))
-        arrays[report.name] = np.frombuffer(payload, dtype, size, at).reshape(report.shape)
+    for said in head.get("outputs", ()):
+        shape = tuple(said["shape"])
+        dtype = FORMATS[said["dtype"]].dtype if said["dtype"] in FORMATS else np.dtype(said["dtype"])
+        size = math.prod(shape)
+        arrays[said["name"]] = np.frombuffer(payload, dtype, size, at).reshape(shape)
         at += size * dtype.itemsize
-        reports.append(report)
-    execution = Execution.model_construct(
+        reports.append(OutputReport.trusted(**{**_REPORT, **said, "shape": shape}))
+    execution = Execution.trusted(
+        status=Status(head["status"]),
         subject=key,
-        status=Status(head.pop("status")),
+        message=head.get("message", ""),
+        detail=head.get("detail", ""),
+        input_digest=head["input_digest"],
         outputs=tuple(reports),
-        damage=tuple(GuardDamage.model_construct(**d) for d in head.pop("damage", ())),
-        mutated=tuple(head.pop("mutated", ())),
-        **head,
+        damage=tuple(GuardDamage(**d) for d in head.get("damage", ())),
+        mutated=tuple(head.get("mutated", ())),
+        nanoseconds=head.get("nanoseconds", 0),
     )
     return Outcome(execution, arrays)
+
+
+_REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if not f.is_required()}
+"""Defaults of what a worker leaves out of its report."""
 
 
 def _death(key: str, ending: Ending, timeout: float | None) -> Outcome:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 import traceback
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
-from pydantic_core import from_json
 
 from corpus.errors import UsageError
 from corpus.formats import Array
@@ -23,7 +22,7 @@ from kernels.catalog import resolve
 from kernels.calling import Bound, Interface, bind
 from kernels.guarded import POISONS, Guarded
 from kernels.loader import Loader, Returned, loader_of
-from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, frame
+from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
 
 MAX_DETAIL = 4000
 """Characters of traceback that are kept."""
@@ -55,8 +54,8 @@ class Setting:
 class Worker:
     """Takes batches from a connection until it closes."""
 
-    def __init__(self, conn: Connection, journal: int) -> None:
-        self._conn = conn
+    def __init__(self, channel: Channel, journal: int) -> None:
+        self._channel = channel
         self._journal = journal
         self._subjects: dict[str, Subject] = {}
         self._faces: dict[str, Interface] = {}
@@ -66,7 +65,7 @@ class Worker:
         """The main loop."""
         while True:
             try:
-                message = from_json(self._conn.recv_bytes())
+                message, _ = self._channel.receive()
             except (EOFError, OSError):
                 return
             if "subjects" in message:
@@ -104,7 +103,7 @@ class Worker:
         os.pwrite(self._journal, JOURNAL.pack(task, position, time.monotonic_ns()), 0)
 
     def _send(self, head: dict[str, Any], payload: list[bytes]) -> None:
-        self._conn.send_bytes(frame(head, payload))
+        self._channel.send(frame(head, payload))
 
     def _bind(self, key: str) -> Bound | UsageError:
         if key not in self._bound:
@@ -213,7 +212,7 @@ def _raised(error: BaseException, loader: Loader) -> dict[str, Any]:
 
 def main(channel: int, journal: int) -> None:
     """Serve until the supervisor hangs up; leave without running anything a subject may have registered."""
-    conn = Connection(channel)
+    conn = Channel(socket.socket(fileno=channel))
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")
     try:
@@ -221,5 +220,5 @@ def main(channel: int, journal: int) -> None:
     except OSError:
         os._exit(CHANNEL_LOST)
     except BaseException:  # noqa: BLE001  a fault of ours must not look like a crash of the subject
-        conn.send_bytes(frame({"internal": traceback.format_exc()}, []))
+        conn.send(frame({"internal": traceback.format_exc()}, []))
     os._exit(0)

@@ -1,41 +1,27 @@
 """One pass over an output in numba: the same tally as oracles.plain, at the speed of memory.
 
-A block of 1024 elements stays in the innermost cache while short loops without branches, which LLVM turns into vector
+A block of 2048 elements stays in the innermost cache while short loops without branches, which LLVM turns into vector
 code, look at it: distances in ulps, then sums and whether any record could be beaten. Only a block with something to
-see (a failure, NaN or Inf, a mask, a new record) is walked through element by element. Nothing here runs in parallel
-by itself; the kernels let go of the GIL, so that the caller may run two at once.
+see (a failure, NaN or Inf, a mask) is walked through element by element. No threads here, but the GIL is let go.
 """
 
-from typing import Any
+from typing import Any  # noqa: I001 (one column a line would fill the screen)
 
 import numpy as np
 from numba import njit
 
 from corpus.formats import Array
-from oracles import plain
 from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO
-from oracles.plain import Ints, Operands, Reals
+from oracles.plain import (
+    ABS_AT, BAD, BLOCK, BUCKETS, CLASS_BAD, DIGITS, EMAX, EMIN, EXCESS, FAST_TOP, FIRST_BAD, FIRST_BADS, FIRST_CLASS,
+    GOT_NONFINITE, HALF, HAS_INF, HISTOGRAM, INTEGER, MAX_ABS, MAX_REL, MISROUNDED, MODE, OVER, OVERFLOW, PAIRS, PEAK,
+    REAL_ULP, REL_AT, RHO, RHO_AT, SIGMAS, SINGLE, SMALL, SUM_EE, SUM_RR, SUM_YY, SUM_Z, TOP, ULP, ULP_AT,
+    UNIFORM_SIGMA, WANT_NONFINITE, Ints, Operands, Reals,
+)  # fmt: skip
 
-BLOCK = 1024
-_EXP = 0x7FF0000000000000
-_MANTISSA = 0x000FFFFFFFFFFFFF
-_MAGNITUDE = 0x7FFFFFFFFFFFFFFF
-_ONE = 1 << 52
+_EXP, _MANTISSA, _MAGNITUDE, _ONE = 0x7FF << 52, (1 << 52) - 1, (1 << 63) - 1, 1 << 52
 _ROUNDER = 2.0**52
 """Added to a number below 2**52 it rounds to an integer, which then stands in the mantissa."""
-
-BAD, CLASS_BAD, OVER, MISROUNDED = plain.BAD, plain.CLASS_BAD, plain.OVER, plain.MISROUNDED
-RHO_AT, ULP, ULP_AT, ABS_AT, REL_AT = plain.RHO_AT, plain.ULP, plain.ULP_AT, plain.ABS_AT, plain.REL_AT
-FIRST_CLASS, GOT_NONFINITE, WANT_NONFINITE, PAIRS, SIGMAS = (
-    plain.FIRST_CLASS, plain.GOT_NONFINITE, plain.WANT_NONFINITE, plain.PAIRS, plain.SIGMAS,
-)  # fmt: skip
-FIRST_BAD, FIRST_BADS, HISTOGRAM, BUCKETS = plain.FIRST_BAD, plain.FIRST_BADS, plain.HISTOGRAM, plain.BUCKETS
-RHO, REAL_ULP, MAX_ABS, MAX_REL, EXCESS = plain.RHO, plain.REAL_ULP, plain.MAX_ABS, plain.MAX_REL, plain.EXCESS
-SUM_EE, SUM_RR, SUM_YY, PEAK, SUM_Z = plain.SUM_EE, plain.SUM_RR, plain.SUM_YY, plain.PEAK, plain.SUM_Z
-MODE, DIGITS, HALF, EMIN, EMAX, TOP = plain.MODE, plain.DIGITS, plain.HALF, plain.EMIN, plain.EMAX, plain.TOP
-OVERFLOW, HAS_INF, FAST_TOP = plain.OVERFLOW, plain.HAS_INF, plain.FAST_TOP
-SMALL, SINGLE, DOUBLE, INTEGER = plain.SMALL, plain.SINGLE, plain.DOUBLE, plain.INTEGER
-UNIFORM_SIGMA = plain.UNIFORM_SIGMA
 NO_SIGMA = -np.inf
 
 _kernel = njit(nogil=True, cache=True, error_model="numpy")
@@ -144,7 +130,9 @@ def _quick(
     """Tally a block in which all is finite, judged by the interval and within budget; False: it is no such block."""
     if facts[MODE] == INTEGER or not _ordinary(e[:1] if uniform else e, m):
         return False
-    flat, steep = (min(values[EXCESS], e[0]), 0.0) if uniform else (0.0, min(values[RHO], 1.0) * (1.0 - 2.0**-50))
+    flat, steep = 0.0, min(values[RHO], 1.0) * (1.0 - 2.0**-50)
+    if uniform and y.size > 1:  # a lone element may be the last of a row of budgets
+        flat, steep = min(values[EXCESS], e[0]), 0.0
     lean = values[MAX_REL] * (1.0 - 2.0**-50)
     far, peak, misrounded, hits, see, srr, syy = _sums(y, r, e, facts[HALF], facts[EMIN], flat, steep, lean)
     if far >= _EXP or _real(peak) > facts[FAST_TOP]:
@@ -154,9 +142,8 @@ def _quick(
         return False
     counts[PAIRS] += y.size
     counts[MISROUNDED] += misrounded
-    values[SUM_EE] += see
-    values[SUM_RR] += srr
-    values[SUM_YY] += syy
+    for column, total in ((SUM_EE, see), (SUM_RR, srr), (SUM_YY, syy)):
+        values[column] += total
     values[PEAK] = max(values[PEAK], _real(peak))
     longest = _histogram(d, counts)
     # One step is at most ulp(r), or 2.5 where r is no number of the format and rounds up to a power of two.
@@ -183,7 +170,7 @@ def _ordinary(e: Reals, m: Array) -> bool:
 
 @_kernel
 def _power(y: float, e: float, low: int) -> Any:
-    """Pattern of the power of two at or below |y|, seen from y - e: the next one down if |y| is one and y - e inside."""
+    """Pattern of the power of two at or below |y|, seen from y - e: one lower if |y| is one and y - e inside."""
     p = _pattern(y)
     return max((p & _MAGNITUDE) + ~((_pattern(e) ^ p) >> 63), low) & _EXP
 
@@ -219,9 +206,7 @@ def _sums(y: Array, r: Array, e: Reals, half: float, tiny: float, flat: float, s
 
 @_kernel
 def _rho(excess: float, error: float) -> Any:
-    if excess <= 0.0:
-        return 0.0
-    return excess / error if error > 0.0 else np.inf
+    return 0.0 if excess <= 0.0 else excess / error if error > 0.0 else np.inf
 
 
 @_kernel
@@ -354,12 +339,10 @@ def _element(
 
 @_kernel
 def _failed(at: int, over: bool, counts: Ints) -> None:
-    if over:
-        counts[OVER] += 1
-    else:
-        if counts[CLASS_BAD] == 0:
-            counts[FIRST_CLASS] = at
-        counts[CLASS_BAD] += 1
+    counts[OVER] += over
+    if not over and counts[CLASS_BAD] == 0:
+        counts[FIRST_CLASS] = at
+    counts[CLASS_BAD] += not over
     if counts[BAD] < FIRST_BADS:
         counts[FIRST_BAD + counts[BAD]] = at
     counts[BAD] += 1
@@ -395,20 +378,14 @@ def _pair(at: int, y: float, r: float, steps: int, facts: Reals, counts: Ints, v
 def _plain_mask(r: float, facts: Reals) -> Any:
     if np.isfinite(r):
         return INTERVAL
-    if np.isnan(r) or facts[HAS_INF] == 0.0:
-        return NAN
-    return PINF if r > 0.0 else NINF
+    return NAN if np.isnan(r) or facts[HAS_INF] == 0.0 else PINF if r > 0.0 else NINF
 
 
 @_kernel
 def _taken(y: float, mask: int) -> bool:
     """Whether y is of an accepted class other than the interval."""
-    return (
-        ((mask & NAN) != 0 and bool(np.isnan(y)))
-        or ((mask & ZERO) != 0 and y == 0.0)
-        or ((mask & PINF) != 0 and y == np.inf)
-        or ((mask & NINF) != 0 and y == -np.inf)
-    )
+    infinite = PINF if y == np.inf else NINF if y == -np.inf else 0
+    return bool(mask & (NAN if np.isnan(y) else ZERO if y == 0.0 else infinite))
 
 
 @_kernel

@@ -4,7 +4,7 @@ The pass itself is oracles.fused (numba), or oracles.plain (numpy) where numba i
 Both count alike to the last element; their sums may differ in the last digits.
 """
 
-import importlib
+import importlib  # noqa: I001 (one column a line would fill the screen)
 import math
 import os
 from collections.abc import Callable
@@ -20,37 +20,10 @@ from corpus.errors import UsageError
 from corpus.formats import Array, format_of
 from oracles import plain
 from oracles.plain import (
-    ABS_AT,
-    BAD,
-    CLASS_BAD,
-    COUNTS,
-    FIRST_BAD,
-    FIRST_BADS,
-    FIRST_CLASS,
-    GOT_NONFINITE,
-    HISTOGRAM,
-    MAX_ABS,
-    MAX_REL,
-    MISROUNDED,
-    OVER,
-    PAIRS,
-    PEAK,
-    REAL_ULP,
-    REL_AT,
-    RHO,
-    RHO_AT,
-    SIGMAS,
-    SUM_EE,
-    SUM_RR,
-    SUM_YY,
-    SUM_Z,
-    ULP,
-    ULP_AT,
-    WANT_NONFINITE,
-    Ints,
-    Operands,
-    Reals,
-)
+    ABS_AT, BAD, BLOCK, CLASS_BAD, COUNTS, FIRST_BAD, FIRST_BADS, FIRST_CLASS, GOT_NONFINITE, HISTOGRAM, MAX_ABS,
+    MAX_REL, MISROUNDED, OVER, PAIRS, PEAK, REAL_ULP, REL_AT, RHO, RHO_AT, SIGMAS, SUM_EE, SUM_RR, SUM_YY, SUM_Z, ULP,
+    ULP_AT, WANT_NONFINITE, Ints, Operands, Reals,
+)  # fmt: skip
 
 Sweep = Callable[[Operands, int, Ints, Reals], None]
 
@@ -231,7 +204,7 @@ class _Job:
             want = want.astype(p.wants[0])
         bits = got.view(p.carrier)
         if p.table.size > 1:
-            got = np.empty(1024)
+            got = np.empty(BLOCK)
         elif p.convert:
             got = got.astype(np.float64)
             bits = got.view(np.uint64)
@@ -245,7 +218,7 @@ class _Job:
             sigma if sigma.size <= 1 else _cut(sigma, low, high),
             p.facts,
             p.table,
-            np.empty(1024, p.steps),
+            np.empty(BLOCK, p.steps),
         )
 
 

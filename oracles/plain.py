@@ -30,6 +30,8 @@ UNIFORM_SIGMA = 0.2887
 """Deviation of a rounding error in ulps, 1/sqrt(12) (NUMERICS 2.3)."""
 
 CHUNK = 1 << 15
+BLOCK = 2048
+"""Elements that oracles.fused looks at a time; it works in the innermost cache."""
 
 _NOTHING = np.zeros(COUNTS, dtype=np.int64)
 _NOTHING[[RHO_AT, ULP_AT, ABS_AT, REL_AT, FIRST_CLASS]] = -1
@@ -43,7 +45,7 @@ class Operands:
     bits: Array
     """The output as unsigned integers of its own width (float64 ones for wide integer formats)."""
     values: Array
-    """The output as numbers. For 8- and 16-bit formats, whose numbers stand in a table: room for 1024 of them."""
+    """The output as numbers. For 8- and 16-bit formats, whose numbers stand in a table: room for BLOCK of them."""
     want: Array
     error: Reals
     accept: NDArray[np.uint8]
@@ -51,7 +53,7 @@ class Operands:
     facts: Reals
     table: Reals
     steps: Array
-    """Room for the distances of 1024 elements: uint32 for float32, else uint64."""
+    """Room for the distances of BLOCK elements: uint32 for float32, else uint64."""
 
 
 @cache

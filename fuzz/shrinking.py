@@ -1,0 +1,128 @@
+"""Make a failing case smaller while it still fails the same way.
+
+Works on a case from anywhere. Candidates are judged in batches; the first that still fails, in the order of the moves,
+is kept. A failure that depends on the random values is judged on several fields at once (K seeds a candidate), which
+is what turns "fails for three seeds in ten" into an exact minimum.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from corpus.records import Case, Kind, Verdict
+from fuzz.check import Checked, Examiner, Inquiry
+from fuzz.moves import MOVES, next_seeds, weight
+
+BATCH = 12
+"""Candidates judged at once."""
+MAX_SEEDS = 64
+SEED_TRIALS = 8
+"""Fields on which a failure is tried to see whether it depends on the values."""
+SLOW = frozenset({Kind.TIMEOUT, Kind.CRASHED, Kind.OUT_OF_MEMORY})
+"""Kinds that cost a worker each time they show: these are judged one by one."""
+
+Other = Callable[[Case, Verdict], None]
+"""Told about failures of another kind that were met on the way."""
+
+
+@dataclass(slots=True)
+class Shrunk:
+    """The result."""
+
+    case: Case
+    verdict: Verdict
+    input_digest: str
+    executions: int
+    seconds: float
+    complete: bool
+    """False: time ran out before no move helped any more."""
+
+
+@dataclass
+class Shrinker:
+    """One failure being shrunk."""
+
+    examiner: Examiner
+    subject: str
+    """Key."""
+    target: Verdict
+    deadline: float = math.inf
+    stopping: Callable[[], bool] = lambda: False
+    """Asked between batches: true ends the search early with what there is."""
+    on_other: Other | None = None
+    seeds: int = 1
+    executions: int = 0
+    _memo: dict[str, Checked] = field(default_factory=dict)
+
+    def same(self, verdict: Verdict) -> bool:
+        """Whether it is the failure that is being shrunk: op, subject, kind, and the law if it is one."""
+        if not verdict.failed or verdict.signature is None or self.target.signature is None:
+            return False
+        law = self.target.rule if self.target.rule.startswith("law:") else ""
+        kept = not law or verdict.rule == law
+        return kept and verdict.signature.coarse == self.target.signature.coarse
+
+    def judge(self, cases: Sequence[Case]) -> list[Checked]:
+        """Verdicts on cases, from memory where they are known."""
+        new = {c.id: c for c in cases if c.id not in self._memo}
+        laws = (self.target.rule.removeprefix("law:"),) if self.target.rule.startswith("law:") else ()
+        for checked in self.examiner.check(Inquiry(c, (self.subject,), laws) for c in new.values()):
+            self._memo[checked.case.id] = checked
+            self.executions += 1
+        return [self._memo[c.id] for c in cases]
+
+    def estimate_seeds(self, case: Case) -> None:
+        """Choose K from how often the failure shows on other fields: 1 if always, else ceil(3/p), at most 64."""
+        if self.target.kind in SLOW:
+            return
+        hits = sum(self.same(c.verdicts[self.subject]) for c in self.judge(next_seeds(case, SEED_TRIALS)))
+        if 0 < hits < SEED_TRIALS:
+            self.seeds = min(MAX_SEEDS, math.ceil(3 * SEED_TRIALS / hits))
+
+    def run(self, case: Case) -> Case:
+        """The smallest case found."""
+        self.estimate_seeds(case)
+        improved = True
+        while improved and not self._expired():
+            improved = False
+            for candidates in MOVES:
+                while (smaller := self._first_failing(case, candidates(case))) is not None:
+                    case, improved = smaller, True
+        return case
+
+    def _first_failing(self, case: Case, candidates: Iterator[Case]) -> Case | None:
+        """The first candidate that is lighter and still fails (on one of K fields)."""
+        limit = weight(case)
+        lighter = (c for c in candidates if weight(c) < limit)
+        size = 1 if self.target.kind in SLOW else max(1, BATCH // self.seeds)
+        while not self._expired() and (group := list(islice(lighter, size))):
+            swept = [s for c in group for s in next_seeds(c, self.seeds) if weight(s) < limit]
+            for checked in self.judge(swept):
+                if self.same(checked.verdicts[self.subject]):
+                    return checked.case
+                self._report_other(checked)
+        return None
+
+    def _expired(self) -> bool:
+        return time.monotonic() >= self.deadline or self.stopping()
+
+    def _report_other(self, checked: Checked) -> None:
+        verdict = checked.verdicts[self.subject]
+        if verdict.failed and self.on_other is not None:
+            self.on_other(checked.case, verdict)
+
+
+def shrink(shrinker: Shrinker, case: Case) -> Shrunk:
+    """Shrink a failing case; what is returned fails in the same way as the shrinker's target."""
+    begin = time.monotonic()
+    small = shrinker.run(case)
+    checked = shrinker.judge([small])[0]
+    final = checked.verdicts[shrinker.subject]
+    if not shrinker.same(final):  # it failed once, elsewhere, and does not now: nothing smaller is known
+        final = shrinker.target
+    took = time.monotonic() - begin
+    return Shrunk(small, final, checked.input_digest, shrinker.executions, took, complete=time.monotonic() < shrinker.deadline)
