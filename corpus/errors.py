@@ -1,5 +1,7 @@
 """Three kinds of trouble that never mix.
 
+Two are exceptions, one is a record:
+
     Exception
     ├── UsageError      about the request: one clear sentence, exit code 2
     ├── InternalError   about this tool: stops the campaign, exit code 3, never filed as a finding

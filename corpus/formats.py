@@ -105,14 +105,24 @@ FORMATS: dict[str, Format] = {
 }
 
 
+_BY_DTYPE = {f.dtype: f for f in FORMATS.values()}
+
+
 def format_of(name: str | np.dtype[Any]) -> Format:
-    """The format called name. Raises UsageError for a type the house does not know."""
-    key = name if isinstance(name, str) else name.name
-    if key not in FORMATS:
-        raise UsageError(f"dtype {key!r} is not known; the known ones are {', '.join(FORMATS)}")
-    return FORMATS[key]
+    """The format called name, or of a numpy dtype. Raises UsageError for a type the house does not know."""
+    found = FORMATS.get(name) if isinstance(name, str) else _BY_DTYPE.get(name)
+    if found is None:
+        wanted = name if isinstance(name, str) else name.name
+        raise UsageError(f"dtype {wanted!r} is not known; the known ones are {', '.join(FORMATS)}")
+    return found
 
 
 def compute_unit(dtype: str) -> float:
     """Unit roundoff of the arithmetic expected for inputs of this type: float64 for float64, else float32."""
     return 2.0**-53 if dtype == "float64" else 2.0**-24
+
+
+def bits_of(value: float, dtype: np.dtype[Any]) -> int:
+    """Bit pattern of a value in a dtype, as pokes store it."""
+    array = np.array(value).astype(dtype)
+    return int(array.view(f"u{dtype.itemsize}")[()])

@@ -29,4 +29,6 @@ def _origin(name: str) -> str:
     try:
         return str(import_module(name).__file__)
     except ImportError as error:
-        raise UsageError(f"the package {name!r} is missing: install the project whole, all of {', '.join(PACKAGES)}") from error
+        raise UsageError(
+            f"the package {name!r} is missing: install the project whole, all of {', '.join(PACKAGES)}"
+        ) from error

@@ -56,6 +56,8 @@ def _filled(recipe: TensorRecipe, fmt: Format) -> Array:
         values = DISTRIBUTIONS[name].sample(window)
         if values.dtype == fmt.dtype:
             return np.asarray(values, order="C")  # ascontiguousarray would make a vector of a scalar
+        if shift := recipe.fill.params.get("shift"):
+            values = values + shift
         if recipe.fill.scale != 1.0:
             values = values * recipe.fill.scale
         if not fmt.is_float:
@@ -74,6 +76,7 @@ def digest(tensors: Tensors) -> str:
     """blake2b-128 over names, dtypes, shapes and bytes (C order), as hex."""
     h = hashlib.blake2b(digest_size=16)
     for name, array in tensors.items():
-        h.update(f"{name}:{array.dtype.name}:{array.shape};".encode())
-        h.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        h.update(f"{name}:{format_of(array.dtype).name}:{array.shape};".encode())
+        dense = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        h.update(dense.reshape(-1).view(np.uint8).data)
     return h.hexdigest()

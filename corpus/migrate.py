@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from corpus.errors import UsageError
-from corpus.records import SCHEMA_VERSION
+from corpus.record import SCHEMA_VERSION
 
 Raw = dict[str, Any]
 

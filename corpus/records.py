@@ -21,84 +21,13 @@ How an experiment can end, and whom each end speaks about:
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
+from pydantic import BeforeValidator, NonNegativeInt
 
-SCHEMA_VERSION = 1
-"""Of the records on disk. Raise it with a migration in corpus/migrate.py."""
-
-GENERATOR_VERSION = 1
-"""Of the meaning of a recipe. Raise it when the same recipe would give other bytes."""
-
-Scalar = bool | int | float | str
-
-_NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""How JSON, which has no such numbers, spells them."""
-
-
-def _named(value: Any) -> Any:
-    """Plain JSON data with each non-finite number replaced by its name."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
-    if isinstance(value, dict):
-        return {key: _named(item) for key, item in value.items()}
-    return [_named(item) for item in value] if isinstance(value, list) else value
-
-
-def _unnamed(value: Any) -> Any:
-    """The number that a name stands for; without it a union with str would read `Infinity` as a text."""
-    return _NONFINITE.get(value, value) if isinstance(value, str) else value
-
-
-class Record(BaseModel):
-    """Base of everything that lasts: immutable, closed to unknown fields, NaN-safe. Identity is `id`, never `==`."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        use_attribute_docstrings=True,
-        ser_json_inf_nan="strings",
-        revalidate_instances="never",
-    )
-
-    def plain(self) -> dict[str, Any]:
-        """The record as JSON data, fields and inputs in their order, NaN and Inf by name; what the store writes."""
-        data: dict[str, Any] = _named(self.model_dump(mode="json"))
-        return data
-
-    def canonical(self) -> str:
-        """The one JSON text of this record: keys sorted, no spaces, defaults written out. Not for disk."""
-        return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-    @cached_property
-    def id(self) -> str:
-        """First 16 hex digits of the sha256 of the canonical JSON."""
-        return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
-
-    @classmethod
-    def trusted(cls, **fields: Any) -> Self:
-        """A record from fields that are known to be right, all of them given: ten times faster than validation.
-
-        For the hot path only (a case is generated in 100 µs); a test compares its records with validated ones.
-        """
-        record = cls.__new__(cls)
-        put = object.__setattr__
-        put(record, "__dict__", fields)
-        put(record, "__pydantic_fields_set__", set(fields))
-        put(record, "__pydantic_extra__", None)
-        put(record, "__pydantic_private__", None)
-        return record
-
-    def but(self, **changes: Any) -> Self:
-        """A copy with some fields changed, validated; model_copy would carry cached ids along and take any name."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**{**fields, **changes})
+from corpus.record import GENERATOR_VERSION, Record, Scalar, unnamed
 
 
 class Fill(Record):
@@ -111,7 +40,7 @@ class Fill(Record):
     scale: float = 1.0
     """Every value is multiplied by this before it is rounded to the dtype."""
     params: dict[str, int] = {}
-    """What else the distribution takes; `below`: values are integers in [0, below)."""
+    """`below`: values are integers in [0, below); `bound`: see exact_integers; `shift`: added to every value."""
 
 
 class Special(Record):
@@ -154,7 +83,7 @@ class Case(Record):
     op: str
     tensors: dict[str, TensorRecipe]
     """Inputs in the order the op takes them."""
-    attrs: dict[str, Annotated[Scalar, BeforeValidator(_unnamed)]] = {}
+    attrs: dict[str, Annotated[Scalar, BeforeValidator(unnamed)]] = {}
 
     @property
     def elements(self) -> int:
@@ -432,44 +361,3 @@ class Finding(Record):
     def id(self) -> str:
         """A finding is its signature: counts and cases may change, the identity stays."""
         return hashlib.sha256(self.signature.canonical().encode()).hexdigest()[:16]
-
-
-class Campaign(Record):
-    """One run of the search, as far as it got."""
-
-    schema_version: Literal[1] = 1
-    run: str
-    seed: int
-    engine: str = "conjecture"
-    ops: tuple[str, ...] = ()
-    subjects: tuple[Subject, ...] = ()
-    revision: str = ""
-    environment: Environment
-    options: dict[str, Scalar] = {}
-    started: str = ""
-    updated: str = ""
-    finished: bool = False
-    next_index: int = 0
-    """Index of the first case that was not yet judged."""
-    cases: int = 0
-    judged: int = 0
-    """Outputs judged: cases times subjects."""
-    seconds: float = 0.0
-    kinds: dict[str, int] = {}
-    by_subject: dict[str, dict[str, int]] = {}
-    """Subject key -> kind -> count."""
-    findings: tuple[str, ...] = ()
-    """Ids of the findings met, new and known."""
-    known_hits: int = 0
-    coverage: dict[str, int] = {}
-    """`op|dtype|shape class|layout|value class|subject` -> cases."""
-    goals: dict[str, int] = {}
-    """Goal -> index of the case that first reached it; -1: not reached."""
-    max_rho: dict[str, float] = {}
-    """Subject key -> largest finite rho met."""
-
-
-def bits_of(value: float, dtype: np.dtype[Any]) -> int:
-    """Bit pattern of a value in a dtype, as pokes store it."""
-    array = np.array(value).astype(dtype)
-    return int(array.view(f"u{dtype.itemsize}")[()])

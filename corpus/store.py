@@ -16,10 +16,12 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
+from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
 from corpus.files import Journal, locked, named_trouble, read_lines, sweep, write_atomic
 from corpus.migrate import upgrade
-from corpus.records import GENERATOR_VERSION, Campaign, Case, Finding, Record, State
+from corpus.record import GENERATOR_VERSION, Record
+from corpus.records import Case, Finding, State
 
 JOURNALS = ("pending", "elites")
 """Kinds of journal that a run keeps."""

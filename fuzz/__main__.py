@@ -18,7 +18,11 @@ FOUND, USAGE, INTERNAL = 1, 2, 3
 
 def _corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
-        "--corpus", type=click.Path(path_type=Path), default=Path("corpus"), show_default=True, help="Folder of the corpus."
+        "--corpus",
+        type=click.Path(path_type=Path),
+        default=Path("corpus"),
+        show_default=True,
+        help="Folder of the corpus.",
     )(command)
 
 
@@ -43,7 +47,9 @@ def _subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "json_path", metavar="FILE", help="Write the summary as JSON (-: to standard output).")(command)
+    return click.option(
+        "--json", "json_path", metavar="FILE", help="Write the summary as JSON (-: to standard output)."
+    )(command)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -55,7 +61,13 @@ def cli() -> None:
 @cli.command("run")
 @click.argument("ops", nargs=-1)
 @_subject_option
-@click.option("--peer", "peers", multiple=True, metavar="NAME", help="Which of the house's subjects runs beside yours; none: nobody.")
+@click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    metavar="NAME",
+    help="Which of the house's subjects runs beside yours; none: nobody.",
+)
 @click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only the house's subjects of this backend.")
 @click.option("--planted", is_flag=True, help="Add the bugs planted on purpose, to see that they are found.")
 @click.option("--budget", metavar="TIME", help="How long to search: 90, 90s, 5m, 8h.  [default: 60s]")
@@ -109,7 +121,9 @@ def shrink_command(**options: Any) -> int:
 
 @cli.command("list")
 @click.argument(
-    "what", type=click.Choice(["ops", "subjects", "backends", "distributions", "findings", "goals", "verdicts"]), default="ops"
+    "what",
+    type=click.Choice(["ops", "subjects", "backends", "distributions", "findings", "goals", "verdicts"]),
+    default="ops",
 )
 @_corpus_option
 @_json_option
@@ -132,7 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; every error a user can cause is one sentence on stderr."""
     try:
         check_house()
-        result = cli.main(args=None if arguments is None else list(arguments), prog_name="python -m fuzz", standalone_mode=False)
+        result = cli.main(
+            args=None if arguments is None else list(arguments), prog_name="python -m fuzz", standalone_mode=False
+        )
     except click.exceptions.Exit as left:
         return left.exit_code
     except click.ClickException as error:

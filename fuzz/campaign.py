@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from corpus.records import Campaign, Case, Finding, Kind, Scalar, Subject, Verdict
+from corpus.campaign import Campaign
+from corpus.record import Scalar
+from corpus.records import Case, Finding, Kind, Subject, Verdict
 from corpus.store import Store
 from fuzz import coverage
 from fuzz.check import Checked, Examiner, Flight, Inquiry
@@ -55,7 +57,7 @@ class Search:
     campaign: Campaign
     limits: Limits
     max_elements: int | None = None
-    progress: Callable[["Search"], None] = lambda _: None
+    progress: Callable[[Search], None] = lambda _: None
     stop_requested: bool = False
     findings: dict[str, Finding] = field(default_factory=dict)
     """By id: those met in this run, as stored."""
@@ -72,6 +74,8 @@ class Search:
     pending: list[Failure] = field(default_factory=list)
     _known: dict[str, str] = field(default_factory=dict)
     """Signature key -> finding id."""
+    _filed: dict[str, Finding] = field(default_factory=dict)
+    """By id: every finding about these subjects, of this run or of earlier ones."""
     _hits: Counter[str] = field(default_factory=Counter)
     """Finding id -> failing executions not yet added to the store."""
     _coarse: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -170,13 +174,17 @@ class Search:
             if verdict.kind is Kind.PASS:
                 self._steer(proposal, key, verdict.rho)
             elif verdict.failed:
-                self._meet(Failure(checked.case, self.examiner.subjects[key], verdict, f"{self.campaign.run}:{proposal.index}"))
+                self._meet(
+                    Failure(checked.case, self.examiner.subjects[key], verdict, f"{self.campaign.run}:{proposal.index}")
+                )
 
     def _steer(self, proposal: Proposal, key: str, rho: float) -> None:
         if rho > self.max_rho.get(key, 0.0):
             self.max_rho[key] = rho
         cell = coverage.elite_cell(proposal.case, key)
-        admitted = self.elites.offer(cell, proposal.case.op, rho, proposal.index, proposal.index // BATCH, proposal.choices)
+        admitted = self.elites.offer(
+            cell, proposal.case.op, rho, proposal.index, proposal.index // BATCH, proposal.choices
+        )
         if admitted:
             self.store.journal(self.campaign.run, "elites", admitted)
 
@@ -184,15 +192,19 @@ class Search:
         """Count a known failure; queue a new one, and journal it first."""
         key = self._key(failure.verdict)
         if key in self._known:
-            self._hits[self._known[key]] += 1
-            self.known_hits += 1
-            self.findings.setdefault(self._known[key], self.store.finding(self._known[key]))
+            self._hit(self._known[key])
             return
         if any(self._key(f.verdict) == key for f in self.pending):
             self.known_hits += 1
             return
         self.pending.append(failure)
         self.store.journal(self.campaign.run, "pending", _journalled(failure))
+
+    def _hit(self, finding_id: str) -> None:
+        """A known finding was met again."""
+        self._hits[finding_id] += 1
+        self.known_hits += 1
+        self.findings.setdefault(finding_id, self._filed[finding_id])
 
     def _key(self, verdict: Verdict) -> str:
         assert verdict.signature is not None
@@ -215,10 +227,14 @@ class Search:
         filed = self._coarse.get(_coarse(failure.verdict), [])
         if len(filed) >= PER_COARSE:
             self._known[key] = filed[0]
-            self._hits[filed[0]] += 1
+            self._hit(filed[0])
         elif key not in self._known:
             finding = investigate(
-                self.examiner, failure, seconds=seconds, stopping=lambda: self.stop_requested, on_other=self._on_other(failure)
+                self.examiner,
+                failure,
+                seconds=seconds,
+                stopping=lambda: self.stop_requested,
+                on_other=self._on_other(failure),
             )
             self._learn(self.store.save_finding(finding), key)
         self.pending.remove(failure)
@@ -233,6 +249,7 @@ class Search:
 
     def _learn(self, finding: Finding, *keys: str) -> None:
         """From now on these signatures are known."""
+        self._filed[finding.id] = finding
         for key in (finding.signature.key, *finding.aliases, *keys):
             self._known[key] = finding.id
         filed = self._coarse.setdefault(_coarse(finding.verdict), [])
@@ -250,7 +267,7 @@ class Search:
     def _checkpoint(self, *, finished: bool) -> None:
         self._saved = time.monotonic()
         for finding_id, hits in self._hits.items():
-            seen = self.store.finding(finding_id).but(count=hits, last_seen=now())
+            seen = self._filed[finding_id].but(count=hits, last_seen=now())
             self.findings[finding_id] = self.store.save_finding(seen)
         self._hits.clear()
         self.campaign = self.campaign.but(

@@ -77,7 +77,7 @@ class Examiner:
         try:
             wrong = self._box.probe()
             if wrong:
-                raise UsageError(next(iter(wrong.values())))
+                raise UsageError(next(iter(wrong.values())))  # noqa: TRY301  the box must be closed on the way out
         except BaseException:
             self._box.close()
             raise
@@ -86,7 +86,9 @@ class Examiner:
         """The examiner itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         """End the sandbox."""
         self._box.close()
 
@@ -162,7 +164,11 @@ class Examiner:
         return Checked(p.inquiry.case, p.digest, verdicts, executions, tested)
 
     def _judge_laws(
-        self, p: _Prepared, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]], verdicts: dict[str, Verdict]
+        self,
+        p: _Prepared,
+        outcomes: dict[str, Outcome],
+        rest: Iterable[dict[str, Outcome]],
+        verdicts: dict[str, Verdict],
     ) -> int:
         tested = 0
         for (law, case, inputs), others in zip(p.laws, rest, strict=False):

@@ -17,8 +17,9 @@ from typing import Any
 
 import click
 
+from corpus.campaign import Campaign
 from corpus.errors import UsageError
-from corpus.records import Campaign, Finding, Subject
+from corpus.records import Finding, Subject
 from corpus.store import Store
 from fuzz.campaign import Limits, Search, new_campaign
 from fuzz.check import Examiner, Inquiry, all_laws
@@ -45,7 +46,9 @@ def seconds_of(text: str) -> float:
 def run(**options: Any) -> int:
     """The command `run`."""
     if options["device"] != "cpu":
-        raise UsageError(f"device {options['device']!r} is not available here, because this version runs subjects on the CPU only")
+        raise UsageError(
+            f"device {options['device']!r} is not available here, because this version runs subjects on the CPU only"
+        )
     limits = _limits(options)
     with Store(options["corpus"]) as store:
         store.prepare()
@@ -80,7 +83,11 @@ def _fresh(store: Store, options: dict[str, Any]) -> Campaign:
     run_name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-s{seed}"
     while run_name in store.runs():
         run_name += "x"
-    kept = {"timeout": options["timeout"], "memory_mb": options["memory_mb"], "max_elements": options["max_elements"] or 0}
+    kept = {
+        "timeout": options["timeout"],
+        "memory_mb": options["memory_mb"],
+        "max_elements": options["max_elements"] or 0,
+    }
     campaign = new_campaign(run_name, seed, options["engine"], subjects, kept, _revision())
     store.start_run(campaign)
     return campaign

@@ -43,7 +43,7 @@ def replay_stored(**options: Any) -> int:
 
 
 def _line(r: Replayed) -> str:
-    lost = "" if r.good or r.verdict.failed else "  (a planted bug is not caught any more)"
+    lost = " (a planted bug is not caught any more)" if r.lost else ""
     message = f"\n    {r.verdict.kind}: {r.verdict.message}" if r.verdict.message else ""
     blame = f"\n    {r.verdict.blame}" if r.verdict.blame else ""
     return f"{r.outcome.value}{lost}: {r.item.subject.key}  {r.item.case.label}  [{r.item.name}]{message}{blame}"
@@ -64,7 +64,9 @@ def _write(results: list[Replayed], options: dict[str, Any]) -> None:
     ]
     _write_json(options["json_path"], summary)
     if options["junit"]:
-        rows = [(f"{r.item.case.label} [{r.item.name}]", r.item.subject.key, r.good, r.verdict.message) for r in results]
+        rows = [
+            (f"{r.item.case.label} [{r.item.name}]", r.item.subject.key, r.good, r.verdict.message) for r in results
+        ]
         try:
             write_junit(options["junit"], rows)
         except OSError as error:
@@ -95,7 +97,7 @@ def list_things(**options: Any) -> int:
 
 
 def _ops(_: Path) -> tuple[Row, list[Row]]:
-    rows = []
+    rows: list[Row] = []
     for c in load_contracts().values():
         dtypes = dict.fromkeys(next(iter(v.values())) for v in c.variants)
         subjects = subjects_of(c.name)
@@ -105,11 +107,13 @@ def _ops(_: Path) -> tuple[Row, list[Row]]:
 
 
 def _subjects(_: Path) -> tuple[Row, list[Row]]:
-    rows = []
+    rows: list[Row] = []
     for op in load_contracts():
         for s in subjects_of(op):
             why = loader_of(s.backend).unavailable()
-            state = f"not available here, because {why}" if why else "planted " + s.planted if s.planted else "runs here"
+            state = (
+                f"not available here, because {why}" if why else "planted " + s.planted if s.planted else "runs here"
+            )
             rows.append((s.key, s.backend, state, claims(s), s.summary))
     return ("subject", "backend", "state", "claims", "summary"), rows
 
@@ -126,7 +130,7 @@ def _backend_state(name: str) -> str:
 
 
 def _distributions(_: Path) -> tuple[Row, list[Row]]:
-    rows = [("distribution", d.name, d.nature, d.summary) for d in DISTRIBUTIONS.values()]
+    rows: list[Row] = [("distribution", d.name, d.nature, d.summary) for d in DISTRIBUTIONS.values()]
     rows += [("layout", name, "", (f.__doc__ or "").splitlines()[0]) for name, f in LAYOUTS.items()]
     rows += [("special", name, "", "") for name in VALUES]
     rows += [("place", name, "", (f.__doc__ or "").splitlines()[0]) for name, f in PLACES.items()]
@@ -136,7 +140,9 @@ def _distributions(_: Path) -> tuple[Row, list[Row]]:
 def _findings(corpus: Path) -> tuple[Row, list[Row]]:
     with Store(corpus) as store:
         found = store.findings()
-    rows = [(f.id, f.subject.key, f.verdict.kind.value, f.state.value, str(f.count), f.case.label) for f in found]
+    rows: list[Row] = [
+        (f.id, f.subject.key, f.verdict.kind.value, f.state.value, str(f.count), f.case.label) for f in found
+    ]
     return ("finding", "subject", "verdict", "state", "count", "smallest case"), rows
 
 

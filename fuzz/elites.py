@@ -40,7 +40,9 @@ class Elites:
         for said in admissions:
             self._admit(Elite(**{**said, "choices": tuple(said["choices"])}))
 
-    def offer(self, cell: str, op: str, rho: float, index: int, batch: int, choices: tuple[int, ...]) -> dict[str, Any] | None:
+    def offer(
+        self, cell: str, op: str, rho: float, index: int, batch: int, choices: tuple[int, ...]
+    ) -> dict[str, Any] | None:
         """Admit a case if it beats its cell; the journal's line for it, or None."""
         best = self._best.get(cell)
         if not choices or not 0.0 < rho <= 1.0 or (best is not None and rho < best.rho * GAIN):

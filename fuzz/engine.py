@@ -100,7 +100,9 @@ def generate(target: Target, random: Random, steer: Mapping[int, int] | None = N
     try:
         case = build(target.contract, choose, dtypes=target.dtypes, max_elements=target.max_elements)
     except StopTest as stop:
-        raise InternalError(f"the grammar of {target.contract.name} asks more questions than Hypothesis allows") from stop
+        raise InternalError(
+            f"the grammar of {target.contract.name} asks more questions than Hypothesis allows"
+        ) from stop
     return case, tuple(choices)
 
 

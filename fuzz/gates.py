@@ -45,8 +45,8 @@ def explain(dim: str, fails: dict[int, bool]) -> str:
     """The simplest rule that fits every probed size, or an empty string if none does or size does not matter."""
     bad = {n for n, failed in fails.items() if failed}
     sizes = set(fails)
-    if len(sizes) < 3 or not bad or bad == sizes:
-        return ""
+    if len(sizes) < 3 or not bad or bad == sizes or bad == sizes - {0}:
+        return ""  # that an empty tensor does not fail teaches nothing
     for text, predicted in _rules(dim, sizes, bad):
         if predicted == bad:
             return f"fails only if {text}"

@@ -82,7 +82,9 @@ def with_dims(case: Case, changes: Mapping[str, int], *, front: bool = False) ->
     return case.but(tensors=tensors)
 
 
-def _moved_pokes(recipe: TensorRecipe, shape: tuple[int, ...], cut: tuple[int, ...], below: int | None) -> tuple[tuple[int, int], ...]:
+def _moved_pokes(
+    recipe: TensorRecipe, shape: tuple[int, ...], cut: tuple[int, ...], below: int | None
+) -> tuple[tuple[int, int], ...]:
     """Pokes follow their elements; those that are cut off are gone."""
     moved = []
     for flat, bits in recipe.pokes:
@@ -133,7 +135,9 @@ def cut_equal_axes(case: Case) -> Iterator[Case]:
     dims = contract.dims_of(case)
     for a, b in combinations(dims, 2):
         if dims[a] == dims[b] > 1:
-            for smaller in _smaller(dims[a], max(contract.dims[a].low, contract.dims[b].low), contract.dims[a].multiple):
+            for smaller in _smaller(
+                dims[a], max(contract.dims[a].low, contract.dims[b].low), contract.dims[a].multiple
+            ):
                 yield with_dims(case, {a: smaller, b: smaller})
 
 

@@ -24,7 +24,9 @@ class Progress(AbstractContextManager["Progress"]):
     def __init__(self, *, quiet: bool = False) -> None:
         self._console = Console(stderr=True)
         self._quiet = quiet
-        self._live = Live(console=self._console, transient=True, auto_refresh=False) if self._console.is_terminal else None
+        self._live = (
+            Live(console=self._console, transient=True, auto_refresh=False) if self._console.is_terminal else None
+        )
         self._spoke = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -33,7 +35,9 @@ class Progress(AbstractContextManager["Progress"]):
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         """Give it back."""
         if self._live and not self._quiet:
             self._live.stop()

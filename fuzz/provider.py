@@ -48,7 +48,11 @@ class KernelProvider(HypothesisProvider):
         extent = max_value - min_value + 1
         if extent <= SMALL_RANGE or extent >= LARGE_RANGE:
             # randrange without its argument checks; the bias of 53 bits does not matter here
-            return min_value + int(self._random.random() * extent) if extent < 1 << 50 else self._even(min_value, max_value)
+            return (
+                min_value + int(self._random.random() * extent)
+                if extent < 1 << 50
+                else self._even(min_value, max_value)
+            )
         value = min(max_value, max(min_value, self._size(min_value, max_value)))
         self._seen.append(value)
         return value

@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     PASSES = "passes"
     FAILS = "fails"
     FAILS_AS_EXPECTED = "fails as expected"
-    STARTED_TO_PASS = "started to pass"
+    STARTED_TO_PASS = "started to pass"  # noqa: S105  (an outcome, no password)
     FIXED = "does not fail any more"
     NOT_TOLD = "cannot be told"
     DRIFTED = "recipe drifted"
@@ -58,8 +58,13 @@ class Replayed:
     @property
     def good(self) -> bool:
         """Whether nothing needs a person."""
-        lost = bool(self.item.subject.planted) and self.item.finding is not None and not self.verdict.failed
-        return self.outcome in GOOD and not lost
+        return self.outcome in GOOD and not self.lost
+
+    @property
+    def lost(self) -> bool:
+        """A planted bug that was caught once and is not caught any more."""
+        planted = self.item.finding is not None and bool(self.item.subject.planted)
+        return planted and self.outcome not in {Outcome.FAILS_AS_EXPECTED, Outcome.NOT_TOLD, Outcome.DRIFTED}
 
 
 def gather(store: Store, targets: Sequence[str], subjects: Sequence[str] = ()) -> list[Item]:
@@ -145,7 +150,7 @@ def _times(finding: Finding | None) -> int:
 def _outcome(finding: Finding | None, verdict: Verdict) -> Outcome:
     if verdict.kind in {Kind.UNSUPPORTED, Kind.INCONCLUSIVE}:
         return Outcome.NOT_TOLD
-    expected = finding is not None and finding.expect == "fail"
+    expected = finding is not None and (finding.expect == "fail" or bool(finding.subject.planted))
     if verdict.failed:
         return Outcome.FAILS_AS_EXPECTED if expected else Outcome.FAILS
     if finding is None or finding.state in {State.REGRESSION, State.FIXED}:
@@ -160,7 +165,7 @@ def _remember(store: Store, replayed: Replayed) -> None:
         return
     if replayed.item.subject.key != finding.subject.key:
         return
-    if replayed.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS}:
+    if replayed.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS} and not replayed.lost:
         store.save_finding(finding.but(state=State.FIXED, count=0))
     elif replayed.verdict.failed and finding.state is State.FIXED:
         store.save_finding(finding.but(state=State.REGRESSION))

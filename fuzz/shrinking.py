@@ -22,6 +22,8 @@ BATCH = 12
 MAX_SEEDS = 64
 SEED_TRIALS = 8
 """Fields on which a failure is tried to see whether it depends on the values."""
+HANG_SECONDS = 0.5
+"""While a hang is shrunk, a case that takes longer counts as hanging."""
 SLOW = frozenset({Kind.TIMEOUT, Kind.CRASHED, Kind.OUT_OF_MEMORY})
 """Kinds that cost a worker each time they show: these are judged one by one."""
 
@@ -107,6 +109,10 @@ class Shrinker:
                 self._report_other(checked)
         return None
 
+    def forget(self) -> None:
+        """Judge everything anew."""
+        self._memo.clear()
+
     def _expired(self) -> bool:
         return time.monotonic() >= self.deadline or self.stopping()
 
@@ -117,12 +123,27 @@ class Shrinker:
 
 
 def shrink(shrinker: Shrinker, case: Case) -> Shrunk:
-    """Shrink a failing case; what is returned fails in the same way as the shrinker's target."""
+    """Shrink a failing case; what is returned fails in the same way as the shrinker's target.
+
+    A hang is searched with a short timeout, and the result must then hang under the full one too.
+    """
     begin = time.monotonic()
-    small = shrinker.run(case)
+    patience = shrinker.examiner.sandbox.timeout
+    if shrinker.target.kind is Kind.TIMEOUT:
+        shrinker.examiner.sandbox.timeout = min(patience, HANG_SECONDS)
+    try:
+        small = shrinker.run(case)
+    finally:
+        shrinker.examiner.sandbox.timeout = patience
+    if shrinker.target.kind is Kind.TIMEOUT and small.id != case.id:
+        shrinker.forget()
+        if not shrinker.same(shrinker.judge([small])[0].verdicts[shrinker.subject]):
+            small = case  # it was only slow
     checked = shrinker.judge([small])[0]
     final = checked.verdicts[shrinker.subject]
     if not shrinker.same(final):  # it failed once, elsewhere, and does not now: nothing smaller is known
         final = shrinker.target
     took = time.monotonic() - begin
-    return Shrunk(small, final, checked.input_digest, shrinker.executions, took, complete=time.monotonic() < shrinker.deadline)
+    return Shrunk(
+        small, final, checked.input_digest, shrinker.executions, took, complete=time.monotonic() < shrinker.deadline
+    )

@@ -7,6 +7,7 @@ sequence of choices, so a failure of one can be shrunk by the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from corpus.distributions import DISTRIBUTIONS
 from corpus.formats import format_of
 from corpus.layouts import LAYOUTS
-from corpus.records import GENERATOR_VERSION, SCHEMA_VERSION, Case, Fill, Scalar, Special, TensorRecipe
+from corpus.record import GENERATOR_VERSION, SCHEMA_VERSION, Scalar
+from corpus.records import Case, Fill, Special, TensorRecipe
 from corpus.specials import PLACES, VALUES
 from oracles.catalog import contract_of
 from oracles.contract import Contract, Input, shape_of
@@ -38,7 +40,9 @@ MAX_WORK = 1 << 23
 """Multiplications of a case: what a slow subject does in well under a second."""
 
 
-def cases(op: str | Contract, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None) -> st.SearchStrategy[Case]:
+def cases(
+    op: str | Contract, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None
+) -> st.SearchStrategy[Case]:
     """Cases of an op, for `@given`. dtypes: only these for the first input; max_elements: of the largest tensor.
 
     Raises UsageError for an unknown op.
@@ -57,9 +61,7 @@ def _integers(low: int, high: int) -> st.SearchStrategy[int]:
     return st.integers(low, high)
 
 
-def build(
-    contract: Contract, choose: Choose, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None
-) -> Case:
+def build(contract: Contract, choose: Choose, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None) -> Case:
     """One case from a sequence of choices."""
     variants = contract.variants
     if dtypes:
@@ -137,12 +139,9 @@ def _fit(contract: Contract, dims: dict[str, int], max_elements: int) -> dict[st
 
 
 def _too_large(contract: Contract, dims: dict[str, int], max_elements: int) -> bool:
-    for spec in (*contract.inputs.values(), *contract.outputs.values()):
-        size = 1
-        for extent in shape_of(spec.axes, dims):
-            size *= extent
-        if size > max_elements:
-            return True
+    shaped = [i.axes for i in contract.inputs.values()] + [o.axes for o in contract.outputs.values()]
+    if any(math.prod(shape_of(axes, dims)) > max_elements for axes in shaped):
+        return True
     return contract.work is not None and contract.work(dims) > MAX_WORK
 
 

@@ -52,7 +52,9 @@ class Buffer:
 class Guarded:
     """The memory of one case."""
 
-    def __init__(self, recipes: dict[str, TensorRecipe], inputs: dict[str, Array], outputs: dict[str, TensorSpec]):
+    def __init__(
+        self, recipes: dict[str, TensorRecipe], inputs: dict[str, Array], outputs: dict[str, TensorSpec]
+    ) -> None:
         plan = [_plan_input(name, recipes[name]) for name in inputs]
         plan += [_plan_output(name, spec) for name, spec in outputs.items()]
         total, starts = 0, []

@@ -1,143 +1,19 @@
-"""What a backend must be able to do. One file per backend in kernels/loaders/, found by its name."""
+"""The backends there are. One file per backend in kernels/loaders/, found by its name: the folder is the list."""
 
-from __future__ import annotations
-
-import importlib.util
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, metadata
-from pathlib import Path
+from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
-
-import numpy as np
 
 from corpus.errors import InternalError, UsageError
-from corpus.formats import Array
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """A subject's own result, seen from numpy."""
-
-    array: Array
-    """C-contiguous values in a house dtype (or the foreign dtype, whose name then differs)."""
-    dtype: str
-    contiguous: bool
-    address: int
-    """Of the first element, to see whether it is an input handed back."""
-
-
-class Loader(ABC):
-    """How subjects of one backend are loaded, fed and read. Everything but `unavailable` runs in the worker only."""
-
-    name: str
-    packages: tuple[str, ...] = ()
-    """Distributions it needs; their versions go into the environment record."""
-
-    def unavailable(self) -> str:
-        """Why it cannot run here, or an empty string. Imports nothing heavy."""
-        missing = [p for p in self.packages if importlib.util.find_spec(p) is None]
-        return f"{', '.join(missing)} is not installed" if missing else ""
-
-    def versions(self) -> dict[str, str]:
-        """Version of every package that is installed."""
-        found = {}
-        for package in self.packages:
-            try:
-                found[package] = metadata.version(package)
-            except metadata.PackageNotFoundError:
-                continue
-        return found
-
-    def preload(self) -> None:
-        """Import what is slow to import; called once in the zygote, before any subject."""
-        for package in self.packages:
-            import_module(package)
-
-    @abstractmethod
-    def load(self, path: Path, function: str) -> Callable[..., Any]:
-        """The callable in a file. Raises UsageError if the file does not import or has no such function."""
-
-    @abstractmethod
-    def wrap(self, view: Array) -> Any:
-        """The backend's own tensor over the same memory as a numpy view."""
-
-    @abstractmethod
-    def unwrap(self, result: Any) -> Returned:
-        """What a return-style subject gave back. Raises TypeError if it is no tensor."""
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an exception means that memory ran out."""
-        return isinstance(error, MemoryError)
-
-
-class PythonLoader(Loader):
-    """Loads a function from a Python file, anywhere."""
-
-    def load(self, path: Path, function: str) -> Callable[..., Any]:
-        """Execute the file under a name of its own and pick the function."""
-        spec = importlib.util.spec_from_file_location(f"subject_{abs(hash(path))}", path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{path} is not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
-        found = getattr(module, function, None)
-        if not callable(found):
-            raise UsageError(f"{path} has no function {function!r}")
-        return found  # type: ignore[no-any-return]
-
-    def wrap(self, view: Array) -> Any:
-        """Numpy subjects get the view itself."""
-        return view
-
-    def unwrap(self, result: Any) -> Returned:
-        """Accepts arrays and numpy scalars."""
-        if not isinstance(result, np.ndarray | np.generic):
-            raise TypeError(f"it returned {type(result).__name__}, not an array")
-        array = np.asarray(result)
-        address = int(array.__array_interface__["data"][0])
-        dense = array.flags.c_contiguous
-        # tobytes keeps 0-d arrays 0-d, which ascontiguousarray does not
-        copy = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
-        return Returned(copy, array.dtype.name, dense, address)
-
-
-class Reserved(Loader):
-    """A backend whose name is kept for a loader that this version does not have."""
-
-    def unavailable(self) -> str:
-        """Says what is missing: the package, or the loader."""
-        return super().unavailable() or f"this version has no loader for {self.name} subjects"
-
-    def preload(self) -> None:
-        """Nothing to import."""
-
-    def load(self, path: Path, function: str) -> Callable[..., Any]:
-        """Refuse."""
-        raise UsageError(f"{path}:{function} needs {self.name}, not available here, because {self.unavailable()}")
-
-    def wrap(self, view: Array) -> Any:
-        """Never reached: nothing was loaded."""
-        raise InternalError(f"{self.name} subjects cannot be fed")
-
-    def unwrap(self, result: Any) -> Returned:
-        """Never reached: nothing was loaded."""
-        raise InternalError(f"{self.name} subjects cannot be read")
+from kernels import loaders as folder
+from kernels.backend import Loader
 
 
 @cache
 def loaders() -> dict[str, Loader]:
     """All backends by name. Raises InternalError if a file and its loader have different names."""
-    from kernels import loaders as package  # noqa: PLC0415  the folder is the list; importing it here avoids a cycle
-
     found: dict[str, Loader] = {}
-    for module in iter_modules(package.__path__):
+    for module in iter_modules(folder.__path__):
         loader: Loader = import_module(f"kernels.loaders.{module.name}").LOADER
         if loader.name != module.name:
             raise InternalError(f"kernels/loaders/{module.name}.py must define {module.name!r}, not {loader.name!r}")

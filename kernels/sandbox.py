@@ -21,7 +21,7 @@ from corpus.formats import FORMATS, Array
 from corpus.records import Execution, GuardDamage, OutputReport, Status, Subject
 from kernels.calling import Interface
 from kernels.loader import loader_of
-from kernels.nursery import Ending, Handle, Nursery
+from kernels.nursery import Ending, Nursery
 from kernels.protocol import IDLE, Task, encode_batch, encode_subjects, frame
 
 RECYCLE = 20_000
@@ -76,7 +76,8 @@ class Sandbox:
     ) -> None:
         """timeout: seconds for one execution (two runs); memory_mb: what a worker may allocate on top of its start."""
         self._subjects = {s.key: s for s in subjects}
-        self._timeout = timeout
+        self.timeout = timeout
+        """Seconds for one execution; may be changed between batches."""
         for subject in subjects:
             if why := loader_of(subject.backend).unavailable():
                 raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
@@ -93,7 +94,9 @@ class Sandbox:
         """The sandbox itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         """End all its processes."""
         self.close()
 
@@ -177,8 +180,8 @@ class Sandbox:
         """Seconds the run in progress still has."""
         task, _, since = self._active.running()
         if task == IDLE:
-            return self._timeout
-        return self._timeout - (time.monotonic_ns() - since) * 1e-9
+            return self.timeout
+        return self.timeout - (time.monotonic_ns() - since) * 1e-9
 
     def _receive(self, ticket: Ticket) -> None:
         head, payload = self._active.channel.receive()
@@ -218,7 +221,7 @@ class Sandbox:
             raise InternalError(f"the worker dies while materializing {task.case.label}: {ending.describe()}")
         guilty = timed_out or (died >= 2 and not materializing)
         if guilty:
-            ticket.outcomes[key] = _death(key[1], ending, self._timeout if timed_out else None)
+            ticket.outcomes[key] = _death(key[1], ending, self.timeout if timed_out else None)
         others = [w for w in left if w[0] != n]
         rest = task.subjects[1:]
         again = [] if guilty else [(n, Task(task.case, task.outputs, task.subjects[:1]))]

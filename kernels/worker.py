@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from corpus.errors import UsageError
-from corpus.formats import Array
+from corpus.formats import Array, format_of
 from corpus.materialize import Tensors, digest, materialize_all
 from corpus.records import Case, Status, Subject, TensorSpec
-from kernels.catalog import resolve
+from kernels.backend import Loader, Returned
 from kernels.calling import Bound, Interface, bind
+from kernels.catalog import resolve
 from kernels.guarded import POISONS, Guarded
-from kernels.loader import Loader, Returned, loader_of
+from kernels.loader import loader_of
 from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
 
 MAX_DETAIL = 4000
@@ -127,13 +128,21 @@ class Worker:
             runs = [_run_once(setting, bound, loader, run) for run in (0, 1)]
         except SubjectError as error:
             return {**head, **_raised(error.cause, loader)}, []
-        reports = [_compare(name, a, b) for name, a, b in zip(setting.specs, runs[0].results, runs[1].results, strict=True)]
+        reports = [
+            _compare(name, a, b) for name, a, b in zip(setting.specs, runs[0].results, runs[1].results, strict=True)
+        ]
         payload = [r.array.tobytes() for r in runs[0].results]
         for report, result in zip(reports, runs[0].results, strict=True):
             report["alias_of"] = setting.memory.holds(result.address) if bound.returns and result.array.size else ""
         damage = runs[0].damage or runs[1].damage
         mutated = runs[0].mutated or runs[1].mutated
-        return {**head, "nanoseconds": runs[0].nanoseconds, "outputs": reports, "damage": damage, "mutated": mutated}, payload
+        return {
+            **head,
+            "nanoseconds": runs[0].nanoseconds,
+            "outputs": reports,
+            "damage": damage,
+            "mutated": mutated,
+        }, payload
 
 
 class SubjectError(Exception):
@@ -167,7 +176,7 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, run: int) -> _Run:
         raise SubjectError(error) from error
     damage, mutated = ([], []) if memory.intact(run) else memory.damage(run)
     if not bound.returns:
-        results = [Returned(b.view.copy(), b.view.dtype.name, True, 0) for b in memory.outputs]  # noqa: FBT003
+        results = [Returned(b.view.copy(), format_of(b.view.dtype).name, True, 0) for b in memory.outputs]
     return _Run(took, results, [d.model_dump() for d in damage], mutated)
 
 
@@ -181,7 +190,12 @@ def _as_tuple(result: Any, count: int) -> tuple[Any, ...]:
 
 def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:
     """What two runs say about one output."""
-    report: dict[str, Any] = {"name": name, "shape": first.array.shape, "dtype": first.dtype, "contiguous": first.contiguous}
+    report: dict[str, Any] = {
+        "name": name,
+        "shape": first.array.shape,
+        "dtype": first.dtype,
+        "contiguous": first.contiguous,
+    }
     a, b = first.array, second.array
     if a.shape != b.shape or a.dtype != b.dtype:
         return {**report, "differing": max(a.size, b.size), "first_differing": 0}

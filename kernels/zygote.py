@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -137,7 +138,7 @@ def _die_with_parent() -> None:
 
 def _data_in_use() -> int:
     """Bytes that count against RLIMIT_DATA now."""
-    with open("/proc/self/status", encoding="ascii") as status:
+    with Path("/proc/self/status").open(encoding="ascii") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
 
 

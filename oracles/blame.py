@@ -29,14 +29,18 @@ class Heard:
 
 def blame(reference: Reference, heard: Mapping[str, Heard]) -> dict[str, str]:
     """For every subject that fails by its values: one sentence about the others. Keys as in heard."""
-    failing = [k for k, h in heard.items() if h.verdict.kind in VALUE_KINDS and h.verdict.rule.partition(":")[0] != "law"]
+    failing = [
+        k for k, h in heard.items() if h.verdict.kind in VALUE_KINDS and h.verdict.rule.partition(":")[0] != "law"
+    ]
     passing = [k for k, h in heard.items() if h.verdict.kind is Kind.PASS]
     if not failing or len(failing) + len(passing) < 2:
         return {}
     if passing:
         return {k: _odd_one(k, failing, passing, heard) for k in failing}
     if all(_agree(reference, heard[failing[0]], heard[k]) for k in failing[1:]):
-        return dict.fromkeys(failing, f"{ORACLE_SPLIT}: {_names(failing, heard)} agree with one another against the oracle")
+        return dict.fromkeys(
+            failing, f"{ORACLE_SPLIT}: {_names(failing, heard)} agree with one another against the oracle"
+        )
     return dict.fromkeys(failing, f"nobody agrees with the oracle, nor {_names(failing, heard)} with one another")
 
 

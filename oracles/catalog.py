@@ -16,7 +16,9 @@ def load_contracts() -> dict[str, Contract]:
     for module in sorted(iter_modules(contracts.__path__), key=lambda m: m.name):
         contract: Contract = import_module(f"oracles.contracts.{module.name}").CONTRACT
         if contract.name != module.name:
-            raise InternalError(f"oracles/contracts/{module.name}.py must define {module.name!r}, not {contract.name!r}")
+            raise InternalError(
+                f"oracles/contracts/{module.name}.py must define {module.name!r}, not {contract.name!r}"
+            )
         found[contract.name] = contract
     return found
 

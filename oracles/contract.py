@@ -10,13 +10,16 @@ Both get plain numpy arrays; `Question` carries everything a budget may depend o
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus.distributions import DISTRIBUTIONS
 from corpus.formats import Array, Format, compute_unit, format_of
-from corpus.records import Case, Fill, Numerics, Scalar, TensorSpec
+from corpus.record import Scalar
+from corpus.records import Case, Fill, Numerics, TensorRecipe, TensorSpec
 
 Reals = NDArray[np.float64]
 Dims = Mapping[str, int]
@@ -122,6 +125,9 @@ class Law:
     name: str
     transform: Callable[[Case], Case | None]
     factor: float = 1.0
+    """Of the outputs."""
+    shift: float = 0.0
+    """What the transformation adds to every value of the tensors it changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +182,7 @@ class Contract:
         return out.dtype.format(**case.attrs)
 
 
+@cache
 def parse_axis(axis: str) -> tuple[str, int]:
     """`half*2` -> ("half", 2)."""
     dim, _, factor = axis.partition("*")
@@ -184,7 +191,7 @@ def parse_axis(axis: str) -> tuple[str, int]:
 
 def shape_of(axes: tuple[str, ...], dims: Dims) -> tuple[int, ...]:
     """The shape that axes have for given dims."""
-    return tuple(dims[d] * f for d, f in map(parse_axis, axes))
+    return tuple([dims[d] * f for d, f in map(parse_axis, axes)])  # a list is built faster than a generator runs
 
 
 def float_format(dtype: str) -> Format:
@@ -233,12 +240,44 @@ def scaled(name: str, tensors: Mapping[str, float], *, factor: float) -> Law:
     """The law: multiplying these inputs by these powers of two (or -1) multiplies the outputs by factor."""
 
     def transform(case: Case) -> Case | None:
-        changed: dict[str, Any] = {}
-        for tensor, by in tensors.items():
-            recipe = case.tensors[tensor]
-            if recipe.specials or recipe.pokes or recipe.fill.distribution in {"raw_bits", "log_uniform"}:
-                return None  # bit patterns do not scale
-            changed[tensor] = recipe.but(fill=recipe.fill.but(scale=recipe.fill.scale * by))
-        return case.but(tensors={**case.tensors, **changed})
+        changed = {n: _changed(case, n, scale=case.tensors[n].fill.scale * by) for n, by in tensors.items()}
+        return _with(case, changed)
 
     return Law(name=name, transform=transform, factor=factor)
+
+
+def shifted(name: str, tensor: str, by: int) -> Law:
+    """The law: adding an integer to every value of an input changes nothing."""
+
+    def transform(case: Case) -> Case | None:
+        fill = case.tensors[tensor].fill
+        if fill.scale != 1.0:
+            return None
+        return _with(case, {tensor: _changed(case, tensor, params={**fill.params, "shift": by})})
+
+    return Law(name=name, transform=transform, shift=float(by))
+
+
+def moved(name: str, tensor: str) -> Law:
+    """The law: the same values elsewhere in memory, with other neighbours, give the same bits."""
+
+    def transform(case: Case) -> Case | None:
+        recipe = case.tensors[tensor]
+        if recipe.layout != "contiguous":
+            return None
+        return case.but(tensors={**case.tensors, tensor: recipe.but(layout="offset_room")})
+
+    return Law(name=name, transform=transform)
+
+
+def _changed(case: Case, tensor: str, **fill: Any) -> TensorRecipe | None:
+    """The tensor with another fill; None where values are written bit by bit and would not follow."""
+    recipe = case.tensors[tensor]
+    if recipe.specials or recipe.pokes or DISTRIBUTIONS[recipe.fill.distribution].patterns:
+        return None
+    return recipe.but(fill=recipe.fill.but(**fill))
+
+
+def _with(case: Case, changed: Mapping[str, TensorRecipe | None]) -> Case | None:
+    tensors = {n: t for n, t in changed.items() if t is not None}
+    return case.but(tensors={**case.tensors, **tensors}) if len(tensors) == len(changed) else None

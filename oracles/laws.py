@@ -29,16 +29,24 @@ def applies(law: Law, case: Case, inputs: Tensors, other: Case, others: Tensors)
     """
     for name, array in inputs.items():
         if not format_of(array.dtype).is_float:
+            if case.tensors[name].id != other.tensors[name].id:
+                return False  # integers saturate
             continue
-        ratio = other.tensors[name].fill.scale / case.tensors[name].fill.scale
         with np.errstate(invalid="ignore"):  # signalling NaNs
             x, y = array.astype(np.float64), others[name].astype(np.float64)
         sizes = np.abs(x[x != 0])
         if sizes.size and not (TAME[0] <= sizes.min() and sizes.max() <= TAME[1]):
             return False
-        if x.shape != y.shape or not np.array_equal(x * ratio, y):
+        if x.shape != y.shape or not np.array_equal(_transformed(law, case, other, name, x), y):
             return False
     return True
+
+
+def _transformed(law: Law, case: Case, other: Case, name: str, x: Reals) -> Reals:
+    """What the other case's values must be, were there no rounding."""
+    before, after = case.tensors[name].fill, other.tensors[name].fill
+    moved = law.shift if before.params.get("shift") != after.params.get("shift") else 0.0
+    return x * (after.scale / before.scale) + moved
 
 
 def judge_law(law: Law, base: Evidence, other: Evidence) -> Verdict | None:

@@ -81,7 +81,10 @@ def _values(case: Case, contract: Contract) -> list[TensorRecipe]:
 def is_iid(case: Case, contract: Contract) -> bool:
     """Whether every value is an independent draw, as bounds for sums of random terms demand (NUMERICS 2.1)."""
     return all(
-        DISTRIBUTIONS[t.fill.distribution].nature == "iid" and not t.specials and not t.pokes and t.layout != "broadcast"
+        DISTRIBUTIONS[t.fill.distribution].nature == "iid"
+        and not t.specials
+        and not t.pokes
+        and t.layout != "broadcast"
         for t in _values(case, contract)
     )
 

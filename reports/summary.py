@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from corpus.records import BLAMELESS, Campaign, Finding, Kind
+from corpus.campaign import Campaign
+from corpus.records import BLAMELESS, Finding, Kind
 from reports.text import planted_missed
 
 SUMMARY_VERSION = 1
@@ -23,7 +24,9 @@ def campaign_summary(c: Campaign, findings: Sequence[Finding]) -> dict[str, Any]
         "judged": c.judged,
         "seconds": round(c.seconds, 3),
         "kinds": c.kinds,
-        "subjects": {s.key: {"kinds": c.by_subject.get(s.key, {}), "max_rho": c.max_rho.get(s.key)} for s in c.subjects},
+        "subjects": {
+            s.key: {"kinds": c.by_subject.get(s.key, {}), "max_rho": c.max_rho.get(s.key)} for s in c.subjects
+        },
         "planted_missed": planted_missed(c),
         "findings": [finding_summary(f) for f in findings],
         "failing": sum(n for k, n in c.kinds.items() if Kind(k) not in BLAMELESS),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from corpus.records import BLAMELESS, Campaign, Finding, Kind, Subject
+from corpus.campaign import Campaign
+from corpus.records import BLAMELESS, Finding, Kind, Subject
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -73,7 +74,14 @@ def _planted(c: Campaign, findings: Sequence[Finding]) -> str:
         smallest = min(mine, key=lambda f: f.case.elements, default=None)
         earned = kinds.get(subject.planted, 0)
         missed += not earned
-        rows.append((subject.key, subject.planted, f"{earned:,}" if earned else "NOT FOUND", smallest.case.label if smallest else ""))
+        rows.append(
+            (
+                subject.key,
+                subject.planted,
+                f"{earned:,}" if earned else "NOT FOUND",
+                smallest.case.label if smallest else "",
+            )
+        )
     total = len(rows)
     head = f"planted bugs: {total - missed} of {total} earned their verdict"
     return f"{head}\n{table(('planted', 'verdict', 'times', 'smallest case'), rows)}"
@@ -87,19 +95,34 @@ def planted_missed(c: Campaign) -> list[str]:
 def _findings(findings: Sequence[Finding], store: str) -> str:
     if not findings:
         return "findings: none"
-    blocks = [finding_text(f, number) for number, f in enumerate(findings, 1)]
-    return f"findings: {len(findings)} (kept in {store})\n\n" + "\n\n".join(blocks)
+    groups = grouped(findings)
+    blocks = [_group_text(group, number) for number, group in enumerate(groups, 1)]
+    dtypes = f", {len(findings)} counted by dtype and pattern" if len(findings) > len(groups) else ""
+    return f"findings: {len(groups)}{dtypes} (kept in {store})\n\n" + "\n\n".join(blocks)
+
+
+def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings of one subject and kind together, the smallest case first: most often they are one bug."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for f in findings:
+        groups.setdefault((f.subject.key, f.verdict.kind.value), []).append(f)
+    return [sorted(g, key=lambda f: (f.case.elements, len(f.case.label), f.id)) for g in groups.values()]
+
+
+def _group_text(group: Sequence[Finding], number: int) -> str:
+    others = [f"   also      {f.case.label}  [{f.id}]" for f in group[1:]]
+    return "\n".join([finding_text(group[0], number), *others])
 
 
 def finding_text(f: Finding, number: int = 1) -> str:
     """One finding: what is wrong, who says so, the smallest case, and the commands that show it again."""
     lines = [
-        f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {f.state}, seen {f.count} time{'s' * (f.count != 1)}",
+        f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {f.state}, seen {_count(f.count, 'time')}",
         f"   {f.verdict.message}",
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
-        f"   smallest  {f.case.label}  ({f.case.elements:,} elements; found with {f.original.elements:,})",
+        f"   smallest  {f.case.label}  ({_count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *(f"   learned   {gate}" for gate in f.gates),
-        f"   shows in {f.probability:.0%} of runs" if f.probability < 1 else "",
+        f"   shows in  {f.probability:.0%} of runs" if f.probability < 1 else "",
         _metrics(f),
         f"   replay    python -m fuzz replay {f.id}",
         f"   shrink    python -m fuzz shrink {f.id}",
@@ -151,4 +174,4 @@ def _numeric(text: str) -> bool:
 
 
 def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' * (n != 1)}"
+    return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -1,6 +1,6 @@
 """Subjects in plain Python and numpy."""
 
-from kernels.loader import PythonLoader
+from kernels.backend import PythonLoader
 
 
 class NumpyLoader(PythonLoader):

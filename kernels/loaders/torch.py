@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from corpus.formats import Array, format_of
-from kernels.loader import PythonLoader, Returned
+from kernels.backend import PythonLoader, Returned
 
 
 class TorchLoader(PythonLoader):

@@ -1,6 +1,6 @@
 """Subjects in Triton: the name is reserved, the loader is still to come."""
 
-from kernels.loader import Reserved
+from kernels.backend import Reserved
 
 
 class TritonLoader(Reserved):

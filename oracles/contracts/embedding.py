@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.formats import Array
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals, scaled
 
 
 def reference(table: Reals, indices: NDArray[np.number]) -> dict[str, Reals]:
@@ -48,4 +48,5 @@ CONTRACT = Contract(
     reference=reference,
     budget=budget,
     copies=copies,
+    laws=(scaled("scaling", {"table": 2.0}, factor=2.0),),
 )

@@ -10,7 +10,21 @@ subnormal the result may vanish, which at x = -89 costs a normal number (NUMERIC
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.contract import INTERVAL, NAN, PINF, ZERO, Budget, Contract, Dim, Input, Output, Question, Reals, exp_error
+from oracles.contract import (
+    INTERVAL,
+    NAN,
+    PINF,
+    ZERO,
+    Budget,
+    Contract,
+    Dim,
+    Input,
+    Output,
+    Question,
+    Reals,
+    exp_error,
+    moved,
+)
 
 REFERENCE_ERROR = 4.0
 """Of the reference, in units of 2**-53: counts only beside a float64 subject."""
@@ -54,4 +68,5 @@ CONTRACT = Contract(
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     reference=reference,
     budget=budget,
+    laws=(moved("moved", "x"),),
 )

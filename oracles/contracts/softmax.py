@@ -27,6 +27,7 @@ from oracles.contract import (
     Reals,
     exp_error,
     row_sum_rel,
+    shifted,
 )
 
 REFERENCE_ERROR = 4.0
@@ -109,4 +110,5 @@ CONTRACT = Contract(
     reference=reference,
     budget=budget,
     probe=probe,
+    laws=(shifted("shift", "x", 8),),
 )

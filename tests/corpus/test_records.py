@@ -10,9 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from corpus import migrate
+from corpus.campaign import Campaign
 from corpus.errors import UsageError
+from corpus.formats import bits_of
 from corpus.records import (
-    Campaign,
     Case,
     Environment,
     Fill,
@@ -25,7 +26,6 @@ from corpus.records import (
     Subject,
     TensorRecipe,
     Verdict,
-    bits_of,
 )
 from corpus.store import Store, load_record
 

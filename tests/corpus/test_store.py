@@ -9,20 +9,9 @@ from pathlib import Path
 import pytest
 
 from corpus import files
+from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
-from corpus.records import (
-    Campaign,
-    Case,
-    Environment,
-    Finding,
-    Kind,
-    Signature,
-    Special,
-    State,
-    Subject,
-    TensorRecipe,
-    Verdict,
-)
+from corpus.records import Case, Environment, Finding, Kind, Signature, Special, State, Subject, TensorRecipe, Verdict
 from corpus.store import Store, merge
 
 ENVIRONMENT = Environment(python="3.11", platform="linux", machine="x86_64")

@@ -6,6 +6,7 @@ import numpy as np
 
 OP = "silu"
 
+
 def run(out, x):
     for _ in range(512):
         os.write(1, b"o" * (1 << 16))

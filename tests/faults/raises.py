@@ -1,7 +1,5 @@
 """Raises an exception."""
 
-import numpy as np
-
 OP = "silu"
 PLANTED = "raised"
 

@@ -1,7 +1,5 @@
 """Hands its input back."""
 
-import numpy as np
-
 OP = "silu"
 PLANTED = "aliased"
 
