@@ -1,4 +1,4 @@
-"""Named distributions of values. To add one, add one function; the order is from plain to nasty, and shrinking follows it.
+"""Named distributions of values. To add one, add a function; the order, plain to nasty, is the one shrinking follows.
 
 A distribution takes a Window and returns float64 values (scaled and rounded to the dtype afterwards), or an array that
 already has the window's dtype (bit patterns; then nothing is scaled). Only integer operations and exactly rounded

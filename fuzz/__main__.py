@@ -142,7 +142,7 @@ def doctor_command() -> int:
     return doctor()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  one return for each kind of end
     """Run a command; every error a user can cause is one sentence on stderr."""
     try:
         check_house()

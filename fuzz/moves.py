@@ -1,4 +1,4 @@
-"""The moves of shrinking: one table of small functions, Case -> candidates, boldest first. To add one, add a function."""
+"""The moves of shrinking: one table of small functions, Case -> candidates, boldest first. To add one, write one."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def write_out(case: Case) -> Iterator[Case]:
         bits = materialize(t).reshape(-1).view(fmt.carrier)
         base = t.but(specials=(), origin=(), fill=t.fill.but(distribution="zeros", scale=1.0, seed=0))
         present = tuple((int(i), int(bits[i])) for i in np.flatnonzero(bits))
-        for kept in _subsets(present):
+        for kept in (present, *_subsets(present)):
             if len(kept) <= MAX_POKES:
                 yield case.but(tensors={**case.tensors, name: base.but(pokes=kept)})
 

@@ -41,7 +41,7 @@ class KernelProvider(HypothesisProvider):
         weights: dict[int, float] | None = None,
         shrink_towards: int = 0,
     ) -> int:
-        """Sizes get the domain's distribution, weights or not; other ranges are even; open ranges are Hypothesis' own."""
+        """Sizes get the domain's distribution, weights or not; other ranges are even; open ones are Hypothesis' own."""
         if min_value is None or max_value is None:
             return super().draw_integer(min_value, max_value, weights=weights, shrink_towards=shrink_towards)
         assert self._random is not None
@@ -61,7 +61,7 @@ class KernelProvider(HypothesisProvider):
         assert self._random is not None
         return self._random.randint(low, high)
 
-    def _size(self, low: int, high: int) -> int:
+    def _size(self, low: int, high: int) -> int:  # noqa: PLR0911  one return for each share of the mixture
         """A size between low and high, possibly a little outside (the caller clamps)."""
         r = self._random
         assert r is not None

@@ -11,13 +11,13 @@ ODD_K = (
     "torch multiplies bfloat16 with an odd number of columns by padding each row with the element behind it times 0, "
     "which is NaN where that element is not finite"
 )
-"""PyTorch 2.13.0 (CPU, oneDNN) on processors with AMX. With a = zeros(84, 1) whose rows lie 4 elements apart with NaN in
-the gaps, a @ zeros(1, 49) has 2058 NaN of 4116 elements; a.contiguous() gives none. With a = ones(17, 31), a[8, 0] = inf,
-rows 7 and 8 of a @ ones(31, 8) are not finite; only row 8 may be. ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 is right; with
-AVX512_CORE, odd k gives NaN for some Inf. matmul, addmm, bmm and einsum alike."""
+"""PyTorch 2.13.0 (CPU, oneDNN) on processors with AMX. With a = zeros(84, 1) whose rows lie 4 elements apart with NaN
+in the gaps, a @ zeros(1, 49) has 2058 NaN of 4116 elements; a.contiguous() gives none. With a = ones(17, 31) and
+a[8, 0] = inf, rows 7 and 8 of a @ ones(31, 8) are not finite; only row 8 may be. ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 is
+right; with AVX512_CORE, odd k gives NaN for some Inf. matmul, addmm, bmm and einsum alike."""
 
 NAN_PAYLOAD = "torch.gather sets the quiet bit of 16-bit NaNs (0x7c01 becomes 0x7e01): it does not copy bits"
-"""PyTorch 2.13.0 (CPU): float16 and bfloat16, depending on stride and width; index_select and embedding copy exactly."""
+"""PyTorch 2.13.0 (CPU): float16 and bfloat16, depending on stride and width; index_select, embedding copy exactly."""
 
 
 def decline_odd_k(a: Any, b: Any) -> None:

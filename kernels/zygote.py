@@ -22,6 +22,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from corpus.house import check_house
 from kernels import worker
 from kernels.loader import loader_of
 
@@ -128,7 +129,7 @@ class Zygote:
         self._tell({"ended": child.pid, "code": code, "tail": child.tail.decode(errors="replace")})
 
     def _tell(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # serve() sees the hang-up
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # serve() sees the hang-up
             self._control.send(to_json(message))
 
 
@@ -144,6 +145,7 @@ def _data_in_use() -> int:
 
 def main() -> None:
     """Entry of the zygote process: settings come as one JSON argument."""
+    check_house()
     settings = from_json(sys.argv[1])
     _die_with_parent()
     for backend in settings["backends"]:

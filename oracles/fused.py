@@ -22,10 +22,8 @@ from oracles.plain import (
 _EXP, _MANTISSA, _MAGNITUDE, _ONE = 0x7FF << 52, (1 << 52) - 1, (1 << 63) - 1, 1 << 52
 _ROUNDER = 2.0**52
 """Added to a number below 2**52 it rounds to an integer, which then stands in the mantissa."""
-NO_SIGMA = -np.inf
 
 _kernel = njit(nogil=True, cache=True, error_model="numpy")
-_inlined = njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
 _summing = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
 """For sums alone: with these two flags LLVM reorders reductions, never comparisons or the differences they look at."""
 
@@ -38,17 +36,17 @@ def sweep(ops: Operands, base: int, counts: Ints, values: Reals) -> None:
     )  # fmt: skip
 
 
-@_inlined
+@_kernel
 def _pattern(x: Any) -> Any:
     return np.float64(x).view(np.int64)
 
 
-@_inlined
+@_kernel
 def _real(pattern: Any) -> Any:
     return np.int64(pattern).view(np.float64)
 
 
-@_inlined
+@_kernel
 def _exponent(x: Any, low: Any, high: Any) -> Any:
     """Pattern of 2**e for the e of |x|, kept between two patterns of powers of two."""
     return min(max(_pattern(x) & _EXP, low), high)
@@ -79,11 +77,7 @@ def _sweep(
         d = steps[: high - low]
         _distances(b, y, r, facts, d)  # first, because it streams: measured twice as fast as after the sums
         if not _quick(y, r, e, m, s, d, uniform, facts, base + low, counts, values):
-            for i in range(y.size):
-                _element(
-                    base + low + i, y[i], r[i], e[i], np.int64(m[min(i, m.size - 1)]) if m.size else np.int64(-1),
-                    s[min(i, s.size - 1)] if s.size else NO_SIGMA, d[i], facts, counts, values,
-                )  # fmt: skip
+            _walk(y, r, e, m, s, d, facts, base + low, counts, values)
 
 
 @_kernel
@@ -173,14 +167,14 @@ def _ordinary(y: Array, e: Reals, m: Array) -> bool:
     return bool(strange == 0)
 
 
-@_inlined
+@_kernel
 def _power(y: float, e: float, low: int) -> Any:
     """Pattern of the power of two at or below |y|, seen from y - e: one lower if |y| is one and y - e inside."""
     p = _pattern(y)
     return max((p & _MAGNITUDE) + ~((_pattern(e) ^ p) >> 63), low) & _EXP
 
 
-@_inlined
+@_kernel
 def _excess(y: float, r: float, half: float, low: int) -> Any:
     """Distance of r from the cell of y, both finite; negative inside it (NUMERICS 0)."""
     e = y - r
@@ -209,7 +203,7 @@ def _sums(y: Array, r: Array, e: Reals, half: float, tiny: float, flat: float, s
     return far, peak, misrounded, hits, see, srr, syy
 
 
-@_inlined
+@_kernel
 def _rho(excess: float, error: float) -> Any:
     return 0.0 if excess <= 0.0 else excess / error if error > 0.0 else np.inf
 
@@ -241,17 +235,16 @@ def _real_ulps(y: Array, r: Array, facts: Reals) -> Any:
 @_summing
 def _sigmas(y: Array, r: Array, s: Reals, facts: Reals) -> Any:
     """Sum of ((y-r)/sigma)**2 over a block of finite pairs (NUMERICS 2.3)."""
-    total = 0.0
+    total, low, high, half = 0.0, facts[EMIN], facts[EMAX], facts[HALF]
     for i in range(y.size):
-        total += _deviation(np.float64(y[i]), np.float64(r[i]), s[i if s.size > 1 else 0], facts)
+        r_i = np.float64(r[i])
+        total += _deviation(np.float64(y[i]) - r_i, s[i if s.size > 1 else 0], _ulp(r_i, low, high, half))
     return total
 
 
-@_inlined
-def _deviation(y: float, r: float, sigma: float, facts: Reals) -> Any:
-    e = y - r
-    unit = UNIFORM_SIGMA * (_real(_exponent(r, _pattern(facts[EMIN]), _pattern(facts[EMAX]))) * (2.0 * facts[HALF]))
-    return e * e / (unit * unit + sigma * sigma) if e != 0.0 else 0.0
+@_kernel
+def _deviation(e: float, sigma: float, ulp: float) -> Any:
+    return e * e / ((UNIFORM_SIGMA * ulp) ** 2 + sigma * sigma) if e != 0.0 else 0.0
 
 
 @_kernel
@@ -304,102 +297,93 @@ def _note(
         values[RHO], counts[RHO_AT] = rho, base + i
 
 
-@_inlined
-def _record_rho(at: int, excess: float, error: float, counts: Ints, values: Reals) -> None:
-    """Excesses are remembered too: while the budget is one number, no smaller one can raise rho."""
-    values[EXCESS] = max(values[EXCESS], excess)
-    rho = _rho(excess, error)
-    if rho > values[RHO]:
-        values[RHO], counts[RHO_AT] = rho, at
-
-
-@_inlined
-def _element(
-    at: int, y: Any, r: Any, error: float, mask: Any, sigma: float, steps: Any,
-    facts: Reals, counts: Ints, values: Reals,
-) -> None:  # fmt: skip
-    """Tally one element of any kind. mask < 0: the plain one for r; NO_SIGMA: none."""
-    y, r = np.float64(y), np.float64(r)
-    counts[GOT_NONFINITE] += not np.isfinite(y)
-    counts[WANT_NONFINITE] += not np.isfinite(r)
-    pair = np.isfinite(y) and np.isfinite(r)
-    if pair:
-        _pair(at, y, r, steps, facts, counts, values)
-    if mask < 0:
-        mask = _plain_mask(r, facts)
-    if _taken(y, mask):
-        return
-    excess, fits = _cell(y, r, facts), False
-    if (mask & INTERVAL) != 0 and np.isfinite(r):
-        fits = excess == 0.0 or excess <= error
-        if pair or fits:
+@_kernel
+def _walk(  # noqa: C901, PLR0912 (see its docstring)
+    y: Array, r: Array, e: Reals, m: Array, s: Reals, d: Array, facts: Reals, base: int, counts: Ints, values: Reals
+) -> None:
+    """Tally a block of anything, element by element. Helpers take numbers only: passing arrays costs ten times more."""
+    mode, low, high, half, has_inf = facts[MODE], facts[EMIN], facts[EMAX], facts[HALF], facts[HAS_INF] != 0.0
+    top, overflow = facts[TOP], facts[OVERFLOW]
+    for i in range(y.size):
+        a, b, at = np.float64(y[i]), np.float64(r[i]), base + i
+        pair, away, size = np.isfinite(a) and np.isfinite(b), abs(a - b), abs(b)
+        counts[GOT_NONFINITE] += not np.isfinite(a)
+        counts[WANT_NONFINITE] += not np.isfinite(b)
+        if pair:
+            counts[PAIRS] += 1
+            values[SUM_EE] += away * away
+            values[SUM_RR] += b * b
+            values[SUM_YY] += a * a
+            values[PEAK] = max(values[PEAK], size)
+            if away > values[MAX_ABS]:
+                values[MAX_ABS], counts[ABS_AT] = away, at
+            if size > 0.0 and away / size > values[MAX_REL]:
+                values[MAX_REL], counts[REL_AT] = away / size, at
+            if mode != INTEGER:
+                values[REAL_ULP] = max(values[REAL_ULP], away / _ulp(b, low, high, half))
+        if pair and size <= top:
+            if np.uint64(d[i]) > np.uint64(counts[ULP]):
+                counts[ULP], counts[ULP_AT] = np.int64(d[i]), at
+            counts[HISTOGRAM + _bucket(np.uint64(d[i]))] += 1
+        mask = np.int64(m[min(i, m.size - 1)]) if m.size else _plain_mask(b, has_inf)
+        if _taken(a, mask):
+            continue
+        judged, excess = (mask & INTERVAL) != 0 and np.isfinite(b), _cell(a, b, mode, half, low, overflow, has_inf)
+        fits = judged and (excess == 0.0 or excess <= e[i])
+        if judged and (pair or fits):
             counts[MISROUNDED] += excess > 0.0
-            _record_rho(at, excess, error, counts, values)
-            if pair and sigma != NO_SIGMA:
-                values[SUM_Z] += _deviation(y, r, sigma, facts)
-                counts[SIGMAS] += 1
-    if not fits:
-        _failed(at, pair and (mask & INTERVAL) != 0, counts)
+            values[EXCESS] = max(values[EXCESS], excess)
+            if _rho(excess, e[i]) > values[RHO]:
+                values[RHO], counts[RHO_AT] = _rho(excess, e[i]), at
+        if judged and pair and s.size:
+            values[SUM_Z] += _deviation(a - b, s[min(i, s.size - 1)], _ulp(b, low, high, half))
+            counts[SIGMAS] += 1
+        if not fits:
+            over = judged and pair
+            counts[OVER] += over
+            if not over and counts[CLASS_BAD] == 0:
+                counts[FIRST_CLASS] = at
+            counts[CLASS_BAD] += not over
+            if counts[BAD] < FIRST_BADS:
+                counts[FIRST_BAD + counts[BAD]] = at
+            counts[BAD] += 1
 
 
-@_inlined
-def _failed(at: int, over: bool, counts: Ints) -> None:
-    counts[OVER] += over
-    if not over and counts[CLASS_BAD] == 0:
-        counts[FIRST_CLASS] = at
-    counts[CLASS_BAD] += not over
-    if counts[BAD] < FIRST_BADS:
-        counts[FIRST_BAD + counts[BAD]] = at
-    counts[BAD] += 1
+@_kernel
+def _ulp(r: float, low: float, high: float, half: float) -> Any:
+    return _real(_exponent(r, _pattern(low), _pattern(high))) * (2.0 * half)
 
 
-@_inlined
-def _pair(at: int, y: float, r: float, steps: int, facts: Reals, counts: Ints, values: Reals) -> None:
-    """Tally the sizes and the distance of two finite numbers."""
-    away, size = abs(y - r), abs(r)
-    counts[PAIRS] += 1
-    values[SUM_EE] += away * away
-    values[SUM_RR] += r * r
-    values[SUM_YY] += y * y
-    values[PEAK] = max(values[PEAK], size)
-    if away > values[MAX_ABS]:
-        values[MAX_ABS], counts[ABS_AT] = away, at
-    if size > 0.0 and away / size > values[MAX_REL]:
-        values[MAX_REL], counts[REL_AT] = away / size, at
-    if facts[MODE] != INTEGER:
-        ulp = _real(_exponent(r, _pattern(facts[EMIN]), _pattern(facts[EMAX]))) * (2.0 * facts[HALF])
-        values[REAL_ULP] = max(values[REAL_ULP], away / ulp)
-    if size > facts[TOP]:
-        return
-    if np.uint64(steps) > np.uint64(counts[ULP]):
-        counts[ULP], counts[ULP_AT] = np.int64(steps), at
-    bucket, edge = HISTOGRAM, np.uint64(0)
-    while np.uint64(steps) > edge and bucket < HISTOGRAM + BUCKETS - 1:
+@_kernel
+def _bucket(steps: Any) -> Any:
+    """0, 1, 2, 3-4, 5-8, ... -> 0, 1, 2, 3, 4, ..."""
+    bucket, edge = 0, np.uint64(0)
+    while steps > edge and bucket < BUCKETS - 1:
         bucket, edge = bucket + 1, max(np.uint64(1), edge << np.uint64(1))
-    counts[bucket] += 1
+    return bucket
 
 
-@_inlined
-def _plain_mask(r: float, facts: Reals) -> Any:
+@_kernel
+def _plain_mask(r: float, has_inf: bool) -> Any:
     if np.isfinite(r):
         return INTERVAL
-    return NAN if np.isnan(r) or facts[HAS_INF] == 0.0 else PINF if r > 0.0 else NINF
+    return NAN if np.isnan(r) or not has_inf else PINF if r > 0.0 else NINF
 
 
-@_inlined
-def _taken(y: float, mask: int) -> bool:
+@_kernel
+def _taken(y: float, mask: Any) -> bool:
     """Whether y is of an accepted class other than the interval."""
     infinite = PINF if y == np.inf else NINF if y == -np.inf else 0
     return bool(mask & (NAN if np.isnan(y) else ZERO if y == 0.0 else infinite))
 
 
-@_inlined
-def _cell(y: float, r: float, facts: Reals) -> Any:
+@_kernel
+def _cell(y: float, r: float, mode: float, half: float, low: float, overflow: float, has_inf: bool) -> Any:
     """Distance from a finite r to the reals that round to y, for any y; NaN: none do."""
-    if facts[MODE] == INTEGER:
+    if mode == INTEGER:
         return abs(y - r)
     if np.isfinite(y):
-        return max(_excess(y, r, facts[HALF], _pattern(facts[EMIN])), 0.0)
+        return max(_excess(y, r, half, _pattern(low)), 0.0)
     if np.isnan(y):
-        return np.nan if facts[HAS_INF] != 0.0 else max(facts[OVERFLOW] - abs(r), 0.0)
-    return max(facts[OVERFLOW] - (r if y > 0.0 else -r), 0.0)
+        return np.nan if has_inf else max(overflow - abs(r), 0.0)
+    return max(overflow - (r if y > 0.0 else -r), 0.0)

@@ -234,13 +234,16 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdi
     elif limit == 0:
         text = f"{name}{place_of(worst, got.shape)} is {y:.9g}, must be exactly {r:.9g} after rounding ({share})"
     else:
-        text = f"{name}{place_of(worst, got.shape)} is {y:.9g}, wanted {r:.9g}: {m.rho:.3g} times its error budget of {limit:.3g} ({share})"
+        text = (
+            f"{name}{place_of(worst, got.shape)} is {y:.9g}, wanted {r:.9g}: "
+            f"{m.rho:.3g} times its error budget of {limit:.3g} ({share})"
+        )
     index, error = index_pattern(bad, got.shape), error_pattern(got, want, bad)
     return e.verdict(kind, rule, text, name, index, error, measurements(m, got, want, limit), m.rho)
 
 
 def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | None:
-    """Without any error before the rounding, a tie must go to the even neighbour; both lie in a cell that touches it."""
+    """Without any error before the rounding, a tie must go to the even neighbour; both lie in cells that touch it."""
     error = np.asarray(budget.error)
     if m.max_ulp == 0 or (error != 0).all():
         return None
@@ -252,7 +255,10 @@ def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict 
     if not bad.size:
         return None
     y, r = float(got.reshape(-1)[bad[0]]), float(want.reshape(-1)[bad[0]])
-    text = f"{name}{place_of(int(bad[0]), got.shape)} is {y:.9g}, must be {r!r} rounded to nearest even ({bad.size} of {got.size} elements fail)"
+    text = (
+        f"{name}{place_of(int(bad[0]), got.shape)} is {y:.9g}, must be {r!r} rounded to nearest even "
+        f"({bad.size} of {got.size} elements fail)"
+    )
     found = measurements(m, got, want, 0.0)
     return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), "tie", found, m.rho)
 

@@ -276,7 +276,7 @@ def made_up(fmt, size, seed, sharp):
     size=st.sampled_from([1, 2, 63, 2048, 2049, 5000]),
     seed=st.integers(0, 10**6),
     sharp=st.booleans(),
-    masked=st.booleans(),
+    masked=st.sampled_from([None, "any", "flushed"]),
     scalar=st.sampled_from([None, 0.0, 1e-3, 1.0, math.inf, math.nan]),
     sigma=st.sampled_from([None, 0.0, 1e-3, "array"]),
     narrow=st.booleans(),
@@ -286,7 +286,8 @@ def test_both_engines_agree(name, size, seed, sharp, masked, scalar, sigma, narr
     if narrow:
         with np.errstate(over="ignore"):
             want = want.astype(np.float32)
-    accept = np.random.default_rng(seed).integers(0, 32, size).astype(np.uint8) if masked else None
+    masks = np.random.default_rng(seed).integers(0, 32, size).astype(np.uint8)
+    accept = {None: None, "any": masks, "flushed": (masks & ZERO) | INTERVAL}[masked]
     with pytest.MonkeyPatch.context() as patch:
         both(patch, got, want, error if scalar is None else scalar, accept, error if sigma == "array" else sigma)
 

@@ -1,0 +1,160 @@
+"""What a file says of itself is read, never run; what makes no sense is refused in one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from corpus.errors import UsageError
+from corpus.records import BLAMELESS, Kind
+from kernels.catalog import read_subject, resolve, size_hints, subjects_of, user_subject
+from oracles.catalog import load_contracts
+
+RUN = "\n\ndef run(out, x):\n    pass\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(text, name="mine.py"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return file
+
+
+def refusal(path, ops=("silu",), suffix=""):
+    with pytest.raises(UsageError) as error:
+        user_subject(f"{path}{suffix}", ops)
+    text = str(error.value)
+    assert "\n" not in text
+    assert Path(path).name in text
+    return text
+
+
+def test_a_file_is_read_and_never_run(write, tmp_path):
+    mark = tmp_path / "was run"
+    path = write(
+        f'"""What it does.\nIn two lines.\n\nMore."""\n\nimport numpy\nopen({str(mark)!r}, "w").close()\n'
+        'OP = "silu"\nBACKEND = "torch"\nDTYPES = ("float32", "float16")\nPLANTED = "mismatch"\n'
+        f'NUMERICS = {{"tf32": "rn", "ftz": False}}\nTILE = 48{RUN}'
+    )
+    subject = user_subject(str(path), ())
+    assert not mark.exists()
+    assert (subject.op, subject.name, subject.backend, subject.function) == ("silu", "mine", "torch", "run")
+    assert subject.dtypes == ("float32", "float16")
+    assert subject.planted == "mismatch"
+    assert (subject.numerics.tf32, subject.numerics.ftz) == ("rn", False)
+    assert subject.summary == "What it does. In two lines."
+    assert subject.path == str(path)
+    assert size_hints(subject) == (48,)
+
+
+@pytest.mark.parametrize(
+    ("imports", "backend"),
+    [
+        ("import numpy as np", "numpy"),
+        ("", "numpy"),
+        ("import torch", "torch"),
+        ("import torch.nn.functional as F", "torch"),
+        ("from torch import nn", "torch"),
+        ("import cupy", "cupy"),
+        ("import torch\nimport triton.language as tl", "triton"),
+        ("import torchvision", "numpy"),
+    ],
+)
+def test_the_backend_is_guessed_from_the_imports(write, imports, backend):
+    assert read_subject(write(imports + RUN), op="silu").backend == backend
+
+
+def test_imports_inside_functions_count(write):
+    assert read_subject(write("def run(out, x):\n    import torch\n"), op="silu").backend == "torch"
+
+
+def test_the_digest_follows_the_source(write):
+    first = read_subject(write(RUN), op="silu").source_digest
+    assert read_subject(write(RUN), op="silu").source_digest == first
+    assert read_subject(write(RUN + "#"), op="silu").source_digest != first
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("PLANTED = 'wrong'", "PLANTED = 'wrong' is no verdict"),
+        ("PLANTED = 'pass'", "is no verdict"),
+        ("NUMERICS = {'tf32': 'maybe'}", "NUMERICS is not understood"),
+        ("NUMERICS = {'no_such': 1}", "NUMERICS is not understood"),
+        ("NUMERICS = 3", "NUMERICS is not understood"),
+        ("PLANTED = 'mis' + 'match'", "PLANTED must be a literal"),
+        ("DTYPES = tuple(['float32'])", "DTYPES must be a literal"),
+        ("def run(:", "does not import: SyntaxError"),
+        (b"\xff\xfe\x00", "does not import"),
+    ],
+)
+def test_nonsense_is_refused_in_one_sentence(write, text, words):
+    path = write(text + (RUN.encode() if isinstance(text, bytes) else RUN))
+    assert words in refusal(path)
+
+
+@pytest.mark.xfail(strict=True, reason="DTYPES and non-hashable constants are not checked: TypeError, or an IndexError in the search")
+@pytest.mark.parametrize(
+    "text", ["DTYPES = 'float32'", "DTYPES = ('float31',)", "DTYPES = 3", "PLANTED = ['mismatch']", "OP = ['silu']", "BACKEND = 7"]
+)
+def test_constants_of_the_wrong_kind_are_refused_in_one_sentence(write, text):
+    refusal(write(text + RUN))
+
+
+@pytest.mark.xfail(strict=True, reason="ast.parse says ValueError, not SyntaxError, for a null byte (Python 3.11)")
+def test_a_binary_file_is_refused_in_one_sentence(write):
+    refusal(write(b"x = 1\x00" + RUN.encode()))
+
+
+@pytest.mark.xfail(strict=True, reason="only plain assignments are read; an annotated OP, PLANTED or DTYPES is ignored silently")
+def test_annotated_constants_are_read(write):
+    assert user_subject(str(write('OP: str = "silu"' + RUN)), ()).op == "silu"
+
+
+def test_what_is_no_kernel_file_is_refused(write, tmp_path):
+    assert "does not exist" in refusal(tmp_path / "absent.py")
+    assert "neither a .py nor a .cu file" in refusal(write("", "notes.txt"))
+    (tmp_path / "folder.py").mkdir()
+    assert "does not exist" in refusal(tmp_path / "folder.py")
+
+
+def test_the_op_comes_from_the_file_or_from_the_only_op_asked_for(write):
+    said = write(f'OP = "gemm"{RUN}')
+    assert user_subject(str(said), ("silu",)).op == "gemm"
+    silent = write(RUN, "silent.py")
+    assert user_subject(str(silent), ("softmax",)).op == "softmax"
+    for ops in ((), ("silu", "gemm")):
+        assert "does not say its op" in refusal(silent, ops)
+
+
+def test_file_colon_name_picks_a_function(write):
+    path = write("def first(out, x):\n    pass\n\ndef second(x):\n    pass\n")
+    picked = user_subject(f"{path}:second", ("silu",))
+    assert (picked.function, picked.name, picked.path) == ("second", "mine:second", str(path))
+    assert user_subject(str(path), ("silu",)).function == "run"
+    assert user_subject(f"{path}:first", ("silu",)).key != picked.key
+
+
+def test_the_only_public_function_is_the_one(write):
+    path = write("def _helper(x):\n    pass\n\ndef my_kernel(out, x):\n    pass\n")
+    assert user_subject(str(path), ("silu",)).function == "my_kernel"
+
+
+@pytest.mark.parametrize("op", load_contracts())
+def test_the_houses_own_subjects_are_stored_relative_and_lie_where_they_say(op):
+    subjects = subjects_of(op)
+    assert [bool(s.planted) for s in subjects] == sorted(bool(s.planted) for s in subjects), "planted ones last"
+    assert sum(not s.planted for s in subjects) >= 2
+    for subject in subjects:
+        assert subject.path == f"kernels/{op}/{Path(subject.path).name}"
+        assert resolve(subject).is_file()
+        assert subject.summary
+        assert subject.planted == "" or Kind(subject.planted) not in BLAMELESS
+        assert bool(subject.planted) == subject.name.startswith("bug_")
+
+
+def test_hints_are_integers_a_kernel_may_tile_by(write):
+    path = write("A = 2\nB = 64\nC = 1000000\nD = True\n\ndef run(out, x):\n    return x[:: 7] * 33.0\n")
+    assert size_hints(read_subject(path, op="silu")) == (7, 64)
