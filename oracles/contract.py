@@ -2,24 +2,23 @@
 
 A contract file, oracles/contracts/<op>.py, defines `CONTRACT`. The op's definition comes in two functions:
 
-    reference(**inputs, **attrs) -> {output: float64 array}   obviously right, nothing else
+    reference(**inputs, **attrs) -> {output: array}           obviously right, nothing else
     budget(Question) -> {output: Budget}                      how wrong each element may be before the final rounding
 
-Both get plain numpy arrays; `Question` carries everything a budget may depend on.
+A reference gets floats one width up (float64 as longdouble, narrower ones as float64) and computes in that type; a
+budget gets a `Question` with the inputs as they were and everything else it may depend on.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.formats import Array, Format, compute_unit, format_of
+from corpus.formats import Array, compute_unit
 from corpus.record import Scalar
-from corpus.records import Case, Fill, Numerics, TensorRecipe, TensorSpec
+from corpus.records import Case, Fill, Numerics, TensorSpec
 
 Reals = NDArray[np.float64]
 Dims = Mapping[str, int]
@@ -192,92 +191,3 @@ def parse_axis(axis: str) -> tuple[str, int]:
 def shape_of(axes: tuple[str, ...], dims: Dims) -> tuple[int, ...]:
     """The shape that axes have for given dims."""
     return tuple([dims[d] * f for d, f in map(parse_axis, axes)])  # a list is built faster than a generator runs
-
-
-def float_format(dtype: str) -> Format:
-    """The float format of a dtype name; a small convenience for budgets."""
-    return format_of(dtype)
-
-
-LAMBDA = 6.0
-"""Deviations allowed by the bounds for random terms (NUMERICS 2.1)."""
-
-
-def sum_error(q: Question, terms: int, total: Reals, magnitude: Reals, root_square: Reals, *, products: bool) -> Reals:
-    """Bound on the error of summing `terms` numbers in the declared accumulator, in any order (NUMERICS 2.1).
-
-    total: the exact sums s; magnitude: S = sum |t|; root_square: R = sqrt(sum t**2); products: the terms themselves
-    were rounded once (no fused multiply-add with inputs as wide as the accumulator).
-    """
-    u = q.u if q.numerics.accumulate in {"float32", "float64"} else ACCUMULATOR_UNIT[q.numerics.accumulate]
-    worst = (terms + 1 + (1 if products else 0)) * u * magnitude
-    if not q.iid:
-        return worst
-    drift = terms * (total**2 / 3.0 + root_square**2 / 6.0) + (root_square**2 if products else 0.0)
-    typical = LAMBDA * u * np.sqrt(drift) + 2.0 * u * np.abs(total)
-    return np.minimum(worst, typical)
-
-
-ACCUMULATOR_UNIT: dict[str, float] = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Unit roundoff of the narrow accumulators a subject may declare; tensor cores come with their own steps."""
-
-
-def row_sum_rel(q: Question, terms: int) -> float:
-    """Relative error of a sum of `terms` non-negative numbers: (n+2)u, or for random terms LAMBDA u sqrt(n/3) + 3u."""
-    worst = (terms + 2) * q.u
-    return min(worst, LAMBDA * q.u * float(np.sqrt(terms / 3.0)) + 3.0 * q.u) if q.iid else worst
-
-
-def exp_error(q: Question, x: Reals) -> Reals | float:
-    """Relative error of the subject's exp at x (NUMERICS 2.2, 10.7)."""
-    accurate = 4.0 * q.u
-    if q.numerics.exp == "fast":
-        return accurate + 2.0 * q.u * (2.0 + 1.173 * np.abs(x))
-    return accurate + (1.25e-4 if q.numerics.exp == "poly3" else 0.0)
-
-
-def scaled(name: str, tensors: Mapping[str, float], *, factor: float) -> Law:
-    """The law: multiplying these inputs by these powers of two (or -1) multiplies the outputs by factor."""
-
-    def transform(case: Case) -> Case | None:
-        changed = {n: _changed(case, n, scale=case.tensors[n].fill.scale * by) for n, by in tensors.items()}
-        return _with(case, changed)
-
-    return Law(name=name, transform=transform, factor=factor)
-
-
-def shifted(name: str, tensor: str, by: int) -> Law:
-    """The law: adding an integer to every value of an input changes nothing."""
-
-    def transform(case: Case) -> Case | None:
-        fill = case.tensors[tensor].fill
-        if fill.scale != 1.0:
-            return None
-        return _with(case, {tensor: _changed(case, tensor, params={**fill.params, "shift": by})})
-
-    return Law(name=name, transform=transform, shift=float(by))
-
-
-def moved(name: str, tensor: str) -> Law:
-    """The law: the same values elsewhere in memory, with other neighbours, give the same bits."""
-
-    def transform(case: Case) -> Case | None:
-        recipe = case.tensors[tensor]
-        if recipe.layout != "contiguous":
-            return None
-        return case.but(tensors={**case.tensors, tensor: recipe.but(layout="offset_room")})
-
-    return Law(name=name, transform=transform)
-
-
-def _changed(case: Case, tensor: str, **fill: Any) -> TensorRecipe | None:
-    """The tensor with another fill; None where values are written bit by bit and would not follow."""
-    recipe = case.tensors[tensor]
-    if recipe.specials or recipe.pokes or DISTRIBUTIONS[recipe.fill.distribution].patterns:
-        return None
-    return recipe.but(fill=recipe.fill.but(**fill))
-
-
-def _with(case: Case, changed: Mapping[str, TensorRecipe | None]) -> Case | None:
-    tensors = {n: t for n, t in changed.items() if t is not None}
-    return case.but(tensors={**case.tensors, **tensors}) if len(tensors) == len(changed) else None

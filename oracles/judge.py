@@ -128,7 +128,10 @@ def _form(e: Evidence) -> Verdict | None:
             text = f"{report.name} is the memory of its input {report.alias_of!r}, not a result of its own"
             return e.verdict(Kind.ALIASED, "structure", text, report.name)
         if not report.contiguous and _plain_inputs(e):
-            text = f"{report.name} is not contiguous although all inputs are: whoever takes its pointer reads other elements"
+            text = (
+                f"{report.name} is not contiguous although all inputs are: "
+                "whoever takes its pointer reads other elements"
+            )
             return e.verdict(Kind.WRONG_LAYOUT, "structure", text, report.name)
     return None
 

@@ -32,7 +32,8 @@ class Reference:
     def want(self) -> Mapping[str, Reals]:
         """The exact outputs as float64. Raises InternalError if the contract's reference has the wrong form."""
         with np.errstate(all="ignore"):
-            want = self.contract.reference(**{k: _real(v) for k, v in self.inputs.items()}, **self.case.attrs)
+            answer = self.contract.reference(**{k: _wide(v) for k, v in self.inputs.items()}, **self.case.attrs)
+            want = {name: np.asarray(values, dtype=np.float64) for name, values in answer.items()}
         for name, spec in self.specs.items():
             if name not in want or want[name].shape != spec.shape:
                 got = want[name].shape if name in want else "nothing"
@@ -68,9 +69,12 @@ class Reference:
         return self._budgets[numerics.id]
 
 
-def _real(array: Array) -> Array:
-    """Floats as float64; integers (indices, quants) as they are."""
-    return array.astype(np.float64) if format_of(array.dtype).is_float else array
+def _wide(array: Array) -> Array:
+    """Floats one width up: float64 as longdouble, narrower ones as float64; integers (indices, quants) as they are."""
+    fmt = format_of(array.dtype)
+    if not fmt.is_float:
+        return array
+    return array.astype(np.longdouble if fmt.name == "float64" else np.float64)
 
 
 def _values(case: Case, contract: Contract) -> list[TensorRecipe]:

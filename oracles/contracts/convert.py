@@ -6,7 +6,8 @@ Source: IEEE 754-2019, 5.4.2 and 4.3.1. Budget: one rounding and nothing before 
 finite number plus half a step the nearest "number" is Inf. Subnormals are values, not intermediates: ftz is no excuse.
 """
 
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals, scaled
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import scaled
 
 
 def reference(x: Reals, *, to: str) -> dict[str, Reals]:

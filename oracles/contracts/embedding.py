@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.formats import Array
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals, scaled
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import scaled
 
 
 def reference(table: Reals, indices: NDArray[np.number]) -> dict[str, Reals]:

@@ -8,64 +8,26 @@ that overflows may legally give 0; one that underflows, without eps, may give an
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpus.records import Fill
-from oracles.contract import (
-    INTERVAL,
-    NAN,
-    NINF,
-    PINF,
-    ZERO,
-    Budget,
-    Contract,
-    Dim,
-    Dims,
-    Input,
-    Output,
-    Question,
-    Reals,
-    row_sum_rel,
-    scaled,
-)
-
-REFERENCE_ERROR = 4.0
-"""Of the reference, in units of 2**-53: counts only beside a float64 subject."""
-
-_LIMIT = float(np.finfo(np.float64).max)
-
-ALL = INTERVAL | ZERO | PINF | NINF | NAN
+from oracles.bounds import ALL, LIMIT, classes_of, range_of, reference_error, row_sum_rel, saturated
+from oracles.contract import NAN, NINF, PINF, ZERO, Budget, Contract, Dim, Dims, Input, Output, Question, Reals
+from oracles.relations import scaled
 
 
 def reference(x: Reals, weight: Reals, *, eps: float) -> dict[str, Reals]:
-    """The formula in float64; in longdouble if an input does not fit into float32."""
-    if not (_fits_float32(x) and _fits_float32(weight)):
-        return {"out": _saturated(_formula(x.astype(np.longdouble), weight.astype(np.longdouble), eps))}
-    return {"out": _formula(x, weight, eps)}
-
-
-def _formula(x: NDArray[Any], weight: NDArray[Any], eps: float) -> NDArray[Any]:
+    """The formula."""
     v = (x * x).sum(axis=-1, keepdims=True) / max(1, x.shape[-1]) + eps
-    y: NDArray[Any] = x / np.sqrt(v) * weight
-    return y
-
-
-def _saturated(y: NDArray[Any]) -> Reals:
-    """What is finite stays finite, as it does for narrower formats; whether it may be Inf is the budget's word."""
-    return np.where(np.isfinite(y), np.clip(y, -_LIMIT, _LIMIT), y).astype(np.float64)
-
-
-def _fits_float32(x: Reals) -> bool:
-    return bool((x.astype(np.float32) == x).all())
+    return {"out": saturated(x / np.sqrt(v) * weight)}
 
 
 def budget(q: Question) -> dict[str, Budget]:
     """|y| (e_v / 2 + 7u), plus what flushing x, 1 / sqrt(v), their product or the weight to zero can cost."""
     x, weight, n = q.real("x"), np.abs(q.real("weight")), q.inputs["x"].shape[-1]
-    least, largest = _range(q)
+    least, largest = range_of(q)
     sum_square = np.einsum("ij,ij->i", x, x)[:, None]
     v = sum_square / max(1, n) + float(q.attrs["eps"])
     relative = _relative(q, x, v, least)
@@ -75,17 +37,11 @@ def budget(q: Question) -> dict[str, Budget]:
     if q.tiny:
         error += (q.tiny * (1.0 + 1.0 / np.sqrt(v))) * weight
         error += q.tiny * (1.0 + n**0.5)
-    highest = np.abs(q.want["out"]) if largest == _LIMIT else weight
+    highest = np.abs(q.want["out"]) if largest == LIMIT else weight
     if _below(sum_square, 0.99 * largest) and _below(highest, 0.99 * largest) and not lost.any():
         return {"out": Budget(error)}
     error[lost[:, 0]] = np.inf
     return {"out": Budget(error, accept=_accept(q, sum_square, v, lost))}
-
-
-def _range(q: Question) -> tuple[float, float]:
-    """Smallest normal and largest number of the arithmetic."""
-    info = np.finfo(np.float64 if q.case.dtype == "float64" else np.float32)
-    return float(info.tiny), float(info.max)
 
 
 def _below(x: Reals, limit: float) -> bool:
@@ -97,7 +53,7 @@ def _relative(q: Question, x: Reals, v: Reals, least: float) -> Reals:
     """Relative error of each row; squares that underflow cost v at most 2 least."""
     n, eps = x.shape[-1], float(q.attrs["eps"])
     e_v = row_sum_rel(q, n) * (1.0 - eps / v) + 2.0 * q.u + 2.0 * least / v
-    relative = 0.5 * e_v + (7.0 + (REFERENCE_ERROR if q.case.dtype == "float64" else 0.0)) * q.u
+    relative = 0.5 * e_v + (7.0 + reference_error(q)) * q.u
     if q.exact and n & (n - 1) == 0:  # mean 1 and its root are exact; so are the products
         relative[(np.abs(x) == 1.0).all(axis=-1, keepdims=True) & ((v == 1.0) | (v == 4.0))] = 0.0
     return relative
@@ -105,13 +61,13 @@ def _relative(q: Question, x: Reals, v: Reals, least: float) -> Reals:
 
 def _accept(q: Question, sum_square: Reals, v: Reals, lost: NDArray[np.bool_]) -> NDArray[np.uint8]:
     x, y = q.real("x"), q.want["out"]
-    least, largest = _range(q)
-    mask = np.select([np.isnan(y), y == np.inf, y == -np.inf], [NAN, PINF, NINF], INTERVAL).astype(np.uint8)
+    least, largest = range_of(q)
+    mask = classes_of(y)
     vanishes = (sum_square > 0.99 * largest) & np.isfinite(x)
     mask[vanishes & ~np.isnan(y)] |= ZERO
     mask[np.isinf(y) & (vanishes | (np.abs(x) < 2.0 * least * np.maximum(1.0, np.sqrt(v))))] |= NAN  # 0 * Inf
-    mask[np.isfinite(y) & (y > 0.99 * _LIMIT)] |= PINF
-    mask[np.isfinite(y) & (y < -0.99 * _LIMIT)] |= NINF
+    mask[np.isfinite(y) & (y > 0.99 * LIMIT)] |= PINF
+    mask[np.isfinite(y) & (y < -0.99 * LIMIT)] |= NINF
     mask[lost & ~np.isnan(y)] = ALL
     zero_row = lost & ~x.any(axis=-1, keepdims=True) & np.isfinite(q.real("weight"))
     mask[zero_row] = NAN | ZERO

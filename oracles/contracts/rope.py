@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.formats import format_of
-from oracles.contract import INTERVAL, NAN, NINF, PINF, Budget, Contract, Dim, Input, Output, Question, Reals, scaled
+from oracles.contract import INTERVAL, NAN, NINF, PINF, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import scaled
 
 
 def reference(x: Reals, cos: Reals, sin: Reals, *, style: str) -> dict[str, Reals]:
-    """The rotation in float64."""
-    out = np.empty(x.shape)
+    """The rotation."""
+    out = np.empty(x.shape, x.dtype)
     (a, b), (y0, y1) = _halves(x, style), _halves(out, style)
     c, s = cos[:, None, :], sin[:, None, :]
     np.subtract(a * c, b * s, out=y0)

@@ -10,41 +10,21 @@ subnormal the result may vanish, which at x = -89 costs a normal number (NUMERIC
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.contract import (
-    INTERVAL,
-    NAN,
-    PINF,
-    ZERO,
-    Budget,
-    Contract,
-    Dim,
-    Input,
-    Output,
-    Question,
-    Reals,
-    exp_error,
-    moved,
-)
-
-REFERENCE_ERROR = 4.0
-"""Of the reference, in units of 2**-53: counts only beside a float64 subject."""
+from oracles.bounds import exp_error, reference_error
+from oracles.contract import INTERVAL, NAN, PINF, ZERO, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import moved
 
 
 def reference(x: Reals) -> dict[str, Reals]:
-    """The formula in float64; in longdouble if x does not fit into float32."""
-    v = x if _fits_float32(x) else x.astype(np.longdouble)
-    return {"out": np.asarray(v / (1.0 + np.exp(-v)), np.float64)}
-
-
-def _fits_float32(x: Reals) -> bool:
-    return bool((x.astype(np.float32) == x).all())
+    """The formula."""
+    return {"out": x / (1.0 + np.exp(-x))}
 
 
 def budget(q: Question) -> dict[str, Budget]:
     """Relative error e_exp (1 - sigma) + 6u; what can vanish is |x| sigma where sigma < 4 tiny."""
     x, y = q.real("x"), np.abs(q.want["out"])
     least = 2.0**-1022 if q.case.dtype == "float64" else 2.0**-126
-    constant = (6.0 + (REFERENCE_ERROR if q.case.dtype == "float64" else 0.0)) * q.u
+    constant = (6.0 + reference_error(q)) * q.u
     magnitude = np.abs(x)
     relative = exp_error(q, np.minimum(magnitude, 1e4)) / (1.0 + np.exp(x)) + constant
     error = y * relative + 1.25 * np.minimum(y, (4.0 * least) * magnitude) + 4.0 * q.tiny

@@ -13,43 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.records import Fill
-from oracles.contract import (
-    INTERVAL,
-    NAN,
-    ZERO,
-    Budget,
-    Contract,
-    Dim,
-    Dims,
-    Input,
-    Output,
-    Question,
-    Reals,
-    exp_error,
-    row_sum_rel,
-    shifted,
-)
-
-REFERENCE_ERROR = 4.0
-"""Of the reference, in units of 2**-53, its exponents and its sum apart: counts only beside a float64 subject."""
+from oracles.bounds import exp_error, reference_error, row_sum_rel
+from oracles.contract import INTERVAL, NAN, ZERO, Budget, Contract, Dim, Dims, Input, Output, Question, Reals
+from oracles.relations import shifted
 
 VANISHED = -1100.0
 """exp of this is 0 in every format; finite, so that it can be multiplied by 0."""
 
 
 def reference(x: Reals) -> dict[str, Reals]:
-    """The formula in float64; in longdouble if x does not fit into float32. A +Inf takes all."""
-    v = x if _fits_float32(x) else x.astype(np.longdouble)
-    top = np.max(v, axis=-1, keepdims=True, initial=-np.inf)
-    z = v - top
+    """The formula. A +Inf takes all."""
+    top = np.max(x, axis=-1, keepdims=True, initial=-np.inf)
+    z = x - top
     if (top == np.inf).any():
-        z = np.where(top == np.inf, np.where(v == np.inf, 0.0, -np.inf), z)
+        z = np.where(top == np.inf, np.where(x == np.inf, 0.0, -np.inf), z)
     e = np.exp(z)
-    return {"out": np.asarray(e / e.sum(axis=-1, keepdims=True), np.float64)}
-
-
-def _fits_float32(x: Reals) -> bool:
-    return bool((x.astype(np.float32) == x).all())
+    return {"out": e / e.sum(axis=-1, keepdims=True)}
 
 
 def budget(q: Question) -> dict[str, Budget]:
@@ -58,22 +37,14 @@ def budget(q: Question) -> dict[str, Budget]:
     top = np.max(x, axis=-1, keepdims=True, initial=-np.inf)
     z = np.maximum(x - top, VANISHED)
     rel = exp_error(q, z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * z
-    shared = np.einsum("ij,ij->i", p, rel)[:, None] + (_sum_error(q, x.shape[-1]) + 4.0 * q.u)
-    if q.case.dtype == "float64":
-        shared = shared + REFERENCE_ERROR * q.u
+    shared = np.einsum("ij,ij->i", p, rel)[:, None] + (row_sum_rel(q, x.shape[-1]) + 4.0 * q.u)
+    shared = shared + reference_error(q) * q.u
     error = p * (rel + shared) + 4.0 * q.tiny
     if q.exact and q.numerics.exp != "poly3":
         error = np.where(_is_exact(x, z), 0.0, error)
     if np.isfinite(x).all():
         return {"out": Budget(error)}
     return {"out": Budget(np.where(np.isnan(error), 4.0 * q.u, error), accept=_accept(x, top))}
-
-
-def _sum_error(q: Question, terms: int) -> float:
-    """e_s. Equal inputs give equal terms, whose rounding errors all point one way: then only the worst case holds."""
-    if q.case.tensors["x"].fill.distribution == "sparse":
-        return (terms + 2) * q.u
-    return row_sum_rel(q, terms)
 
 
 def _is_exact(x: Reals, z: Reals) -> NDArray[np.bool_]:

@@ -103,7 +103,6 @@ def test_constants_of_the_wrong_kind_are_refused_in_one_sentence(write, text):
     refusal(write(text + RUN))
 
 
-@pytest.mark.xfail(strict=True, reason="ast.parse says ValueError, not SyntaxError, for a null byte (Python 3.11)")
 def test_a_binary_file_is_refused_in_one_sentence(write):
     refusal(write(b"x = 1\x00" + RUN.encode()))
 

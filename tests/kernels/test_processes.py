@@ -24,8 +24,8 @@ from tests_case import CASE
 peer = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 with Examiner([peer]) as examiner:
     examiner.check([Inquiry(CASE, (peer.key,))])
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         time.sleep(30)
     except KeyboardInterrupt:
         verdict = examiner.check([Inquiry(CASE, (peer.key,))])[0].verdicts[peer.key]

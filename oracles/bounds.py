@@ -1,0 +1,76 @@
+"""Error bounds that several ops share (NUMERICS 2): sums, exponentials, and the range of the arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO, Question, Reals
+
+ALL = INTERVAL | ZERO | PINF | NINF | NAN
+"""The mask of an element that may be anything."""
+
+LIMIT = float(np.finfo(np.float64).max)
+
+REFERENCE_ERROR = 4.0
+"""Of a reference in longdouble that is rounded to float64, in units of 2**-53: counts only beside a float64 subject."""
+
+
+def reference_error(q: Question) -> float:
+    """Relative error of the reference itself, in units of u: nothing to subjects that compute in float32."""
+    return REFERENCE_ERROR if q.case.dtype == "float64" else 0.0
+
+
+def range_of(q: Question) -> tuple[float, float]:
+    """Smallest normal and largest number of the arithmetic: float64 for float64 inputs, else float32."""
+    info = np.finfo(np.float64 if q.case.dtype == "float64" else np.float32)
+    return float(info.tiny), float(info.max)
+
+
+def saturated(y: NDArray[Any]) -> NDArray[Any]:
+    """What is finite stays finite when it is rounded to float64; whether it may be Inf is the budget's word."""
+    return np.where(np.isfinite(y), np.clip(y, -LIMIT, LIMIT), y)
+
+
+def classes_of(y: Reals) -> NDArray[np.uint8]:
+    """The accept mask that allows each element its own class: INTERVAL, NAN, PINF or NINF."""
+    return np.select([np.isnan(y), y == np.inf, y == -np.inf], [NAN, PINF, NINF], INTERVAL).astype(np.uint8)
+
+
+LAMBDA = 6.0
+"""Deviations allowed by the bounds for random terms (NUMERICS 2.1)."""
+
+
+def sum_error(q: Question, terms: int, total: Reals, magnitude: Reals, root_square: Reals, *, products: bool) -> Reals:
+    """Bound on the error of summing `terms` numbers in the declared accumulator, in any order (NUMERICS 2.1).
+
+    total: the exact sums s; magnitude: S = sum |t|; root_square: R = sqrt(sum t**2); products: the terms themselves
+    were rounded once (no fused multiply-add with inputs as wide as the accumulator).
+    """
+    u = q.u if q.numerics.accumulate in {"float32", "float64"} else ACCUMULATOR_UNIT[q.numerics.accumulate]
+    worst = (terms + 1 + (1 if products else 0)) * u * magnitude
+    if not q.iid:
+        return worst
+    drift = terms * (total**2 / 3.0 + root_square**2 / 6.0) + (root_square**2 if products else 0.0)
+    typical = LAMBDA * u * np.sqrt(drift) + 2.0 * u * np.abs(total)
+    return np.minimum(worst, typical)
+
+
+ACCUMULATOR_UNIT: dict[str, float] = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Unit roundoff of the narrow accumulators a subject may declare; tensor cores come with their own steps."""
+
+
+def row_sum_rel(q: Question, terms: int) -> float:
+    """Relative error of a sum of `terms` non-negative numbers: (n+2)u, or for random terms LAMBDA u sqrt(n/3) + 3u."""
+    worst = (terms + 2) * q.u
+    return min(worst, LAMBDA * q.u * float(np.sqrt(terms / 3.0)) + 3.0 * q.u) if q.iid else worst
+
+
+def exp_error(q: Question, x: Reals) -> Reals | float:
+    """Relative error of the subject's exp at x (NUMERICS 2.2, 10.7)."""
+    accurate = 4.0 * q.u
+    if q.numerics.exp == "fast":
+        return accurate + 2.0 * q.u * (2.0 + 1.173 * np.abs(x))
+    return accurate + (1.25e-4 if q.numerics.exp == "poly3" else 0.0)

@@ -1,0 +1,111 @@
+"""What the documents say is true where a machine can tell."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from corpus.house import PACKAGES
+from fuzz.__main__ import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+FRAGMENTS = sorted((ROOT / "changelog.d").glob("*.md"))
+DOCUMENTS = ("README.md", "ARCHITECTURE.md")
+
+
+def commands(text):
+    """Arguments of every `python -m fuzz` in ```sh blocks and between backquotes."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    found = [shlex.split(line, comments=True) for line in lines if line.startswith("python -m fuzz")]
+    return [["shrink", *words[3:]] if words[2] == "fuzz.shrink" else words[3:] for words in found]
+
+
+def parse(arguments):
+    """Parse a command line as the command itself would, and run nothing."""
+    with cli.make_context("fuzz", list(arguments)) as context:
+        if arguments:
+            name, command, rest = cli.resolve_command(context, list(arguments))
+            command.make_context(name, rest, parent=context, resilient_parsing="TARGET" in rest).close()
+
+
+def parses(arguments):
+    try:
+        parse(arguments)
+    except click.exceptions.Exit as left:
+        return left.exit_code == 0
+    except click.UsageError as error:
+        return "Missing" in error.format_message() and len(arguments) == 1  # only the command's name is spoken of
+    return True
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_parses(document):
+    found = commands((ROOT / document).read_text())
+    assert document != "README.md" or len(found) >= 5
+    assert [arguments for arguments in found if not parses(arguments)] == []
+
+
+@pytest.mark.parametrize("line", ["run --bugdet 5s", "lsit", "list opps", "run --cases many", "shrink a b"])
+def test_a_wrong_command_is_noticed(line):
+    (arguments,) = commands(f"text\n```sh\npython -m fuzz {line}  # a remark\n```\n")
+    assert not parses(arguments)
+
+
+def test_the_house_rules_fit_on_a_page():
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 60
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_path_that_is_named_exists(document):
+    text = (ROOT / document).read_text()
+    named = re.findall(rf"`((?:{'|'.join(PACKAGES)}|tests|scripts)/[\w/.-]+)`", text)
+    lost = [name for name in named if not (ROOT / name).exists() and not name.startswith(WRITTEN)]
+    assert lost == []
+
+
+WRITTEN = ("corpus/local", "corpus/regressions", "corpus/seeds")
+"""Folders that runs and people make."""
+
+
+def well_formed(name, text):
+    """One sentence, under a name that towncrier knows."""
+    named = re.fullmatch(r"(\+[\w-]+|\d+)\.(feature|bugfix|doc|removal|misc)\.md", name)
+    return (
+        bool(named)
+        and bool(re.fullmatch(r"[A-Z`][^\n]*[^.\n]\.\n?", text))
+        and len(re.findall(r"\.\s+[A-Z]", text)) == 0
+    )
+
+
+def test_changelog_fragments_are_well_formed():
+    assert FRAGMENTS
+    assert [f.name for f in FRAGMENTS if not well_formed(f.name, f.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("store.feature.md", "A sentence.\n"),
+        ("+store.feture.md", "A sentence.\n"),
+        ("+store.feature.md", "no capital.\n"),
+        ("+store.feature.md", "No full stop\n"),
+        ("+store.feature.md", "Two. Sentences.\n"),
+    ],
+)
+def test_a_bad_fragment_is_noticed(name, text):
+    assert well_formed("+store.feature.md", "A sentence.\n")
+    assert not well_formed(name, text)
+
+
+def test_towncrier_takes_the_fragments():
+    command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "0.0", "--date", "today"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    for fragment in FRAGMENTS:
+        assert " ".join(fragment.read_text().split())[:40] in " ".join(result.stdout.split())

@@ -1,0 +1,61 @@
+"""Imports go down only, only kernels may import GPU libraries, and the accused never meets the judge."""
+
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from corpus.house import PACKAGES
+from kernels.calling import Interface
+from kernels.catalog import subjects_of
+from kernels.sandbox import Sandbox
+
+ROOT = Path(__file__).resolve().parents[2]
+LINT = Path(sysconfig.get_path("scripts")) / "lint-imports"
+
+
+def lint(folder):
+    return subprocess.run([LINT, "--no-cache"], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_contracts_are_kept():
+    result = lint(ROOT)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("kernels/backend.py", "import oracles.judge"),
+        ("corpus/field.py", "import reports.text"),
+        ("oracles/judge.py", "import torch"),
+        ("kernels/worker.py", "import hypothesis"),
+        ("corpus/record.py", "import corpus.records"),
+    ],
+)
+def test_a_broken_contract_is_noticed(tmp_path, module, line):
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "local"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / module).open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+    result = lint(tmp_path)
+    assert result.returncode == 1, result.stdout
+    assert "1 broken" in result.stdout
+
+
+def test_the_worker_never_meets_the_judge():
+    subjects = [s for s in subjects_of("silu") if s.backend in {"numpy", "torch"} and not s.planted]
+    with Sandbox(subjects, {"silu": Interface(("x",), ("out",), ())}) as box:
+        assert box.modules_of_ours() == []
+
+
+def test_a_worker_that_meets_the_judge_is_noticed(tmp_path):
+    file = tmp_path / "nosy.py"
+    file.write_text('"""Looks at the judge."""\nimport oracles.failing\n\n\ndef run(x):\n    return x\n')
+    nosy = subjects_of("silu")[0].but(name="nosy", path=str(file), function="run", backend="numpy")
+    with Sandbox([nosy], {"silu": Interface(("x",), ("out",), ())}) as box:
+        box.probe()
+        assert "oracles.failing" in box.modules_of_ours()

@@ -1,0 +1,60 @@
+"""One thing, one file, one name: what does not match or stands twice is refused, with both named."""
+
+import re
+import sys
+
+import pytest
+
+from corpus.distributions import DISTRIBUTIONS, distribution
+from corpus.errors import InternalError, UsageError
+from fuzz.selection import select
+from kernels import loaders
+from kernels.loader import loaders as load_loaders
+from oracles import contracts
+from oracles.catalog import load_contracts
+
+SUBJECT = '"""A subject."""\n\n\ndef run(x):\n    return x\n'
+
+
+@pytest.mark.parametrize(
+    ("package", "noun", "load", "borrowed"),
+    [(contracts, "CONTRACT", load_contracts, "silu"), (loaders, "LOADER", load_loaders, "numpy")],
+)
+def test_a_name_that_does_not_match_its_file(tmp_path, monkeypatch, package, noun, load, borrowed):
+    (tmp_path / "stranger.py").write_text(f"from {package.__name__}.{borrowed} import {noun}\n")
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    wanted = f"{package.__name__.replace('.', '/')}/stranger.py must define 'stranger', not '{borrowed}'"
+    try:
+        with pytest.raises(InternalError, match=re.escape(wanted)):
+            load.__wrapped__()
+    finally:
+        sys.modules.pop(f"{package.__name__}.stranger", None)
+
+
+def test_a_subject_that_stands_twice(tmp_path):
+    files = [tmp_path / "a" / "mine.py", tmp_path / "b" / "mine.py"]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text(SUBJECT)
+    with pytest.raises(UsageError) as refused:
+        select(["silu"], files=[str(f) for f in files])
+    assert str(refused.value) == f"subject silu/mine stands twice: {files[0]} and {files[1]}"
+
+
+def test_a_subject_named_like_one_of_the_house(tmp_path):
+    (tmp_path / "torch_silu.py").write_text(SUBJECT)
+    with pytest.raises(UsageError) as refused:
+        select(["silu"], files=[str(tmp_path / "torch_silu.py")], peers=["torch_silu"])
+    assert str(tmp_path / "torch_silu.py") in str(refused.value)
+    assert "kernels/silu/torch_silu.py" in str(refused.value)
+
+
+def test_two_distributions_of_one_name():
+    before = dict(DISTRIBUTIONS)
+
+    def normal(_):
+        """Another."""
+
+    with pytest.raises(InternalError, match="distribution 'normal' is defined twice"):
+        distribution("iid")(normal)
+    assert before == DISTRIBUTIONS

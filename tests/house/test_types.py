@@ -1,0 +1,32 @@
+"""The five packages pass `mypy --strict`."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def mypy(*arguments):
+    command = [sys.executable, "-m", "mypy", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_types():
+    result = mypy()
+    assert result.returncode == 0, result.stdout
+
+
+def test_a_missing_annotation_is_noticed(tmp_path):
+    """Under our own settings, for a file that is none of ours."""
+    settings = re.sub(
+        r"^packages = \[\"fuzz.*?\]\n(?=plugins)", "", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE
+    )
+    (tmp_path / "pyproject.toml").write_text(settings)
+    (tmp_path / "bad.py").write_text("def f(x):\n    return x\n")
+    result = mypy(
+        "--config-file", str(tmp_path / "pyproject.toml"), "--cache-dir", str(tmp_path), str(tmp_path / "bad.py")
+    )
+    assert result.returncode == 1
+    assert "[no-untyped-def]" in result.stdout
