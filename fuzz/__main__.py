@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  one r
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception:  # noqa: BLE001  whatever else it is, it is our fault; Python's own exit code would say "findings"
+        traceback.print_exc()
+        return _say("internal error, please report it with the lines above", INTERNAL)
     return result if isinstance(result, int) else 0
 
 

@@ -25,6 +25,8 @@ from kernels.guarded import POISONS, Guarded
 from kernels.loader import loader_of
 from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
 
+MAX_MESSAGE = 500
+"""Characters of an exception's message that are kept."""
 MAX_DETAIL = 4000
 """Characters of traceback that are kept."""
 
@@ -219,9 +221,15 @@ def _raised(error: BaseException, loader: Loader) -> dict[str, Any]:
     if isinstance(error, NotImplementedError):
         return {"status": Status.UNSUPPORTED, "message": str(error) or "NotImplementedError"}
     status = Status.OUT_OF_MEMORY if loader.is_out_of_memory(error) else Status.RAISED
-    lines = traceback.format_exception(error)
-    message = f"{type(error).__name__}: {error}".partition("\n")[0]
-    return {"status": status, "message": message[:500], "detail": "".join(lines)[-MAX_DETAIL:]}
+    text = _printable("".join(traceback.format_exception(error)))
+    message = _printable(f"{type(error).__name__}: {error}").partition("\n")[0]
+    return {"status": status, "message": message[:MAX_MESSAGE], "detail": text[-MAX_DETAIL:]}
+
+
+def _printable(text: str) -> str:
+    """What a subject says, without what JSON and XML cannot carry: lone surrogates and control characters."""
+    clean = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in clean)
 
 
 def main(channel: int, journal: int) -> None:

@@ -1,4 +1,4 @@
-"""Sizes come near tiles, tie with one another and know the code's own constants; everything else stays Hypothesis' own."""
+"""Sizes come near tiles, tie with one another and know the code's own constants; all else is Hypothesis' own."""
 
 from collections import Counter
 from random import Random
@@ -30,7 +30,9 @@ def share(found, wanted):
 def test_hypothesis_own_conformance_suite_passes():
     run_conformance_test(
         KernelProvider,
-        settings=settings(max_examples=20, stateful_step_count=20, suppress_health_check=list(HealthCheck), deadline=None),
+        settings=settings(
+            max_examples=20, stateful_step_count=20, suppress_health_check=list(HealthCheck), deadline=None
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""`@given(cases(op))` in anybody's pytest: valid cases within the contract's ranges, healthy, and shrinking natively."""
+"""`@given(cases(op))` in anybody's pytest: valid cases within the contract's ranges, healthy, shrinking natively."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
@@ -16,9 +16,15 @@ from oracles.contract import shape_of
 
 OPS = sorted(load_contracts())
 HEALTHY = settings(
-    max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.differing_executors]
+    max_examples=60,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.differing_executors],
 )
-SEARCH = settings(max_examples=2000, deadline=None, database=None, derandomize=True, phases=(Phase.generate, Phase.shrink))
+SEARCH = settings(
+    max_examples=2000, deadline=None, database=None, derandomize=True, phases=(Phase.generate, Phase.shrink)
+)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -107,7 +113,9 @@ def test_an_unknown_op_is_refused():
         cases("no_such_op")
 
 
-@pytest.mark.xfail(strict=True, reason="cases() with a dtype that the op does not have fails inside Hypothesis, not with a UsageError")
+@pytest.mark.xfail(
+    strict=True, reason="cases() with a dtype that the op does not have fails inside Hypothesis, not with a UsageError"
+)
 def test_a_dtype_that_the_op_does_not_have_is_refused():
     with pytest.raises(UsageError, match="int3"):
         find(cases("gemm", dtypes=("int3",)), lambda _: True, settings=SEARCH)

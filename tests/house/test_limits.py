@@ -74,7 +74,8 @@ def test_everything_is_annotated():
 
 
 def test_the_measures_measure():
-    source = "class A:\n    def f(self, x, *y: int, z=1, **w):\n        return x\n\n    async def g(self) -> None:\n        pass\n"
+    bare = "    def f(self, x, *y: int, z=1, **w):\n        return x\n"
+    source = f"class A:\n{bare}\n    async def g(self) -> None:\n        pass\n"
     first, second = functions(source)
     assert unannotated(first) == ["x", "z", "w", "return"]
     assert unannotated(second) == []

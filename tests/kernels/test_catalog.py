@@ -95,9 +95,19 @@ def test_nonsense_is_refused_in_one_sentence(write, text, words):
     assert words in refusal(path)
 
 
-@pytest.mark.xfail(strict=True, reason="DTYPES and non-hashable constants are not checked: TypeError, or an IndexError in the search")
+@pytest.mark.xfail(
+    strict=True, reason="DTYPES and non-hashable constants are not checked: TypeError, or an IndexError in the search"
+)
 @pytest.mark.parametrize(
-    "text", ["DTYPES = 'float32'", "DTYPES = ('float31',)", "DTYPES = 3", "PLANTED = ['mismatch']", "OP = ['silu']", "BACKEND = 7"]
+    "text",
+    [
+        "DTYPES = 'float32'",
+        "DTYPES = ('float31',)",
+        "DTYPES = 3",
+        "PLANTED = ['mismatch']",
+        "OP = ['silu']",
+        "BACKEND = 7",
+    ],
 )
 def test_constants_of_the_wrong_kind_are_refused_in_one_sentence(write, text):
     refusal(write(text + RUN))
@@ -107,7 +117,9 @@ def test_a_binary_file_is_refused_in_one_sentence(write):
     refusal(write(b"x = 1\x00" + RUN.encode()))
 
 
-@pytest.mark.xfail(strict=True, reason="only plain assignments are read; an annotated OP, PLANTED or DTYPES is ignored silently")
+@pytest.mark.xfail(
+    strict=True, reason="only plain assignments are read; an annotated OP, PLANTED or DTYPES is ignored silently"
+)
 def test_annotated_constants_are_read(write):
     assert user_subject(str(write('OP: str = "silu"' + RUN)), ()).op == "silu"
 

@@ -1,6 +1,7 @@
 """Whatever is written where nothing may be written is seen, and what may be read is what the recipe says."""
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_every_buffer_starts_aligned_and_buffers_lie_apart(plan):
         assert address(one) % ALIGNMENT == 0
     spans = sorted((b.start - ZONE, b.stop + ZONE) for b in memory.buffers)
     assert spans[0][0] >= 0
-    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
 
 
 def test_outputs_are_poisoned_differently_before_each_run():
@@ -131,7 +132,9 @@ def test_each_side_of_each_buffer_has_a_pattern_of_its_own():
     assert all(len(set(z)) > 64 for z in zones), "and so must any constant"
 
 
-@pytest.mark.xfail(strict=True, reason="damage() skips the padding behind a red zone, up to 255 bytes that intact() watches")
+@pytest.mark.xfail(
+    strict=True, reason="damage() skips the padding behind a red zone, up to 255 bytes that intact() watches"
+)
 def test_a_byte_between_two_red_zones_is_damage_too():
     memory, _ = guarded(recipe(), outputs={"a": TensorSpec(shape=(1,), dtype="float32"), **OUT})
     memory.reset(0)

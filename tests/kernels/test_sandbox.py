@@ -1,6 +1,5 @@
 """Whatever a subject does: it gets its own verdict, its neighbours get theirs, and nothing is left behind."""
 
-import os
 import time
 from pathlib import Path
 
@@ -68,7 +67,9 @@ def examiner():
 def subject(tmp_path):
     def write(name, body, head=""):
         path = tmp_path / f"{name}.py"
-        path.write_text(f'import os\nimport time\nimport numpy as np\n{head}\nOP = "silu"\n\n\ndef run(out, x):\n{body}\n')
+        path.write_text(
+            f'import os\nimport time\nimport numpy as np\n{head}\nOP = "silu"\n\n\ndef run(out, x):\n{body}\n'
+        )
         return user_subject(str(path), ())
 
     return write
@@ -134,7 +135,9 @@ def test_who_runs_when_another_subjects_leftover_kills_the_worker_is_not_blamed(
     assert all(c.verdicts[s.key].kind is Kind.PASS for c in checked for s in (slow, PEER))
 
 
-@pytest.mark.xfail(strict=True, reason="Sandbox._bury blames what the journal says after the kill, not what ran too long")
+@pytest.mark.xfail(
+    strict=True, reason="Sandbox._bury blames what the journal says after the kill, not what ran too long"
+)
 def test_who_starts_just_when_the_time_of_another_is_up_is_not_blamed(subject, monkeypatch):
     """The supervisor is held up (a loaded machine) between its decision to kill and the kill."""
     slow = subject("slow", f"    if x.shape[0] == 3:\n        time.sleep(0.3)\n{RIGHT}")
@@ -162,7 +165,9 @@ def test_what_a_subject_does_not_do_is_unsupported(subject):
 
 
 def test_last_words_and_the_line_of_a_crash_are_kept(subject):
-    talks = subject("talks", '    os.write(1, b"said to stdout\\n")\n    os.write(2, b"said to stderr\\n")\n    os.abort()')
+    talks = subject(
+        "talks", '    os.write(1, b"said to stdout\\n")\n    os.write(2, b"said to stderr\\n")\n    os.abort()'
+    )
     with box_of(talks) as box:
         detail = box.run([task(CASES[0], talks)])[0][talks.key].execution.detail
     assert "said to stdout" in detail
@@ -186,7 +191,9 @@ def test_the_traceback_of_what_a_subject_raises_is_kept(examiner):
 
 
 def test_trouble_of_our_own_is_an_internal_error():
-    unknown = silu(2, 2).but(tensors={"x": TensorRecipe(shape=(2, 2), dtype="float32", fill=Fill(distribution="no_such"))})
+    unknown = silu(2, 2).but(
+        tensors={"x": TensorRecipe(shape=(2, 2), dtype="float32", fill=Fill(distribution="no_such"))}
+    )
     with box_of(PEER) as box, pytest.raises(InternalError, match="no_such"):
         box.run([task(unknown, PEER)])
 
@@ -209,18 +216,18 @@ def test_deaths_cost_no_file_descriptors(examiner):
         examiner.check([Inquiry(c, (FAULTS["exits"].key,)) for c in CASES])
 
     crash()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     crash()
-    assert len(os.listdir("/proc/self/fd")) <= before + 2, "a supervisor that leaks runs out of descriptors"
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2, "a supervisor that leaks runs out of descriptors"
 
 
 @pytest.mark.xfail(strict=True, reason="Nursery.close leaves the journals of the active worker and of the spare open")
 def test_a_sandbox_leaves_no_file_descriptors():
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with box_of(PEER) as box:
         box.run([task(CASES[0], PEER)])
     del box
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 def test_outcomes_are_the_first_runs_outputs():

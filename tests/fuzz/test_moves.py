@@ -1,0 +1,167 @@
+"""Every move gives valid cases that are what it claims; weight is a strict order; cutting keeps what stays."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from corpus.distributions import DISTRIBUTIONS
+from corpus.layouts import LAYOUTS
+from corpus.materialize import materialize, materialize_all
+from corpus.records import Case, Fill, Special, TensorRecipe
+from fuzz.moves import MAX_POKES, MOVES, next_seeds, reseeded, weight, with_dims
+from fuzz.strategies import cases
+from oracles.catalog import contract_of, load_contracts
+
+OPS = sorted(load_contracts())
+BY_NAME = {m.__name__: m for m in MOVES}
+QUIET = settings(
+    max_examples=12, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+def silu(*shape, **fields):
+    fill = fields.pop("fill", Fill(distribution="normal", seed=3))
+    return Case(op="silu", tensors={"x": TensorRecipe(shape=shape, dtype="float32", fill=fill, **fields)})
+
+
+@pytest.mark.parametrize("op", OPS)
+@given(data=st.data())
+@QUIET
+def test_every_candidate_is_a_valid_case(op, data):
+    contract = contract_of(op)
+    case = data.draw(cases(op, max_elements=256))
+    for move in MOVES:
+        for candidate in itertools.islice(move(case), 60):
+            assert list(candidate.tensors) == list(case.tensors)
+            assert candidate.op == op
+            dims = contract.dims_of(candidate)
+            for name, extent in dims.items():
+                dim = contract.dims[name]
+                assert dim.low <= extent <= dim.high, move.__name__
+                assert extent % dim.multiple == 0, move.__name__
+            assert {n: t.dtype for n, t in candidate.tensors.items()} == {n: t.dtype for n, t in case.tensors.items()}
+            assert weight(candidate) == weight(candidate.but())
+            if candidate.elements < 2048:
+                arrays = materialize_all(candidate)
+                for name, recipe in candidate.tensors.items():
+                    below = contract.inputs[name].below
+                    assert arrays[name].shape == recipe.shape
+                    if below and recipe.size:
+                        assert int(arrays[name].max()) < dims[below], move.__name__
+
+
+@given(st.lists(cases("gemm", max_elements=64), min_size=3, max_size=3))
+@settings(QUIET, max_examples=60)
+def test_weight_is_a_strict_order(three):
+    a, b, c = map(weight, three)
+    assert not a < a  # noqa: PLR0124
+    assert not (a < b and b < a)
+    if a < b < c:
+        assert a < c
+    assert all(isinstance(x, int) for x in a)
+
+
+def test_weight_prefers_what_needs_less_explaining():
+    plain = silu(4, 4, fill=Fill(distribution="ones"))
+    for heavier in (
+        silu(4, 5, fill=Fill(distribution="ones")),
+        silu(4, 4, fill=Fill(distribution="normal")),
+        silu(4, 4, fill=Fill(distribution="ones", seed=1)),
+        silu(4, 4, fill=Fill(distribution="ones", scale=2.0)),
+        silu(4, 4, fill=Fill(distribution="ones"), layout="transposed"),
+        silu(4, 4, fill=Fill(distribution="ones"), specials=(Special(value="nan", place="first"),)),
+        silu(4, 4, fill=Fill(distribution="ones"), origin=(0, 1)),
+        silu(2, 8, fill=Fill(distribution="ones")),
+    ):
+        assert weight(plain) < weight(heavier)
+    nan, zero = (silu(4, 4, specials=(Special(value=v, place="last"),)) for v in ("nan", "-0"))
+    assert weight(zero) < weight(nan)
+
+
+def iid(op="silu"):
+    names = [d.name for d in DISTRIBUTIONS.values() if d.floats and not d.patterns]
+    return st.sampled_from(names)
+
+
+@given(iid(), st.integers(1, 12), st.integers(1, 40), st.data())
+@settings(QUIET, max_examples=80)
+def test_cutting_from_either_end_keeps_the_values_that_stay(name, rows, cols, data):
+    case = silu(rows, cols, fill=Fill(distribution=name, seed=data.draw(st.integers(0, 99))))
+    small = {"rows": data.draw(st.integers(0, rows)), "cols": data.draw(st.integers(0, cols))}
+    whole = materialize(case.tensors["x"])
+    r, c = small["rows"], small["cols"]
+    begin = materialize(with_dims(case, small).tensors["x"])
+    assert begin.tobytes() == np.ascontiguousarray(whole[:r, :c]).tobytes()
+    end = materialize(with_dims(case, small, front=True).tensors["x"])
+    assert end.tobytes() == np.ascontiguousarray(whole[rows - r :, cols - c :]).tobytes()
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.data())
+@settings(QUIET, max_examples=80)
+def test_pokes_follow_their_elements(rows, cols, data):
+    spots = data.draw(st.lists(st.integers(0, rows * cols - 1), unique=True, max_size=4))
+    case = silu(rows, cols, pokes=tuple((i, 0x3F800000 + i) for i in spots))
+    small = {"rows": data.draw(st.integers(0, rows)), "cols": data.draw(st.integers(0, cols))}
+    whole = materialize(case.tensors["x"])
+    for front in (False, True):
+        got = materialize(with_dims(case, small, front=front).tensors["x"])
+        r, c = small["rows"], small["cols"]
+        want = whole[rows - r :, cols - c :] if front else whole[:r, :c]
+        assert got.tobytes() == np.ascontiguousarray(want).tobytes()
+
+
+def test_cutting_twice_is_cutting_once():
+    case = silu(9, 40)
+    twice = with_dims(with_dims(case, {"cols": 20}, front=True), {"cols": 7}, front=True)
+    assert twice.id == with_dims(case, {"cols": 7}, front=True).id
+
+
+def moved(name, case):
+    return list(BY_NAME[name](case))
+
+
+def test_moves_do_what_they_say():
+    messy = silu(4, 6, layout="transposed", origin=(1, 2), specials=(Special(value="nan", place="last"),)).but()
+    assert [c.tensors["x"].layout for c in moved("plain_layouts", messy)] == ["contiguous"]
+    assert [c.tensors["x"].specials for c in moved("fewer_specials", messy)] == [()]
+    assert all(DISTRIBUTIONS[c.tensors["x"].fill.distribution].rank < DISTRIBUTIONS["normal"].rank
+               for c in moved("plainer_distribution", messy))  # fmt: skip
+    assert any(c.tensors["x"].origin == () for c in moved("small_seeds", messy))
+    equal = silu(6, 6)
+    assert all(len(set(c.tensors["x"].shape)) == 1 for c in moved("cut_equal_axes", equal))
+    assert all(c.elements <= equal.elements for c in moved("trade_axes", equal))
+    assert {c.tensors["x"].shape for c in moved("trade_axes", silu(2, 6))} >= {(12, 1), (4, 3), (1, 12)}
+    assert all(c.elements < equal.elements for name in ("cut_all_axes", "cut_axis") for c in moved(name, equal))
+
+
+def test_writing_out_keeps_elements_of_the_data():
+    case = silu(2, 3)
+    bits = materialize(case.tensors["x"]).reshape(-1).view(np.uint32)
+    written = moved("write_out", case)
+    assert written
+    for candidate in written:
+        recipe = candidate.tensors["x"]
+        assert recipe.fill.distribution == "zeros"
+        assert len(recipe.pokes) <= MAX_POKES
+        assert all(int(bits[i]) == b for i, b in recipe.pokes)
+        got = materialize(recipe).reshape(-1).view(np.uint32)
+        assert all(int(g) in {0, int(w)} for g, w in zip(got, bits, strict=True))
+    assert any(len(c.tensors["x"].pokes) == 6 - 3 for c in written)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_written_out_elements_survive_any_layout(layout):
+    case = silu(2, 3, layout=layout)
+    for candidate in moved("write_out", case):
+        materialize(candidate.tensors["x"])
+
+
+def test_other_fields_are_other_values_and_the_first_is_the_case():
+    case = silu(3, 3)
+    swept = next_seeds(case, 8)
+    assert swept[0].id == case.id
+    assert len({materialize(c.tensors["x"]).tobytes() for c in swept}) == 8
+    assert reseeded(case, 0).tensors["x"].fill.seed == 0

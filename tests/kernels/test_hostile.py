@@ -1,0 +1,96 @@
+"""Odd subjects that no fault file covers: each must earn a verdict, and none may look like trouble of our own."""
+
+import pytest
+
+from corpus.records import Case, Kind, TensorRecipe
+from fuzz.check import Examiner, Inquiry
+from kernels.catalog import subjects_of, user_subject
+
+CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})
+PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
+HEAD = 'import os\nimport sys\nimport numpy as np\nOP = "silu"\n\n'
+
+
+def verdict(tmp_path, body, *, case=CASE, **settings):
+    path = tmp_path / "odd.py"
+    path.write_text(HEAD + body + "\n")
+    odd = user_subject(str(path), ())
+    with Examiner([odd, PEER], **{"timeout": 1.0, "memory_mb": 100, **settings}) as examiner:
+        checked = examiner.check([Inquiry(case, (odd.key, PEER.key))] * 2)
+    assert [c.verdicts[PEER.key].kind for c in checked] == [Kind.PASS, Kind.PASS]
+    assert checked[0].verdicts[odd.key].kind is checked[1].verdicts[odd.key].kind
+    return checked[0].verdicts[odd.key]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("def run(x): return x.tolist()", Kind.RAISED),
+        ("def run(x): return None", Kind.RAISED),
+        ("def run(x): return x, x", Kind.RAISED),
+        ("def run(x): return x.astype(object)", Kind.RAISED),
+        ("def run(x): return run(x)", Kind.RAISED),
+        ("def run(x): raise KeyboardInterrupt", Kind.RAISED),
+        ("def run(x): raise ValueError('a' * 10_000_000)", Kind.RAISED),
+        ("def run(x): return x.astype(bool)", Kind.WRONG_DTYPE),
+        ("def run(x): return x.astype(complex)", Kind.WRONG_DTYPE),
+        ("def run(x): return x[:0]", Kind.WRONG_SHAPE),
+        ("def run(x): return x[::-1, ::-1]", Kind.ALIASED),
+        ("def run(x): return np.broadcast_to(x.reshape(-1)[:1], (1 << 40,))", Kind.OUT_OF_MEMORY),
+        ("def run(out, x): os.kill(os.getpid(), 19)", Kind.TIMEOUT),
+        ("def run(out, x): os.kill(os.getpid(), 9)", Kind.CRASHED),
+        ("def run(out, x): os.kill(os.getpid(), 15)", Kind.CRASHED),
+        ("def run(out, x):\n    os.close(1)\n    os.close(2)\n    out[...] = 0", Kind.PASS),
+        ("def run(out, x):\n    os.chdir('/')\n    np.seterr(all='raise')\n    out[...] = 0", Kind.PASS),
+        ("def run(out, x):\n    out.shape = (5, 3)\n    out[...] = 0", Kind.PASS),
+    ],
+)
+def test_odd_subjects_earn_a_verdict(tmp_path, body, kind):
+    assert verdict(tmp_path, body).kind is kind
+
+
+@pytest.mark.xfail(strict=True, reason="an exception's text is made outside the guarded call: InternalError ends the campaign")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def run(out, x): raise ValueError('\\ud800')",
+        "class Odd(Exception):\n    def __str__(self): raise RuntimeError('no text')\n\ndef run(out, x): raise Odd",
+    ],
+    ids=["surrogate", "no text"],
+)
+def test_what_is_raised_may_say_anything(tmp_path, body):
+    assert verdict(tmp_path, body).kind is Kind.RAISED
+
+
+@pytest.mark.xfail(strict=True, reason="np.dtype(name) in Sandbox._outcome: a raw TypeError ends the campaign")
+@pytest.mark.parametrize("body", ["def run(x): return x.astype(str)", "def run(x): return np.zeros(x.shape, [('a', 'f4')])"])
+def test_foreign_dtypes_are_wrong_dtypes(tmp_path, body):
+    assert verdict(tmp_path, body).kind is Kind.WRONG_DTYPE
+
+
+@pytest.mark.xfail(strict=True, reason="the worker copies results outside the guarded call: MemoryError becomes an InternalError")
+def test_a_result_that_almost_fills_the_memory_is_the_subjects_affair(tmp_path):
+    kind = verdict(tmp_path, "def run(x): return np.zeros(25 << 20, np.uint8)").kind
+    assert kind in {Kind.OUT_OF_MEMORY, Kind.WRONG_SHAPE}
+
+
+@pytest.mark.xfail(strict=True, reason="garbage on the channel: the supervisor believes the length and dies of MemoryError")
+def test_garbage_on_every_descriptor_is_a_crash(tmp_path):
+    body = (
+        "def run(out, x):\n    for fd in range(3, 64):\n        try:\n            os.write(fd, b'garbage' * 99)\n"
+        "        except OSError:\n            pass\n    out[...] = 0"
+    )
+    assert verdict(tmp_path, body).kind is Kind.CRASHED
+
+
+@pytest.mark.xfail(strict=True, reason="judge_law raises InternalError when only the scaled run has another shape")
+def test_a_shape_that_depends_on_the_values_is_the_subjects_affair(tmp_path):
+    path = tmp_path / "odd.py"
+    path.write_text(
+        'import numpy as np\nOP = "gemm"\n\ndef run(a, b):\n    out = a @ b\n'
+        "    return out.reshape(-1) if np.abs(a).max() > 2 else out\n"
+    )
+    odd = user_subject(str(path), ())
+    ones = TensorRecipe(shape=(2, 2), dtype="float32", fill={"distribution": "ones"})
+    with Examiner([odd]) as examiner:
+        examiner.check([Inquiry(Case(op="gemm", tensors={"a": ones, "b": ones}), (odd.key,), ("scaling",))])

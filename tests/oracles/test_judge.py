@@ -1,0 +1,290 @@
+"""Each rule on hand-made evidence; the first that speaks decides, and the same evidence gives the same verdict."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from corpus.errors import InternalError
+from corpus.formats import format_of
+from corpus.materialize import materialize_all
+from corpus.records import Case, Execution, Fill, GuardDamage, Kind, Numerics, OutputReport, Special, Status, Subject, TensorRecipe
+from oracles.catalog import contract_of
+from oracles.contract import Budget
+from oracles.judge import judge
+from oracles.reference import Reference
+from oracles.rounding import round_to
+
+CARELESS = np.errstate(all="ignore")
+
+
+def case_of(op="silu", shape=(3, 5), dtype="float32", distribution="normal", specials=(), **attrs):
+    fill = Fill(distribution=distribution, seed=2)
+    recipe = TensorRecipe(shape=shape, dtype=dtype, fill=fill, specials=specials)
+    names = {"gemm": ("a", "b")}.get(op, ("x",))
+    return Case(op=op, tensors=dict.fromkeys(names, recipe), attrs=attrs)
+
+
+class Trial:
+    """One execution whose outputs are right unless they are changed."""
+
+    def __init__(self, case=None, contract=None, numerics=None):
+        self.case = case or case_of()
+        contract = contract or contract_of(self.case.op)
+        self.reference = Reference(contract, self.case, materialize_all(self.case))
+        self.subject = Subject(op=self.case.op, name="mine", backend="numpy", numerics=numerics or Numerics())
+        self.outputs = {
+            n: np.ascontiguousarray(round_to(self.reference.want[n], format_of(s.dtype))) for n, s in self.reference.specs.items()
+        }
+        self.report = {}
+        self.fields = {}
+
+    def __call__(self):
+        reports = tuple(
+            OutputReport(**{"name": n, "shape": a.shape, "dtype": a.dtype.name, **self.report}) for n, a in self.outputs.items()
+        )
+        said = {"status": Status.OK, "subject": "silu/mine", "outputs": reports, **self.fields}
+        return judge(self.reference, self.subject, Execution(**said), self.outputs)
+
+
+def budgeted(case, budget):
+    """The contract of a case, with another budget."""
+    return replace(contract_of(case.op), budget=lambda q: {"out": budget})
+
+
+@pytest.mark.parametrize("op", ["silu", "gemm"])
+def test_the_right_answer_passes_and_says_nothing(op):
+    verdict = Trial(case_of(op, (4, 4)))()
+    assert (verdict.kind, verdict.message, verdict.signature, verdict.failed) == (Kind.PASS, "", None, False)
+    assert 0.0 <= verdict.rho <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (Status.RAISED, Kind.RAISED, "it raised ValueError: odd"),
+        (Status.TIMEOUT, Kind.TIMEOUT, "ValueError: odd"),
+        (Status.CRASHED, Kind.CRASHED, "it crashed: ValueError: odd"),
+        (Status.LAUNCH_FAILED, Kind.CRASHED, "its launch failed"),
+        (Status.OUT_OF_MEMORY, Kind.OUT_OF_MEMORY, "it ran out of memory"),
+        (Status.BUILD_FAILED, Kind.BUILD_FAILED, "it could not be built"),
+    ],
+)
+def test_what_the_sandbox_saw_decides_first(status, kind, words):
+    trial = Trial()
+    damage = (GuardDamage(buffer="out", offset=-1, count=1),)
+    trial.fields = {"status": status, "message": "ValueError: odd", "outputs": (), "damage": damage, "mutated": ("x",)}
+    verdict = trial()
+    assert (verdict.kind, verdict.rule) == (kind, "status")
+    assert words in verdict.message
+    assert verdict.signature.error_pattern == ("none" if kind in {Kind.TIMEOUT, Kind.BUILD_FAILED} else "ValueError")
+
+
+def test_unsupported_is_about_the_question():
+    trial = Trial()
+    trial.fields = {"status": Status.UNSUPPORTED, "message": "no", "outputs": ()}
+    verdict = trial()
+    assert (verdict.kind, verdict.signature, verdict.failed) == (Kind.UNSUPPORTED, None, False)
+
+
+def test_rules_speak_in_order():
+    trial = Trial()
+    trial.outputs["out"][:] = 9
+    expected = [Kind.MISMATCH, Kind.NONDETERMINISTIC, Kind.UNWRITTEN, Kind.WRONG_LAYOUT, Kind.ALIASED, Kind.WRONG_DTYPE]
+    expected += [Kind.WRONG_SHAPE, Kind.INPUT_MUTATED, Kind.OUT_OF_BOUNDS]
+    steps = [
+        ({}, {}),
+        ({"differing": 2, "first_differing": 7}, {}),
+        ({"unwritten": 1, "first_unwritten": 14}, {}),
+        ({"contiguous": False}, {}),
+        ({"alias_of": "x"}, {}),
+        ({"dtype": "float64"}, {}),
+        ({"shape": (15,)}, {}),
+        ({}, {"mutated": ("x",)}),
+        ({}, {"damage": (GuardDamage(buffer="x", offset=60, count=2),)}),
+    ]
+    messages = []
+    for kind, (report, fields) in zip(expected, steps, strict=True):
+        trial.report |= report
+        trial.fields |= fields
+        verdict = trial()
+        assert verdict.kind is kind
+        assert verdict.signature.kind is kind
+        assert "\n" not in verdict.message
+        messages.append(verdict.message)
+    assert "differ in 2 elements, first at out[1, 2]" in messages[1]
+    assert "out[2, 4] was never written (1 of 15" in messages[2]
+    assert "its input 'x'" in messages[4]
+    assert "2 bytes outside the elements of 'x', at byte 60" in messages[8]
+
+
+def test_a_layout_of_one_element_is_no_fault():
+    trial = Trial(case_of(shape=(1, 1)))
+    trial.report = {"contiguous": False}
+    assert trial().kind is Kind.PASS
+
+
+def test_a_wrong_value_is_placed_and_measured():
+    trial = Trial()
+    trial.outputs["out"][1, 2] += 0.25
+    verdict = trial()
+    assert (verdict.kind, verdict.rule, verdict.output) == (Kind.MISMATCH, "rho", "out")
+    assert "out[1, 2] is" in verdict.message
+    assert "1 of 15 elements fail" in verdict.message
+    assert verdict.rho > 1.0
+    metrics = {m.metric: m for m in verdict.measurements}
+    assert set(metrics) >= {"rho", "max_ulp", "nmse", "cosine", "psnr", "max_abs", "max_rel"}
+    assert metrics["rho"].index == (1, 2)
+    assert [m.metric for m in verdict.measurements if m.limit is not None] == ["rho"], "one line decides"
+    assert metrics["max_abs"].value == pytest.approx(0.25, rel=1e-3)
+
+
+@pytest.mark.parametrize(("index", "pattern"), [((2, 4), "last_element"), (slice(None), "all"), ((1,), "one_row")])
+def test_signatures_tell_where(index, pattern):
+    trial = Trial(case_of(shape=(6, 7)))
+    where = (5, 6) if pattern == "last_element" else index
+    trial.outputs["out"][where] += 3.0
+    signature = trial().signature
+    assert pattern.partition("_")[0] in signature.index_pattern
+    assert (signature.op, signature.subject, signature.dtype, signature.rule) == ("silu", "mine", "float32", "rho")
+
+
+def test_a_signature_speaks_of_the_bug_and_not_of_the_case():
+    keys = set()
+    for shape in ((6, 7), (9, 33), (3, 100)):
+        trial = Trial(case_of(shape=shape))
+        trial.outputs["out"][:] = 0
+        keys.add(trial().signature.key)
+    assert len(keys) == 1
+
+
+@CARELESS
+def test_nan_and_inf_are_classes_and_no_numbers():
+    for got in (np.nan, np.inf, -np.inf):
+        trial = Trial()
+        trial.outputs["out"][0, 3] = got
+        verdict = trial()
+        assert (verdict.kind, verdict.rule) == (Kind.NONFINITE, "class")
+        assert "out[0, 3]" in verdict.message
+    trial = Trial(case_of(specials=(Special(value="nan", place="first"),)))
+    assert trial().kind is Kind.PASS
+    trial.outputs["out"][0, 0] = 0.0
+    assert trial().kind is Kind.NONFINITE
+    trial = Trial(case_of(specials=(Special(value="inf", place="first"),)))
+    trial.outputs["out"][0, 0] = np.finfo(np.float32).max
+    assert trial().failed, "the largest number is not Inf"
+
+
+def test_an_error_metric_that_is_nan_does_not_pass():
+    trial = Trial(case_of(specials=(Special(value="inf", place="one_row"),)))
+    trial.outputs["out"][0] = 7.0
+    verdict = trial()
+    assert verdict.failed
+    assert not np.isnan(verdict.rho)
+
+
+@pytest.mark.parametrize("to", ["float16", "bfloat16"])
+def test_without_an_error_before_rounding_a_tie_goes_to_even(to):
+    fmt = format_of(to)
+    one = 1.0 + fmt.unit  # half way between 1 and its successor
+    bits = int(np.float32(one).view(np.uint32))
+    recipe = TensorRecipe(shape=(1, 2), dtype="float32", fill=Fill(distribution="ones"), pokes=((1, bits),))
+    trial = Trial(Case(op="convert", tensors={"x": recipe}, attrs={"to": to}))
+    assert trial().kind is Kind.PASS
+    assert float(trial.outputs["out"][0, 1]) == 1.0
+    trial.outputs["out"][0, 1] = 1.0 + 2 * fmt.unit
+    verdict = trial()
+    assert (verdict.kind, verdict.rule, verdict.signature.error_pattern) == (Kind.MISMATCH, "exact", "tie")
+    assert "nearest even" in verdict.message
+    trial.outputs["out"][0, 1] = 1.0 + 4 * fmt.unit
+    verdict = trial()
+    assert (verdict.kind, verdict.rule) == (Kind.MISMATCH, "exact")
+    assert "must be exactly" in verdict.message
+
+
+def test_with_an_error_before_rounding_either_neighbour_of_a_tie_is_right():
+    case = case_of(shape=(1, 1), dtype="float16", distribution="ones")
+    trial = Trial(case, budgeted(case, Budget(1e-3)))
+    trial.outputs["out"][...] = np.nextafter(trial.outputs["out"], np.float16(2))
+    assert trial().kind is Kind.PASS
+
+
+@pytest.mark.parametrize(("dtype", "distribution", "kind"), [
+    ("float16", "normal", Kind.MISMATCH), ("float16", "offset", Kind.PASS), ("float32", "normal", Kind.PASS),
+])  # fmt: skip
+def test_the_z_line_judges_narrow_outputs_of_independent_inputs(dtype, distribution, kind):
+    case = case_of(shape=(64, 64), dtype=dtype, distribution=distribution)
+    trial = Trial(case, budgeted(case, Budget(1.0, sigma=1e-6, rows=4096)))
+    got = trial.outputs["out"]
+    trial.outputs["out"] = np.nextafter(np.nextafter(got, got.dtype.type(9)), got.dtype.type(9))
+    verdict = trial()
+    assert verdict.kind is kind
+    if verdict.failed:
+        assert verdict.rule == "z"
+        assert "as large as rounding explains" in verdict.message
+        assert verdict.measurements[0].metric == "z"
+        assert verdict.measurements[0].value > verdict.measurements[0].limit
+
+
+def test_well_rounded_results_lie_below_the_z_line():
+    case = case_of(shape=(64, 64), dtype="float16")
+    assert Trial(case, budgeted(case, Budget(1.0, sigma=1e-6, rows=4096)))().kind is Kind.PASS
+
+
+def test_copies_are_judged_bit_by_bit():
+    tensors = {
+        "table": TensorRecipe(shape=(4, 3), dtype="float32", fill=Fill(distribution="normal")),
+        "index": TensorRecipe(shape=(2,), dtype="int64", fill=Fill(distribution="uniform", params={"below": 4})),
+    }
+    contract = contract_of("embedding")
+    tensors = dict(zip(contract.inputs, (tensors[n] for n in ("table", "index")), strict=True)) if len(contract.inputs) == 2 else {}
+    case = Case(op="embedding", tensors=tensors)
+    if dict(contract.variants[0])[list(contract.inputs)[1]] == "int32":
+        second = list(contract.inputs)[1]
+        case = case.but(tensors={**case.tensors, second: case.tensors[second].but(dtype="int32")})
+    reference = Reference(contract, case, materialize_all(case))
+    subject = Subject(op="embedding", name="mine", backend="numpy")
+    out = np.array(reference.copies["out"])
+
+    def told(array):
+        report = OutputReport(name="out", shape=array.shape, dtype=array.dtype.name)
+        return judge(reference, subject, Execution(status=Status.OK, subject="s", outputs=(report,)), {"out": array})
+
+    assert told(out).kind is Kind.PASS
+    out[1, 1] = np.nextafter(out[1, 1], np.float32(9))
+    verdict = told(out)
+    assert (verdict.kind, verdict.rule) == (Kind.MISMATCH, "exact")
+    assert "bit for bit" in verdict.message
+
+
+def test_the_same_evidence_gives_the_same_verdict_and_is_left_alone():
+    trial = Trial(case_of(shape=(9, 11), dtype="float16"))
+    trial.outputs["out"][3, 3] = 77
+    before = {n: a.tobytes() for n, a in trial.outputs.items()}
+    first = trial()
+    assert trial().canonical() == first.canonical()
+    assert {n: a.tobytes() for n, a in trial.outputs.items()} == before
+
+
+def test_the_budget_follows_what_a_subject_declares():
+    case = case_of("gemm", (16, 16))
+    careful, tensor_core = Trial(case), Trial(case, numerics=Numerics(tf32="rn"))
+    for trial in (careful, tensor_core):
+        got = trial.outputs["out"]
+        trial.outputs["out"] = (got * (1 + 2.0**-12)).astype(np.float32)
+    assert careful().kind is Kind.MISMATCH
+    assert tensor_core().kind is Kind.PASS
+
+
+def test_a_reference_of_the_wrong_form_is_trouble_of_our_own():
+    case = case_of()
+    broken = replace(contract_of("silu"), reference=lambda x: {"out": x[:1]})
+    with pytest.raises(InternalError):
+        Trial(case, broken)()
+    with pytest.raises(InternalError):
+        Trial(case, replace(contract_of("silu"), reference=lambda x: {}))()
+
+
+def test_empty_outputs_are_judged():
+    assert Trial(case_of(shape=(0, 5)))().kind is Kind.PASS
+    assert Trial(case_of("gemm", (0, 0)))().kind is Kind.PASS
