@@ -35,7 +35,9 @@ SHRINK_SHARE = 0.25
 SHRINK_GRACE = 3.0
 """Seconds of it granted from the start."""
 PER_COARSE = 3
-"""Findings of the same op, subject and kind that are shrunk; further signatures are counted with the first."""
+"""Findings of the same op, subject, kind and rule that are shrunk; further signatures are counted with the first."""
+PER_PLANTED = 1
+"""The same for bugs that were planted: one is proof enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,7 @@ class Search:
         begin = time.monotonic()
         key = self._key(failure.verdict)
         filed = self._coarse.get(_coarse(failure.verdict), [])
-        if len(filed) >= PER_COARSE:
+        if len(filed) >= (PER_PLANTED if failure.subject.planted else PER_COARSE):
             self._known[key] = filed[0]
             self._hit(filed[0])
         elif key not in self._known:

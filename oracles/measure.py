@@ -330,7 +330,7 @@ def _quality(v: list[float], pairs: int, *, sound: bool) -> tuple[float, float, 
     if ee == 0:
         psnr = math.inf
     elif peak > 0 and ee < math.inf:
-        psnr = 20 * math.log10(peak) - 10 * math.log10(ee / pairs)
+        psnr = 20 * math.log10(peak) - 10 * (math.log10(ee) - math.log10(pairs))
     return nmse, cosine, psnr
 
 

@@ -70,6 +70,8 @@ def _accept(
     row = np.isfinite(q.real("x")).all(axis=-1, keepdims=True)
     mask = classes_of(y)
     mask[(huge & row) & ~np.isnan(y)] |= NAN
+    total = np.abs(q.real("x")).sum(axis=-1, keepdims=True)
+    mask[(total > 0.99 * range_of(q)[1]) & row & ~np.isnan(y)] |= PINF | NINF | NAN  # the sum, so the mean, overflows
     over = (normal > 0.99 * range_of(q)[1]) & row & ~np.isnan(y)
     positive = (q.real("x") > q.real("x").sum(axis=-1, keepdims=True) / max(1, y.shape[-1])) == (weight > 0)
     mask[over] |= np.where(positive, PINF, NINF).astype(np.uint8)[over]

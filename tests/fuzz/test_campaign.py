@@ -61,7 +61,9 @@ def test_a_planted_bug_is_found_minimized_and_stored(store, examiner):
     assert store.load_run("r1").model_dump() == done.model_dump()
 
 
-@pytest.mark.xfail(strict=True, reason="_meet does not count failures whose like is pending, and counts shrink's own candidates")
+@pytest.mark.xfail(
+    strict=True, reason="_meet does not count failures whose like is pending, and counts shrink's own candidates"
+)
 def test_every_failing_execution_is_counted_once(store, examiner):
     _, done = one(store, examiner)
     assert sum(f.count for f in store.findings()) == done.by_subject[TAIL.key]["mismatch"]

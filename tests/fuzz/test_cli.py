@@ -104,7 +104,9 @@ def test_a_file_that_cannot_be_a_subject_is_told_why(fuzz, write, text, said):
     refused(fuzz("run", "--subject", path, "--peer", "none", *SHORT), *said)
 
 
-@pytest.mark.xfail(strict=True, reason="PythonLoader.load lets SystemExit through: KeyError 'error' in Sandbox._probe_one")
+@pytest.mark.xfail(
+    strict=True, reason="PythonLoader.load lets SystemExit through: KeyError 'error' in Sandbox._probe_one"
+)
 def test_a_file_that_leaves_the_process_when_it_is_imported_is_told_why(fuzz, write):
     path = write("import sys\nOP = 'silu'\nsys.exit('usage: mine.py FILE')\ndef run(out, x): pass\n")
     refused(fuzz("run", "--subject", path, "--peer", "none", *SHORT), "mine.py")
@@ -142,7 +144,11 @@ def test_a_bad_kernel_has_findings_and_exit_1(fuzz, write, tmp_path):
 
 
 def test_a_return_style_kernel_and_several_at_once(fuzz, write):
-    paths = [write(RETURNS, "one.py"), write(GOOD, "two.py"), f"{write(BAD + RETURNS.partition('def ')[0], 'three.py')}:run"]
+    paths = [
+        write(RETURNS, "one.py"),
+        write(GOOD, "two.py"),
+        f"{write(BAD + RETURNS.partition('def ')[0], 'three.py')}:run",
+    ]
     words = [w for p in paths for w in ("--subject", p)]
     code, out, _ = fuzz("run", *words, "--peer", "none", *SHORT)
     assert code == 1
@@ -214,7 +220,12 @@ def test_doctor_and_help_and_version(fuzz, capsys):
 def start(*words, cwd):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-m", "fuzz", *words], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "fuzz", *words],
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 

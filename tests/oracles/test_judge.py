@@ -8,7 +8,19 @@ import pytest
 from corpus.errors import InternalError
 from corpus.formats import format_of
 from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, GuardDamage, Kind, Numerics, OutputReport, Special, Status, Subject, TensorRecipe
+from corpus.records import (
+    Case,
+    Execution,
+    Fill,
+    GuardDamage,
+    Kind,
+    Numerics,
+    OutputReport,
+    Special,
+    Status,
+    Subject,
+    TensorRecipe,
+)
 from oracles.catalog import contract_of
 from oracles.contract import Budget
 from oracles.judge import judge
@@ -34,14 +46,16 @@ class Trial:
         self.reference = Reference(contract, self.case, materialize_all(self.case))
         self.subject = Subject(op=self.case.op, name="mine", backend="numpy", numerics=numerics or Numerics())
         self.outputs = {
-            n: np.ascontiguousarray(round_to(self.reference.want[n], format_of(s.dtype))) for n, s in self.reference.specs.items()
+            n: np.ascontiguousarray(round_to(self.reference.want[n], format_of(s.dtype)))
+            for n, s in self.reference.specs.items()
         }
         self.report = {}
         self.fields = {}
 
     def __call__(self):
         reports = tuple(
-            OutputReport(**{"name": n, "shape": a.shape, "dtype": a.dtype.name, **self.report}) for n, a in self.outputs.items()
+            OutputReport(**{"name": n, "shape": a.shape, "dtype": a.dtype.name, **self.report})
+            for n, a in self.outputs.items()
         )
         said = {"status": Status.OK, "subject": "silu/mine", "outputs": reports, **self.fields}
         return judge(self.reference, self.subject, Execution(**said), self.outputs)
@@ -237,7 +251,11 @@ def test_copies_are_judged_bit_by_bit():
         "index": TensorRecipe(shape=(2,), dtype="int64", fill=Fill(distribution="uniform", params={"below": 4})),
     }
     contract = contract_of("embedding")
-    tensors = dict(zip(contract.inputs, (tensors[n] for n in ("table", "index")), strict=True)) if len(contract.inputs) == 2 else {}
+    tensors = (
+        dict(zip(contract.inputs, (tensors[n] for n in ("table", "index")), strict=True))
+        if len(contract.inputs) == 2
+        else {}
+    )
     case = Case(op="embedding", tensors=tensors)
     if dict(contract.variants[0])[list(contract.inputs)[1]] == "int32":
         second = list(contract.inputs)[1]

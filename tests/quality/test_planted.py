@@ -1,0 +1,51 @@
+"""Every bug planted on purpose is found with its verdict in a short campaign, and nothing else is."""
+
+from pathlib import Path
+
+import pytest
+
+from corpus.records import BLAMELESS, Kind
+from corpus.store import Store
+from fuzz.campaign import Limits, Search, new_campaign
+from fuzz.check import Examiner
+from kernels.catalog import subjects_of, user_subject
+from oracles.catalog import load_contracts
+
+CASES = {"gemm": 1000, "embedding": 700, "rope": 600}
+"""Cases an op is searched; 500 if it does not stand here."""
+FAULTS = sorted((Path(__file__).parents[1] / "faults").glob("*.py"))
+
+
+def campaign(tmp_path, subjects, cases, monkeypatch, **settings):
+    """A run without shrinking: what is measured is finding."""
+    monkeypatch.setattr("fuzz.campaign.SHRINK_SECONDS", 0.0)
+    with Store(tmp_path / "corpus") as store, Examiner(subjects, **settings) as examiner:
+        store.prepare()
+        record = new_campaign("r1", 3, "conjecture", subjects, {}, "")
+        store.start_run(record)
+        return Search(examiner, store, record, Limits(600.0, cases)).run()
+
+
+def failures(done, key):
+    return {k: n for k, n in done.by_subject.get(key, {}).items() if Kind(k) not in BLAMELESS}
+
+
+@pytest.mark.parametrize("op", sorted(load_contracts()))
+def test_planted_bugs_of_an_op_are_found_and_clean_subjects_are_clean(tmp_path, monkeypatch, op):
+    planted = [s for s in subjects_of(op) if s.planted]
+    clean = [s for s in subjects_of(op) if s.backend == "numpy" and not s.planted]
+    assert planted
+    assert clean
+    done = campaign(tmp_path, [*clean, *planted], CASES.get(op, 500), monkeypatch, timeout=10.0)
+    assert {s.key: failures(done, s.key) for s in clean} == {s.key: {} for s in clean}
+    missed = {s.name: failures(done, s.key) for s in planted if s.planted not in done.by_subject[s.key]}
+    assert missed == {}
+
+
+def test_planted_faults_of_all_kinds_are_found_in_one_run(tmp_path, monkeypatch):
+    subjects = [user_subject(str(p), ()) for p in FAULTS if not p.stem.startswith(("hangs", "floods"))]
+    clean = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
+    done = campaign(tmp_path, [clean, *subjects], 32, monkeypatch, timeout=2.0, memory_mb=128)
+    assert failures(done, clean.key) == {}
+    for subject in subjects:
+        assert subject.planted in done.by_subject[subject.key], subject.name
