@@ -11,8 +11,12 @@ from typing import Any
 
 import click
 
-from corpus.errors import InternalError, UsageError
-from corpus.house import check_house
+try:
+    from corpus.errors import InternalError, UsageError
+    from corpus.house import check_house
+except ImportError as missing:  # too early for check_house to say it
+    sys.stderr.write(f"fuzz: the package 'corpus' is another project's, which stands before this one ({missing})\n")
+    sys.exit(2)
 
 FOUND, USAGE, INTERNAL = 1, 2, 3
 

@@ -58,7 +58,7 @@ def test_every_candidate_is_a_valid_case(op, data):
 def test_weight_is_a_strict_order(three):
     a, b, c = map(weight, three)
     assert not a < a  # noqa: PLR0124
-    assert not (a < b and b < a)
+    assert not (a < b < a)
     if a < b < c:
         assert a < c
     assert all(isinstance(x, int) for x in a)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -167,7 +167,7 @@ def test_bare_cases_and_folders_are_run_by_the_house(home, store):
     with pytest.raises(UsageError):
         gather(store, [str(home / "no_such.json")])
     (home / "empty").mkdir()
-    with pytest.raises(UsageError, match="no .json file"):
+    with pytest.raises(UsageError, match=r"no \.json file"):
         gather(store, [str(home / "empty")])
 
 
@@ -220,7 +220,7 @@ def test_a_case_of_a_run_is_replayed_by_its_number(home, store, capsys):
 def test_junit_is_xml_with_one_case_a_replay(home, store):
     path = home / "out.xml"
     assert command(home, "--junit", path) == 1
-    root = ElementTree.parse(path).getroot()
+    root = ET.parse(path).getroot()
     assert len(list(root.iter("testcase"))) == len(store.findings())
     assert len(list(root.iter("failure"))) == len(store.findings())
 
@@ -229,7 +229,7 @@ def test_junit_stays_xml_whatever_a_subject_says(home, store):
     edit(home, HEAD + '    raise ValueError("<&\\x00\\x1b]]>")\n')
     path = home / "out.xml"
     assert command(home, "--junit", path) == 1
-    assert list(ElementTree.parse(path).getroot().iter("failure"))
+    assert list(ET.parse(path).getroot().iter("failure"))
 
 
 def test_json_alone_on_standard_output(home, store, capsys):

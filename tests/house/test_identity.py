@@ -38,6 +38,16 @@ def test_the_commands_name_an_intruder(intruder, tmp_path, name):
     assert sentence.startswith(f"fuzz: the package '{name}' comes from {site / name}, not from {ROOT / name}")
 
 
+def test_the_commands_name_an_intruder_called_corpus(intruder, tmp_path):
+    """It comes too early for check_house, which lies in that very package."""
+    site = intruder("corpus")
+    (site / "corpus" / "__init__.py").write_text("")
+    result = python("-m", "fuzz", "list", site=site, cwd=tmp_path)
+    assert result.returncode == 2
+    (sentence,) = result.stderr.splitlines()
+    assert "the package 'corpus' is another project's" in sentence
+
+
 def test_without_an_intruder_the_commands_run(tmp_path):
     result = python("-m", "fuzz", "list", site=tmp_path, cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -7,10 +7,10 @@ from corpus.errors import InternalError
 from corpus.materialize import materialize_all
 from corpus.records import Case, Execution, Fill, Kind, Special, Status, Subject, TensorRecipe
 from oracles.catalog import contract_of, load_contracts
-from oracles.relations import scaled
 from oracles.judge import Evidence
 from oracles.laws import applies, judge_law, law_of
 from oracles.reference import Reference
+from oracles.relations import scaled
 
 GEMM = contract_of("gemm")
 SUBJECT = Subject(op="gemm", name="mine", backend="numpy")
