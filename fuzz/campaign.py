@@ -73,7 +73,8 @@ class Search:
     judged_now: int = 0
     """Of them, in this session."""
     known_hits: int = 0
-    pending: list[Failure] = field(default_factory=list)
+    pending: dict[str, Failure] = field(default_factory=dict)
+    """By signature key: failures nobody has looked into yet."""
     _known: dict[str, str] = field(default_factory=dict)
     """Signature key -> finding id."""
     _filed: dict[str, Finding] = field(default_factory=dict)
@@ -101,8 +102,8 @@ class Search:
             if finding.subject.key in keys:
                 self._learn(finding)
         self.findings = {f.id: f for f in self.store.findings() if f.id in c.findings}
-        self.pending = [self._unjournal(said) for said in self.store.read_journal(c.run, "pending")]
-        self.pending = [f for f in self.pending if self._key(f.verdict) not in self._known]
+        met = [self._unjournal(said) for said in self.store.read_journal(c.run, "pending")]
+        self.pending = {key: f for f in met if (key := self._key(f.verdict)) not in self._known}
 
     @property
     def elapsed(self) -> float:
@@ -196,10 +197,10 @@ class Search:
         if key in self._known:
             self._hit(self._known[key])
             return
-        if any(self._key(f.verdict) == key for f in self.pending):
+        if key in self.pending:
             self.known_hits += 1
             return
-        self.pending.append(failure)
+        self.pending[key] = failure
         self.store.journal(self.campaign.run, "pending", _journalled(failure))
 
     def _hit(self, finding_id: str) -> None:
@@ -215,17 +216,17 @@ class Search:
     def _triage_some(self, *, over: bool) -> None:
         """See to new failures now, as long as they do not take the search's time."""
         while self.pending and not over and self._triage_seconds < SHRINK_SHARE * self.elapsed + SHRINK_GRACE:
-            self._triage(self.pending[0], SHRINK_SECONDS)
+            self._triage(next(iter(self.pending)), SHRINK_SECONDS)
 
     def _triage_all(self) -> None:
         deadline = time.monotonic() + self.limits.after_seconds
         while self.pending:
             hurry = self.stop_requested or time.monotonic() > deadline
-            self._triage(self.pending[0], 0.0 if hurry else SHRINK_SECONDS)
+            self._triage(next(iter(self.pending)), 0.0 if hurry else SHRINK_SECONDS)
 
-    def _triage(self, failure: Failure, seconds: float) -> None:
+    def _triage(self, key: str, seconds: float) -> None:
         begin = time.monotonic()
-        key = self._key(failure.verdict)
+        failure = self.pending[key]
         filed = self._coarse.get(_coarse(failure.verdict), [])
         if len(filed) >= (PER_PLANTED if failure.subject.planted else PER_COARSE):
             self._known[key] = filed[0]
@@ -239,7 +240,7 @@ class Search:
                 on_other=self._on_other(failure),
             )
             self._learn(self.store.save_finding(finding), key)
-        self.pending.remove(failure)
+        del self.pending[key]
         self._triage_seconds += time.monotonic() - begin
         self.progress(self)
 

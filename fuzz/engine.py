@@ -21,7 +21,7 @@ from corpus.records import Case
 from fuzz import provider
 from fuzz.elites import Elites
 from fuzz.provider import KernelProvider
-from fuzz.strategies import build, cases
+from fuzz.strategies import ROOM_QUESTION, build, cases
 from oracles.contract import Contract
 
 BATCH = 32
@@ -107,8 +107,12 @@ def generate(target: Target, random: Random, steer: Mapping[int, int] | None = N
 
 
 def _steer(parent: tuple[int, ...], random: Random) -> dict[int, int]:
-    """Keep all answers of the parent but one to three; of those, some are nudged, the others drawn anew."""
+    """Keep all answers of the parent but one to three; of those, some are nudged, the others drawn anew.
+
+    How much room there is is always drawn anew: larger inputs tend to use more of their budget, and elites would grow.
+    """
     steer = dict(enumerate(parent))
+    steer.pop(ROOM_QUESTION, None)
     for _ in range(random.choice((1, 1, 2, 3))):
         position = int(random.random() * len(parent))
         if random.random() < 0.5:

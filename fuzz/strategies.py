@@ -36,6 +36,8 @@ PROBE_WEIGHT = 7
 """One case in PROBE_WEIGHT + 1 is an exact probe, where the contract has one."""
 ROOMS = (*(1 << 9,) * 4, *(1 << 11,) * 8, *(1 << 13,) * 3, 1 << 30)
 """Elements of the largest tensor: most bugs show in small cases, and those are cheap; some cases get all the room."""
+ROOM_QUESTION = 1
+"""The number of the question for it."""
 MAX_WORK = 1 << 23
 """Multiplications of a case: what a slow subject does in well under a second."""
 

@@ -49,7 +49,6 @@ class Handle:
     channel: Channel
     journal: int
     pid: int = 0
-    introduced: bool = False
     served: int = 0
     """Tasks given to it."""
 

@@ -21,7 +21,7 @@ from corpus.formats import FORMATS, Array
 from corpus.records import Execution, GuardDamage, OutputReport, Status, Subject
 from kernels.calling import Interface
 from kernels.loader import loader_of
-from kernels.nursery import Ending, Nursery
+from kernels.nursery import Ending, Handle, Nursery
 from kernels.protocol import IDLE, Task, encode_batch, encode_subjects, frame
 
 RECYCLE = 20_000
@@ -51,6 +51,8 @@ class Ticket:
     """What still has to be sent, as (number, task with the subjects still to run)."""
     sent: list[tuple[int, Task]] = field(default_factory=list)
     """What the worker has been told to do."""
+    suspects: list[tuple[int, Task]] = field(default_factory=list)
+    """Executions whose worker died, to be run again alone when everything else is done."""
     deaths: dict[Key, int] = field(default_factory=dict)
 
     def unfinished(self) -> list[tuple[int, Task]]:
@@ -65,7 +67,7 @@ class Ticket:
     @property
     def done(self) -> bool:
         """Whether every execution has come back."""
-        return not self.waiting and not self.unfinished()
+        return not self.waiting and not self.suspects and not self.unfinished()
 
 
 class Sandbox:
@@ -85,8 +87,8 @@ class Sandbox:
         self._introduction = encode_subjects(self._subjects, plain)
         backends = tuple(sorted({s.backend for s in subjects}))
         self._nursery = Nursery(backends, memory_mb)
-        self._active = self._nursery.spawn()
-        self._spare = self._nursery.spawn()
+        self._active = self._ready()
+        self._spare = self._ready()
         self.deaths = 0
         """Workers lost so far."""
 
@@ -114,7 +116,6 @@ class Sandbox:
 
     def modules_of_ours(self) -> list[str]:
         """Modules of this project's upper layers in the worker: must be empty."""
-        self._introduce()
         self._active.channel.send(frame({"probe": next(iter(self._subjects))}, []))
         modules: list[str] = self._active.channel.receive()[0]["modules"]
         return modules
@@ -142,14 +143,15 @@ class Sandbox:
         while not ticket.done:
             if ticket.unfinished():
                 self._wait(ticket)
-            else:
+            elif ticket.waiting:
                 self._send(ticket, ticket.waiting)
+            else:
+                self._send_alone(ticket, ticket.suspects.pop(0))
         return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
 
     def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
         if self._active.served > RECYCLE:
             self._promote()
-        self._introduce()
         ticket.sent = batch
         ticket.waiting = [w for w in ticket.waiting if w not in batch]
         self._active.served += len(batch)
@@ -158,10 +160,17 @@ class Sandbox:
         except OSError:
             return  # the worker is dead; _wait finds out how
 
-    def _introduce(self) -> None:
-        if not self._active.introduced:
-            self._active.channel.send(self._introduction)
-            self._active.introduced = True
+    def _send_alone(self, ticket: Ticket, suspect: tuple[int, Task]) -> None:
+        """Run a suspect in a worker that has run nothing else."""
+        if self._active.served:
+            self._promote()
+        self._send(ticket, [suspect])
+
+    def _ready(self) -> Handle:
+        """A new worker that has been told who its subjects are."""
+        handle = self._nursery.spawn()
+        handle.channel.send(self._introduction)
+        return handle
 
     def _readable(self, seconds: float) -> bool:
         return self._active.channel.readable(seconds)
@@ -224,10 +233,9 @@ class Sandbox:
             ticket.outcomes[key] = _death(key[1], ending, self.timeout if timed_out else None)
         others = [w for w in left if w[0] != n]
         rest = task.subjects[1:]
-        again = [] if guilty else [(n, Task(task.case, task.outputs, task.subjects[:1]))]
+        if not guilty:
+            ticket.suspects.append((n, Task(task.case, task.outputs, task.subjects[:1])))
         ticket.waiting = [*([(n, Task(task.case, task.outputs, rest))] if rest else []), *others, *ticket.waiting]
-        if again:
-            self._send(ticket, again)
 
     def _drain(self, ticket: Ticket) -> None:
         """What the dead worker had sent is still worth reading."""
@@ -240,12 +248,11 @@ class Sandbox:
     def _promote(self, *, dead: bool = False) -> None:
         """The spare becomes active, and a new spare is ordered."""
         old, self._active = self._active, self._spare
-        self._spare = self._nursery.spawn()
+        self._spare = self._ready()
         if not dead:
             self._nursery.discard(old)
 
     def _probe_one(self, key: str) -> str:
-        self._introduce()
         self._active.channel.send(frame({"probe": key}, []))
         try:
             if self._readable(_LOAD_SECONDS):

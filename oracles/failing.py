@@ -21,7 +21,7 @@ def failing(got: Array, want: Reals, budget: Budget) -> Mask:
     error = np.broadcast_to(np.asarray(budget.error, np.float64), want.shape)
     with np.errstate(all="ignore"):
         excess = plain.cell_excess(y, want, plain.facts_of(fmt.name))
-        within = (excess <= error) | (excess == 0)
+        within = ((excess <= error) | (excess == 0)) & np.isfinite(want)
     accept = default_accept(want, has_inf=fmt.has_inf) if budget.accept is None else budget.accept
     return ~_accepted(y, within, np.broadcast_to(accept, want.shape))
 

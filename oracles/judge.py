@@ -70,10 +70,11 @@ def judge(reference: Reference, subject: Subject, execution: Execution, outputs:
     the reference saw, or if the reference breaks its own form.
     """
     evidence = Evidence(reference, subject, execution, outputs)
-    for rule in RULES:
-        if verdict := rule(evidence):
-            return verdict
-    return _judge_values(evidence)
+    with np.errstate(all="ignore"):  # values of any kind are looked at
+        for rule in RULES:
+            if verdict := rule(evidence):
+                return verdict
+        return _judge_values(evidence)
 
 
 _STATUS = {

@@ -150,8 +150,6 @@ def _drawn(op, data):
 
 
 def test_mutants_are_valid_whatever_the_parent_was():
-    elites, _ = elites_with(0)
-
     @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(st.integers(-(1 << 20), 1 << 20), min_size=1, max_size=30), st.integers(0, 1 << 16))
     def check(answers, seed):
