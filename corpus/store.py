@@ -206,6 +206,12 @@ class Store:
             write_atomic(path, _indented(merged))
         return merged
 
+    def drop(self, finding: Finding) -> None:
+        """Forget a local finding that another one has taken the place of."""
+        path = self._local / "findings" / _component(finding.signature.op, "op") / f"{finding.id}.json"
+        with self._lock():
+            path.unlink(missing_ok=True)
+
     def findings(self, op: str | None = None) -> list[Finding]:
         """Everything found, or everything found in one op, sorted by op and signature."""
         found = [self._found(path) for path in self._finding_paths(op)]

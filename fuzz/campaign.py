@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from corpus.campaign import Campaign
 from corpus.record import Scalar
-from corpus.records import Case, Finding, Kind, Subject, Verdict
+from corpus.records import Case, Finding, Kind, State, Subject, Verdict
 from corpus.store import Store
 from fuzz import coverage
 from fuzz.check import Checked, Examiner, Flight, Inquiry
@@ -36,6 +36,8 @@ SHRINK_GRACE = 3.0
 """Seconds of it granted from the start."""
 PER_COARSE = 3
 """Findings of the same op, subject, kind and rule that are shrunk; further signatures are counted with the first."""
+UNSHRUNK = frozenset({State.NEW, State.CONFIRMED})
+"""States of findings that were filed in a hurry, and are shrunk when they are met again."""
 PER_PLANTED = 1
 """The same for bugs that were planted: one is proof enough."""
 
@@ -81,6 +83,8 @@ class Search:
     """By id: every finding about these subjects, of this run or of earlier ones."""
     _hits: Counter[str] = field(default_factory=Counter)
     """Finding id -> failing executions not yet added to the store."""
+    _repeats: Counter[str] = field(default_factory=Counter)
+    """Signature key -> times it was met again before anybody looked into it."""
     _coarse: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     _triage_seconds: float = 0.0
     _begin: float = 0.0
@@ -103,7 +107,7 @@ class Search:
                 self._learn(finding)
         self.findings = {f.id: f for f in self.store.findings() if f.id in c.findings}
         met = [self._unjournal(said) for said in self.store.read_journal(c.run, "pending")]
-        self.pending = {key: f for f in met if (key := self._key(f.verdict)) not in self._known}
+        self.pending = {key: f for f in met if self._wanting(key := self._key(f.verdict))}
 
     @property
     def elapsed(self) -> float:
@@ -192,16 +196,25 @@ class Search:
             self.store.journal(self.campaign.run, "elites", admitted)
 
     def _meet(self, failure: Failure) -> None:
-        """Count a known failure; queue a new one, and journal it first."""
+        """Count a failure; queue it if it is new, or known but not shrunk yet."""
         key = self._key(failure.verdict)
         if key in self._known:
             self._hit(self._known[key])
-            return
-        if key in self.pending:
+        elif key in self.pending:
+            self._repeats[key] += 1
             self.known_hits += 1
-            return
-        self.pending[key] = failure
-        self.store.journal(self.campaign.run, "pending", _journalled(failure))
+        if self._wanting(key):
+            self._queue(key, failure)
+
+    def _wanting(self, key: str) -> bool:
+        """Whether a signature has no finding yet, or only one that was never shrunk."""
+        return key not in self._known or self._filed[self._known[key]].state in UNSHRUNK
+
+    def _queue(self, key: str, failure: Failure) -> None:
+        """Look into it later; the journal first, so that a kill loses nothing."""
+        if key not in self.pending:
+            self.pending[key] = failure
+            self.store.journal(self.campaign.run, "pending", _journalled(failure))
 
     def _hit(self, finding_id: str) -> None:
         """A known finding was met again."""
@@ -228,25 +241,41 @@ class Search:
         begin = time.monotonic()
         failure = self.pending[key]
         filed = self._coarse.get(_coarse(failure.verdict), [])
-        if len(filed) >= (PER_PLANTED if failure.subject.planted else PER_COARSE):
+        if key not in self._known and len(filed) >= (PER_PLANTED if failure.subject.planted else PER_COARSE):
             self._known[key] = filed[0]
             self._hit(filed[0])
-        elif key not in self._known:
-            finding = investigate(
-                self.examiner,
-                failure,
-                seconds=seconds,
-                stopping=lambda: self.stop_requested,
-                on_other=self._on_other(failure),
-            )
-            self._learn(self.store.save_finding(finding), key)
+        elif key not in self._known or (seconds > 0 and self._wanting(key)):
+            self._investigate(key, failure, seconds)
+        if key in self._known:
+            self._hits[self._known[key]] += self._repeats.pop(key, 0)
         del self.pending[key]
         self._triage_seconds += time.monotonic() - begin
         self.progress(self)
 
+    def _investigate(self, key: str, failure: Failure, seconds: float) -> None:
+        """Make a finding of a failure; one that was filed unshrunk before gives way to it."""
+        before = self._filed.get(self._known.get(key, ""))
+        finding = investigate(
+            self.examiner,
+            failure,
+            seconds=seconds,
+            stopping=lambda: self.stop_requested,
+            on_other=self._on_other(failure),
+        )
+        if before is not None:
+            finding = finding.but(count=0 if finding.id == before.id else before.count)
+        kept = self.store.save_finding(finding)
+        if before is not None and before.id != kept.id:
+            self.store.drop(before)
+            self.findings.pop(before.id, None)
+            self._hits[kept.id] += self._hits.pop(before.id, 0)
+        self._learn(kept, key)
+
     def _on_other(self, failure: Failure) -> Callable[[Case, Verdict], None]:
         def meet(case: Case, verdict: Verdict) -> None:
-            self._meet(Failure(case, failure.subject, verdict, failure.found_by))
+            key = self._key(verdict)
+            if key not in self._known:
+                self._queue(key, Failure(case, failure.subject, verdict, failure.found_by))
 
         return meet
 

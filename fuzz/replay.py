@@ -117,16 +117,32 @@ def _chosen(case: Case, files: Sequence[str], ran: Iterable[Subject]) -> list[Su
 
 def replay(items: Sequence[Item], store: Store | None, *, timeout: float, memory_mb: int) -> list[Replayed]:
     """Run every item again; findings in the store are told what came of it."""
-    replayed: list[Replayed] = []
-    subjects = list({i.subject.key: i.subject for i in items}.values())
-    if not subjects:
-        return []
-    with Examiner(subjects, timeout=timeout, memory_mb=memory_mb) as examiner:
-        for item in items:
-            replayed.append(_replay_one(examiner, item))
-            if store is not None:
-                _remember(store, replayed[-1])
-    return replayed
+    replayed: dict[int, Replayed] = {}
+    for group in _without_namesakes(items):
+        subjects = list({i.subject.key: i.subject for _, i in group}.values())
+        with Examiner(subjects, timeout=timeout, memory_mb=memory_mb) as examiner:
+            for number, item in group:
+                replayed[number] = _replay_one(examiner, item)
+                if store is not None:
+                    _remember(store, replayed[number])
+    return [replayed[number] for number in sorted(replayed)]
+
+
+def _without_namesakes(items: Sequence[Item]) -> list[list[tuple[int, Item]]]:
+    """The items, numbered, in groups in which a subject's name means one file only."""
+    groups: list[dict[str, str]] = []
+    members: list[list[tuple[int, Item]]] = []
+    for numbered in enumerate(items):
+        subject = numbered[1].subject
+        place = f"{subject.path}:{subject.function}"
+        fitting_group = (i for i, known in enumerate(groups) if known.get(subject.key, place) == place)
+        at = next(fitting_group, len(groups))
+        if at == len(groups):
+            groups.append({})
+            members.append([])
+        groups[at][subject.key] = place
+        members[at].append(numbered)
+    return members
 
 
 def _replay_one(examiner: Examiner, item: Item) -> Replayed:

@@ -15,6 +15,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from corpus.distributions import DISTRIBUTIONS
+from corpus.errors import UsageError
 from corpus.formats import format_of
 from corpus.layouts import LAYOUTS
 from corpus.record import GENERATOR_VERSION, SCHEMA_VERSION, Scalar
@@ -47,9 +48,12 @@ def cases(
 ) -> st.SearchStrategy[Case]:
     """Cases of an op, for `@given`. dtypes: only these for the first input; max_elements: of the largest tensor.
 
-    Raises UsageError for an unknown op.
+    Raises UsageError for an unknown op, or a dtype it does not have.
     """
     contract = contract_of(op) if isinstance(op, str) else op
+    known = [v[_first(contract)] for v in contract.variants]
+    if dtypes and not set(dtypes) & set(known):
+        raise UsageError(f"{contract.name} has no variant of dtype {', '.join(dtypes)}; it has {', '.join(known)}")
     return _cases(contract, dtypes, max_elements)
 
 

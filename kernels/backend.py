@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from corpus.errors import InternalError, UsageError
-from corpus.formats import Array
+from corpus.formats import FORMATS, Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,9 @@ class Loader(ABC):
         return isinstance(error, MemoryError)
 
 
+_OURS = frozenset(f.dtype for f in FORMATS.values())
+
+
 class PythonLoader(Loader):
     """Loads a function from a Python file, anywhere."""
 
@@ -83,7 +86,7 @@ class PythonLoader(Loader):
         module = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except BaseException as error:  # SystemExit too
             raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
         found = getattr(module, function, None)
         if not callable(found):
@@ -101,6 +104,9 @@ class PythonLoader(Loader):
         array = np.asarray(result)
         address = int(array.__array_interface__["data"][0])
         dense = array.flags.c_contiguous
+        if array.dtype not in _OURS:
+            # only its form will be looked at
+            return Returned(np.broadcast_to(np.uint8(0), array.shape), array.dtype.name, dense, address)
         # tobytes keeps 0-d arrays 0-d, which ascontiguousarray does not
         copy = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
         return Returned(copy, array.dtype.name, dense, address)

@@ -64,6 +64,8 @@ def _check_attrs(parameters: Iterable[inspect.Parameter], face: Interface, where
         if attr not in names:
             raise UsageError(f"{where} does not take the attribute {attr!r}; it must be {face.describe()}")
     for p in parameters:
+        if p.kind is p.POSITIONAL_ONLY and p.name in face.attrs:
+            raise UsageError(f"{where} takes {p.name!r} by position only, but attributes are passed by name")
         if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in face.attrs:
             raise UsageError(f"{where} asks for {p.name!r}, which the op does not have; it must be {face.describe()}")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus.errors import UsageError
+from corpus.formats import FORMATS
 from corpus.records import BLAMELESS, Kind, Numerics, Subject
 
 ROOT = Path(__file__).resolve().parent
@@ -95,15 +96,37 @@ def _constants(path: Path) -> dict[str, Any]:
     tree = _tree(path, path.read_bytes())
     said: dict[str, Any] = {"__doc__": (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")}
     for node in tree.body:
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
-            continue
-        name = node.targets[0].id
-        if name in _CONSTANTS:
-            try:
-                said[name] = ast.literal_eval(node.value)
-            except ValueError as error:
-                raise UsageError(f"{path}: {name} must be a literal, not an expression") from error
+        for name, value in _assigned(node):
+            if name in _CONSTANTS:
+                said[name] = _literal(path, name, value)
     return said
+
+
+def _assigned(node: ast.stmt) -> list[tuple[str, ast.expr]]:
+    """Names an assignment gives a value to, plain or annotated."""
+    if isinstance(node, ast.Assign):
+        return [(t.id, node.value) for t in node.targets if isinstance(t, ast.Name)]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        return [(node.target.id, node.value)]
+    return []
+
+
+def _literal(path: Path, name: str, value: ast.expr) -> Any:
+    """The value of a constant. Raises UsageError if it is an expression, or not of the kind the constant has."""
+    try:
+        found = ast.literal_eval(value)
+    except ValueError as error:
+        raise UsageError(f"{path}: {name} must be a literal, not an expression") from error
+    if name == "DTYPES":
+        right = isinstance(found, tuple | list) and all(isinstance(t, str) and t in FORMATS for t in found)
+        kind = f"a tuple of dtypes ({', '.join(FORMATS)})"
+    elif name == "NUMERICS":
+        right, kind = isinstance(found, dict), "a dict"
+    else:
+        right, kind = isinstance(found, str), "a string"
+    if not right:
+        raise UsageError(f"{path}: {name} = {found!r} must be {kind}")
+    return found
 
 
 def _guess_backend(path: Path, source: bytes) -> str:

@@ -47,6 +47,8 @@ class Buffer:
     """The tensor in the slab, with its layout's strides."""
     offset: int
     """Bytes from `start` to the tensor's first element."""
+    limit: int
+    """Where the red zone behind it ends, and with it what belongs to this buffer."""
 
 
 class Guarded:
@@ -57,12 +59,12 @@ class Guarded:
     ) -> None:
         plan = [_plan_input(name, recipes[name]) for name in inputs]
         plan += [_plan_output(name, spec) for name, spec in outputs.items()]
-        total, starts = 0, []
+        ends = [0]
         for item in plan:
-            starts.append(total + ZONE)
-            total = -(-(total + ZONE + item.nbytes + ZONE) // ALIGNMENT) * ALIGNMENT
-        self._slab = _aligned(total)
-        self.buffers = [_place(item, self._slab, start) for item, start in zip(plan, starts, strict=True)]
+            ends.append(-(-(ends[-1] + ZONE + item.nbytes + ZONE) // ALIGNMENT) * ALIGNMENT)
+        self._slab = _aligned(ends[-1])
+        places = zip(plan, ends, ends[1:], strict=False)
+        self.buffers = [_place(item, self._slab, begin + ZONE, end) for item, begin, end in places]
         self._images = self._build_images(inputs)
         self._address = int(self._slab.ctypes.data)
 
@@ -85,6 +87,11 @@ class Guarded:
     def outputs(self) -> list[Buffer]:
         """The output buffers in order."""
         return [b for b in self.buffers if b.is_output]
+
+    @property
+    def inputs(self) -> list[Buffer]:
+        """The input buffers in order."""
+        return [b for b in self.buffers if not b.is_output]
 
     def reset(self, run: int) -> None:
         """Make the slab as it must be before run 0 or 1."""
@@ -147,9 +154,9 @@ def _plan_output(name: str, spec: TensorSpec) -> _Item:
     return _Item(name, True, at.length * dtype.itemsize, spec.shape, dtype, 0, strides)
 
 
-def _place(item: _Item, slab: Bytes, start: int) -> Buffer:
+def _place(item: _Item, slab: Bytes, start: int, limit: int) -> Buffer:
     view = np.ndarray(item.shape, item.dtype, buffer=slab.data, offset=start + item.offset, strides=item.strides)
-    return Buffer(item.name, item.is_output, start, start + item.nbytes, view, item.offset)
+    return Buffer(item.name, item.is_output, start, start + item.nbytes, view, item.offset, limit)
 
 
 def _aligned(size: int) -> Bytes:
@@ -162,7 +169,7 @@ def _aligned(size: int) -> Bytes:
 def _zone_damage(b: Buffer, changed: NDArray[np.bool_]) -> list[GuardDamage]:
     found = []
     before = np.flatnonzero(changed[b.start - ZONE : b.start])
-    after = np.flatnonzero(changed[b.stop : b.stop + ZONE])
+    after = np.flatnonzero(changed[b.stop : b.limit])
     if before.size:
         found.append(GuardDamage(buffer=b.name, offset=int(before[-1]) - ZONE, count=int(before.size)))
     if after.size:

@@ -36,7 +36,7 @@ class Ending:
     def describe(self) -> str:
         """In words."""
         if self.code == CHANNEL_LOST:
-            return "it closed the channel to its supervisor"
+            return "it closed the channel to its supervisor, or wrote into it"
         if self.code < 0:
             return f"killed by {signal.Signals(-self.code).name}"
         return f"the process exited with {self.code}"
@@ -51,6 +51,11 @@ class Handle:
     pid: int = 0
     served: int = 0
     """Tasks given to it."""
+
+    def close(self) -> None:
+        """Hang up, and let go of the journal."""
+        self.channel.close()
+        os.close(self.journal)
 
     def running(self) -> tuple[int, int, int]:
         """(task, position, started at CLOCK_MONOTONIC ns) of the run in progress; IDLE when there is none."""
@@ -78,7 +83,7 @@ class Nursery:
             command,
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **_THREADS},
+            env={**os.environ, **_THREADS, "PYTHONUNBUFFERED": "1"},  # last words must not be lost in a buffer
             start_new_session=True,  # Ctrl-C is for the supervisor alone
         )
         theirs.close()
@@ -122,11 +127,11 @@ class Nursery:
         self._wait_for(pid)
         return self._ended.pop(pid)
 
-    def discard(self, handle: Handle) -> None:
-        """Kill a worker that nobody needs any more, without waiting for its end."""
-        self._kill(self._pid(handle))
-        handle.channel.close()
-        os.close(handle.journal)
+    def discard(self, handle: Handle, *, dead: bool) -> None:
+        """Let go of a worker that nobody needs any more; one that is not dead is killed, but not waited for."""
+        if not dead:
+            self._kill(self._pid(handle))
+        handle.close()
 
     def close(self) -> None:
         """End the zygote; its children end with it."""

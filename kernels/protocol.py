@@ -45,12 +45,18 @@ def frame(head: dict[str, Any], payload: list[bytes]) -> bytes:
     """A message: lengths of the whole and of the head, the head as JSON, the payload."""
     text = to_json(head)
     size = len(text) + sum(map(len, payload))
-    return b"".join([_LENGTHS.pack(size, len(text)), text, *payload])
+    return b"".join([_LENGTHS.pack(_MAGIC, size, len(text)), text, *payload])
 
 
-_LENGTHS = struct.Struct("<QI")
+_LENGTHS = struct.Struct("<4sQI")
+_MAGIC = b"\xaaKA\x01"
+"""Begins every message: what a subject writes into the channel by mistake does not."""
 _ROOM = 1 << 18
 """Bytes asked for at once."""
+
+
+class GarbledError(OSError):
+    """Something that is no message came out of a channel: a subject wrote into a descriptor that is not its own."""
 
 
 class Channel:
@@ -82,9 +88,12 @@ class Channel:
         """The next message: its head, and its payload as writable memory of its own."""
         while not self._complete():
             self._fill()
-        size, head_size = _LENGTHS.unpack_from(self._buffer, self._at)
+        _, size, head_size = _LENGTHS.unpack_from(self._buffer, self._at)
         start = self._at + _LENGTHS.size
-        head: dict[str, Any] = from_json(bytes(self._buffer[start : start + head_size]))
+        try:
+            head: dict[str, Any] = from_json(bytes(self._buffer[start : start + head_size]))
+        except ValueError as error:
+            raise GarbledError("garbage on the channel") from error
         payload = memoryview(self._buffer[start + head_size : start + size])
         self._at = start + size
         return head, payload
@@ -106,4 +115,7 @@ class Channel:
         unread = len(self._buffer) - self._at
         if unread < _LENGTHS.size:
             return _LENGTHS.size - unread
-        return int(_LENGTHS.size + _LENGTHS.unpack_from(self._buffer, self._at)[0] - unread)
+        magic, size, _ = _LENGTHS.unpack_from(self._buffer, self._at)
+        if magic != _MAGIC:
+            raise GarbledError("garbage on the channel")
+        return int(_LENGTHS.size + size - unread)

@@ -22,12 +22,14 @@ from corpus.records import Execution, GuardDamage, OutputReport, Status, Subject
 from kernels.calling import Interface
 from kernels.loader import loader_of
 from kernels.nursery import Ending, Handle, Nursery
-from kernels.protocol import IDLE, Task, encode_batch, encode_subjects, frame
+from kernels.protocol import IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
 SOLO_TRIES = 2
 """Runs alone in which a suspect may prove that it crashes."""
+MAX_WARM = 8
+"""Subjects a first spare loads before it is needed."""
 _LOAD_SECONDS = 60.0
 
 Key = tuple[int, str]
@@ -88,7 +90,7 @@ class Sandbox:
         backends = tuple(sorted({s.backend for s in subjects}))
         self._nursery = Nursery(backends, memory_mb)
         self._active = self._ready()
-        self._spare = self._ready()
+        self._spare = self._ready(*list(self._subjects)[:MAX_WARM])
         self.deaths = 0
         """Workers lost so far."""
 
@@ -104,6 +106,8 @@ class Sandbox:
 
     def close(self) -> None:
         """End all processes."""
+        for handle in (self._active, self._spare):
+            handle.close()
         self._nursery.close()
 
     def probe(self) -> dict[str, str]:
@@ -166,10 +170,12 @@ class Sandbox:
             self._promote()
         self._send(ticket, [suspect])
 
-    def _ready(self) -> Handle:
-        """A new worker that has been told who its subjects are."""
+    def _ready(self, *warm: str) -> Handle:
+        """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
         handle = self._nursery.spawn()
         handle.channel.send(self._introduction)
+        if warm:
+            handle.channel.send(frame({"warm": warm}, []))
         return handle
 
     def _readable(self, seconds: float) -> bool:
@@ -180,10 +186,12 @@ class Sandbox:
         try:
             if self._readable(self._patience()):
                 self._receive(ticket)
-            elif self._patience() <= 0:
-                self._bury(ticket, timed_out=True)
-        except (EOFError, OSError):
-            self._bury(ticket, timed_out=False)
+                return
+            running = self._active.running()
+            if self._patience() <= 0:
+                self._bury(ticket, late=running[:2])
+        except (EOFError, OSError) as error:
+            self._bury(ticket, late=None, garbled=isinstance(error, GarbledError))
 
     def _patience(self) -> float:
         """Seconds the run in progress still has."""
@@ -199,19 +207,26 @@ class Sandbox:
         key = head.pop("subject")
         ticket.outcomes[head.pop("n"), key] = _outcome(key, head, payload)
 
-    def _bury(self, ticket: Ticket, *, timed_out: bool) -> None:
-        """The active worker is dead or must die: name the culprit, give its work to the spare."""
+    def _bury(self, ticket: Ticket, *, late: tuple[int, int] | None, garbled: bool = False) -> None:
+        """The active worker is dead, or must die because a run is late: name the culprit, give its work to the spare.
+
+        late: (task, position) of the run that took too long. If it ended after all before it could be killed, whatever
+        was killed in its stead is only suspected. garbled: results come in order, so the first missing one is the
+        culprit's.
+        """
         self.deaths += 1
-        ending = self._nursery.kill(self._active) if timed_out else self._nursery.ending(self._active)
+        ending = self._nursery.ending(self._active) if late is None else self._nursery.kill(self._active)
         self._drain(ticket)
         number, position, _ = self._active.running()
+        timed_out = late is not None and late == (number, position)
         left = ticket.unfinished()
-        self._promote(dead=True)
+        self._promote(dead=True, warm=[key for _, task in left[:1] for key in task.subjects])
         ticket.sent = []
-        culprit = next((w for w in left if w[0] == number), left[0] if left else None)
-        if culprit is None:
+        if not left:
             return
-        self._accuse(ticket, culprit, left, ending, timed_out=timed_out, materializing=position == IDLE)
+        culprit = left[0] if garbled else next((w for w in left if w[0] == number), left[0])
+        materializing = position == IDLE and not garbled
+        self._accuse(ticket, culprit, left, ending, timed_out=timed_out, materializing=materializing)
 
     def _accuse(
         self,
@@ -245,12 +260,11 @@ class Sandbox:
         except (EOFError, OSError):
             return
 
-    def _promote(self, *, dead: bool = False) -> None:
+    def _promote(self, *, dead: bool = False, warm: Sequence[str] = ()) -> None:
         """The spare becomes active, and a new spare is ordered."""
         old, self._active = self._active, self._spare
-        self._spare = self._ready()
-        if not dead:
-            self._nursery.discard(old)
+        self._spare = self._ready(*warm)
+        self._nursery.discard(old, dead=dead)
 
     def _probe_one(self, key: str) -> str:
         self._active.channel.send(frame({"probe": key}, []))
@@ -270,10 +284,10 @@ def _outcome(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
     reports, arrays, at = [], {}, 0
     for said in head.get("outputs", ()):
         shape = tuple(said["shape"])
-        dtype = FORMATS[said["dtype"]].dtype if said["dtype"] in FORMATS else np.dtype(said["dtype"])
-        size = math.prod(shape)
-        arrays[said["name"]] = np.frombuffer(payload, dtype, size, at).reshape(shape)
-        at += size * dtype.itemsize
+        if said["dtype"] in FORMATS:
+            dtype, size = FORMATS[said["dtype"]].dtype, math.prod(shape)
+            arrays[said["name"]] = np.frombuffer(payload, dtype, size, at).reshape(shape)
+            at += size * dtype.itemsize
         reports.append(OutputReport.trusted(**{**_REPORT, **said, "shape": shape}))
     execution = Execution.trusted(
         status=Status(head["status"]),

@@ -9,15 +9,15 @@ import time
 import traceback
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from corpus.errors import UsageError
-from corpus.formats import Array, format_of
+from corpus.formats import FORMATS, Array, format_of
 from corpus.materialize import Tensors, digest, materialize_all
-from corpus.records import Case, Status, Subject, TensorSpec
+from corpus.records import Case, Fill, Status, Subject, TensorRecipe, TensorSpec
 from kernels.backend import Loader, Returned
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
@@ -39,7 +39,6 @@ class Setting:
         self.specs = outputs
         self.inputs: Tensors = materialize_all(case)
         self.digest = digest(self.inputs)
-        self._native: dict[str, list[Any]] = {}
 
     @cached_property
     def memory(self) -> Guarded:
@@ -47,11 +46,12 @@ class Setting:
         return Guarded(self.case.tensors, self.inputs, self.specs)
 
     def arguments(self, loader: Loader, *, returns: bool) -> list[Any]:
-        """The tensors to call with, outputs first unless the subject returns them."""
-        if loader.name not in self._native:
-            buffers = self.memory.outputs + [b for b in self.memory.buffers if not b.is_output]
-            self._native[loader.name] = [loader.wrap(b.view) for b in buffers]
-        return self._native[loader.name][len(self.specs) if returns else 0 :]
+        """The tensors to call with, outputs first unless the subject returns them.
+
+        Views of its own for every call: a subject may reshape or transpose what it is given in place.
+        """
+        inputs = [loader.wrap(b.view[...]) for b in self.memory.inputs]
+        return inputs if returns else [loader.wrap(b.view[...]) for b in self.memory.outputs] + inputs
 
 
 class Worker:
@@ -75,6 +75,8 @@ class Worker:
                 self._introduce(message)
             elif "probe" in message:
                 self._probe(message["probe"])
+            elif "warm" in message:
+                self._warm(message["warm"])
             else:
                 self._batch(message["tasks"])
 
@@ -89,6 +91,15 @@ class Worker:
         self._note(IDLE, IDLE)
         ours = sorted(m for m in sys.modules if m.partition(".")[0] in {"fuzz", "oracles", "reports", "hypothesis"})
         self._send({"error": str(bound) if isinstance(bound, UsageError) else "", "modules": ours}, [])
+
+    def _warm(self, keys: list[str]) -> None:
+        """Do beforehand what makes a first task slow: load these subjects, and touch what a task touches."""
+        setting = Setting(_PRACTICE, {"out": TensorSpec(shape=(4, 4), dtype="float32")})
+        for key in keys:
+            self._bind(key)
+            setting.arguments(loader_of(self._subjects[key].backend), returns=False)
+        setting.memory.reset(0)
+        setting.memory.intact(0)
 
     def _batch(self, tasks: list[dict[str, Any]]) -> None:
         for task in tasks:
@@ -130,28 +141,27 @@ class Worker:
             runs = [_run_once(setting, bound, loader, run) for run in (0, 1)]
         except SubjectError as error:
             return {**head, **_raised(error.cause, loader)}, []
-        reports = [
-            _compare(name, a, b) for name, a, b in zip(setting.specs, runs[0].results, runs[1].results, strict=True)
-        ]
-        payload = [r.array.tobytes() for r in runs[0].results]
-        for report, result in zip(reports, runs[0].results, strict=True):
-            report["alias_of"] = setting.memory.holds(result.address) if bound.returns and result.array.size else ""
-        damage = runs[0].damage or runs[1].damage
-        mutated = runs[0].mutated or runs[1].mutated
-        return {
-            **head,
-            "nanoseconds": runs[0].nanoseconds,
-            "outputs": reports,
-            "damage": damage,
-            "mutated": mutated,
-        }, payload
+        try:
+            found, payload = _report(setting, runs, aliases=bound.returns)
+        except MemoryError:
+            message = "its results are too large to be read back within the memory limit"
+            return {**head, "status": Status.OUT_OF_MEMORY, "message": message}, []
+        return {**head, **found}, payload
+
+
+_PRACTICE = Case(
+    op="practice", tensors={"x": TensorRecipe(shape=(4, 4), dtype="float32", fill=Fill(distribution="normal"))}
+)
+"""What a spare worker materializes while it waits."""
+_FOREIGN = b""
+"""The payload of a result in a dtype that is none of ours: nobody could read it."""
 
 
 class SubjectError(Exception):
     """The subject raised; what we raise ourselves stays what it is."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(str(cause))
+        super().__init__(type(cause).__name__)
         self.cause = cause
 
 
@@ -165,6 +175,22 @@ class _Run:
     mutated: list[str]
 
 
+def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[str, Any], list[bytes]]:
+    """What two runs left: the head of a message, and the first run's bytes."""
+    pairs = zip(setting.specs, runs[0].results, runs[1].results, strict=True)
+    reports = [_compare(name, a, b) for name, a, b in pairs]
+    for report, result in zip(reports, runs[0].results, strict=True):
+        report["alias_of"] = setting.memory.holds(result.address) if aliases and result.array.size else ""
+    payload = [r.array.tobytes() if r.dtype in FORMATS else _FOREIGN for r in runs[0].results]
+    head = {
+        "nanoseconds": runs[0].nanoseconds,
+        "outputs": reports,
+        "damage": runs[0].damage or runs[1].damage,
+        "mutated": runs[0].mutated or runs[1].mutated,
+    }
+    return head, payload
+
+
 def _run_once(setting: Setting, bound: Bound, loader: Loader, run: int) -> _Run:
     memory = setting.memory
     arguments = setting.arguments(loader, returns=bound.returns)
@@ -173,6 +199,8 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, run: int) -> _Run:
     try:
         answer = bound.call(*arguments, **setting.case.attrs)
         took = time.perf_counter_ns() - begin
+        if os.getpid() != _mine():
+            os._exit(0)  # the subject forked, and this is its child
         results = [loader.unwrap(r) for r in _as_tuple(answer, len(setting.specs))] if bound.returns else []
     except BaseException as error:
         raise SubjectError(error) from error
@@ -180,6 +208,12 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, run: int) -> _Run:
     if not bound.returns:
         results = [Returned(b.view.copy(), format_of(b.view.dtype).name, True, 0) for b in memory.outputs]
     return _Run(took, results, [d.model_dump() for d in damage], mutated)
+
+
+@cache
+def _mine() -> int:
+    """The process that serves; asked for before the first subject runs."""
+    return os.getpid()
 
 
 def _as_tuple(result: Any, count: int) -> tuple[Any, ...]:
@@ -219,11 +253,19 @@ def _element_bytes(array: Array) -> Array:
 
 def _raised(error: BaseException, loader: Loader) -> dict[str, Any]:
     if isinstance(error, NotImplementedError):
-        return {"status": Status.UNSUPPORTED, "message": str(error) or "NotImplementedError"}
+        return {"status": Status.UNSUPPORTED, "message": _printable(_words(error)) or "NotImplementedError"}
     status = Status.OUT_OF_MEMORY if loader.is_out_of_memory(error) else Status.RAISED
     text = _printable("".join(traceback.format_exception(error)))
-    message = _printable(f"{type(error).__name__}: {error}").partition("\n")[0]
+    message = _printable(f"{type(error).__name__}: {_words(error)}").partition("\n")[0]
     return {"status": status, "message": message[:MAX_MESSAGE], "detail": text[-MAX_DETAIL:]}
+
+
+def _words(error: BaseException) -> str:
+    """What an exception says of itself, if it can."""
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  its __str__ is the subject's code too
+        return "(its text cannot be made)"
 
 
 def _printable(text: str) -> str:
@@ -235,6 +277,7 @@ def _printable(text: str) -> str:
 def main(channel: int, journal: int) -> None:
     """Serve until the supervisor hangs up; leave without running anything a subject may have registered."""
     conn = Channel(socket.socket(fileno=channel))
+    _mine()
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")
     try:

@@ -58,6 +58,7 @@ class Zygote:
             for key, _ in self._selector.select():
                 if key.data is None:
                     if not self._fork():
+                        self._bury_all()
                         return
                 elif key.fd == key.data.output:
                     self._listen(key.data)
@@ -85,6 +86,11 @@ class Zygote:
         self._selector.register(child.pidfd, selectors.EVENT_READ, child)
         self._tell({"forked": pid})
         return True
+
+    def _bury_all(self) -> None:
+        """End all children, and what they have started."""
+        for child in self._children.values():
+            _kill_group(child.pid)
 
     def _become_worker(self, channel: int, journal: int, output: int) -> None:
         try:
@@ -123,6 +129,7 @@ class Zygote:
         self._selector.unregister(child.pidfd)
         os.close(child.output)
         os.close(child.pidfd)
+        _kill_group(child.pid)  # what it has started does not outlive it
         _, status = os.waitpid(child.pid, 0)
         del self._children[child.pid]
         code = os.waitstatus_to_exitcode(status)
@@ -131,6 +138,11 @@ class Zygote:
     def _tell(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # serve() sees the hang-up
             self._control.send(to_json(message))
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _die_with_parent() -> None:

@@ -104,8 +104,9 @@ def _guards(e: Evidence) -> Verdict | None:
         return None
     d = e.execution.damage[0]
     side = "before" if d.offset < 0 else "behind"
-    where = f"{-d.offset} bytes before its start" if d.offset < 0 else f"at byte {d.offset} from its start"
-    message = f"it wrote {d.count} byte{'s' * (d.count > 1)} outside the elements of {d.buffer!r}, {where}"
+    away = abs(d.offset)
+    where = f"{away} byte{'s' * (away != 1)} before its start" if d.offset < 0 else f"at byte {away} from its start"
+    message = f"it wrote {d.count} byte{'s' * (d.count != 1)} outside the elements of {d.buffer!r}, {where}"
     return e.verdict(Kind.OUT_OF_BOUNDS, "guard", message, output=d.buffer, index=side)
 
 

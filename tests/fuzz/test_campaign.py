@@ -61,9 +61,6 @@ def test_a_planted_bug_is_found_minimized_and_stored(store, examiner):
     assert store.load_run("r1").model_dump() == done.model_dump()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="_meet does not count failures whose like is pending, and counts shrink's own candidates"
-)
 def test_every_failing_execution_is_counted_once(store, examiner):
     _, done = one(store, examiner)
     assert sum(f.count for f in store.findings()) == done.by_subject[TAIL.key]["mismatch"]
@@ -128,7 +125,6 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(tmp_path, examiner
         assert second.seconds > first.seconds
 
 
-@pytest.mark.xfail(strict=True, reason="Ctrl-C stores what is pending unshrunk, and the resumed run takes it for known")
 def test_what_an_interrupted_search_found_is_minimized_when_it_goes_on(store, examiner):
     def stop(looking):
         looking.stop_requested = True

@@ -104,9 +104,6 @@ def test_a_file_that_cannot_be_a_subject_is_told_why(fuzz, write, text, said):
     refused(fuzz("run", "--subject", path, "--peer", "none", *SHORT), *said)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="PythonLoader.load lets SystemExit through: KeyError 'error' in Sandbox._probe_one"
-)
 def test_a_file_that_leaves_the_process_when_it_is_imported_is_told_why(fuzz, write):
     path = write("import sys\nOP = 'silu'\nsys.exit('usage: mine.py FILE')\ndef run(out, x): pass\n")
     refused(fuzz("run", "--subject", path, "--peer", "none", *SHORT), "mine.py")

@@ -272,7 +272,6 @@ def test_a_flaky_finding_is_run_often_enough(home, store):
     assert isinstance(replay([once], None, timeout=5.0, memory_mb=512)[0].verdict, Verdict)
 
 
-@pytest.mark.xfail(strict=True, reason="replay() keys subjects by op/name: of two files of one name, one runs for both")
 def test_two_files_of_one_name_are_two_subjects(home, store):
     other = home / "elsewhere"
     other.mkdir()

@@ -113,9 +113,6 @@ def test_an_unknown_op_is_refused():
         cases("no_such_op")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="cases() with a dtype that the op does not have fails inside Hypothesis, not with a UsageError"
-)
 def test_a_dtype_that_the_op_does_not_have_is_refused():
     with pytest.raises(UsageError, match="int3"):
         find(cases("gemm", dtypes=("int3",)), lambda _: True, settings=SEARCH)

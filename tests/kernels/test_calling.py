@@ -81,9 +81,6 @@ def test_what_cannot_be_called_is_told_what_it_must_be(function, face, words):
     assert "\n" not in text
 
 
-@pytest.mark.xfail(
-    strict=True, reason="bind accepts a positional-only attribute, which is then passed by name and raises"
-)
 def test_an_attribute_that_cannot_be_passed_by_name_is_refused():
     with pytest.raises(UsageError):
         bind(lambda x, w, eps, /: 0, NORM, "f")

@@ -83,7 +83,7 @@ def test_the_digest_follows_the_source(write):
         ("PLANTED = 'pass'", "is no verdict"),
         ("NUMERICS = {'tf32': 'maybe'}", "NUMERICS is not understood"),
         ("NUMERICS = {'no_such': 1}", "NUMERICS is not understood"),
-        ("NUMERICS = 3", "NUMERICS is not understood"),
+        ("NUMERICS = 3", "must be a dict"),
         ("PLANTED = 'mis' + 'match'", "PLANTED must be a literal"),
         ("DTYPES = tuple(['float32'])", "DTYPES must be a literal"),
         ("def run(:", "does not import: SyntaxError"),
@@ -95,9 +95,6 @@ def test_nonsense_is_refused_in_one_sentence(write, text, words):
     assert words in refusal(path)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="DTYPES and non-hashable constants are not checked: TypeError, or an IndexError in the search"
-)
 @pytest.mark.parametrize(
     "text",
     [
@@ -117,9 +114,6 @@ def test_a_binary_file_is_refused_in_one_sentence(write):
     refusal(write(b"x = 1\x00" + RUN.encode()))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="only plain assignments are read; an annotated OP, PLANTED or DTYPES is ignored silently"
-)
 def test_annotated_constants_are_read(write):
     assert user_subject(str(write('OP: str = "silu"' + RUN)), ()).op == "silu"
 

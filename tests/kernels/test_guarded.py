@@ -132,9 +132,6 @@ def test_each_side_of_each_buffer_has_a_pattern_of_its_own():
     assert all(len(set(z)) > 64 for z in zones), "and so must any constant"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="damage() skips the padding behind a red zone, up to 255 bytes that intact() watches"
-)
 def test_a_byte_between_two_red_zones_is_damage_too():
     memory, _ = guarded(recipe(), outputs={"a": TensorSpec(shape=(1,), dtype="float32"), **OUT})
     memory.reset(0)

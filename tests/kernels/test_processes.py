@@ -115,9 +115,6 @@ def test_close_ends_all_processes_even_if_a_subject_hangs(tmp_path):
     assert gone_soon(pids)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a process that a subject started outlives its worker when the sandbox is closed"
-)
 def test_what_a_subject_started_ends_with_the_sandbox(tmp_path):
     path = tmp_path / "starts.py"
     note = tmp_path / "pid"

@@ -135,9 +135,6 @@ def test_who_runs_when_another_subjects_leftover_kills_the_worker_is_not_blamed(
     assert all(c.verdicts[s.key].kind is Kind.PASS for c in checked for s in (slow, PEER))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Sandbox._bury blames what the journal says after the kill, not what ran too long"
-)
 def test_who_starts_just_when_the_time_of_another_is_up_is_not_blamed(subject, monkeypatch):
     """The supervisor is held up (a loaded machine) between its decision to kill and the kill."""
     slow = subject("slow", f"    if x.shape[0] == 3:\n        time.sleep(0.3)\n{RIGHT}")
@@ -175,7 +172,6 @@ def test_last_words_and_the_line_of_a_crash_are_kept(subject):
     assert f'File "{talks.path}", line 11 in run' in detail
 
 
-@pytest.mark.xfail(strict=True, reason="print() is block-buffered in the worker, so what it said is lost in a crash")
 def test_what_a_subject_printed_before_it_crashed_is_kept(subject, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     prints = subject("prints", '    print("printed, not flushed")\n    os.abort()')
@@ -210,7 +206,6 @@ def test_workers_are_replaced_after_enough_tasks(monkeypatch):
         assert box.deaths == 0
 
 
-@pytest.mark.xfail(strict=True, reason="Sandbox._promote(dead=True) never closes the journal of the dead worker")
 def test_deaths_cost_no_file_descriptors(examiner):
     def crash():
         examiner.check([Inquiry(c, (FAULTS["exits"].key,)) for c in CASES])
@@ -221,7 +216,6 @@ def test_deaths_cost_no_file_descriptors(examiner):
     assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2, "a supervisor that leaks runs out of descriptors"
 
 
-@pytest.mark.xfail(strict=True, reason="Nursery.close leaves the journals of the active worker and of the spare open")
 def test_a_sandbox_leaves_no_file_descriptors():
     before = len(list(Path("/proc/self/fd").iterdir()))
     with box_of(PEER) as box:

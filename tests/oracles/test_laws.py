@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from corpus.errors import InternalError
 from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, Special, Status, Subject, TensorRecipe
+from corpus.records import Case, Execution, Fill, Kind, OutputReport, Special, Status, Subject, TensorRecipe
 from oracles.catalog import contract_of, load_contracts
 from oracles.judge import Evidence
 from oracles.laws import applies, judge_law, law_of
@@ -29,7 +28,9 @@ def holds(law, case):
 
 def evidence(case, out):
     reference = Reference(GEMM, case, materialize_all(case))
-    return Evidence(reference, SUBJECT, Execution(status=Status.OK, subject="gemm/mine"), {"out": out})
+    report = OutputReport(name="out", shape=out.shape, dtype=out.dtype.name)
+    execution = Execution(status=Status.OK, subject="gemm/mine", outputs=(report,))
+    return Evidence(reference, SUBJECT, execution, {"out": out})
 
 
 @pytest.mark.parametrize("op", load_contracts())
@@ -106,8 +107,7 @@ def test_a_law_is_silent_about_values_that_do_not_scale(value):
     assert judge_law(law, evidence(case, a), evidence(case, b)) is None
 
 
-def test_different_shapes_are_trouble_of_our_own():
+def test_a_result_of_another_shape_proves_nothing():
     law, case = law_of(GEMM, "scaling"), gemm()
     a = np.ones((4, 4), np.float32)
-    with pytest.raises(InternalError):
-        judge_law(law, evidence(case, a), evidence(case, a[:2]))
+    assert judge_law(law, evidence(case, a), evidence(case, a[:2])) is None
