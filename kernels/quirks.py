@@ -15,8 +15,8 @@ ROW_PADDING = (
 
 With a = zeros(84, 1) whose rows lie 4 elements apart with NaN in the gaps, a @ zeros(1, 49) has 2058 NaN of 4116
 elements; a.contiguous() gives none. With a = ones(17, 31), a[8, 0] = inf, rows 7 and 8 of a @ ones(31, 8) are not
-finite; only row 8 may be. ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 is right; with AVX512_CORE, odd k gives NaN for some Inf. matmul,
-addmm, bmm and einsum alike."""
+finite; only row 8 may be. ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 is right; with AVX512_CORE, odd k gives NaN for some
+Inf. matmul, addmm, bmm and einsum alike."""
 
 SAFE_K = 32
 """Even inner dimensions up to here showed nothing."""
