@@ -27,6 +27,8 @@ from kernels.environment import environment
 from oracles.catalog import contract_of
 
 CHECKPOINT_SECONDS = 2.0
+CHECKPOINT_SHARE = 0.04
+"""Of the time that checkpoints may take: they come more rarely as the record of what was covered grows."""
 LAW_EVERY = 4
 """One case in so many is also run under a law of its op."""
 SHRINK_SECONDS = 5.0
@@ -91,6 +93,8 @@ class Search:
     _before: float = 0.0
     """Seconds of earlier sessions of the same run."""
     _saved: float = 0.0
+    """When the last checkpoint began, and how long it took."""
+    _saving: float = 0.0
 
     def __post_init__(self) -> None:
         """Take up what the record and the store already know."""
@@ -292,7 +296,7 @@ class Search:
 
     def _advance(self, next_index: int) -> None:
         self.campaign = self.campaign.but(next_index=next_index)
-        if time.monotonic() - self._saved > CHECKPOINT_SECONDS:
+        if time.monotonic() - self._saved > max(CHECKPOINT_SECONDS, self._saving / CHECKPOINT_SHARE):
             self._checkpoint(finished=False)
         self.progress(self)
 
@@ -317,6 +321,7 @@ class Search:
             max_rho=dict(self.max_rho),
         )
         self.store.checkpoint(self.campaign)
+        self._saving = time.monotonic() - self._saved
 
     def _unjournal(self, said: Mapping[str, object]) -> Failure:
         return Failure(

@@ -10,7 +10,7 @@ from pathlib import Path
 from corpus.records import Environment
 from kernels.loader import loaders
 
-_ALWAYS = ("numpy", "hypothesis", "numba", "pydantic", "ml_dtypes", "scipy")
+_ALWAYS = ("numpy", "hypothesis", "numba", "pydantic", "ml_dtypes")
 
 
 @cache

@@ -41,7 +41,8 @@ def budget(q: Question) -> dict[str, Budget]:
     error += (root * (dmu + q.tiny) + q.tiny) * weight
     error += (q.u if q.case.dtype != "float64" else 2.0 * q.u) * np.abs(q.want["out"]) + q.tiny * (1.0 + n**0.5)
     lost = (v < 8.0 * least) | ((eps < 8.0 * least) & (dmu * dmu > 4.0 * var))
-    huge = ~(size * (var + mean * mean) <= 0.99 * largest)  # also where the mean itself has overflowed
+    # Welford's merge squares the difference of two means, up to twice the whole sum; also where the mean overflowed.
+    huge = ~(2.0 * size * (var + mean * mean) <= 0.99 * largest)
     highest = normal + np.abs(q.real("bias")) if largest == LIMIT else normal
     if highest.max(initial=0.0) <= 0.99 * largest and not lost.any() and not huge.any():
         return {"out": Budget(error)}
