@@ -37,13 +37,14 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def confirm(examiner: Examiner, failure: Failure) -> float:
-    """How often the failure shows when it is run again: an estimate of its probability."""
+def confirm(examiner: Examiner, failure: Failure) -> tuple[float, str]:
+    """How often the failure shows when it is run again (its estimated probability), and the digest of its inputs."""
     times = SLOW_CONFIRMATIONS if failure.verdict.kind in SLOW else CONFIRMATIONS
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict)
     laws = (failure.verdict.rule.removeprefix("law:"),)
     checked = examiner.check([Inquiry(failure.case, (failure.subject.key,), laws)] * times)
-    return sum(shrinker.same(c.verdicts[failure.subject.key]) for c in checked) / times
+    hits = sum(shrinker.same(c.verdicts[failure.subject.key]) for c in checked)
+    return hits / times, checked[0].input_digest
 
 
 def investigate(
@@ -55,18 +56,21 @@ def investigate(
     on_other: Other | None = None,
 ) -> Finding:
     """The finding behind a failure. It is shrunk for at most so many seconds; 0 keeps the case as it is."""
-    probability = confirm(examiner, failure)
+    if seconds <= 0.0 and failure.verdict.kind in SLOW:
+        return file(failure, failure.case, failure.verdict, "", 1.0, State.NEW)  # in a hurry: no time to hang again
+    probability, digest = confirm(examiner, failure)
     if probability == 0.0:
-        return file(failure, failure.case, failure.verdict, "", probability, State.FLAKY)
+        return file(failure, failure.case, failure.verdict, digest, probability, State.FLAKY)
     if seconds <= 0.0:
-        return file(failure, failure.case, failure.verdict, "", probability, State.CONFIRMED)
+        return file(failure, failure.case, failure.verdict, digest, probability, State.CONFIRMED)
     deadline = time.monotonic() + seconds
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, deadline, stopping, on_other)
     small = shrink(shrinker, failure.case)
     shrinker.deadline = time.monotonic() + PROBE_SECONDS
     gates = () if stopping() or shrinker.seeds > 1 else learn_gates(shrinker, small.case)
     verdict = _blamed(examiner, failure.subject, small.case, small.verdict)
-    state = State.MINIMIZED if probability == 1.0 else State.FLAKY
+    done = State.CONFIRMED if stopping() else State.MINIMIZED  # an interrupted one is shrunk again when it is met again
+    state = done if probability == 1.0 else State.FLAKY
     return file(failure, small.case, verdict, small.input_digest, probability, state, gates)
 
 

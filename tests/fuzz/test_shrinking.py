@@ -165,8 +165,8 @@ def test_without_time_the_case_stays_as_it_is(examiner):
 def test_what_does_not_show_again_is_flaky(examiner):
     failure = fail(examiner, "gemm/bug_k_tail", gemm(2, 33, 2))
     gone = Failure(gemm(2, 32, 2), failure.subject, failure.verdict)
-    assert confirm(examiner, failure) == 1.0
-    assert confirm(examiner, gone) == 0.0
+    assert confirm(examiner, failure)[0] == 1.0
+    assert confirm(examiner, gone)[0] == 0.0
     finding = investigate(examiner, gone, seconds=5.0)
     assert (finding.state, finding.probability, finding.case.id) == (State.FLAKY, 0.0, gone.case.id)
 
