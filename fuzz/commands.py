@@ -23,11 +23,12 @@ from corpus.records import Finding, Subject
 from corpus.store import Store
 from fuzz.campaign import Limits, Search, new_campaign
 from fuzz.check import Examiner, Inquiry, all_laws
+from fuzz.output import write_json
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
 from fuzz.selection import select
 from fuzz.triage import Failure, investigate
-from reports.summary import campaign_summary, finding_summary, to_json
+from reports.summary import campaign_summary, finding_summary
 from reports.text import campaign_text, finding_text, planted_missed
 
 FOUND = 1
@@ -137,22 +138,11 @@ def _conclude(campaign: Campaign, findings: list[Finding], options: dict[str, An
     to_stdout = options["json_path"] == "-"
     click.echo(text, err=to_stdout)
     path = local / "runs" / campaign.run / "summary.json"
-    path.write_text(to_json(summary) + "\n", encoding="utf-8")
-    if options["json_path"]:
-        _write_json(options["json_path"], summary)
+    write_json(str(path), summary)
+    write_json(options["json_path"], summary)
     click.echo(f"summary   {path}", err=to_stdout)
     real = [f for f in findings if not f.subject.planted and f.expect == "pass"]
     return FOUND if real or planted_missed(campaign) else 0
-
-
-def _write_json(path: str, summary: Any) -> None:
-    if path == "-":
-        click.echo(to_json(summary))
-        return
-    try:
-        Path(path).write_text(to_json(summary) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror})") from error
 
 
 def shrink_stored(**options: Any) -> int:
@@ -170,8 +160,7 @@ def shrink_stored(**options: Any) -> int:
         kept = [store.save_finding(f) for f in found]
     for number, finding in enumerate(kept, 1):
         click.echo(finding_text(finding, number))
-    if options["json_path"]:
-        _write_json(options["json_path"], [finding_summary(f) for f in kept])
+    write_json(options["json_path"], [finding_summary(f) for f in kept])
     return FOUND
 
 

@@ -16,13 +16,13 @@ from corpus.layouts import LAYOUTS
 from corpus.records import BLAMELESS, Kind
 from corpus.specials import PLACES, VALUES
 from corpus.store import Store
+from fuzz.output import write_json
 from fuzz.replay import Replayed, gather, replay
 from kernels.catalog import subjects_of
 from kernels.environment import environment
 from kernels.loader import loader_of, loaders
 from oracles.catalog import load_contracts
 from reports.junit import write_junit
-from reports.summary import to_json
 from reports.text import claims, table
 
 FOUND = 1
@@ -62,7 +62,7 @@ def _write(results: list[Replayed], options: dict[str, Any]) -> None:
         }
         for r in results
     ]
-    _write_json(options["json_path"], summary)
+    write_json(options["json_path"], summary)
     if options["junit"]:
         rows = [
             (f"{r.item.case.label} [{r.item.name}]", r.item.subject.key, r.good, r.verdict.message) for r in results
@@ -73,16 +73,6 @@ def _write(results: list[Replayed], options: dict[str, Any]) -> None:
             raise UsageError(f"{options['junit']} cannot be written ({error.strerror})") from error
 
 
-def _write_json(path: str | None, summary: Any) -> None:
-    if path == "-":
-        click.echo(to_json(summary))
-    elif path:
-        try:
-            Path(path).write_text(to_json(summary) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written ({error.strerror})") from error
-
-
 Row = tuple[str, ...]
 
 
@@ -90,7 +80,7 @@ def list_things(**options: Any) -> int:
     """The command `list`."""
     head, rows = _LISTS[options["what"]](Path(options["corpus"]))
     if options["json_path"]:
-        _write_json(options["json_path"], [dict(zip(head, row, strict=True)) for row in rows])
+        write_json(options["json_path"], [dict(zip(head, row, strict=True)) for row in rows])
     else:
         click.echo(table(head, rows))
     return 0

@@ -1,0 +1,25 @@
+"""Where summaries for programs go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from corpus.errors import UsageError
+from reports.summary import to_json
+
+
+def write_json(path: str | None, summary: Any) -> None:
+    """Write a summary to a file, or to standard output for `-`; nothing without a path.
+
+    Raises UsageError if the file cannot be written.
+    """
+    if path == "-":
+        click.echo(to_json(summary))
+    elif path:
+        try:
+            Path(path).write_text(to_json(summary) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written ({error.strerror})") from error
