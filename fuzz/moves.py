@@ -22,6 +22,8 @@ MOVES: list[Move] = []
 
 MAX_POKES = 16
 """A tensor is written out element by element only if that many suffice."""
+SHORTER, OTHER_FIELDS = 3, 6
+"""Extents closest to the present one, and fields, on which a cut is tried again."""
 MAX_DATA = 1 << 12
 """Elements of a tensor whose single elements are still tried."""
 
@@ -139,6 +141,15 @@ def cut_equal_axes(case: Case) -> Iterator[Case]:
                 dims[a], max(contract.dims[a].low, contract.dims[b].low), contract.dims[a].multiple
             ):
                 yield with_dims(case, {a: smaller, b: smaller})
+
+
+@move
+def cut_axis_elsewhere(case: Case) -> Iterator[Case]:
+    """One axis, on other fields: what is left may need other values to fail."""
+    contract = contract_of(case.op)
+    for dim, extent in contract.dims_of(case).items():
+        for smaller in _smaller(extent, contract.dims[dim].low, contract.dims[dim].multiple)[-SHORTER:]:
+            yield from next_seeds(with_dims(case, {dim: smaller}), OTHER_FIELDS + 1)[1:]
 
 
 @move
