@@ -111,7 +111,7 @@ def _tensor_label(name: str, t: TensorRecipe, usual: str) -> str:
     text += f":{t.dtype}" if t.dtype != usual else ""
     text += f"/{t.layout}" if t.layout != "contiguous" else ""
     text += "".join(f"+{s.value}@{s.place}" for s in t.specials)
-    return text + (f"+{len(t.pokes)} pokes" if t.pokes else "")
+    return text + (f"+{len(t.pokes)} poke{'s' * (len(t.pokes) > 1)}" if t.pokes else "")
 
 
 class TensorSpec(Record):

@@ -67,24 +67,18 @@ def claims(subject: Subject) -> str:
 
 
 def _planted(c: Campaign, findings: Sequence[Finding]) -> str:
-    rows, missed = [], 0
+    rows, again = [], ""
     for subject in (s for s in c.subjects if s.planted):
-        kinds = c.by_subject.get(subject.key, {})
         mine = [f for f in findings if f.subject.key == subject.key and f.verdict.kind == subject.planted]
-        smallest = min(mine, key=lambda f: f.case.elements, default=None)
-        earned = kinds.get(subject.planted, 0)
-        missed += not earned
-        rows.append(
-            (
-                subject.key,
-                subject.planted,
-                f"{earned:,}" if earned else "NOT FOUND",
-                smallest.case.label if smallest else "",
-            )
-        )
-    total = len(rows)
-    head = f"planted bugs: {total - missed} of {total} earned their verdict"
-    return f"{head}\n{table(('planted', 'verdict', 'times', 'smallest case'), rows)}"
+        smallest = min(mine, key=lambda f: (f.case.elements, len(f.case.label)), default=None)
+        earned = c.by_subject.get(subject.key, {}).get(subject.planted, 0)
+        shown = (smallest.id, smallest.case.label) if smallest else ("", "")
+        rows.append((subject.key, subject.planted, f"{earned:,}" if earned else "NOT FOUND", *shown))
+        if smallest and not again:
+            again = f"\n  any of them again: python -m fuzz replay {smallest.id}, python -m fuzz shrink {smallest.id}"
+    missed = len(planted_missed(c))
+    head = f"planted bugs: {len(rows) - missed} of {len(rows)} earned their verdict"
+    return f"{head}\n{table(('planted', 'verdict', 'times', 'finding', 'smallest case'), rows)}{again}"
 
 
 def planted_missed(c: Campaign) -> list[str]:
@@ -170,7 +164,7 @@ def _row(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _numeric(text: str) -> bool:
-    return text.replace(",", "").replace(".", "").isdigit() or text == "-"
+    return text.replace(",", "").replace(".", "", 1).isdigit() or text == "-"
 
 
 def _count(n: int, noun: str) -> str:
