@@ -22,7 +22,7 @@ MOVES: list[Move] = []
 
 MAX_POKES = 16
 """A tensor is written out element by element only if that many suffice."""
-SHORTER, OTHER_FIELDS = 3, 6
+SHORTER, OTHER_FIELDS = 2, 16
 """Extents closest to the present one, and fields, on which a cut is tried again."""
 MAX_DATA = 1 << 12
 """Elements of a tensor whose single elements are still tried."""

@@ -1,4 +1,4 @@
-"""Error bounds that several ops share (NUMERICS 2): sums, exponentials, and the range of the arithmetic."""
+"""Error bounds that several ops share (numerics.md 2): sums, exponentials, and the range of the arithmetic."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def classes_of(y: Reals) -> NDArray[np.uint8]:
 
 
 LAMBDA = 6.0
-"""Deviations allowed by the bounds for random terms (NUMERICS 2.1)."""
+"""Deviations allowed by the bounds for random terms (numerics.md 2.1)."""
 
 
 def sum_error(q: Question, terms: int, total: Reals, magnitude: Reals, root_square: Reals, *, products: bool) -> Reals:
-    """Bound on the error of summing `terms` numbers in the declared accumulator, in any order (NUMERICS 2.1).
+    """Bound on the error of summing `terms` numbers in the declared accumulator, in any order (numerics.md 2.1).
 
     total: the exact sums s; magnitude: S = sum |t|; root_square: R = sqrt(sum t**2); products: the terms themselves
     were rounded once (no fused multiply-add with inputs as wide as the accumulator).
@@ -69,7 +69,7 @@ def row_sum_rel(q: Question, terms: int) -> float:
 
 
 def exp_error(q: Question, x: Reals) -> Reals | float:
-    """Relative error of the subject's exp at x (NUMERICS 2.2, 10.7)."""
+    """Relative error of the subject's exp at x (numerics.md 2.2, 5)."""
     accurate = 4.0 * q.u
     if q.numerics.exp == "fast":
         return accurate + 2.0 * q.u * (2.0 + 1.173 * np.abs(x))

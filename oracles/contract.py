@@ -148,7 +148,7 @@ class Contract:
     """For ops that only move bits: the exact output in its own dtype (used with Budget.bitwise)."""
     laws: tuple[Law, ...] = ()
     probe: Callable[[Dims, Mapping[str, str]], Mapping[str, Fill]] | None = None
-    """Fills for which every intermediate is exactly representable whatever the order (NUMERICS 4.1), from the dims
+    """Fills for which every intermediate is exactly representable whatever the order (numerics.md 4), from the dims
     and the dtypes; inputs it does not name keep an exact distribution of their own."""
     max_elements: int = 1 << 16
     """Of the largest tensor of a case in a campaign of small shapes."""

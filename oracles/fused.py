@@ -82,7 +82,7 @@ def _sweep(
 
 @_kernel
 def _distances(bits: Array, y: Array, r: Array, facts: Reals, out: Array) -> None:
-    """Representable steps between y and the rounded r, for finite pairs (NUMERICS 1.2); garbage for others."""
+    """Representable steps between y and the rounded r, for finite pairs (numerics.md 1); garbage for others."""
     if facts[MODE] == SMALL:
         _small_distances(bits, r, facts, out)
     elif facts[MODE] == INTEGER:
@@ -176,7 +176,7 @@ def _power(y: float, e: float, low: int) -> Any:
 
 @_kernel
 def _excess(y: float, r: float, half: float, low: int) -> Any:
-    """Distance of r from the cell of y, both finite; negative inside it (NUMERICS 0)."""
+    """Distance of r from the cell of y, both finite; negative inside it (numerics.md 0)."""
     e = y - r
     # Half a cell of a subnormal float64 must round to 0; the min keeps LLVM from fusing product and difference.
     return abs(e) - min(_real(_power(y, e, low)) * half, 2.0**1023)
@@ -234,7 +234,7 @@ def _real_ulps(y: Array, r: Array, facts: Reals) -> Any:
 
 @_summing
 def _sigmas(y: Array, r: Array, s: Reals, facts: Reals) -> Any:
-    """Sum of ((y-r)/sigma)**2 over a block of finite pairs (NUMERICS 2.3)."""
+    """Sum of ((y-r)/sigma)**2 over a block of finite pairs (numerics.md 2.3)."""
     total, low, high, half = 0.0, facts[EMIN], facts[EMAX], facts[HALF]
     for i in range(y.size):
         r_i = np.float64(r[i])

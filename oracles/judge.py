@@ -2,7 +2,7 @@
 
 Rules in order, the first that speaks decides: what the sandbox saw (status, red zones, inputs), form (shape, dtype,
 aliasing, layout), poison that stayed, two runs that differ, then values: class, exactness, rho, Z. There is no rtol and
-no atol anywhere (NUMERICS 0).
+no atol anywhere (numerics.md 0).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oracles.reference import Reference
 from oracles.rounding import round_to
 
 Z_FLOOR, Z_SPREAD = 1.05, 3.0
-"""The line of the Z statistic: 1.05 + 3/sqrt(independent rows) (NUMERICS 2.3)."""
+"""The line of the Z statistic: 1.05 + 3/sqrt(independent rows) (numerics.md 2.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ def _judge_z(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | N
 
 
 def _z_applies(e: Evidence, name: str) -> bool:
-    """Only narrow outputs of independent inputs have a known spread of rounding errors (NUMERICS 10.7.5)."""
+    """Only narrow outputs of independent inputs have a known spread of rounding errors (numerics.md 5)."""
     narrow = e.reference.specs[name].dtype in {"float16", "bfloat16"}
     return narrow and e.reference.iid
 

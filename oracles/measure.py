@@ -38,7 +38,7 @@ class Measured:
     """What one pass over an output found. Indices are flat, in C order; -1: no element has it.
 
     An element is a pair when both got and want are finite; sizes, sums and ulps speak of pairs only. excess is the
-    distance of want from the reals that round to got, rho = excess / error (NUMERICS 0); rho is inf where error is 0
+    distance of want from the reals that round to got, rho = excess / error (numerics.md 0); rho is inf where error is 0
     (or negative, or NaN) and excess is not, and 0 where excess is 0 whatever the error.
     """
 
@@ -78,7 +78,7 @@ class Measured:
     """Largest |got-want| / |want| of pairs with want != 0."""
     max_rel_index: int
     z: float | None
-    """sqrt(mean(((got-want)/sigma_total)**2)), sigma_total**2 = (0.2887 ulp(want))**2 + sigma**2 (NUMERICS 2.3).
+    """sqrt(mean(((got-want)/sigma_total)**2)), sigma_total**2 = (0.2887 ulp(want))**2 + sigma**2 (numerics.md 2.3).
 
     Over pairs judged by the interval; 0 if there are none, inf instead of NaN, None without sigma.
     """

@@ -27,7 +27,7 @@ RHO, REAL_ULP, MAX_ABS, MAX_REL, SUM_EE, SUM_RR, SUM_YY, PEAK, SUM_Z, EXCESS, VA
 MODE, DIGITS, HALF, EMIN, EMAX, TOP, OVERFLOW, HAS_INF, FAST_TOP, FACTS = range(10)
 SMALL, SINGLE, DOUBLE, INTEGER = range(4)
 UNIFORM_SIGMA = 0.2887
-"""Deviation of a rounding error in ulps, 1/sqrt(12) (NUMERICS 2.3)."""
+"""Deviation of a rounding error in ulps, 1/sqrt(12) (numerics.md 2.3)."""
 
 CHUNK = 1 << 15
 BLOCK = 2048
@@ -95,7 +95,7 @@ def sweep(ops: Operands, base: int, counts: Ints, values: Reals) -> None:
 
 
 def exponent(x: Reals, facts: Reals) -> Reals:
-    """2**e for 2**e <= |x| < 2**(e+1), clipped to the normal range of the format (Goldberg; NUMERICS 1.1)."""
+    """2**e for 2**e <= |x| < 2**(e+1), clipped to the normal range of the format (Goldberg; numerics.md 1)."""
     power = np.where(x == 0, facts[EMIN], np.ldexp(1.0, np.frexp(x)[1] - 1))
     clipped: Reals = np.clip(power, facts[EMIN], facts[EMAX])
     return clipped
@@ -105,7 +105,7 @@ def cell_excess(y: Reals, r: Reals, facts: Reals) -> Reals:
     """Distance from r to the reals that round to y; float64 of their common shape, for finite r.
 
     The cell is half an ulp either way, and a quarter below a power of two; that of Inf (of NaN, where there is no
-    Inf) begins at the overflow threshold. NaN where y can be no rounding at all. (NUMERICS 0.)
+    Inf) begins at the overflow threshold. NaN where y can be no rounding at all. (numerics.md 0.)
     """
     ae = np.abs(y - r)
     if facts[MODE] == INTEGER:

@@ -42,7 +42,7 @@ class Reference:
 
     @cached_property
     def iid(self) -> bool:
-        """Whether every value is an independent draw, as bounds for sums of random terms demand (NUMERICS 2.1)."""
+        """Whether every value is an independent draw, as bounds for sums of random terms demand (numerics.md 2.1)."""
         return is_iid(self.case, self.contract)
 
     @cached_property
@@ -83,7 +83,7 @@ def _values(case: Case, contract: Contract) -> list[TensorRecipe]:
 
 
 def is_iid(case: Case, contract: Contract) -> bool:
-    """Whether every value is an independent draw, as bounds for sums of random terms demand (NUMERICS 2.1)."""
+    """Whether every value is an independent draw, as bounds for sums of random terms demand (numerics.md 2.1)."""
     return all(
         DISTRIBUTIONS[t.fill.distribution].nature == "iid"
         and not t.specials

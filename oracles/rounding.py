@@ -18,7 +18,7 @@ def round_to(x: Reals, fmt: Format) -> Array:
     in a format that has no Inf (float8_e4m3fn: above 464), as in ml_dtypes. NaN stays NaN, zeros keep their sign.
 
     ml_dtypes converts float64 to bfloat16 and to the 8-bit formats by way of float32 and so rounds twice. Rounding to
-    odd in float32 first makes the second rounding right (Boldo and Melquiond 2008; NUMERICS 1.2).
+    odd in float32 first makes the second rounding right (Boldo and Melquiond 2008; numerics.md 1).
     Raises UsageError for an integer format.
     """
     if not fmt.is_float:

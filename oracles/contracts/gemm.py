@@ -4,7 +4,7 @@
 
 Source: BLAS GEMM with alpha = 1, beta = 0. Budget: k products summed in the declared accumulator in any order (Higham,
 "Accuracy and Stability of Numerical Algorithms", 3.1 and 4.2), or in aligned, truncated blocks on a tensor core
-(Khattak and Mikaitis; NUMERICS 2.1), plus the rounding of tf32 operands and, with ftz, what flushing can take away.
+(Khattak and Mikaitis; numerics.md 2.1), plus the rounding of tf32 operands and, with ftz, what flushing can take away.
 A sum of magnitudes beyond the accumulator's range may legally give anything; the order of the sum decides.
 """
 
@@ -27,7 +27,7 @@ TENSOR_CORES: dict[str, tuple[int, int]] = {
     "blackwell": (25, 16),
     "fp8_hopper": (13, 32),
 }
-"""F, L: blocks of L products (half of that for tf32) are aligned and truncated to F fractional bits (NUMERICS 10.7)."""
+"""F, L: blocks of L products (half of that for tf32) are aligned and truncated to F fractional bits (numerics.md 5)."""
 
 TF32_UNIT = {"none": 0.0, "rn": 2.0**-11, "rz": 2.0**-10}
 
@@ -108,7 +108,7 @@ def _accumulator(q: Question) -> Format:
 
 
 def _is_exact(q: Question, a: Reals, b: Reals, total: Reals) -> NDArray[np.bool_]:
-    """Where all products are multiples of g and S <= 2**B g: every partial sum in any order is exact (NUMERICS 4.1)."""
+    """Where all products are multiples of g and S <= 2**B g: each partial sum in any order is exact (numerics.md 4)."""
     acc = _accumulator(q)
     bits = min(acc.precision, TENSOR_CORES.get(q.numerics.accumulate, (99, 0))[0] + 1)
     grain_a, grain_b = _grain(a, axis=1), _grain(b, axis=0)

@@ -4,7 +4,7 @@
 
 Source: Ba, Kiros and Hinton, "Layer Normalization", 2016. Budget, for two passes or Welford: the mean is off by dmu,
 each difference by dmu + u|x - mu|, the variance by dvar = (e_s + 2u) var + dmu**2; the root takes half of it
-(NUMERICS 2.2). Squares that overflow may legally leave the bias or NaN; a row without any variance, without eps, may
+(numerics.md 2.2). Squares that overflow may legally leave the bias or NaN; a row without any variance, without eps, may
 give anything, and its reference is the bias, the limit for eps to 0.
 """
 
@@ -53,7 +53,7 @@ def budget(q: Question) -> dict[str, Budget]:
 
 
 def _mean_error(q: Question, x: Reals, mean: Reals, var: Reals) -> Reals:
-    """The error of the mean: (n + 2) u mean|x|, or less for random terms; with flushing also tiny (NUMERICS 2.2)."""
+    """The error of the mean: (n + 2) u mean|x|, or less for random terms; with flushing also tiny (numerics.md 2.2)."""
     n = x.shape[-1]
     worst = (n + 2) * q.u / max(1, n) * np.abs(x).sum(axis=-1, keepdims=True)
     if q.iid:

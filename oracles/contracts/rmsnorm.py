@@ -3,7 +3,7 @@
     out[i, j] = x[i, j] / sqrt(v[i]) * weight[j],    v[i] = mean_j(x[i, j]**2) + eps
 
 Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019. Budget: the sum of n squares gives v an error
-e_v, of which the root takes half; one reciprocal square root (4u), three roundings (NUMERICS 2.2). A sum of squares
+e_v, of which the root takes half; one reciprocal square root (4u), three roundings (numerics.md 2.2). A sum of squares
 that overflows may legally give 0; one that underflows, without eps, may give anything.
 """
 

@@ -4,7 +4,7 @@
 
 (a, b) are the elements (2i, 2i+1) of a head in the style `interleaved`, (i, i + half) in the style `neox`.
 Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021, eq. 34. Budget: two products
-and a sum round three times, so E = 2u(|a c| + |b s|) + 2 tiny (NUMERICS 2.2); the reference of a float64 kernel is as
+and a sum round three times, so E = 2u(|a c| + |b s|) + 2 tiny (numerics.md 2.2); a float64 kernel's reference is as
 wrong as the kernel, which doubles it. A product beyond the range of the arithmetic may legally give Inf or NaN.
 """
 

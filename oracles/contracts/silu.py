@@ -4,7 +4,7 @@
 
 Source: Elfwing, Uchibe and Doya, "Sigmoid-Weighted Linear Units", 2017. Budget: an error e of exp moves y by
 |y| (1 - sigma) e, the sum, the quotient and the product round (6u with room); where exp(-x) overflows or sigma is
-subnormal the result may vanish, which at x = -89 costs a normal number (NUMERICS 2.2).
+subnormal the result may vanish, which at x = -89 costs a normal number (numerics.md 2.2).
 """
 
 import numpy as np

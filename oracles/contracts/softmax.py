@@ -4,7 +4,7 @@
 
 Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, algorithm 2. Budget: an exponent
 z = x - m is off by u|z| and its exponential by e_exp; the sum inherits the mean of both over p and its own e_s; four
-roundings (NUMERICS 2.2). A row with a +Inf may be NaN or shared among its infinities; a row of -Inf may be NaN or 0.
+roundings (numerics.md 2.2). A row with a +Inf may be NaN or shared among its infinities; a row of -Inf may be NaN or 0.
 """
 
 from collections.abc import Mapping

@@ -109,3 +109,14 @@ def test_towncrier_takes_the_fragments():
     assert result.returncode == 0, result.stderr
     for fragment in FRAGMENTS:
         assert " ".join(fragment.read_text().split())[:40] in " ".join(result.stdout.split())
+
+
+def test_every_cited_section_of_the_numerics_exists():
+    text = (ROOT / "docs" / "numerics.md").read_text("utf-8")
+    headings = set(re.findall(r"^#+ (\d(?:\.\d)?)\.? ", text, re.MULTILINE))
+    cited = set()
+    for path in [*ROOT.glob("oracles/**/*.py"), *ROOT.glob("fuzz/*.py")]:
+        for numbers in re.findall(r"numerics\.md ([\d., ]+\d|\d)", path.read_text("utf-8")):
+            cited |= set(re.findall(r"\d(?:\.\d)?", numbers))
+    assert cited
+    assert cited <= headings
