@@ -277,9 +277,9 @@ class Signature(Record):
         return "-".join(p.replace("/", "_") for p in parts)
 
     @property
-    def coarse(self) -> tuple[str, str, str]:
-        """What shrinking must keep: op, subject and kind."""
-        return (self.op, self.subject, self.kind.value)
+    def coarse(self) -> tuple[str, str, str, str]:
+        """What shrinking must keep: op, subject, kind and dtype."""
+        return (self.op, self.subject, self.kind.value, self.dtype)
 
 
 class Verdict(Record):

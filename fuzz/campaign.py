@@ -343,7 +343,7 @@ def _journalled(failure: Failure) -> dict[str, object]:
 
 def _coarse(verdict: Verdict) -> tuple[str, ...]:
     assert verdict.signature is not None
-    return (*verdict.signature.coarse, verdict.rule)
+    return (verdict.signature.op, verdict.signature.subject, verdict.signature.kind.value, verdict.rule)
 
 
 def targets(subjects: Sequence[Subject], ops: Sequence[str], max_elements: int | None) -> list[Target]:

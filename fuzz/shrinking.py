@@ -61,7 +61,7 @@ class Shrinker:
     _memo: dict[str, Checked] = field(default_factory=dict)
 
     def same(self, verdict: Verdict) -> bool:
-        """Whether it is the failure that is being shrunk: op, subject, kind, and the law if it is one."""
+        """Whether it is the failure being shrunk: op, subject, kind and dtype, and the law if it is one."""
         if not verdict.failed or verdict.signature is None or self.target.signature is None:
             return False
         law = self.target.rule if self.target.rule.startswith("law:") else ""
