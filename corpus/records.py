@@ -300,6 +300,12 @@ class Verdict(Record):
     """Largest excess over budget of any finite element; 1 is the line."""
 
     @property
+    def law(self) -> str:
+        """The name of the law that decided, or an empty string."""
+        prefix, _, name = self.rule.partition(":")
+        return name if prefix == "law" else ""
+
+    @property
     def failed(self) -> bool:
         """Whether this is a finding about the subject."""
         return self.kind not in BLAMELESS

@@ -18,7 +18,7 @@ except ImportError as missing:  # too early for check_house to say it
     sys.stderr.write(f"fuzz: the package 'corpus' is another project's, which stands before this one ({missing})\n")
     sys.exit(2)
 
-FOUND, USAGE, INTERNAL = 1, 2, 3
+USAGE, INTERNAL = 2, 3
 
 
 def _corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -105,12 +105,12 @@ class Search:
         self.goals = {**dict.fromkeys(GOALS, -1), **c.goals}
         self.known_hits, self._before = c.known_hits, c.seconds
         self.elites = Elites(self.store.read_journal(c.run, "elites"))
-        keys = set(self.examiner.subjects)
-        for finding in [*self.store.findings(), *(f for _, f in self.store.regressions())]:
+        keys, stored = set(self.examiner.subjects), self.store.findings()
+        for finding in [*stored, *(f for _, f in self.store.regressions())]:
             if finding.subject.key in keys:
                 self._learn(finding)
-        self.findings = {f.id: f for f in self.store.findings() if f.id in c.findings}
-        met = [self._unjournal(said) for said in self.store.read_journal(c.run, "pending")]
+        self.findings = {f.id: f for f in stored if f.id in c.findings}
+        met = [_unjournalled(said) for said in self.store.read_journal(c.run, "pending")]
         self.pending = {key: f for f in met if self._wanting(key := self._key(f.verdict))}
 
     @property
@@ -323,14 +323,6 @@ class Search:
         self.store.checkpoint(self.campaign)
         self._saving = time.monotonic() - self._saved
 
-    def _unjournal(self, said: Mapping[str, object]) -> Failure:
-        return Failure(
-            Case.model_validate(said["case"]),
-            Subject.model_validate(said["subject"]),
-            Verdict.model_validate(said["verdict"]),
-            str(said["found_by"]),
-        )
-
 
 def _journalled(failure: Failure) -> dict[str, object]:
     return {
@@ -339,6 +331,15 @@ def _journalled(failure: Failure) -> dict[str, object]:
         "verdict": failure.verdict.model_dump(mode="json"),
         "found_by": failure.found_by,
     }
+
+
+def _unjournalled(said: Mapping[str, object]) -> Failure:
+    return Failure(
+        Case.model_validate(said["case"]),
+        Subject.model_validate(said["subject"]),
+        Verdict.model_validate(said["verdict"]),
+        str(said["found_by"]),
+    )
 
 
 def _coarse(verdict: Verdict) -> tuple[str, ...]:

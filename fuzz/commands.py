@@ -23,7 +23,7 @@ from corpus.records import Finding, Subject
 from corpus.store import Store
 from fuzz.campaign import Limits, Search, new_campaign
 from fuzz.check import Examiner, Inquiry, all_laws
-from fuzz.output import write_json
+from fuzz.output import FOUND, write_json
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
 from fuzz.selection import select
@@ -31,7 +31,6 @@ from fuzz.triage import Failure, investigate
 from reports.summary import campaign_summary, finding_summary
 from reports.text import campaign_text, finding_text, planted_missed
 
-FOUND = 1
 DEFAULT_SECONDS = 60.0
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -16,7 +16,7 @@ from corpus.layouts import LAYOUTS
 from corpus.records import BLAMELESS, Kind
 from corpus.specials import PLACES, VALUES
 from corpus.store import Store
-from fuzz.output import write_json
+from fuzz.output import FOUND, write_json
 from fuzz.replay import Replayed, gather, replay
 from kernels.catalog import subjects_of
 from kernels.environment import environment
@@ -24,8 +24,6 @@ from kernels.loader import loader_of, loaders
 from oracles.catalog import load_contracts
 from reports.junit import write_junit
 from reports.text import claims, table
-
-FOUND = 1
 
 
 def replay_stored(**options: Any) -> int:

@@ -30,7 +30,6 @@ CHUNK = 1000
 """Cases a chunk of the `given` engine: bounded memory, and half a second to the first case."""
 MUTATE = 0.5
 """Share of cases that start from an elite, where there is one."""
-MAX_CHOICES = 4096
 
 
 @dataclass(frozen=True, slots=True)

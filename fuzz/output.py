@@ -1,4 +1,4 @@
-"""Where summaries for programs go."""
+"""What commands hand to programs: summaries and exit codes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import click
 
 from corpus.errors import UsageError
 from reports.summary import to_json
+
+FOUND = 1
+"""Exit code of a command that has findings to tell of."""
 
 
 def write_json(path: str | None, summary: Any) -> None:

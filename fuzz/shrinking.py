@@ -64,14 +64,13 @@ class Shrinker:
         """Whether it is the failure being shrunk: op, subject, kind and dtype, and the law if it is one."""
         if not verdict.failed or verdict.signature is None or self.target.signature is None:
             return False
-        law = self.target.rule if self.target.rule.startswith("law:") else ""
-        kept = not law or verdict.rule == law
+        kept = not self.target.law or verdict.law == self.target.law
         return kept and verdict.signature.coarse == self.target.signature.coarse
 
     def judge(self, cases: Sequence[Case]) -> list[Checked]:
         """Verdicts on cases, from memory where they are known."""
         new = {c.id: c for c in cases if c.id not in self._memo}
-        laws = (self.target.rule.removeprefix("law:"),) if self.target.rule.startswith("law:") else ()
+        laws = (self.target.law,) if self.target.law else ()
         for checked in self.examiner.check(Inquiry(c, (self.subject,), laws) for c in new.values()):
             self._memo[checked.case.id] = checked
             self.executions += 1

@@ -41,7 +41,7 @@ def confirm(examiner: Examiner, failure: Failure) -> tuple[float, str]:
     """How often the failure shows when it is run again (its estimated probability), and the digest of its inputs."""
     times = SLOW_CONFIRMATIONS if failure.verdict.kind in SLOW else CONFIRMATIONS
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict)
-    laws = (failure.verdict.rule.removeprefix("law:"),)
+    laws = (failure.verdict.law,) if failure.verdict.law else ()
     checked = examiner.check([Inquiry(failure.case, (failure.subject.key,), laws)] * times)
     hits = sum(shrinker.same(c.verdicts[failure.subject.key]) for c in checked)
     return hits / times, checked[0].input_digest

@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic_core import from_json, to_json
 
 from corpus.errors import InternalError
+from kernels.processes import kill_group
 from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,7 +89,6 @@ class Nursery:
         )
         theirs.close()
         self._control = ours
-        self._pids: list[int] = []
         self._unclaimed: list[Handle] = []
         self._ended: dict[int, Ending] = {}
 
@@ -117,7 +117,7 @@ class Nursery:
             self._kill(pid)
             self._wait_for(pid)
             return Ending(CHANNEL_LOST, self._ended.pop(pid).tail)
-        _kill_group(pid)
+        kill_group(pid)
         return self._ended.pop(pid)
 
     def kill(self, handle: Handle) -> Ending:
@@ -152,7 +152,7 @@ class Nursery:
     def _kill(self, pid: int) -> None:
         self._hear(0)
         if pid not in self._ended:
-            _kill_group(pid)
+            kill_group(pid)
 
     def _wait_for(self, pid: int) -> None:
         deadline = time.monotonic() + _EXIT_SECONDS
@@ -173,11 +173,3 @@ class Nursery:
             self._unclaimed.pop(0).pid = said["forked"]
         else:
             self._ended[said["ended"]] = Ending(said["code"], said["tail"])
-
-
-def _kill_group(pid: int) -> None:
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue

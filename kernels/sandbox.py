@@ -26,8 +26,8 @@ from kernels.protocol import IDLE, GarbledError, Task, encode_batch, encode_subj
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
-SOLO_TRIES = 2
-"""Runs alone in which a suspect may prove that it crashes."""
+GUILTY_DEATHS = 2
+"""Workers an execution must kill to be a crash: one in its batch, and one that has run nothing else."""
 MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
 _LOAD_SECONDS = 60.0
@@ -241,9 +241,9 @@ class Sandbox:
         n, task = culprit
         key: Key = (n, task.subjects[0])
         died = ticket.deaths[key] = ticket.deaths.get(key, 0) + 1
-        if materializing and died > SOLO_TRIES:
+        if materializing and died > GUILTY_DEATHS:
             raise InternalError(f"the worker dies while materializing {task.case.label}: {ending.describe()}")
-        guilty = timed_out or (died >= 2 and not materializing)
+        guilty = timed_out or (died >= GUILTY_DEATHS and not materializing)
         if guilty:
             ticket.outcomes[key] = _death(key[1], ending, self.timeout if timed_out else None)
         others = [w for w in left if w[0] != n]

@@ -25,6 +25,7 @@ from pydantic_core import from_json, to_json
 from corpus.house import check_house
 from kernels import worker
 from kernels.loader import loader_of
+from kernels.processes import kill_group
 
 TAIL = 4096
 """Bytes of a child's output that are kept."""
@@ -90,7 +91,7 @@ class Zygote:
     def _bury_all(self) -> None:
         """End all children, and what they have started."""
         for child in self._children.values():
-            _kill_group(child.pid)
+            kill_group(child.pid)
 
     def _become_worker(self, channel: int, journal: int, output: int) -> None:
         try:
@@ -129,7 +130,7 @@ class Zygote:
         self._selector.unregister(child.pidfd)
         os.close(child.output)
         os.close(child.pidfd)
-        _kill_group(child.pid)  # what it has started does not outlive it
+        kill_group(child.pid)  # what it has started does not outlive it
         _, status = os.waitpid(child.pid, 0)
         del self._children[child.pid]
         code = os.waitstatus_to_exitcode(status)
@@ -138,11 +139,6 @@ class Zygote:
     def _tell(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # serve() sees the hang-up
             self._control.send(to_json(message))
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def _die_with_parent() -> None:

@@ -29,9 +29,7 @@ class Heard:
 
 def blame(reference: Reference, heard: Mapping[str, Heard]) -> dict[str, str]:
     """For every subject that fails by its values: one sentence about the others. Keys as in heard."""
-    failing = [
-        k for k, h in heard.items() if h.verdict.kind in VALUE_KINDS and h.verdict.rule.partition(":")[0] != "law"
-    ]
+    failing = [k for k, h in heard.items() if h.verdict.kind in VALUE_KINDS and not h.verdict.law]
     passing = [k for k, h in heard.items() if h.verdict.kind is Kind.PASS]
     if not failing or len(failing) + len(passing) < 2:
         return {}
