@@ -4,14 +4,53 @@ from __future__ import annotations
 
 from typing import Literal
 
+from corpus.findings import Environment
 from corpus.record import Record, Scalar
-from corpus.records import Environment, Subject
+from corpus.records import Subject
+
+
+class Space(Record):
+    """What the cases of one op and dtype could be: the classes that coverage counts, so that holes have names."""
+
+    shapes: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
+    """Names of the subjects that take the dtype."""
+
+
+class Statistics(Record):
+    """What was seen of one subject."""
+
+    timed: int = 0
+    """Executions that ended well."""
+    nanoseconds: int = 0
+    """Wall time of them together."""
+    elements: int = 0
+    """Input elements of them together."""
+    rho: tuple[int, ...] = ()
+    """Passing outputs by budget used: none, then up to 2**-8, 2**-7, ..., 2**0."""
+    ulps: tuple[int, ...] = ()
+    """Passing outputs by their largest distance from the rounded reference: 0, 1, 2, 3-4, 5-8, ... steps."""
+    classes: dict[str, int] = {}
+    """Passing outputs in which the reference demanded nan, inf or -inf somewhere."""
+    skipped: dict[str, int] = {}
+    """Reason -> cases that it declined."""
+
+
+class Moment(Record):
+    """How far a run was at one time."""
+
+    seconds: float
+    judged: int
+    cells: int
+    findings: int
 
 
 class Campaign(Record):
     """One run of the search, as far as it got."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     run: str
     seed: int
     engine: str = "conjecture"
@@ -41,3 +80,15 @@ class Campaign(Record):
     """Goal -> index of the case that first reached it; -1: not reached."""
     max_rho: dict[str, float] = {}
     """Subject key -> largest finite rho met."""
+    space: dict[str, Space] = {}
+    """`op|dtype` -> what its cases could be."""
+    estimated: tuple[str, ...] = ()
+    """Ops whose error budgets are estimated from a float32 peer: weaker than derived ones."""
+    contracts: dict[str, str] = {}
+    """Op -> file of a user's own contract."""
+    statistics: dict[str, Statistics] = {}
+    """By subject key."""
+    timeline: tuple[Moment, ...] = ()
+    """Thinned as it grows; a few hundred moments at most."""
+    fresh: tuple[str, ...] = ()
+    """Ids of the findings that nobody knew before this run."""

@@ -5,15 +5,18 @@ already has the window's dtype (bit patterns; then nothing is scaled). Only inte
 float64 operations (+ - * / and conversions) are allowed: no exp, log or cos, whose last bits differ between machines.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.errors import InternalError
+from corpus.errors import InternalError, UsageError
 from corpus.field import Window
+from corpus.formats import Format, format_of
 
 Values = NDArray[Any]
 Nature = Literal["iid", "structured", "adversarial"]
@@ -28,6 +31,7 @@ class Distribution:
     nature: Nature
     """iid: statistical error bounds hold; structured: only worst-case bounds; adversarial: also special values."""
     floats: bool
+    """Float types may be filled with it unasked; distributions for neither kind need a range."""
     integers: bool
     patterns: bool
     """It gives bit patterns of the dtype, which are neither scaled nor rounded."""
@@ -80,7 +84,7 @@ def small_integers(w: Window) -> Values:
 def uniform(w: Window) -> Values:
     """Uniform in [-1, 1); the whole range for integer types; integers below `below` if given."""
     if "below" in w.params:
-        return (w.bits() % np.uint64(max(1, w.params["below"]))).astype(np.int64)
+        return (w.bits() % np.uint64(max(1, int(w.params["below"])))).astype(np.int64)
     if not w.format.is_float:
         return raw_bits(w)
     return w.uniform() * 2.0 - 1.0
@@ -117,7 +121,7 @@ def wide(w: Window) -> Values:
 @distribution("structured", integers=False)
 def exact_integers(w: Window) -> Values:
     """Integers up to `bound` in magnitude (default 8): sums stay exact in any order if the contract chose the bound."""
-    bound = max(0, w.params.get("bound", 8))
+    bound = max(0, int(w.params.get("bound", 8)))
     return (w.bits() % np.uint64(2 * bound + 1)).astype(np.float64) - float(bound)
 
 
@@ -210,5 +214,73 @@ def raw_bits(w: Window) -> Values:
 @distribution("structured", floats=False)
 def edge_indices(w: Window) -> Values:
     """For indices: only the first and the last one."""
-    last = max(1, w.params.get("below", 1)) - 1
+    last = max(1, int(w.params.get("below", 1))) - 1
     return np.where((w.bits() & np.uint64(1)) == 1, last, 0).astype(np.int64)
+
+
+RANGED = {"floats": False, "integers": False, "patterns": True}
+"""Distributions over [`low`, `high`], for inputs whose contract gives a range: never chosen for any other input."""
+
+
+@distribution("structured", **RANGED)
+def least(w: Window) -> Values:
+    """All the number of [low, high] that is nearest to zero."""
+    low, high = _limits(w)
+    return np.full(w.shape, _nearest_zero(low, high)).astype(w.format.dtype)
+
+
+@distribution("structured", **RANGED)
+def ends(w: Window) -> Values:
+    """Only low, high and the number of [low, high] that is nearest to zero."""
+    low, high = _limits(w)
+    values = np.array([_nearest_zero(low, high), low, high])
+    return values.astype(w.format.dtype)[(w.bits() % np.uint64(3)).astype(np.int64)]
+
+
+@distribution("structured", **RANGED)  # independent, but equal terms round alike in a narrow range, as in `offset`
+def between(w: Window) -> Values:
+    """Uniform in [low, high], both ends included."""
+    low, high = _limits(w)
+    if isinstance(low, int) and isinstance(high, int):
+        span = high - low + 1
+        steps = w.bits() if span >> 64 else w.bits() % np.uint64(span)
+        return (steps + np.uint64(low & 0xFFFFFFFFFFFFFFFF)).view(np.int64).astype(w.format.dtype)
+    share = w.uniform()
+    values = low * (1.0 - share) + high * share  # high - low may overflow
+    return np.clip(values, low, high).astype(w.format.dtype)  # rounding is monotone, so it cannot leave the range
+
+
+def _limits(w: Window) -> tuple[int, int] | tuple[float, float]:
+    if not {"low", "high"} <= set(w.params):
+        raise UsageError("the distributions least, ends and between need the params low and high")
+    return limits(w.params["low"], w.params["high"], w.format.name)
+
+
+def _nearest_zero(low: float, high: float) -> float:
+    return min(max(low, 0), high)
+
+
+@cache
+def limits(low: float, high: float, dtype: str) -> tuple[int, int] | tuple[float, float]:
+    """The least and the largest number of a dtype in [low, high]. Raises UsageError if there is none."""
+    fmt = format_of(dtype)
+    first, last = _within(low, high, fmt) if fmt.is_float else _integers_within(low, high, fmt)
+    if not first <= last:  # a NaN, where the format has no Inf
+        raise UsageError(f"no {dtype} number lies in the range from {low} to {high}")
+    return first, last
+
+
+def _within(low: float, high: float, fmt: Format) -> tuple[float, float]:
+    inside = max(low, -fmt.max), min(high, fmt.max)
+    first, last = (np.array(end, np.float64).astype(fmt.dtype) for end in inside)
+    up, down = (np.array(sign * fmt.max).astype(fmt.dtype) for sign in (1.0, -1.0))
+    if float(first) < inside[0]:
+        first = np.nextafter(first, up)
+    if float(last) > inside[1]:
+        last = np.nextafter(last, down)
+    return float(first), float(last)
+
+
+def _integers_within(low: float, high: float, fmt: Format) -> tuple[int, int]:
+    info = np.iinfo(fmt.dtype)
+    return max(math.ceil(low), int(info.min)), min(math.floor(high), int(info.max))

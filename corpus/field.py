@@ -57,7 +57,7 @@ class Window:
     origin: tuple[int, ...]
     shape: tuple[int, ...]
     format: Format
-    params: dict[str, int] = field(default_factory=dict)
+    params: dict[str, int | float] = field(default_factory=dict)
 
     @cached_property
     def _base(self) -> Bits:

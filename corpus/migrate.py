@@ -4,24 +4,32 @@ from collections.abc import Callable
 from typing import Any
 
 from corpus.errors import UsageError
-from corpus.record import SCHEMA_VERSION
+from corpus.record import SCHEMAS
 
 Raw = dict[str, Any]
 
-MIGRATIONS: dict[int, Callable[[Raw, str], Raw]] = {}
-"""Version -> the step from it to the next: (JSON object, kind of record) -> JSON object; it may change its argument.
 
-Empty until SCHEMA_VERSION is raised for the first time. A step sees one record; a finding's cases come to it as records
-of their own.
+def _only_more_fields(raw: Raw) -> Raw:
+    """Every new field has a default that says `not known`."""
+    return raw
+
+
+MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
+    ("finding", 1): _only_more_fields,
+    ("campaign", 1): _only_more_fields,
+}
+"""(Kind of record, version) -> the step to the next, a JSON object to a JSON object; it may change its argument.
+
+A step sees one record; a finding's cases come to it as records of their own.
 """
 
 _NESTED = {"finding": ("case", "original")}
 
 
 def upgrade(raw: Raw, kind: str) -> Raw:
-    """A copy of raw in schema SCHEMA_VERSION, cases inside a finding included.
+    """A copy of raw in the present schema, cases inside a finding included.
 
-    raw: the JSON object as it was read. kind: case, finding or campaign.
+    raw: the JSON object as it was read. kind: case, finding, campaign or kept.
     A record that does not state its schema is taken for a current one. Raises UsageError for a newer schema, and for an
     older one from which no step leads here.
     """
@@ -33,15 +41,16 @@ def upgrade(raw: Raw, kind: str) -> Raw:
 
 
 def _stepped(raw: Raw, kind: str) -> Raw:
-    version = raw.get("schema_version", SCHEMA_VERSION)
+    present = SCHEMAS[kind]
+    version = raw.get("schema_version", present)
     if type(version) is not int:
         raise UsageError(f"the {kind} has the schema_version {version!r}, which is no whole number")
-    if version > SCHEMA_VERSION:
+    if version > present:
         raise UsageError(
-            f"the {kind} was written by a newer version (schema {version}, this one reads up to {SCHEMA_VERSION})"
+            f"the {kind} was written by a newer version (schema {version}, this one reads up to {present})"
         )
-    for step in range(version, SCHEMA_VERSION):
-        if step not in MIGRATIONS:
+    for step in range(version, present):
+        if (kind, step) not in MIGRATIONS:
             raise UsageError(f"the {kind} has schema {version}, which this version can no longer read")
-        raw = {**MIGRATIONS[step](raw, kind), "schema_version": step + 1}
+        raw = {**MIGRATIONS[kind, step](raw), "schema_version": step + 1}
     return raw

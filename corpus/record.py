@@ -11,7 +11,10 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 SCHEMA_VERSION = 1
-"""Of the records on disk. Raise it with a migration in corpus/migrate.py."""
+"""Of cases on disk."""
+
+SCHEMAS = {"case": SCHEMA_VERSION, "finding": 2, "campaign": 2, "kept": 1}
+"""Versions of all records on disk. Raise one with a migration in corpus/migrate.py."""
 
 GENERATOR_VERSION = 1
 """Of the meaning of a recipe. Raise it when the same recipe would give other bytes."""

@@ -20,13 +20,16 @@ How an experiment can end, and whom each end speaks about:
 
 from __future__ import annotations
 
-import hashlib
+import base64
+import json
+import zlib
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, NonNegativeInt
 
+from corpus.errors import UsageError
 from corpus.record import GENERATOR_VERSION, Record, Scalar, unnamed
 
 
@@ -39,7 +42,7 @@ class Fill(Record):
     """Which of the 2**64 random fields the tensor is a window on."""
     scale: float = 1.0
     """Every value is multiplied by this before it is rounded to the dtype."""
-    params: dict[str, int] = {}
+    params: dict[str, int | float] = {}
     """`below`: values are integers in [0, below); `bound`: see exact_integers; `shift`: added to every value."""
 
 
@@ -75,6 +78,10 @@ class TensorRecipe(Record):
         return n
 
 
+TOKEN = "case:"  # noqa: S105  (no password)
+"""What the word for a case begins with."""
+
+
 class Case(Record):
     """One experiment as a recipe. Never tensors."""
 
@@ -102,6 +109,27 @@ class Case(Record):
         words += [_tensor_label(name, t, self.dtype) for name, t in self.tensors.items()]
         words += [f"{k}={v}" for k, v in self.attrs.items()]
         return " ".join(words)
+
+    @property
+    def token(self) -> str:
+        """The whole case as one word, `case:...`, which every command takes; it fits into a line of a log."""
+        data = self.model_dump(mode="json", exclude_defaults=True) | {"generator_version": self.generator_version}
+        text = json.dumps(data, separators=(",", ":"))
+        return TOKEN + base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode("ascii").rstrip("=")
+
+    @classmethod
+    def of_token(cls, token: str) -> Self:
+        """The case of a token. Raises UsageError for a word that is none, or is cut off."""
+        packed = token.removeprefix(TOKEN)
+        try:
+            text = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+            return cls.model_validate_json(text)
+        except (ValueError, zlib.error) as error:
+            raise UsageError(f"{token[:40]!r} is no case; it may have been cut off when it was copied") from error
+
+    def __repr__(self) -> str:
+        """What a failing test prints: the label, and a word that brings the case back."""
+        return f"<{self.label} | {self.token}>"
 
 
 def _tensor_label(name: str, t: TensorRecipe, usual: str) -> str:
@@ -146,6 +174,8 @@ class Subject(Record):
     device: str = "cpu"
     path: str = ""
     function: str = "run"
+    line: int = 1
+    """Of the function in the file."""
     source_digest: str = ""
     numerics: Numerics = Numerics()
     dtypes: tuple[str, ...] = ()
@@ -298,6 +328,8 @@ class Verdict(Record):
     """With several subjects: who is alone against whom, or `oracle split`."""
     rho: float = 0.0
     """Largest excess over budget of any finite element; 1 is the line."""
+    ulps: int = 0
+    """Of an output that passes: the most representable steps between it and the rounded reference."""
 
     @property
     def law(self) -> str:
@@ -309,61 +341,3 @@ class Verdict(Record):
     def failed(self) -> bool:
         """Whether this is a finding about the subject."""
         return self.kind not in BLAMELESS
-
-
-class Environment(Record):
-    """Where something was observed."""
-
-    python: str
-    platform: str
-    machine: str
-    processor: str = ""
-    packages: dict[str, str] = {}
-    devices: tuple[str, ...] = ()
-
-
-class State(StrEnum):
-    """Life of a finding."""
-
-    NEW = "new"
-    CONFIRMED = "confirmed"
-    FLAKY = "flaky"
-    MINIMIZED = "minimized"
-    OPEN = "open"
-    FIXED = "fixed"
-    REGRESSION = "regression"
-
-
-class Finding(Record):
-    """A failure worth keeping."""
-
-    schema_version: Literal[1] = 1
-    signature: Signature
-    aliases: tuple[str, ...] = ()
-    """Keys of the signatures under which it was met before it was shrunk."""
-    case: Case
-    """The smallest that still fails."""
-    original: Case
-    subject: Subject
-    verdict: Verdict
-    environment: Environment
-    input_digest: str = ""
-    """Of the smallest case's input bytes; replay compares it before it runs anything."""
-    count: int = 1
-    """Failing executions seen under this signature."""
-    probability: float = 1.0
-    """Estimated probability that the case fails when it is run."""
-    gates: tuple[str, ...] = ()
-    """What was learned by probing the neighbours, e.g. `fails only if cols % 32 != 0`."""
-    first_seen: str = ""
-    last_seen: str = ""
-    found_by: str = ""
-    """`run:index` of the original."""
-    state: State = State.NEW
-    expect: Literal["pass", "fail"] = "pass"
-    """fail: a known, open bug; replay says so when it starts to pass."""
-
-    @property
-    def id(self) -> str:
-        """A finding is its signature: counts and cases may change, the identity stays."""
-        return hashlib.sha256(self.signature.canonical().encode()).hexdigest()[:16]

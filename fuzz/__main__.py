@@ -51,6 +51,40 @@ def _subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def _add_contracts(context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Before anything else is looked up: the ops of a command line may be the user's own."""
+    del context, option
+    if paths:
+        from oracles.catalog import add_contract  # noqa: PLC0415  --help must not wait for numpy
+
+        for path in paths:
+            add_contract(path)
+    return paths
+
+
+def _contract_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--contract",
+        "contracts",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        callback=_add_contracts,
+        is_eager=True,
+        expose_value=False,
+        help="The contract of an op of your own; repeatable.",
+    )(command)
+
+
+def _base_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--base",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="A checkout to compare with: what fails there, too, does not count.",
+    )(command)
+
+
 def _json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--json", "json_path", metavar="FILE", help="Write the summary as JSON (-: to standard output)."
@@ -83,13 +117,16 @@ def cli() -> None:
 @click.option("--device", default="cpu", show_default=True, help="Where the subjects run.")
 @click.option("--max-elements", type=click.IntRange(min=1), help="Of the largest tensor of a case.")
 @click.option("--quiet", is_flag=True, help="No progress.")
+@_contract_option
+@_base_option
 @_box_options
 @_corpus_option
 @_json_option
 def run_command(**options: Any) -> int:
     """Search for failures of OPS (default: all) and say what was found.
 
-    Exit code 1 if a subject failed that is not a planted bug, or if a planted bug was not found.
+    Exit code 1 if a subject failed that is not a planted bug, or if a planted bug was not found. Failures that are
+    expected, that the base has too, or that did not show again when they were run again, do not count.
     """
     from fuzz.commands import run  # noqa: PLC0415  --help must not wait for Hypothesis
 
@@ -97,9 +134,13 @@ def run_command(**options: Any) -> int:
 
 
 @cli.command("replay")
-@click.argument("targets", nargs=-1, metavar="[FINDING|FILE|FOLDER|RUN:INDEX]...")
+@click.argument("targets", nargs=-1, metavar="[FINDING|FILE|FOLDER|RUN:INDEX|case:TOKEN]...")
 @_subject_option
+@_contract_option
+@_base_option
 @click.option("--junit", type=click.Path(path_type=Path), help="Write the results as JUnit XML.")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Write the results as GitHub shows them.")
+@click.option("--sarif", type=click.Path(path_type=Path), help="Write the failures as SARIF.")
 @_box_options
 @_corpus_option
 @_json_option
@@ -111,8 +152,9 @@ def replay_command(**options: Any) -> int:
 
 
 @cli.command("shrink")
-@click.argument("target", metavar="FINDING|FILE|RUN:INDEX")
+@click.argument("target", metavar="FINDING|FILE|RUN:INDEX|case:TOKEN")
 @_subject_option
+@_contract_option
 @click.option("--budget", default="30s", show_default=True, metavar="TIME", help="How long to try.")
 @_box_options
 @_corpus_option
@@ -124,16 +166,94 @@ def shrink_command(**options: Any) -> int:
     return shrink_stored(**options)
 
 
+@cli.command("show")
+@click.argument("target", metavar="FINDING|FILE|RUN:INDEX|case:TOKEN")
+@click.option("--reproducer", metavar="FILE", help="Only write the stand-alone program that shows the failure.")
+@_subject_option
+@_contract_option
+@_box_options
+@_corpus_option
+@_json_option
+def show_command(**options: Any) -> int:
+    """Show all there is to know of a finding, with a program that reproduces it; a bare case is run first."""
+    from fuzz.commands_show import show  # noqa: PLC0415  as above
+
+    return show(**options)
+
+
+@cli.command("explain")
+@click.argument("topic", metavar="VERDICT|RULE")
+def explain_command(topic: str) -> int:
+    """Explain a verdict or a rule: what it means, how it is decided, what causes it."""
+    from fuzz.commands_show import explain_topic  # noqa: PLC0415  as above
+
+    return explain_topic(topic)
+
+
+@cli.command("analyze")
+@click.argument("targets", nargs=-1, metavar="[FINDING|RUN]...")
+@_contract_option
+@_corpus_option
+@_json_option
+def analyze_command(**options: Any) -> int:
+    """Judge kept outputs again under the contracts of today, running nothing. Exit code 1 if a verdict changed."""
+    from fuzz.commands_show import analyze_kept  # noqa: PLC0415  as above
+
+    return analyze_kept(**options)
+
+
+@cli.command("promote")
+@click.argument("targets", nargs=-1, required=True, metavar="FINDING...")
+@_corpus_option
+def promote_command(**options: Any) -> int:
+    """Keep findings for good: copy them to regressions/, which is committed and replayed in CI."""
+    from fuzz.commands_show import promote_findings  # noqa: PLC0415  as above
+
+    return promote_findings(**options)
+
+
+@cli.command("expect-failure")
+@click.argument("target", metavar="FINDING")
+@click.option("--reason", default="", metavar="TEXT", help="Why it may fail: an issue, a sentence.")
+@click.option(
+    "--until", default="", metavar="DATE", help="Last day on which it may, as 2030-12-31.  [default: for good]"
+)
+@click.option("--clear", is_flag=True, help="It may not fail any more.")
+@_corpus_option
+def expect_command(**options: Any) -> int:
+    """Say that a finding is a known, open bug: its failure is no news. Replay says when it starts to pass."""
+    from fuzz.commands_show import expect  # noqa: PLC0415  as above
+
+    return expect(**options)
+
+
+@cli.command("new")
+@click.argument("what", type=click.Choice(["op", "subject", "cuda"]))
+@click.argument("name")
+@click.option("--op", default="silu", show_default=True, help="The op of a new subject.")
+@click.option("--folder", type=click.Path(path_type=Path), default=Path(), help="Where to write.  [default: here]")
+@_contract_option
+def new_command(what: str, name: str, op: str, folder: Path) -> int:
+    """Write a small file that runs, to start from: an op with its contract, a subject, a CUDA kernel."""
+    from fuzz.new import new  # noqa: PLC0415  as above
+
+    paths, command = new(what, name, op, folder)
+    click.echo("\n".join([*(f"wrote {path}" for path in paths), f"run it: {command}"]))
+    return 0
+
+
 @cli.command("list")
 @click.argument(
     "what",
     type=click.Choice(["ops", "subjects", "backends", "distributions", "findings", "goals", "verdicts"]),
     default="ops",
 )
+@click.argument("words", nargs=-1, metavar="[WORD|COLUMN=VALUE]...")
+@_contract_option
 @_corpus_option
 @_json_option
 def list_command(**options: Any) -> int:
-    """List what there is."""
+    """List what there is: all of it, or the rows in which every WORD occurs and every COLUMN has its VALUE."""
     from fuzz.commands_store import list_things  # noqa: PLC0415  as above
 
     return list_things(**options)

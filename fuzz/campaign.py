@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from corpus.campaign import Campaign
-from corpus.record import Scalar
-from corpus.records import Case, Finding, Kind, State, Subject, Verdict
+from corpus.campaign import Campaign, Moment
+from corpus.findings import Finding, State
+from corpus.records import Case, Kind, Verdict
 from corpus.store import Store
 from fuzz import coverage
 from fuzz.check import Checked, Examiner, Flight, Inquiry
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
-from fuzz.goals import GOALS, reached_now
+from fuzz.filing import Failure, coarse, met_again, now
+from fuzz.goals import reached_now
+from fuzz.plan import targets
 from fuzz.subjects import fitting
-from fuzz.triage import Failure, investigate, now
-from kernels.catalog import size_hints
-from kernels.environment import environment
-from oracles.catalog import contract_of
+from fuzz.tally import Tally, thinned
+from fuzz.triage import investigate
 
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_SHARE = 0.04
@@ -37,11 +37,22 @@ SHRINK_SHARE = 0.25
 SHRINK_GRACE = 3.0
 """Seconds of it granted from the start."""
 PER_COARSE = 3
-"""Findings of the same op, subject, kind and rule that are shrunk; further signatures are counted with the first."""
+"""New findings of the same op, subject, kind and rule that are shrunk while the search is on; further signatures wait
+for its end, and get less time: most are the same bug."""
+PER_DTYPE = 2
+"""New findings a run files of the same op, subject, kind, rule and dtype; further ones are counted with the first. What
+earlier runs know does not count: a bug that an old one resembles is filed at the latest by the next run."""
+LATE_SECONDS = 1.0
+"""For shrinking each of those."""
+LATE_SHARE = 0.25
+"""Of the time the search had, for all of those; at least LATE_LEAST seconds. The rest is filed unshrunk."""
+LATE_LEAST = 5.0
 UNSHRUNK = frozenset({State.NEW, State.CONFIRMED})
 """States of findings that were filed in a hurry, and are shrunk when they are met again."""
+CLOSEST = 4
+"""Passing cases of each subject that are kept with their outputs: the closest calls."""
 PER_PLANTED = 1
-"""The same for bugs that were planted: one is proof enough."""
+"""The same for bugs that were planted: one is proof enough, and further ones are counted with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +78,16 @@ class Search:
     stop_requested: bool = False
     findings: dict[str, Finding] = field(default_factory=dict)
     """By id: those met in this run, as stored."""
+    fresh: set[str] = field(default_factory=set)
+    """Ids of the findings that nobody knew before this run."""
     coverage: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     by_subject: dict[str, Counter[str]] = field(default_factory=dict)
     max_rho: dict[str, float] = field(default_factory=dict)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    timeline: list[Moment] = field(default_factory=list)
+    closest: dict[str, list[tuple[float, Case]]] = field(default_factory=dict)
+    """Subject key -> its passing cases with the largest share of their budget used, to be kept with their outputs."""
     goals: dict[str, int] = field(default_factory=dict)
     cases: int = 0
     judged: int = 0
@@ -88,6 +105,9 @@ class Search:
     _repeats: Counter[str] = field(default_factory=Counter)
     """Signature key -> times it was met again before anybody looked into it."""
     _coarse: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+    """Op, subject, kind and rule -> ids of the findings that are new in this run (of planted bugs: of all)."""
+    _late: set[str] = field(default_factory=set)
+    """Keys of pending failures that wait for the search's end."""
     _triage_seconds: float = 0.0
     _begin: float = 0.0
     _before: float = 0.0
@@ -102,15 +122,17 @@ class Search:
         self.coverage, self.kinds = Counter(c.coverage), Counter(c.kinds)
         self.by_subject = {k: Counter(v) for k, v in c.by_subject.items()}
         self.max_rho, self.cases, self.judged = dict(c.max_rho), c.cases, c.judged
-        self.goals = {**dict.fromkeys(GOALS, -1), **c.goals}
+        self.goals = dict(c.goals)
         self.known_hits, self._before = c.known_hits, c.seconds
+        self.tallies = {key: Tally(c.statistics.get(key)) for key in self.examiner.subjects}
+        self.timeline = list(c.timeline)
         self.elites = Elites(self.store.read_journal(c.run, "elites"))
         keys, stored = set(self.examiner.subjects), self.store.findings()
         for finding in [*stored, *(f for _, f in self.store.regressions())]:
             if finding.subject.key in keys:
-                self._learn(finding)
+                self._learn(finding, fresh=finding.id in c.fresh)
         self.findings = {f.id: f for f in stored if f.id in c.findings}
-        met = [_unjournalled(said) for said in self.store.read_journal(c.run, "pending")]
+        met = [Failure.read(said) for said in self.store.read_journal(c.run, "pending")]
         self.pending = {key: f for f in met if self._wanting(key := self._key(f.verdict))}
 
     @property
@@ -124,9 +146,17 @@ class Search:
         if self.campaign.next_index < self._last_index():
             self._search()
         self._triage_all()
+        self._keep_closest()
         done = not self.stop_requested
         self._checkpoint(finished=done)
         return self.campaign
+
+    def _keep_closest(self) -> None:
+        """The outputs that came closest to the line, so that they can be judged again under another contract."""
+        looks = [self.examiner.look(case, key) for key, near in self.closest.items() for _, case in near]
+        kept = [look.kept for look in looks if look.kept is not None and not look.verdict.failed]
+        if kept:
+            self.store.keep(self.campaign.run, kept)
 
     def _last_index(self) -> int:
         return self.limits.cases if self.limits.cases is not None else 1 << 62
@@ -182,6 +212,7 @@ class Search:
         for key, verdict in checked.verdicts.items():
             self.kinds[verdict.kind.value] += 1
             self.by_subject.setdefault(key, Counter())[verdict.kind.value] += 1
+            self.tallies[key].add(checked, key)
             if verdict.kind is Kind.PASS:
                 self._steer(proposal, key, verdict.rho)
             elif verdict.failed:
@@ -192,12 +223,18 @@ class Search:
     def _steer(self, proposal: Proposal, key: str, rho: float) -> None:
         if rho > self.max_rho.get(key, 0.0):
             self.max_rho[key] = rho
+        self._remember_close(proposal.case, key, rho)
         cell = coverage.elite_cell(proposal.case, key)
         admitted = self.elites.offer(
             cell, proposal.case.op, rho, proposal.index, proposal.index // BATCH, proposal.choices
         )
         if admitted:
             self.store.journal(self.campaign.run, "elites", admitted)
+
+    def _remember_close(self, case: Case, key: str, rho: float) -> None:
+        mine = self.closest.setdefault(key, [])
+        if rho > 0.0 and (len(mine) < CLOSEST or rho > mine[-1][0]):
+            self.closest[key] = sorted([*mine, (rho, case)], key=lambda pair: -pair[0])[:CLOSEST]
 
     def _meet(self, failure: Failure) -> None:
         """Count a failure; queue it if it is new, or known but not shrunk yet."""
@@ -218,7 +255,7 @@ class Search:
         """Look into it later; the journal first, so that a kill loses nothing."""
         if key not in self.pending:
             self.pending[key] = failure
-            self.store.journal(self.campaign.run, "pending", _journalled(failure))
+            self.store.journal(self.campaign.run, "pending", failure.plain())
 
     def _hit(self, finding_id: str) -> None:
         """A known finding was met again."""
@@ -232,22 +269,33 @@ class Search:
 
     def _triage_some(self, *, over: bool) -> None:
         """See to new failures now, as long as they do not take the search's time."""
-        while self.pending and not over and self._triage_seconds < SHRINK_SHARE * self.elapsed + SHRINK_GRACE:
-            self._triage(next(iter(self.pending)), SHRINK_SECONDS)
+        while not over and self._triage_seconds < SHRINK_SHARE * self.elapsed + SHRINK_GRACE:
+            key = next((k for k in self.pending if k not in self._late), None)
+            if key is None:
+                return
+            self._triage(key, SHRINK_SECONDS)
 
     def _triage_all(self) -> None:
         deadline = time.monotonic() + self.limits.after_seconds
+        while key := next((k for k in self.pending if k not in self._late), None):
+            hurry = self.stop_requested or time.monotonic() > deadline
+            self._triage(key, 0.0 if hurry else SHRINK_SECONDS)
+        deadline = min(deadline, time.monotonic() + max(LATE_LEAST, LATE_SHARE * self.elapsed))
         while self.pending:
             hurry = self.stop_requested or time.monotonic() > deadline
-            self._triage(next(iter(self.pending)), 0.0 if hurry else SHRINK_SECONDS)
+            self._triage(next(iter(self.pending)), 0.0 if hurry else LATE_SECONDS, late=True)
 
-    def _triage(self, key: str, seconds: float) -> None:
+    def _triage(self, key: str, seconds: float, *, late: bool = False) -> None:
         begin = time.monotonic()
         failure = self.pending[key]
-        filed = self._coarse.get(_coarse(failure.verdict), [])
-        if key not in self._known and len(filed) >= (PER_PLANTED if failure.subject.planted else PER_COARSE):
-            self._known[key] = filed[0]
-            self._hit(filed[0])
+        filed = self._coarse.get(coarse(failure.verdict), [])
+        alike = self._alike(failure, filed)
+        if key not in self._known and alike:
+            self._known[key] = alike
+            self._hit(alike)
+        elif not late and len(filed) >= PER_COARSE:
+            self._late.add(key)
+            return
         elif key not in self._known or (seconds > 0 and self._wanting(key)):
             self._investigate(key, failure, seconds)
         if key in self._known:
@@ -256,24 +304,35 @@ class Search:
         self._triage_seconds += time.monotonic() - begin
         self.progress(self)
 
+    def _alike(self, failure: Failure, filed: list[str]) -> str:
+        """Id of the finding that a failure is counted with, because enough of its like are filed; or nothing."""
+        if failure.subject.planted:
+            return filed[0] if len(filed) >= PER_PLANTED else ""
+        mine = [i for i in filed if self._filed[i].signature.dtype == failure.case.dtype]
+        return mine[0] if len(mine) >= PER_DTYPE else ""
+
     def _investigate(self, key: str, failure: Failure, seconds: float) -> None:
         """Make a finding of a failure; one that was filed unshrunk before gives way to it."""
         before = self._filed.get(self._known.get(key, ""))
-        finding = investigate(
+        found = investigate(
             self.examiner,
             failure,
             seconds=seconds,
             stopping=lambda: self.stop_requested,
             on_other=self._on_other(failure),
         )
+        finding = found.finding
         if before is not None:
             finding = finding.but(count=0 if finding.id == before.id else before.count)
+        known = {finding.id} & set(self._filed) | {self._known[k] for k in finding.keys if k in self._known}
         kept = self.store.save_finding(finding)
+        if found.kept is not None and kept.case.id == finding.case.id:
+            self.store.keep(kept.id, [found.kept])
         if before is not None and before.id != kept.id:
             self.store.drop(before)
             self.findings.pop(before.id, None)
             self._hits[kept.id] += self._hits.pop(before.id, 0)
-        self._learn(kept, key)
+        self._learn(kept, key, fresh=known <= self.fresh)
 
     def _on_other(self, failure: Failure) -> Callable[[Case, Verdict], None]:
         def meet(case: Case, verdict: Verdict) -> None:
@@ -283,13 +342,15 @@ class Search:
 
         return meet
 
-    def _learn(self, finding: Finding, *keys: str) -> None:
-        """From now on these signatures are known."""
+    def _learn(self, finding: Finding, *keys: str, fresh: bool) -> None:
+        """From now on these signatures are known; fresh: nobody knew the finding before this run."""
         self._filed[finding.id] = finding
-        for key in (finding.signature.key, *finding.aliases, *keys):
+        for key in (*finding.keys, *keys):
             self._known[key] = finding.id
-        filed = self._coarse.setdefault(_coarse(finding.verdict), [])
-        if finding.id not in filed:
+        if fresh:
+            self.fresh.add(finding.id)
+        filed = self._coarse.setdefault(coarse(finding.verdict), [])
+        if (fresh or finding.subject.planted) and finding.id not in filed:
             filed.append(finding.id)
         if keys:
             self.findings[finding.id] = finding
@@ -304,8 +365,16 @@ class Search:
         self._saved = time.monotonic()
         for finding_id, hits in self._hits.items():
             seen = self._filed[finding_id].but(count=hits, last_seen=now())
-            self.findings[finding_id] = self.store.save_finding(seen)
+            met = seen if finding_id in self.fresh else met_again(seen, self.campaign.run)
+            self.findings[finding_id] = self._filed[finding_id] = self.store.save_finding(met)
         self._hits.clear()
+        moment = Moment(
+            seconds=self._before + self.elapsed,
+            judged=self.judged,
+            cells=len(self.coverage),
+            findings=len(self.findings),
+        )
+        self.timeline = thinned([*self.timeline, moment])
         self.campaign = self.campaign.but(
             cases=self.cases,
             judged=self.judged,
@@ -319,59 +388,9 @@ class Search:
             coverage=dict(self.coverage),
             goals=dict(self.goals),
             max_rho=dict(self.max_rho),
+            statistics={key: tally.record() for key, tally in self.tallies.items()},
+            timeline=tuple(self.timeline),
+            fresh=tuple(sorted(self.fresh & set(self.findings))),
         )
         self.store.checkpoint(self.campaign)
         self._saving = time.monotonic() - self._saved
-
-
-def _journalled(failure: Failure) -> dict[str, object]:
-    return {
-        "case": failure.case.model_dump(mode="json"),
-        "subject": failure.subject.model_dump(mode="json"),
-        "verdict": failure.verdict.model_dump(mode="json"),
-        "found_by": failure.found_by,
-    }
-
-
-def _unjournalled(said: Mapping[str, object]) -> Failure:
-    return Failure(
-        Case.model_validate(said["case"]),
-        Subject.model_validate(said["subject"]),
-        Verdict.model_validate(said["verdict"]),
-        str(said["found_by"]),
-    )
-
-
-def _coarse(verdict: Verdict) -> tuple[str, ...]:
-    assert verdict.signature is not None
-    return (verdict.signature.op, verdict.signature.subject, verdict.signature.kind.value, verdict.rule)
-
-
-def targets(subjects: Sequence[Subject], ops: Sequence[str], max_elements: int | None) -> list[Target]:
-    """What to search: every op with the dtypes and sizes its subjects suggest."""
-    found = []
-    for op in ops:
-        mine = [s for s in subjects if s.op == op]
-        dtypes = () if any(not s.dtypes for s in mine) else tuple(sorted({t for s in mine for t in s.dtypes}))
-        hints = tuple(sorted({n for s in mine for n in size_hints(s)}))
-        found.append(Target(contract_of(op), dtypes, hints, max_elements))
-    return found
-
-
-def new_campaign(
-    run: str, seed: int, engine: str, subjects: Sequence[Subject], options: Mapping[str, Scalar], revision: str
-) -> Campaign:
-    """The record of a run that has not begun."""
-    return Campaign(
-        run=run,
-        seed=seed,
-        engine=engine,
-        ops=tuple(dict.fromkeys(s.op for s in subjects)),
-        subjects=tuple(subjects),
-        revision=revision,
-        environment=environment(),
-        options=dict(options),
-        started=now(),
-        updated=now(),
-        goals=dict.fromkeys(GOALS, -1),
-    )

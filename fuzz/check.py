@@ -8,14 +8,17 @@ from types import TracebackType
 from typing import Self
 
 from corpus.errors import InternalError, UsageError
+from corpus.findings import Exhibit
+from corpus.kept import Kept
 from corpus.materialize import Tensors, digest, materialize_all
 from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
 from kernels.calling import Interface
 from kernels.protocol import Task
 from kernels.sandbox import Outcome, Sandbox, Ticket
 from oracles.blame import Heard, blame
-from oracles.catalog import contract_of
+from oracles.catalog import contract_of, origin_of
 from oracles.contract import Contract, Law
+from oracles.exhibit import exhibit, exhibit_of_law
 from oracles.judge import Evidence, judge
 from oracles.laws import applies, judge_law
 from oracles.reference import Reference
@@ -41,6 +44,8 @@ class Checked:
     executions: dict[str, Execution]
     laws: int = 0
     """Laws that could be tested on this case."""
+    classes: tuple[str, ...] = ()
+    """Which of nan, inf and -inf the reference demands."""
 
 
 @dataclass(slots=True)
@@ -60,6 +65,16 @@ class Flight:
 
     ticket: Ticket
     prepared: list[_Prepared]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One subject's run of one case, seen closely."""
+
+    verdict: Verdict
+    exhibit: Exhibit
+    kept: Kept | None
+    """None: the outputs are too large to keep."""
 
 
 class Examiner:
@@ -100,6 +115,26 @@ class Examiner:
     def check(self, inquiries: Iterable[Inquiry]) -> list[Checked]:
         """Check a batch now."""
         return self.land(self.launch(inquiries))
+
+    def look(self, case: Case, key: str, law: str = "") -> Look:
+        """Run one case once more and keep what a person will want to see of it."""
+        laws = (law,) if law else ()
+        flight = self.launch([Inquiry(case, (key,), laws)])
+        outcomes = self.collect(flight)
+        prepared, outcome = flight.prepared[0], outcomes[0][key]
+        verdict = self.judge(flight, outcomes)[0].verdicts[key]
+        mine = Evidence(prepared.reference, self.subjects[key], outcome.execution, outcome.outputs)
+        returns = key in self._box.returning
+        if verdict.law:
+            rule, partner, _ = prepared.laws[0]
+            second = outcomes[1][key]
+            other = Evidence(prepared.reference, self.subjects[key], second.execution, second.outputs)
+            shown = exhibit_of_law(rule, mine, other, partner, verdict, returns=returns)
+        else:
+            shown = exhibit(mine, verdict, returns=returns)
+        place = origin_of(case.op)
+        kept = Kept.of(case, self.subjects[key], outcome.execution, verdict, outcome.outputs, place)
+        return Look(verdict, shown, kept)
 
     def launch(self, inquiries: Iterable[Inquiry]) -> Flight:
         """Send a batch to the sandbox, and prepare its judgement while it runs."""
@@ -161,7 +196,7 @@ class Examiner:
                 verdicts[key] = verdicts[key].but(blame=text)
         tested = self._judge_laws(p, outcomes, rest, verdicts)
         executions = {k: o.execution for k, o in outcomes.items()}
-        return Checked(p.inquiry.case, p.digest, verdicts, executions, tested)
+        return Checked(p.inquiry.case, p.digest, verdicts, executions, tested, p.reference.classes)
 
     def _judge_laws(
         self,

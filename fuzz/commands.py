@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
@@ -19,17 +21,23 @@ import click
 
 from corpus.campaign import Campaign
 from corpus.errors import UsageError
-from corpus.records import Finding, Subject
+from corpus.findings import Finding
+from corpus.records import Subject
 from corpus.store import Store
-from fuzz.campaign import Limits, Search, new_campaign
+from fuzz.base import known_on_base
+from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry, all_laws
+from fuzz.contracts import know_run
+from fuzz.filing import Failure, Found
 from fuzz.output import FOUND, write_json
+from fuzz.plan import new_campaign
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
 from fuzz.selection import select
-from fuzz.triage import Failure, investigate
-from reports.summary import campaign_summary, finding_summary
-from reports.text import campaign_text, finding_text, planted_missed
+from fuzz.triage import investigate
+from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
+from reports.model import finding_report, report
+from reports.text import campaign_text, finding_text
 
 DEFAULT_SECONDS = 60.0
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -52,7 +60,7 @@ def run(**options: Any) -> int:
     limits = _limits(options)
     with Store(options["corpus"]) as store:
         store.prepare()
-        campaign = _resumed(store) if options["resume"] else _fresh(store, options)
+        campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options)
         settings = {"timeout": float(campaign.options["timeout"]), "memory_mb": int(campaign.options["memory_mb"])}
         with Examiner(campaign.subjects, **settings) as examiner, Progress(quiet=options["quiet"]) as progress:  # type: ignore[arg-type]
             store.checkpoint(campaign)
@@ -60,7 +68,7 @@ def run(**options: Any) -> int:
             search = Search(examiner, store, campaign, limits, most, progress)
             with stopping_on_interrupt(search):
                 campaign = search.run()
-        return _conclude(campaign, list(search.findings.values()), options)
+        return _conclude(campaign, search.findings.values(), options)
 
 
 def _limits(options: dict[str, Any]) -> Limits:
@@ -129,19 +137,28 @@ def stopping_on_interrupt(search: Search) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _conclude(campaign: Campaign, findings: list[Finding], options: dict[str, Any]) -> int:
-    findings = sorted(findings, key=lambda f: (f.subject.key, f.verdict.kind, f.id))
-    summary = campaign_summary(campaign, findings)
-    local = Path(options["corpus"]) / "local"
-    text = campaign_text(campaign, findings, str(local / "findings"))
+def _conclude(campaign: Campaign, findings: Iterable[Finding], options: dict[str, Any]) -> int:
+    """Say what was found; the exit code."""
+    found, corpus = in_order(findings), Path(options["corpus"])
+    book = Book(found, campaign, _known(found, options), str(corpus))
     to_stdout = options["json_path"] == "-"
-    click.echo(text, err=to_stdout)
-    path = local / "runs" / campaign.run / "summary.json"
+    click.echo(campaign_text(book), err=to_stdout)
+    path = corpus / "local" / "runs" / campaign.run / "summary.json"
+    summary = report(book)
     write_json(str(path), summary)
     write_json(options["json_path"], summary)
+    elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     click.echo(f"summary   {path}", err=to_stdout)
-    real = [f for f in findings if not f.subject.planted and f.expect == "pass"]
-    return FOUND if real or planted_missed(campaign) else 0
+    click.echo(f"page      python -m reports --html report.html{elsewhere}", err=to_stdout)
+    return FOUND if any(map(book.news, book.real)) or planted_missed(campaign) else 0
+
+
+def _known(findings: Iterable[Finding], options: dict[str, Any]) -> frozenset[str]:
+    """Ids of the findings that the base has, too."""
+    if options["base"] is None:
+        return frozenset()
+    real = [f for f in findings if not f.subject.planted]
+    return known_on_base(real, options["base"], timeout=options["timeout"], memory_mb=options["memory_mb"])
 
 
 def shrink_stored(**options: Any) -> int:
@@ -156,14 +173,22 @@ def shrink_stored(**options: Any) -> int:
             click.echo(f"nothing to shrink: {options['target']} does not fail")
             return 0
         store.prepare()
-        kept = [store.save_finding(f) for f in found]
+        kept = [_file(store, f) for f in found]
+    book = Book(tuple(kept), corpus=str(options["corpus"]))
     for number, finding in enumerate(kept, 1):
-        click.echo(finding_text(finding, number))
-    write_json(options["json_path"], [finding_summary(f) for f in kept])
+        click.echo(finding_text(finding, number, corpus=book.corpus), err=options["json_path"] == "-")
+    write_json(options["json_path"], [finding_report(book, f) for f in kept])
     return FOUND
 
 
-def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> Finding | None:
+def _file(store: Store, found: Found) -> Finding:
+    finding = store.save_finding(found.finding)
+    if found.kept is not None and finding.case.id == found.finding.case.id:
+        store.keep(finding.id, [found.kept])
+    return finding
+
+
+def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> Found | None:
     begin = time.monotonic()
     checked = examiner.check([Inquiry(item.case, (item.subject.key,), all_laws(item.case))])[0]
     verdict = checked.verdicts[item.subject.key]
@@ -171,9 +196,10 @@ def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> Finding | Non
         return None
     found_by = item.finding.found_by if item.finding else item.name
     failure = Failure(item.case, item.subject, verdict, found_by)
-    finding = investigate(examiner, failure, seconds=seconds)
+    found = investigate(examiner, failure, seconds=seconds)
+    finding = found.finding
     took = time.monotonic() - begin
     click.echo(f"{item.case.elements:,} -> {finding.case.elements:,} elements in {took:.1f} s", err=True)
     if item.finding is not None:
         finding = finding.but(original=item.finding.original, count=0, first_seen=item.finding.first_seen)
-    return finding
+    return replace(found, finding=finding)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,22 @@ from typing import Any
 import click
 
 from corpus.distributions import DISTRIBUTIONS
-from corpus.errors import UsageError
+from corpus.findings import Finding
 from corpus.layouts import LAYOUTS
 from corpus.records import BLAMELESS, Kind
 from corpus.specials import PLACES, VALUES
 from corpus.store import Store
 from fuzz.output import FOUND, write_json
-from fuzz.replay import Replayed, gather, replay
+from fuzz.replay import Outcome, Replayed, beside_base, gather, replay
 from kernels.catalog import subjects_of
-from kernels.environment import environment
+from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version
 from kernels.loader import loader_of, loaders
 from oracles.catalog import load_contracts
-from reports.junit import write_junit
+from reports.book import Book
+from reports.explain import short
+from reports.format import formats, write
+from reports.junit import Result, junit
+from reports.replayed import Told, markdown
 from reports.text import claims, table
 
 
@@ -30,7 +33,10 @@ def replay_stored(**options: Any) -> int:
     """The command `replay`."""
     with Store(options["corpus"]) as store:
         items = gather(store, options["targets"], options["files"])
-        results = replay(items, store, timeout=options["timeout"], memory_mb=options["memory_mb"])
+        box = {"timeout": options["timeout"], "memory_mb": options["memory_mb"]}
+        results = replay(items, store, **box)
+        if options["base"] is not None:
+            results = beside_base(results, options["base"], **box)
     for r in results:
         click.echo(_line(r), err=options["json_path"] == "-")
     _write(results, options)
@@ -61,14 +67,31 @@ def _write(results: list[Replayed], options: dict[str, Any]) -> None:
         for r in results
     ]
     write_json(options["json_path"], summary)
+    _write_reports(results, options)
+
+
+def _write_reports(results: list[Replayed], options: dict[str, Any]) -> None:
+    """The forms in which CI servers show a replay."""
     if options["junit"]:
-        rows = [
-            (f"{r.item.case.label} [{r.item.name}]", r.item.subject.key, r.good, r.verdict.message) for r in results
-        ]
-        try:
-            write_junit(options["junit"], rows)
-        except OSError as error:
-            raise UsageError(f"{options['junit']} cannot be written ({error.strerror})") from error
+        write(options["junit"], junit("replay", [_result(r) for r in results]))
+    if options["markdown"]:
+        write(options["markdown"], markdown([_told(r) for r in results]))
+    if options["sarif"]:
+        failing = tuple(r.as_finding() for r in results if r.verdict.failed and not r.item.subject.planted)
+        quiet = frozenset(r.as_finding().id for r in results if r.good)
+        write(options["sarif"], formats()["sarif"].render(Book(failing, known=quiet, corpus=str(options["corpus"]))))
+
+
+def _result(r: Replayed) -> Result:
+    name = f"{r.item.case.label} [{r.item.name}]"
+    if r.good:
+        skipped = "" if r.outcome is Outcome.PASSES else r.outcome.value if r.verdict.failed else ""
+        return Result(name, r.item.subject.key, skipped=skipped)
+    return Result(name, r.item.subject.key, failure=r.verdict.message or r.outcome.value)
+
+
+def _told(r: Replayed) -> Told:
+    return Told(r.item.subject.key, r.outcome.value, r.item.case.label, r.verdict.message, good=r.good)
 
 
 Row = tuple[str, ...]
@@ -77,11 +100,20 @@ Row = tuple[str, ...]
 def list_things(**options: Any) -> int:
     """The command `list`."""
     head, rows = _LISTS[options["what"]](Path(options["corpus"]))
+    rows = [row for row in rows if all(_matches(word, head, row) for word in options["words"])]
     if options["json_path"]:
         write_json(options["json_path"], [dict(zip(head, row, strict=True)) for row in rows])
     else:
         click.echo(table(head, rows))
     return 0
+
+
+def _matches(word: str, head: Row, row: Row) -> bool:
+    """`COLUMN=VALUE`: that column says just this; any other word: it occurs in some column."""
+    column, equals, value = word.partition("=")
+    if equals and column in head:
+        return row[head.index(column)] == value
+    return any(word in cell for cell in row)
 
 
 def _ops(_: Path) -> tuple[Row, list[Row]]:
@@ -129,9 +161,16 @@ def _findings(corpus: Path) -> tuple[Row, list[Row]]:
     with Store(corpus) as store:
         found = store.findings()
     rows: list[Row] = [
-        (f.id, f.subject.key, f.verdict.kind.value, f.state.value, str(f.count), f.case.label) for f in found
+        (f.id, f.subject.key, f.verdict.kind.value, _state(f), str(f.count), f.signature.dtype, f.case.label)
+        for f in found
     ]
-    return ("finding", "subject", "verdict", "state", "count", "smallest case"), rows
+    return ("finding", "subject", "verdict", "state", "count", "dtype", "smallest case"), rows
+
+
+def _state(f: Finding) -> str:
+    if f.expect == "fail" and not f.subject.planted:
+        return f"{f.state.value}, expectation expired" if f.expired() else f"{f.state.value}, expected"
+    return f.state.value
 
 
 def _goals(_: Path) -> tuple[Row, list[Row]]:
@@ -141,7 +180,8 @@ def _goals(_: Path) -> tuple[Row, list[Row]]:
 
 
 def _verdicts(_: Path) -> tuple[Row, list[Row]]:
-    return ("verdict", "about"), [(k.value, "the question" if k in BLAMELESS else "the subject") for k in Kind]
+    about = {True: "the question", False: "the subject"}
+    return ("verdict", "about", "means"), [(k.value, about[k in BLAMELESS], short(k.value)) for k in Kind]
 
 
 _LISTS = {
@@ -156,12 +196,13 @@ _LISTS = {
 
 
 def doctor() -> int:
-    """The command `doctor`."""
+    """The command `doctor`: exit code 1 if nothing can run here."""
     env = environment()
-    click.echo(f"python {env.python} on {env.platform}\nprocessor {env.processor or env.machine}")
-    click.echo("".join(f"{name} {version}\n" for name, version in env.packages.items()), nl=False)
-    for tool in ("g++", "nvcc", "nvidia-smi"):
-        click.echo(f"{tool} {shutil.which(tool) or 'not found'}")
+    click.echo(f"python {env.python} on {env.platform}\nprocessor {env.processor or env.machine}\n")
+    missing = [(name, "not installed") for name in OPTIONAL if name not in env.packages]
+    click.echo(table(("package", "version"), [*env.packages.items(), *missing]) + "\n")
+    click.echo(table(("tool", "version"), [(tool, tool_version(tool)) for tool in TOOLS]) + "\n")
+    click.echo(table(("gpu", "driver"), gpus() or [("none found", "-")]) + "\n")
     click.echo(table(("backend", "state"), [(name, _backend_state(name)) for name in loaders()]))
     if platform.system() != "Linux":
         click.echo("subjects cannot run here: the sandbox needs Linux")

@@ -20,7 +20,11 @@ def shape_class(case: Case) -> str:
         return "empty"
     if max(shape, default=1) == 1:
         return "one"
-    last = shape[-1]
+    return last_class(shape[-1])
+
+
+def last_class(last: int) -> str:
+    """Class of the last axis's extent."""
     size = "small" if last < 2 * TILE else "large" if last >= LARGE else "medium"
     rest = last % TILE
     end = "aligned" if rest == 0 else "by-one" if rest in {1, TILE - 1} else "tail"

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from corpus.distributions import DISTRIBUTIONS
-from corpus.formats import format_of
+from corpus.formats import Array, Format, format_of
 from corpus.materialize import materialize
-from corpus.records import Case, TensorRecipe
+from corpus.records import Case, Fill, TensorRecipe
 from corpus.specials import PLACES, VALUES
 from fuzz.strategies import distributions_for
 from oracles.catalog import contract_of
-from oracles.contract import parse_axis
+from oracles.contract import Input, parse_axis
 
 Move = Callable[[Case], Iterator[Case]]
 MOVES: list[Move] = []
@@ -78,7 +78,7 @@ def with_dims(case: Case, changes: Mapping[str, int], *, front: bool = False) ->
         tensors[name] = recipe.but(
             shape=shape,
             origin=tuple(o + c for o, c in zip(recipe.origin or (0,) * len(shape), cut, strict=True)),
-            pokes=_moved_pokes(recipe, shape, cut, params.get("below") if spec.below else None),
+            pokes=_moved_pokes(recipe, shape, cut, dims[spec.below] if spec.below else None),
             fill=recipe.fill.but(params=params),
         )
     return case.but(tensors=tensors)
@@ -200,9 +200,15 @@ def plainer_distribution(case: Case) -> Iterator[Case]:
     """Zeros, ones, small integers, ...: whatever stands before the present one in the table."""
     contract = contract_of(case.op)
     for name, t in case.tensors.items():
-        for other in distributions_for(contract.inputs[name], t.dtype):
+        spec = contract.inputs[name]
+        for other in dict.fromkeys(distributions_for(spec, t.dtype)):
             if DISTRIBUTIONS[other].rank < _plainness(t):
-                yield _with(case, name, fill=t.fill.but(distribution=other))
+                yield _with(case, name, fill=_in_range(spec, t.fill.but(distribution=other)))
+
+
+def _in_range(spec: Input, fill: Fill) -> Fill:
+    """The fill, told the range of an input that has one."""
+    return fill.but(params=spec.params({})) if spec.ranged else fill
 
 
 @move
@@ -242,27 +248,42 @@ def fewer_pokes(case: Case) -> Iterator[Case]:
 
 @move
 def write_out(case: Case) -> Iterator[Case]:
-    """Zeros (or ones) but for a few elements: the data that the failure needs."""
+    """Zeros (of a range, what is nearest to it) but for a few elements: the data that the failure needs."""
+    contract = contract_of(case.op)
     for name, t in case.tensors.items():
-        if t.fill.params or not 0 < t.size <= MAX_DATA or t.layout == "broadcast":
+        spec = contract.inputs[name]
+        if (t.fill.params and not spec.ranged) or not 0 < t.size <= MAX_DATA or t.layout == "broadcast":
             continue
-        fmt = format_of(t.dtype)
-        bits = materialize(t).reshape(-1).view(fmt.carrier)
-        base = t.but(specials=(), origin=(), fill=t.fill.but(distribution="zeros", scale=1.0, seed=0))
-        present = tuple((int(i), int(bits[i])) for i in np.flatnonzero(bits))
+        plain = t.fill.but(distribution="least" if spec.ranged else "zeros", scale=1.0, seed=0)
+        base = t.but(specials=(), origin=(), pokes=(), fill=_in_range(spec, plain))
+        bits, plain_bits = _bits(t), _bits(base)
+        present = tuple((int(i), int(bits[i])) for i in np.flatnonzero(bits != plain_bits))
         for kept in (present, *_subsets(present)):
             if len(kept) <= MAX_POKES:
                 yield case.but(tensors={**case.tensors, name: base.but(pokes=kept)})
 
 
+def _bits(recipe: TensorRecipe) -> Array:
+    """The bit patterns of all elements, in C order."""
+    return materialize(recipe).reshape(-1).view(format_of(recipe.dtype).carrier)
+
+
 @move
 def plainer_pokes(case: Case) -> Iterator[Case]:
     """The written-out elements as ones, as twos, with fewer bits."""
+    contract = contract_of(case.op)
     for name, t in case.tensors.items():
-        fmt = format_of(t.dtype)
+        fmt, spec = format_of(t.dtype), contract.inputs[name]
         for i, (index, bits) in enumerate(t.pokes):
             for plain in _plainer_bits(bits, fmt.bits, fmt.precision, fmt.is_float):
-                yield _with(case, name, pokes=(*t.pokes[:i], (index, plain), *t.pokes[i + 1 :]))
+                if not spec.ranged or _lies_within(spec, fmt, plain):
+                    yield _with(case, name, pokes=(*t.pokes[:i], (index, plain), *t.pokes[i + 1 :]))
+
+
+def _lies_within(spec: Input, fmt: Format, bits: int) -> bool:
+    params = spec.params({})
+    value = float(np.array(bits, fmt.carrier).view(fmt.dtype)[()])
+    return params["low"] <= value <= params["high"]
 
 
 def _plainer_bits(bits: int, width: int, precision: int, is_float: bool) -> Iterator[int]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from corpus.errors import UsageError
-from reports.summary import to_json
+from corpus.record import Record
+from reports.model import to_json
 
 FOUND = 1
 """Exit code of a command that has findings to tell of."""
 
 
-def write_json(path: str | None, summary: Any) -> None:
+def write_json(path: str | None, summary: Record | Sequence[Record | dict[str, Any]]) -> None:
     """Write a summary to a file, or to standard output for `-`; nothing without a path.
 
     Raises UsageError if the file cannot be written.

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from corpus.errors import UsageError
-from corpus.records import Case, Finding, Kind, State, Subject, Verdict
+from corpus.findings import Event, Finding, State
+from corpus.records import TOKEN, Case, Kind, Subject, Verdict
 from corpus.store import Store, load_record
+from fuzz.base import known_on_base
 from fuzz.check import Checked, Examiner, Inquiry, all_laws
+from fuzz.contracts import know_contracts
+from fuzz.filing import Failure, Observed, file, now
 from fuzz.selection import select
 from fuzz.subjects import fitting
 from kernels.catalog import resolve
@@ -27,13 +31,15 @@ class Outcome(StrEnum):
     PASSES = "passes"
     FAILS = "fails"
     FAILS_AS_EXPECTED = "fails as expected"
+    KNOWN_ON_BASE = "fails on the base, too"
+    EXPIRED = "fails, and is no longer expected to"
     STARTED_TO_PASS = "started to pass"  # noqa: S105  (an outcome, no password)
     FIXED = "does not fail any more"
     NOT_TOLD = "cannot be told"
     DRIFTED = "recipe drifted"
 
 
-GOOD = frozenset({Outcome.PASSES, Outcome.FAILS_AS_EXPECTED, Outcome.FIXED, Outcome.STARTED_TO_PASS, Outcome.NOT_TOLD})
+GOOD = frozenset(set(Outcome) - {Outcome.FAILS, Outcome.EXPIRED, Outcome.DRIFTED})
 """Outcomes that do not fail a replay; a planted bug that is not caught any more does, whatever its outcome."""
 
 
@@ -54,6 +60,13 @@ class Replayed:
     item: Item
     outcome: Outcome
     verdict: Verdict
+
+    def as_finding(self) -> Finding:
+        """What is known of it as a finding, with today's verdict; a bare case becomes one."""
+        failure = Failure(self.item.case, self.item.subject, self.verdict, self.item.name)
+        if self.item.finding is not None:
+            return self.item.finding.but(verdict=self.verdict, subject=self.item.subject)
+        return file(failure, Observed(self.item.case, self.verdict), [Event(at=now(), state=State.NEW)])
 
     @property
     def good(self) -> bool:
@@ -81,6 +94,9 @@ def gather(store: Store, targets: Sequence[str], subjects: Sequence[str] = ()) -
 
 
 def _gather_one(store: Store, target: str, subjects: Sequence[str]) -> list[Item]:
+    if target.startswith(TOKEN):
+        case = Case.of_token(target)
+        return [Item(case.id, case, s) for s in _chosen(case, subjects, ())]
     path = Path(target)
     if path.is_dir():
         files = sorted(path.rglob("*.json"))
@@ -100,6 +116,8 @@ def _gather_one(store: Store, target: str, subjects: Sequence[str]) -> list[Item
 
 
 def _items(name: str, record: Case | Finding, subjects: Sequence[str]) -> list[Item]:
+    if isinstance(record, Finding):
+        know_contracts({record.case.op: record.contract}, f"finding {record.id}")
     if isinstance(record, Case):
         return [Item(name, record, s) for s in _chosen(record, subjects, ())]
     if subjects:
@@ -122,7 +140,7 @@ def replay(items: Sequence[Item], store: Store | None, *, timeout: float, memory
         subjects = list({i.subject.key: i.subject for _, i in group}.values())
         with Examiner(subjects, timeout=timeout, memory_mb=memory_mb) as examiner:
             for number, item in group:
-                replayed[number] = _replay_one(examiner, item)
+                replayed[number] = replay_one(examiner, item)
                 if store is not None:
                     _remember(store, replayed[number])
     return [replayed[number] for number in sorted(replayed)]
@@ -145,7 +163,8 @@ def _without_namesakes(items: Sequence[Item]) -> list[list[tuple[int, Item]]]:
     return members
 
 
-def _replay_one(examiner: Examiner, item: Item) -> Replayed:
+def replay_one(examiner: Examiner, item: Item) -> Replayed:
+    """Run one item again, as often as it takes to see a failure that shows only sometimes."""
     key = item.subject.key
     laws = all_laws(item.case)
     checked: list[Checked] = examiner.check([Inquiry(item.case, (key,), laws)] * _times(item.finding))
@@ -166,12 +185,32 @@ def _times(finding: Finding | None) -> int:
 def _outcome(finding: Finding | None, verdict: Verdict) -> Outcome:
     if verdict.kind in {Kind.UNSUPPORTED, Kind.INCONCLUSIVE}:
         return Outcome.NOT_TOLD
-    expected = finding is not None and (finding.expect == "fail" or bool(finding.subject.planted))
     if verdict.failed:
-        return Outcome.FAILS_AS_EXPECTED if expected else Outcome.FAILS
+        return _failing(finding)
+    expected = finding is not None and (finding.expect == "fail" or bool(finding.subject.planted))
     if finding is None or finding.state in {State.REGRESSION, State.FIXED}:
         return Outcome.PASSES
     return Outcome.STARTED_TO_PASS if expected else Outcome.FIXED
+
+
+def _failing(finding: Finding | None) -> Outcome:
+    if finding is None:
+        return Outcome.FAILS
+    if finding.expect == "fail" and finding.expired() and not finding.subject.planted:
+        return Outcome.EXPIRED
+    return Outcome.FAILS_AS_EXPECTED if finding.expected() else Outcome.FAILS
+
+
+def beside_base(results: Sequence[Replayed], base: Path, *, timeout: float, memory_mb: int) -> list[Replayed]:
+    """The results, with those told apart that fail on the base, too. See fuzz.base."""
+    failing = [r.as_finding() for r in results if not r.good and r.verdict.failed]
+    known = known_on_base(failing, base, timeout=timeout, memory_mb=memory_mb)
+
+    def told(r: Replayed) -> Replayed:
+        theirs = not r.good and r.verdict.failed and r.as_finding().id in known
+        return replace(r, outcome=Outcome.KNOWN_ON_BASE) if theirs else r
+
+    return [told(r) for r in results]
 
 
 def _remember(store: Store, replayed: Replayed) -> None:
@@ -182,6 +221,8 @@ def _remember(store: Store, replayed: Replayed) -> None:
     if replayed.item.subject.key != finding.subject.key:
         return
     if replayed.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS} and not replayed.lost:
-        store.save_finding(finding.but(state=State.FIXED, count=0))
+        event = Event(at=now(), state=State.FIXED, what="a replay passed")
+        store.save_finding(finding.but(state=State.FIXED, count=0, history=(event,)))
     elif replayed.verdict.failed and finding.state is State.FIXED:
-        store.save_finding(finding.but(state=State.REGRESSION))
+        event = Event(at=now(), state=State.REGRESSION, what="a replay failed again")
+        store.save_finding(finding.but(state=State.REGRESSION, history=(event,), last_seen=now()))

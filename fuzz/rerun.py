@@ -7,15 +7,16 @@ from itertools import count
 from corpus.errors import UsageError
 from corpus.records import Case, Subject
 from corpus.store import Store
-from fuzz.campaign import targets
+from fuzz.contracts import know_run
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, propose
+from fuzz.plan import targets
 from fuzz.subjects import fitting
 
 
 def case_of_run(store: Store, run: str, index: int) -> tuple[Case, list[Subject]]:
     """The case, and the subjects that ran it. Raises UsageError if the run is not known or did not get that far."""
-    campaign = store.load_run(run)
+    campaign = know_run(store.load_run(run))
     if index >= campaign.next_index:
         raise UsageError(f"run {run} has {campaign.next_index} cases; there is no number {index}")
     aims = targets(campaign.subjects, campaign.ops, int(campaign.options.get("max_elements", 0)) or None)

@@ -39,6 +39,8 @@ ROOMS = (*(1 << 9,) * 4, *(1 << 11,) * 8, *(1 << 13,) * 3, 1 << 30)
 """Elements of the largest tensor: most bugs show in small cases, and those are cheap; some cases get all the room."""
 ROOM_QUESTION = 1
 """The number of the question for it."""
+RANGED = ("least", "ends", *("between",) * 6)
+"""What an input with a range may be filled with; repeats are weights."""
 MAX_WORK = 1 << 23
 """Multiplications of a case: what a slow subject does in well under a second."""
 
@@ -119,7 +121,7 @@ class Draft:
     layout: str = "contiguous"
     distribution: str = "zeros"
     scale: float = 1.0
-    params: dict[str, int] = field(default_factory=dict)
+    params: dict[str, int | float] = field(default_factory=dict)
     specials: tuple[Special, ...] = ()
 
 
@@ -160,6 +162,8 @@ def _probe(contract: Contract, choose: Choose, dims: dict[str, int], variant: Ma
 @cache
 def distributions_for(spec: Input, dtype: str) -> tuple[str, ...]:
     """Names a tensor of this input may be filled with, plainest first."""
+    if spec.ranged:
+        return RANGED
     if spec.distributions:
         return spec.distributions
     is_float = format_of(dtype).is_float
@@ -177,13 +181,13 @@ def _choose_tensor(
     spec: Input, dtype: str, dims: dict[str, int], choose: Choose, probe: Fill | None, *, plain: bool
 ) -> Draft:
     draft = Draft(shape_of(spec.axes, dims), dtype)
-    if probe is not None:
+    if probe is not None and not spec.ranged:
         draft.distribution, draft.scale, draft.params = probe.distribution, probe.scale, probe.params
     else:
         names = distributions_for(spec, dtype)
         draft.distribution = names[choose(0, len(names) - 1)]
-        draft.params = {"below": dims[spec.below]} if spec.below else {}
-        if spec.specials and not plain and format_of(dtype).is_float:
+        draft.params = spec.params(dims)
+        if spec.specials and not spec.ranged and not plain and format_of(dtype).is_float:
             draft.scale = SCALES[choose(0, len(SCALES) - 1)]
             draft.specials = _choose_specials(choose)
     layouts = layouts_for(spec)

@@ -1,18 +1,19 @@
-"""From a failing case to a finding: confirm it, shrink it, learn its gates, file it."""
+"""From a failing case to a finding: confirm it, shrink it, look closely, learn its gates, file it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import replace
 
-from corpus.records import Case, Finding, State, Subject, Verdict
+from corpus.findings import Event, Exhibit, State, Variant
+from corpus.records import Case, Kind, Subject, Verdict
 from fuzz.check import Examiner, Inquiry
+from fuzz.filing import Failure, Found, Observed, event, file
 from fuzz.gates import learn_gates
 from fuzz.shrinking import SLOW, Other, Shrinker, shrink
 from fuzz.subjects import fitting
-from kernels.environment import environment
+from fuzz.variants import variants
 
 CONFIRMATIONS = 5
 """Times a failure is run again, alone, before it is called confirmed."""
@@ -22,29 +23,14 @@ PROBE_SECONDS = 1.0
 """Time for the gates, beside the time for shrinking."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A failing case as the search met it."""
-
-    case: Case
-    subject: Subject
-    verdict: Verdict
-    found_by: str = ""
-
-
-def now() -> str:
-    """The time as records store it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def confirm(examiner: Examiner, failure: Failure) -> tuple[float, str]:
-    """How often the failure shows when it is run again (its estimated probability), and the digest of its inputs."""
+def confirm(examiner: Examiner, failure: Failure) -> tuple[int, int, str]:
+    """How often the failure shows when it is run again, of how many times, and the digest of its inputs."""
     times = SLOW_CONFIRMATIONS if failure.verdict.kind in SLOW else CONFIRMATIONS
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict)
     laws = (failure.verdict.law,) if failure.verdict.law else ()
     checked = examiner.check([Inquiry(failure.case, (failure.subject.key,), laws)] * times)
     hits = sum(shrinker.same(c.verdicts[failure.subject.key]) for c in checked)
-    return hits / times, checked[0].input_digest
+    return hits, times, checked[0].input_digest
 
 
 def investigate(
@@ -54,24 +40,43 @@ def investigate(
     seconds: float,
     stopping: Callable[[], bool] = lambda: False,
     on_other: Other | None = None,
-) -> Finding:
+) -> Found:
     """The finding behind a failure. It is shrunk for at most so many seconds; 0 keeps the case as it is."""
+    events = [event(State.NEW, f"found by {failure.found_by or 'a replay'}")]
     if seconds <= 0.0 and failure.verdict.kind in SLOW:
-        return file(failure, failure.case, failure.verdict, "", 1.0, State.NEW)  # in a hurry: no time to hang again
-    probability, digest = confirm(examiner, failure)
+        return Found(file(failure, Observed(failure.case, failure.verdict), events))  # no time to hang again
+    hits, times, digest = confirm(examiner, failure)
+    probability = hits / times
+    state = State.CONFIRMED if hits == times else State.FLAKY
+    events.append(event(state, f"{hits} of {times} runs failed"))
     if probability == 0.0:
-        return file(failure, failure.case, failure.verdict, digest, probability, State.FLAKY)
+        return Found(file(failure, Observed(failure.case, failure.verdict, digest, probability), events))
     if seconds <= 0.0:
-        return file(failure, failure.case, failure.verdict, digest, probability, State.CONFIRMED)
-    deadline = time.monotonic() + seconds
-    shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, deadline, stopping, on_other)
+        seen = Observed(failure.case, failure.verdict, digest, probability)
+        return _closely(examiner, failure, seen, events)
+    shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, time.monotonic() + seconds, stopping, on_other)
     small = shrink(shrinker, failure.case)
     shrinker.deadline = time.monotonic() + PROBE_SECONDS
     gates = () if stopping() or shrinker.seeds > 1 else learn_gates(shrinker, small.case)
     verdict = _blamed(examiner, failure.subject, small.case, small.verdict)
-    done = State.CONFIRMED if stopping() else State.MINIMIZED  # an interrupted one is shrunk again when it is met again
-    state = done if probability == 1.0 else State.FLAKY
-    return file(failure, small.case, verdict, small.input_digest, probability, state, gates)
+    if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
+        events.append(event(State.MINIMIZED, f"{failure.case.elements:,} -> {small.case.elements:,} elements"))
+    return _closely(examiner, failure, Observed(small.case, verdict, small.input_digest, probability, gates), events)
+
+
+def _closely(examiner: Examiner, failure: Failure, seen: Observed, events: list[Event]) -> Found:
+    """The finding with what a person will want to see: elements, picture, who else fails."""
+    if seen.verdict.kind in {Kind.TIMEOUT, Kind.OUT_OF_MEMORY}:  # looking again would cost a timeout
+        returns = failure.subject.key in examiner.sandbox.returning
+        shown = replace(seen, exhibit=Exhibit(returns=returns), variants=_variants(examiner, failure.subject, seen))
+        return Found(file(failure, shown, events))
+    look = examiner.look(seen.case, failure.subject.key, seen.verdict.law)
+    shown = replace(seen, exhibit=look.exhibit, variants=_variants(examiner, failure.subject, seen))
+    return Found(file(failure, shown, events), look.kept)
+
+
+def _variants(examiner: Examiner, subject: Subject, seen: Observed) -> tuple[Variant, ...]:
+    return variants(examiner, seen.case, subject, seen.verdict.kind, seen.verdict.law)
 
 
 def _blamed(examiner: Examiner, subject: Subject, case: Case, verdict: Verdict) -> Verdict:
@@ -81,33 +86,3 @@ def _blamed(examiner: Examiner, subject: Subject, case: Case, verdict: Verdict) 
         return verdict
     checked = examiner.check([Inquiry(case, (subject.key, *others))])[0]
     return verdict.but(blame=checked.verdicts[subject.key].blame)
-
-
-def file(
-    failure: Failure,
-    case: Case,
-    verdict: Verdict,
-    input_digest: str,
-    probability: float,
-    state: State,
-    gates: Sequence[str] = (),
-) -> Finding:
-    """The record of it."""
-    assert verdict.signature is not None
-    assert failure.verdict.signature is not None
-    return Finding(
-        signature=verdict.signature,
-        aliases=(failure.verdict.signature.key,),
-        case=case,
-        original=failure.case,
-        subject=failure.subject,
-        verdict=verdict,
-        environment=environment(),
-        input_digest=input_digest,
-        probability=probability,
-        gates=tuple(gates),
-        first_seen=now(),
-        last_seen=now(),
-        found_by=failure.found_by,
-        state=state,
-    )

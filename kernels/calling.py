@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,14 @@ class Interface:
         return f"run({', '.join(self.outputs)}, {inputs}{attrs}) or run({inputs}{attrs})"
 
 
+class Unfitted(ABC):
+    """Stands for a subject that knows its arguments by name, in an order of its own; the op says what is what."""
+
+    @abstractmethod
+    def __call__(self, face: Interface) -> Callable[..., None]:
+        """The subject itself, destination-passing. Raises UsageError for names that the op does not have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A callable and its style."""
@@ -36,6 +45,8 @@ class Bound:
 
 def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
     """Decide the style of a function. Raises UsageError if it can be called neither way."""
+    if isinstance(function, Unfitted):
+        return Bound(function(face), returns=False)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # builtins without a signature

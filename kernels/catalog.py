@@ -1,7 +1,7 @@
 """Find implementations by where their file lies: kernels/<op>/<name>.py; or anywhere, for a user's own.
 
-Nothing is imported to learn about a subject: what a file says of itself stands in module constants that are read
-from its syntax tree. Only the worker ever executes it.
+Nothing is imported to learn about a subject: what a Python file says of itself stands in module constants that are
+read from its syntax tree, what a CUDA file says in its front matter. Only the worker ever executes it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from corpus.errors import UsageError
 from corpus.formats import FORMATS
 from corpus.records import BLAMELESS, Kind, Numerics, Subject
+from kernels.front_matter import integers_of, read_front_matter
 
 ROOT = Path(__file__).resolve().parent
 _CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED")
@@ -39,7 +40,8 @@ def user_subject(text: str, ops: tuple[str, ...]) -> Subject:
         raise UsageError(f"{path_text} does not exist")
     declared = _constants(path).get("OP")
     if not declared and len(ops) != 1:
-        raise UsageError(f'{path_text} does not say its op: name one op, or write OP = "softmax" into the file')
+        key = _key(path, "OP")
+        raise UsageError(f'{path_text} does not say its op: name one op, or write {key} = "softmax" into the file')
     subject = read_subject(path, op=declared or ops[0], function=function)
     return subject.but(name=f"{path.stem}:{function}" if function else path.stem)
 
@@ -50,17 +52,19 @@ def read_subject(path: Path, *, op: str, function: str = "") -> Subject:
     said = _constants(path)
     planted = said.get("PLANTED", "")
     if planted and planted not in set(Kind) - BLAMELESS:
-        raise UsageError(f"{path}: PLANTED = {planted!r} is no verdict; see `python -m fuzz list verdicts`")
+        key = _key(path, "PLANTED")
+        raise UsageError(f"{path}: {key} = {planted!r} is no verdict; see `python -m fuzz list verdicts`")
     try:
         numerics = Numerics.model_validate(said.get("NUMERICS", {}))
     except ValueError as error:
-        raise UsageError(f"{path}: NUMERICS is not understood: {str(error).splitlines()[-1].strip()}") from error
+        key, why = _key(path, "NUMERICS"), str(error).splitlines()[-1].strip()
+        raise UsageError(f"{path}: {key} is not understood: {why}") from error
     return Subject(
         op=op,
         name=path.stem,
-        backend=said.get("BACKEND") or _guess_backend(path, source),
+        backend=said.get("BACKEND") or _guess_backend(_tree(path, source)),
         path=_stored_path(path),
-        function=function or _only_function(path, source),
+        function=_function(path, source, said, function),
         source_digest=hashlib.sha256(source).hexdigest()[:16],
         numerics=numerics,
         dtypes=tuple(said.get("DTYPES", ())),
@@ -74,8 +78,12 @@ def size_hints(subject: Subject) -> tuple[int, ...]:
     path = resolve(subject)
     if not path.is_file():
         return ()
-    numbers = (n.value for n in ast.walk(_tree(path, path.read_bytes())) if isinstance(n, ast.Constant))
-    return tuple(sorted({n for n in numbers if type(n) is int and 4 <= n <= 4096}))
+    numbers = integers_of(path) if path.suffix == ".cu" else _integers(_tree(path, path.read_bytes()))
+    return tuple(sorted(n for n in numbers if 4 <= n <= 4096))
+
+
+def _integers(tree: ast.Module) -> set[int]:
+    return {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) is int}
 
 
 def resolve(subject: Subject) -> Path:
@@ -83,9 +91,12 @@ def resolve(subject: Subject) -> Path:
     return ROOT.parent / subject.path
 
 
+def _key(path: Path, constant: str) -> str:
+    """How a file spells what it says of itself: as a constant of Python, or as a key of front matter."""
+    return constant.lower() if path.suffix == ".cu" else constant
+
+
 def _tree(path: Path, source: bytes) -> ast.Module:
-    if path.suffix == ".cu":
-        return ast.Module([], [])
     try:
         return ast.parse(source, filename=str(path))
     except SyntaxError as error:
@@ -93,6 +104,24 @@ def _tree(path: Path, source: bytes) -> ast.Module:
 
 
 def _constants(path: Path) -> dict[str, Any]:
+    """What a file says of itself, by the name of the Python constant; ENTRY: the kernel of a CUDA file."""
+    return _said_in_cuda(path) if path.suffix == ".cu" else _said_in_python(path)
+
+
+def _said_in_cuda(path: Path) -> dict[str, Any]:
+    front = read_front_matter(path)
+    return {
+        "__doc__": front.summary,
+        "OP": front.op,
+        "BACKEND": "cuda",
+        "DTYPES": front.dtypes,
+        "NUMERICS": front.numerics,
+        "PLANTED": front.planted,
+        "ENTRY": front.function,
+    }
+
+
+def _said_in_python(path: Path) -> dict[str, Any]:
     tree = _tree(path, path.read_bytes())
     said: dict[str, Any] = {"__doc__": (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")}
     for node in tree.body:
@@ -129,11 +158,9 @@ def _literal(path: Path, name: str, value: ast.expr) -> Any:
     return found
 
 
-def _guess_backend(path: Path, source: bytes) -> str:
-    if path.suffix == ".cu":
-        return "cuda"
+def _guess_backend(tree: ast.Module) -> str:
     imported: set[str] = set()
-    for node in ast.walk(_tree(path, source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -144,6 +171,15 @@ def _guess_backend(path: Path, source: bytes) -> str:
 def _stored_path(path: Path) -> str:
     """Relative for the house's own files, so that records say the same on every machine."""
     return str(path.relative_to(ROOT.parent)) if path.is_relative_to(ROOT) else str(path)
+
+
+def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str) -> str:
+    """The one that is wanted, or the kernel of a CUDA file, or the only public function, or `run`."""
+    if "ENTRY" not in said:
+        return wanted or _only_function(path, source)
+    if wanted not in {"", said["ENTRY"]}:
+        raise UsageError(f"{path} has no front matter for {wanted!r}; its entry is {said['ENTRY']!r}")
+    return str(said["ENTRY"])
 
 
 def _only_function(path: Path, source: bytes) -> str:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import platform
+import shutil
+import subprocess
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from corpus.records import Environment
+from corpus.findings import Environment
 from kernels.loader import loaders
 
 _ALWAYS = ("numpy", "hypothesis", "numba", "pydantic", "ml_dtypes")
+
+OPTIONAL = ("torch", "triton", "cupy", "gguf")
+"""Packages that only some subjects need."""
+
+TOOLS = ("g++", "nvcc", "nvidia-smi", "compute-sanitizer")
+"""Programs that only some subjects need."""
 
 
 @cache
@@ -46,3 +54,26 @@ def _processor() -> str:
     flags = next((set(line.split()) for line in text.splitlines() if line.startswith("flags")), set())
     known = [f for f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f in flags]
     return f"{model} {' '.join(known)}".strip()
+
+
+def tool_version(tool: str) -> str:
+    """What a program says of its own version, in one line, or that it is not there."""
+    if shutil.which(tool) is None:
+        return "not found"
+    lines = [line.strip() for line in _output([tool, "--version"]).splitlines() if line.strip()]
+    return next((line for line in lines if "release" in line), lines[0] if lines else "found, but it does not run")
+
+
+def gpus() -> list[tuple[str, str]]:
+    """Name and driver of every GPU that nvidia-smi sees. Asks the driver only: no context is made."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    rows = [line.split(", ") for line in _output(query).splitlines()]
+    return [(f"{name}, {memory}", driver) for name, memory, driver in (r for r in rows if len(r) == 3)]
+
+
+def _output(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout

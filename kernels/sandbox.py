@@ -80,6 +80,8 @@ class Sandbox:
     ) -> None:
         """timeout: seconds for one execution (two runs); memory_mb: what a worker may allocate on top of its start."""
         self._subjects = {s.key: s for s in subjects}
+        self.returning: set[str] = set()
+        """Keys of the subjects that return their result; the others write into their first arguments. Set by probe."""
         self.timeout = timeout
         """Seconds for one execution; may be changed between batches."""
         for subject in subjects:
@@ -270,7 +272,10 @@ class Sandbox:
         self._active.channel.send(frame({"probe": key}, []))
         try:
             if self._readable(_LOAD_SECONDS):
-                return str(self._active.channel.receive()[0]["error"])
+                said = self._active.channel.receive()[0]
+                if said.get("returns"):
+                    self.returning.add(key)
+                return str(said["error"])
             ending = self._nursery.kill(self._active)
             problem = f"does not load within {_LOAD_SECONDS:g} s"
         except (EOFError, OSError):

@@ -90,7 +90,8 @@ class Worker:
         bound = self._bind(key)
         self._note(IDLE, IDLE)
         ours = sorted(m for m in sys.modules if m.partition(".")[0] in {"fuzz", "oracles", "reports", "hypothesis"})
-        self._send({"error": str(bound) if isinstance(bound, UsageError) else "", "modules": ours}, [])
+        said = {"error": str(bound)} if isinstance(bound, UsageError) else {"error": "", "returns": bound.returns}
+        self._send({**said, "modules": ours}, [])
 
     def _warm(self, keys: list[str]) -> None:
         """Do beforehand what makes a first task slow: load these subjects, and touch what a task touches."""

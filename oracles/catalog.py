@@ -1,12 +1,28 @@
-"""Find contracts by where their file lies: oracles/contracts/<op>.py defines CONTRACT."""
+"""Find contracts by where their file lies: oracles/contracts/<op>.py defines CONTRACT. And take in a user's own."""
 
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
+from traceback import extract_tb
+from types import ModuleType
 
 from corpus.errors import InternalError, UsageError
+from corpus.formats import format_of
+from corpus.materialize import materialize_all
+from corpus.records import Case, Fill, Numerics, TensorRecipe
 from oracles import contracts
-from oracles.contract import Contract
+from oracles.contract import Contract, parse_axis, shape_of
+from oracles.reference import Reference
+
+_OWN: dict[str, Contract] = {}
+"""What users added, by name."""
 
 
 @cache
@@ -20,7 +36,7 @@ def load_contracts() -> dict[str, Contract]:
                 f"oracles/contracts/{module.name}.py must define {module.name!r}, not {contract.name!r}"
             )
         found[contract.name] = contract
-    return found
+    return found | _OWN
 
 
 def contract_of(op: str) -> Contract:
@@ -29,3 +45,109 @@ def contract_of(op: str) -> Contract:
     if op not in known:
         raise UsageError(f"op {op!r} is not known; the known ones are {', '.join(known)}")
     return known[op]
+
+
+def origin_of(op: str) -> str:
+    """File of a user's own contract of an op; an empty string for the house's, and for an op that is not known."""
+    return _OWN[op].origin if op in _OWN else ""
+
+
+def add_contract(path: Path) -> Contract:
+    """Execute a contract file from anywhere and enter its CONTRACT for this process, before one of the house's.
+
+    Raises UsageError if the file is missing, does not run, or defines no contract that could be used, and if another
+    file has already defined the op. The same file again is read again.
+    """
+    file = path.resolve()
+    if not file.is_file():
+        raise UsageError(f"the contract {path} does not exist")
+    contract = getattr(_executed(file), "CONTRACT", None)
+    if not isinstance(contract, Contract):
+        what = "no CONTRACT" if contract is None else f"a CONTRACT that is a {type(contract).__name__}"
+        raise UsageError(f"{path} defines {what}; it must define CONTRACT = Contract(...) of oracles.contract")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", contract.name):
+        raise UsageError(f"{path}: the op's name must be a word of letters, digits and _, not {contract.name!r}")
+    contract = replace(contract, origin=str(file))
+    if contract.origin != (other := origin_of(contract.name)) and other:
+        raise UsageError(f"op {contract.name!r} is defined twice: {other} and {file}")
+    _must_fit(contract)
+    _must_answer(contract)
+    _OWN[contract.name] = contract
+    load_contracts.cache_clear()
+    return contract
+
+
+def forget_contracts() -> None:
+    """Undo every add_contract."""
+    _OWN.clear()
+    load_contracts.cache_clear()
+
+
+def _executed(file: Path) -> ModuleType:
+    """The module a file makes; never a stale one from a cache of byte code."""
+    module = ModuleType(f"contract_{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # dataclasses look up the module they are defined in
+    try:
+        exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102  a user's own file
+    except (Exception, SystemExit) as error:
+        said = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+        raise UsageError(f"{file} does not import: {' '.join(said.split())}{_line_of(error, file)}") from error
+    return module
+
+
+def _line_of(error: BaseException, file: Path) -> str:
+    """` (line 7)`: where in the file it came up; a SyntaxError says it itself."""
+    if isinstance(error, SyntaxError):
+        return ""
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f" (line {lines[-1]})" if lines else ""
+
+
+def _must_fit(contract: Contract) -> None:
+    """Raises UsageError where the parts of a contract contradict one another."""
+    where = contract.origin
+    if not contract.variants or not contract.inputs or not contract.outputs:
+        raise UsageError(f"{where}: a contract needs at least one input, one output and one variant")
+    known = {parse_axis(axis)[0] for tensor in contract.inputs.values() for axis in tensor.axes}
+    asked = {parse_axis(axis)[0] for tensor in contract.outputs.values() for axis in tensor.axes}
+    asked |= {i.below for i in contract.inputs.values() if i.below}
+    if lost := sorted((known - set(contract.dims)) | (asked - known)):
+        raise UsageError(f"{where}: dimension {lost[0]!r} must be one of the dims and an axis of an input")
+    if not contract.factor >= 1.0:
+        raise UsageError(f"{where}: the factor of an estimated budget must be at least 1, not {contract.factor}")
+    for name, out in contract.outputs.items():
+        if out.like not in contract.inputs and (out.like or not out.dtype):
+            raise UsageError(f"{where}: output {name!r} must be like one of the inputs, or have a dtype")
+    for variant in contract.variants:
+        if set(variant) != set(contract.inputs):
+            raise UsageError(
+                f"{where}: the variant {dict(variant)} must give a dtype to each input, and to nothing else"
+            )
+
+
+def _must_answer(contract: Contract) -> None:
+    """Raises UsageError if the reference or the budget fails on smallest or on small inputs of any variant."""
+    steps = {name: (dim, dim.multiple) for name, dim in contract.dims.items()}
+    smallest = {name: -(-dim.low // step) * step for name, (dim, step) in steps.items()}
+    small = {name: max(smallest[name], min(2 * step, dim.high // step * step)) for name, (dim, step) in steps.items()}
+    for variant in contract.variants:
+        for dims in (smallest, small):
+            case = _sample(contract, variant, dims)
+            try:
+                inputs = materialize_all(case)
+                for spec in contract.output_specs(case).values():
+                    format_of(spec.dtype)
+            except (UsageError, KeyError) as error:
+                raise UsageError(f"{contract.origin}: {error}") from error
+            Reference(contract, case, inputs).budget(Numerics())
+
+
+def _sample(contract: Contract, variant: Mapping[str, str], dims: Mapping[str, int]) -> Case:
+    tensors = {}
+    for name, spec in contract.inputs.items():
+        distribution = "between" if spec.ranged else (spec.distributions or ("uniform",))[0]
+        fill = Fill(distribution=distribution, params=spec.params(dims))
+        tensors[name] = TensorRecipe(shape=shape_of(spec.axes, dims), dtype=variant[name], fill=fill)
+    attrs = {name: values[0] for name, values in contract.attrs.items()}
+    return Case(op=contract.name, tensors=tensors, attrs=attrs)

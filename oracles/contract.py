@@ -1,14 +1,17 @@
 """What an operation promises: its inputs, its reference, its error budget, its laws.
 
-A contract file, oracles/contracts/<op>.py, defines `CONTRACT`. The op's definition comes in two functions:
+A contract file, oracles/contracts/<op>.py or a user's own anywhere, defines `CONTRACT`. The op's definition comes in
+two functions:
 
     reference(**inputs, **attrs) -> {output: array}           obviously right, nothing else
     budget(Question) -> {output: Budget}                      how wrong each element may be before the final rounding
 
 A reference gets floats one width up (float64 as longdouble, narrower ones as float64) and computes in that type; a
-budget gets a `Question` with the inputs as they were and everything else it may depend on.
+budget gets a `Question` with the inputs as they were and everything else it may depend on. Without a budget one is
+estimated from the reference (oracles/estimate.py).
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +19,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus.errors import UsageError
 from corpus.formats import Array, compute_unit
 from corpus.record import Scalar
 from corpus.records import Case, Fill, Numerics, TensorSpec
@@ -26,6 +30,9 @@ Attrs = Mapping[str, Scalar]
 
 INTERVAL, ZERO, PINF, NINF, NAN = 1, 2, 4, 8, 16
 """Bits of an accept mask: which classes of result are right for an element."""
+
+OPEN_END = 1e4
+"""How far a range with one end reaches: to this much beyond its end or beyond zero, whichever is farther."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,35 @@ class Input:
     """Names; () means all."""
     specials: bool = True
     """Whether NaN, Inf and friends may be sprinkled in."""
+    low: float | None = None
+    """All values are at least this, also when rounded to the dtype; a range excludes specials and distributions."""
+    high: float | None = None
+    """All values are at most this. With one end only, the other is OPEN_END away, or where the dtype ends."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a range that has nothing in it or has no meaning."""
+        ends = [end for end in (self.low, self.high) if end is not None]
+        if not all(map(math.isfinite, ends)):
+            raise UsageError(f"the range of an input must have finite ends, not {ends}; leave out an end that is open")
+        if sorted(ends) != ends:
+            raise UsageError(f"the range of an input is empty: low={self.low} is above high={self.high}")
+        if ends and (self.below or self.distributions):
+            raise UsageError("an input has either a range or `below` and distributions of its own, not both")
+
+    @property
+    def ranged(self) -> bool:
+        """Whether all values must lie in [low, high]."""
+        return self.low is not None or self.high is not None
+
+    def params(self, dims: Dims) -> dict[str, int | float]:
+        """What its fills are told: the range, or where indices end."""
+        if self.below:
+            return {"below": dims[self.below]}
+        if not self.ranged:
+            return {}
+        low = min(self.high or 0.0, 0.0) - OPEN_END if self.low is None else self.low
+        high = max(self.low or 0.0, 0.0) + OPEN_END if self.high is None else self.high
+        return {"low": float(low), "high": float(high)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +146,8 @@ class Budget:
     """The output must equal `bits_of` bit for bit, NaN payloads and signs of zero included (copies)."""
     rows: int = 1
     """Number of independent groups of errors, for the Z line."""
+    estimated: bool = False
+    """Not derived by a person, but estimated from the reference (numerics.md 6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +181,11 @@ class Contract:
     attrs: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     """Values each attribute is tried with, plainest first."""
     reference: Callable[..., Mapping[str, Reals]]
-    budget: Callable[[Question], Mapping[str, Budget]]
+    budget: Callable[[Question], Mapping[str, Budget]] | None = None
+    """None: estimated from the reference, or every bit if the op has `copies`."""
+    factor: float = 2.0
+    """Of an estimated budget, without unit: how many times the error of the reference's own formula a kernel may make
+    that computes the same in another way."""
     copies: Callable[..., Mapping[str, Array]] | None = None
     """For ops that only move bits: the exact output in its own dtype (used with Budget.bitwise)."""
     laws: tuple[Law, ...] = ()
@@ -154,6 +196,13 @@ class Contract:
     """Of the largest tensor of a case in a campaign of small shapes."""
     work: Callable[[Dims], int] | None = None
     """Multiplications of a case; kept below 2**24 so that a slow subject does not stall the search."""
+    origin: str = ""
+    """The file of a user's own; '' for the house's."""
+
+    @property
+    def estimated(self) -> bool:
+        """Whether its budgets are estimated from the reference."""
+        return self.budget is None and self.copies is None
 
     def dims_of(self, case: Case) -> dict[str, int]:
         """The value of every dimension, read from the shapes. Raises ValueError if shapes contradict one another."""

@@ -16,8 +16,8 @@ from corpus.errors import InternalError
 from corpus.formats import Array, format_of
 from corpus.materialize import Tensors
 from corpus.records import Execution, Kind, Measurement, OutputReport, Signature, Status, Subject, Verdict
-from oracles.contract import INTERVAL, Budget
-from oracles.failing import failing, failing_bits
+from oracles.contract import INTERVAL, Budget, Reals
+from oracles.failing import Mask, failing, failing_bits
 from oracles.measure import Measured, measure
 from oracles.patterns import error_pattern, index_pattern
 from oracles.reference import Reference
@@ -175,7 +175,7 @@ RULES: tuple[Rule, ...] = (_status, _guards, _inputs, _form, _poison, _rerun)
 
 def _judge_values(e: Evidence) -> Verdict:
     """Class, exactness, rho and Z of every output; the largest rho if all is well."""
-    rho = 0.0
+    rho, ulps = 0.0, 0
     if e.execution.input_digest and e.execution.outputs == ():
         raise InternalError(f"{e.subject.key}: an execution without outputs cannot be judged")
     for name, budget in e.reference.budget(e.subject.numerics).items():
@@ -189,9 +189,9 @@ def _judge_values(e: Evidence) -> Verdict:
             return _value_failure(e, name, budget, m)
         if verdict := _judge_ties(e, name, budget, m) or _judge_z(e, name, budget, m):
             return verdict
-        rho = max(rho, m.rho)
+        rho, ulps = max(rho, m.rho), max(ulps, m.max_ulp)
     return Verdict.trusted(
-        kind=Kind.PASS, rule="", message="", output="", measurements=(), signature=None, blame="", rho=rho
+        kind=Kind.PASS, rule="", message="", output="", measurements=(), signature=None, blame="", rho=rho, ulps=ulps
     )
 
 
@@ -241,7 +241,7 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdi
     else:
         text = (
             f"{name}{place_of(worst, got.shape)} is {y:.9g}, wanted {r:.9g}: "
-            f"{m.rho:.3g} times its error budget of {limit:.3g} ({share})"
+            f"{m.rho:.3g} times its {'estimated ' * budget.estimated}error budget of {limit:.3g} ({share})"
         )
     index, error = index_pattern(bad, got.shape), error_pattern(got, want, bad)
     return e.verdict(kind, rule, text, name, index, error, measurements(m, got, want, limit), m.rho)
@@ -253,10 +253,7 @@ def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict 
     if m.max_ulp == 0 or (error != 0).all():
         return None
     got, want = e.outputs[name], e.reference.want[name]
-    rounded = round_to(want, format_of(got.dtype))
-    plain = True if budget.accept is None else budget.accept == INTERVAL
-    wrong = (got != rounded) & np.isfinite(want) & (error == 0) & plain
-    bad = np.flatnonzero(np.broadcast_to(wrong, want.shape).reshape(-1))
+    bad = np.flatnonzero(tie_failures(got, want, budget).reshape(-1))
     if not bad.size:
         return None
     y, r = float(got.reshape(-1)[bad[0]]), float(want.reshape(-1)[bad[0]])
@@ -266,6 +263,15 @@ def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict 
     )
     found = measurements(m, got, want, 0.0)
     return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), "tie", found, m.rho)
+
+
+def tie_failures(got: Array, want: Reals, budget: Budget) -> Mask:
+    """True where a tie without any error went to the odd neighbour."""
+    rounded = round_to(want, format_of(got.dtype))
+    plain = True if budget.accept is None else budget.accept == INTERVAL
+    wrong = (got != rounded) & np.isfinite(want) & (np.asarray(budget.error) == 0) & plain
+    mask: Mask = np.broadcast_to(wrong, want.shape)
+    return mask
 
 
 def _judge_z(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | None:

@@ -54,7 +54,7 @@ def judge_law(law: Law, base: Evidence, other: Evidence) -> Verdict | None:
         return None  # a failure of the other case, not of the law between them
     for name in base.outputs:
         a, b = base.outputs[name], other.outputs[name]
-        bad = np.flatnonzero(_broken(law, a.astype(np.float64), b.astype(np.float64), a.dtype.name).reshape(-1))
+        bad = np.flatnonzero(broken(law, a.astype(np.float64), b.astype(np.float64), a.dtype.name).reshape(-1))
         if bad.size:
             first = int(bad[0])
             y, x = float(b.reshape(-1)[first]), float(a.reshape(-1)[first]) * law.factor
@@ -66,12 +66,12 @@ def judge_law(law: Law, base: Evidence, other: Evidence) -> Verdict | None:
     return None
 
 
-def _broken(law: Law, a: Reals, b: Reals, dtype: str) -> Mask:
+def broken(law: Law, a: Reals, b: Reals, dtype: str) -> Mask:
     """Elements that break it, among those where all three values are normal numbers of the output's format."""
     fmt = format_of(dtype)
     expected = a * law.factor
     normal = np.ones(a.shape, np.bool_)
     for value in (a, b, expected):
         normal &= (np.abs(value) >= fmt.tiny) & (np.abs(value) <= fmt.max)
-    broken: Mask = normal & (expected != b)
-    return broken
+    found: Mask = normal & (expected != b)
+    return found

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import numpy as np
 
 from corpus.distributions import DISTRIBUTIONS
-from corpus.errors import InternalError
+from corpus.errors import InternalError, UsageError
 from corpus.formats import Array, format_of
 from corpus.materialize import Tensors
 from corpus.records import Case, Numerics, TensorRecipe, TensorSpec
 from oracles.contract import Budget, Contract, Question, Reals
+from oracles.estimate import estimate, settled, spans_of
+from oracles.spans import Span
 
 EXACT = frozenset({"zeros", "ones", "small_integers", "exact_integers", "powers_of_two", "unit_steps", "ties"})
 """Distributions whose values have few enough bits that sums and products can be exact."""
@@ -27,18 +30,47 @@ class Reference:
         self.inputs = inputs
         self.specs: dict[str, TensorSpec] = contract.output_specs(case)
         self._budgets: dict[str, Mapping[str, Budget]] = {}
+        self._followed: dict[str, Mapping[str, Span]] = {}
 
     @cached_property
     def want(self) -> Mapping[str, Reals]:
-        """The exact outputs as float64. Raises InternalError if the contract's reference has the wrong form."""
-        with np.errstate(all="ignore"):
-            answer = self.contract.reference(**{k: _wide(v) for k, v in self.inputs.items()}, **self.case.attrs)
-            want = {name: np.asarray(values, dtype=np.float64) for name, values in answer.items()}
+        """The exact outputs as float64.
+
+        Raises UsageError if the reference of a user's contract fails or has the wrong form; InternalError if it is one
+        of the house's own.
+        """
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a formula's mean of nothing is NaN, and nobody's mistake
+                answer = self.contract.reference(**{k: _wide(v) for k, v in self.inputs.items()}, **self.case.attrs)
+                want = {name: np.asarray(values, dtype=np.float64) for name, values in answer.items()}
+        except Exception as error:
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            empty = any(t.size == 0 for t in self.case.tensors.values())
+            advice = "; let it take empty inputs, or give its dims a low end, as in Dim(1, 512)" if empty else ""
+            raise self._fault(f"the reference fails on {self.case.label} ({said}){advice}") from error
         for name, spec in self.specs.items():
             if name not in want or want[name].shape != spec.shape:
                 got = want[name].shape if name in want else "nothing"
-                raise InternalError(f"{self.contract.name}: the reference gives {got} for {name}, not {spec.shape}")
+                raise self._fault(f"the reference gives {got} for {name}, not {spec.shape}")
+        if self.contract.estimated and not all(np.isfinite(values).all() for values in want.values()):
+            spans = self._spans(self._question(Numerics(), want))
+            return {name: settled(values, spans[name]) for name, values in want.items()}
         return want
+
+    def _fault(self, text: str) -> UsageError | InternalError:
+        """Whose it is depends on whose the contract is."""
+        if self.contract.origin:
+            return UsageError(f"{self.contract.origin}: {text}")
+        return InternalError(f"{self.contract.name}: {text}")
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Which of nan, inf and -inf the exact outputs hold."""
+        if all(np.isfinite(values).all() for values in self.want.values()):
+            return ()
+        tests: dict[str, Callable[[Reals], Array]] = {"nan": np.isnan, "inf": np.isposinf, "-inf": np.isneginf}
+        return tuple(name for name, test in tests.items() if any(test(v).any() for v in self.want.values()))
 
     @cached_property
     def iid(self) -> bool:
@@ -55,18 +87,35 @@ class Reference:
     def budget(self, numerics: Numerics) -> Mapping[str, Budget]:
         """The error budgets under a declared arithmetic."""
         if numerics.id not in self._budgets:
-            question = Question(
-                case=self.case,
-                inputs=self.inputs,
-                attrs=self.case.attrs,
-                want=self.want,
-                numerics=numerics,
-                iid=self.iid,
-                exact=is_exact(self.case, self.contract),
-            )
+            question = self._question(numerics, self.want)
             with np.errstate(all="ignore"):
-                self._budgets[numerics.id] = self.contract.budget(question)
+                self._budgets[numerics.id] = self._answer(question)
         return self._budgets[numerics.id]
+
+    def _question(self, numerics: Numerics, want: Mapping[str, Reals]) -> Question:
+        return Question(
+            case=self.case,
+            inputs=self.inputs,
+            attrs=self.case.attrs,
+            want=want,
+            numerics=numerics,
+            iid=self.iid,
+            exact=is_exact(self.case, self.contract),
+        )
+
+    def _answer(self, question: Question) -> Mapping[str, Budget]:
+        if self.contract.budget is not None:
+            return self.contract.budget(question)
+        if self.contract.estimated:
+            return estimate(self.contract, question, self._spans(question))
+        return {name: Budget(0.0, bitwise=True) for name in self.specs}
+
+    def _spans(self, question: Question) -> Mapping[str, Span]:
+        """What an estimate is made of; under one arithmetic it is needed twice."""
+        if question.numerics.id not in self._followed:
+            with np.errstate(all="ignore"):
+                self._followed[question.numerics.id] = spans_of(self.contract, question)
+        return self._followed[question.numerics.id]
 
 
 def _wide(array: Array) -> Array:

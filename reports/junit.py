@@ -1,23 +1,40 @@
-"""JUnit XML, which every CI server shows."""
+"""JUnit XML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 
-def write_junit(path: Path, results: Iterable[tuple[str, str, bool, str]]) -> None:
-    """One test a result: (name, class name, good, message)."""
-    suite = ET.Element("testsuite", name="replay")
-    tests = failures = 0
-    for name, group, good, message in results:
-        tests += 1
-        test = ET.SubElement(suite, "testcase", name=name, classname=group)
-        if not good:
-            failures += 1
-            ET.SubElement(test, "failure", message=message).text = message
-    suite.set("tests", str(tests))
-    suite.set("failures", str(failures))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ET.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One test: it passed unless it says why it failed or was skipped."""
+
+    name: str
+    group: str
+    """Shown as the test's class."""
+    failure: str = ""
+    skipped: str = ""
+    text: str = ""
+    """More about a failure."""
+
+
+def junit(suite: str, results: Sequence[Result]) -> str:
+    """The XML of one suite."""
+    root = ET.Element("testsuite", name=suite, tests=str(len(results)))
+    root.set("failures", str(sum(bool(r.failure) for r in results)))
+    root.set("skipped", str(sum(bool(r.skipped) for r in results)))
+    for r in results:
+        test = ET.SubElement(root, "testcase", name=_clean(r.name), classname=_clean(r.group))
+        if r.failure:
+            ET.SubElement(test, "failure", message=_clean(r.failure)).text = _clean(r.text or r.failure)
+        elif r.skipped:
+            ET.SubElement(test, "skipped", message=_clean(r.skipped))
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _clean(text: str) -> str:
+    """XML 1.0 has no control characters, not even escaped ones."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

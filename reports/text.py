@@ -1,4 +1,4 @@
-"""Say what a run found, in plain text for a terminal or a log."""
+"""What a run found, in plain text for a terminal or a log."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from corpus.campaign import Campaign
-from corpus.records import BLAMELESS, Finding, Kind, Subject
+from corpus.findings import Finding
+from corpus.records import Kind, Subject
+from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, grouped, planted_missed
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
+MAX_ALSO = 6
+"""Findings of the same subject and kind that are named beside the smallest."""
 
 
-def campaign_text(campaign: Campaign, findings: Sequence[Finding], store: str) -> str:
-    """The whole summary of a run; findings: those met in it; store: the folder that keeps them."""
-    planted = {s.key for s in campaign.subjects if s.planted}
-    ours = [f for f in findings if f.subject.key not in planted]
+def campaign_text(book: Book) -> str:
+    """The whole summary of a run; without a run, the findings alone."""
+    c = book.campaign
+    if c is None:
+        return _findings(book) + "\n"
+    planted = any(s.planted for s in c.subjects)
     parts = [
-        _head(campaign),
-        _subjects(campaign),
-        _planted(campaign, findings) if planted else "",
-        _findings(ours, store),
-        _coverage(campaign),
-        _goals(campaign.goals),
+        _head(c),
+        _estimated(c),
+        _subjects(c),
+        _planted(c, book) if planted else "",
+        _findings(book),
+        _coverage(c),
+        _goals(c.goals),
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
 
@@ -34,8 +41,14 @@ def _head(c: Campaign) -> str:
     return (
         f"run {c.run}  seed {c.seed}{state}\n"
         f"{c.cases:,} cases, {c.judged:,} outputs judged in {c.seconds:.1f} s ({rate:,.0f}/s), "
-        f"{_count(len(c.ops), 'op')}, {_count(len(c.subjects), 'subject')}{unknown}"
+        f"{count(len(c.ops), 'op')}, {count(len(c.subjects), 'subject')}{unknown}"
     )
+
+
+def _estimated(c: Campaign) -> str:
+    if not c.estimated:
+        return ""
+    return f"budgets of {', '.join(c.estimated)} are estimated from a float32 peer: weaker than derived ones"
 
 
 def _subjects(c: Campaign) -> str:
@@ -44,7 +57,6 @@ def _subjects(c: Campaign) -> str:
         if subject.planted:
             continue
         kinds = c.by_subject.get(subject.key, {})
-        failing = sum(n for k, n in kinds.items() if Kind(k) not in BLAMELESS)
         rho = c.max_rho.get(subject.key)
         rows.append(
             (
@@ -52,7 +64,7 @@ def _subjects(c: Campaign) -> str:
                 f"{sum(kinds.values()):,}",
                 f"{kinds.get(Kind.PASS, 0):,}",
                 f"{kinds.get(Kind.UNSUPPORTED, 0):,}",
-                f"{failing:,}",
+                f"{failing(kinds):,}",
                 f"{rho:.2f}" if rho is not None else "-",
                 claims(subject),
             )
@@ -66,62 +78,64 @@ def claims(subject: Subject) -> str:
     return ", ".join(f"{k}={v}" for k, v in said.items())
 
 
-def _planted(c: Campaign, findings: Sequence[Finding]) -> str:
+def _planted(c: Campaign, book: Book) -> str:
     rows, again = [], ""
     for subject in (s for s in c.subjects if s.planted):
-        mine = [f for f in findings if f.subject.key == subject.key and f.verdict.kind == subject.planted]
+        mine = [f for f in book.planted if f.subject.key == subject.key and f.verdict.kind == subject.planted]
         smallest = min(mine, key=lambda f: (f.case.elements, len(f.case.label)), default=None)
         earned = c.by_subject.get(subject.key, {}).get(subject.planted, 0)
         shown = (smallest.id, smallest.case.label) if smallest else ("", "")
         rows.append((subject.key, subject.planted, f"{earned:,}" if earned else "NOT FOUND", *shown))
         if smallest and not again:
-            again = f"\n  any of them again: python -m fuzz replay {smallest.id}, python -m fuzz shrink {smallest.id}"
+            said = book.commands(smallest)
+            again = f"\n  any of them again: {said['replay']}, {said['shrink']}"
     missed = len(planted_missed(c))
     head = f"planted bugs: {len(rows) - missed} of {len(rows)} earned their verdict"
     return f"{head}\n{table(('planted', 'verdict', 'times', 'finding', 'smallest case'), rows)}{again}"
 
 
-def planted_missed(c: Campaign) -> list[str]:
-    """Keys of planted subjects that did not earn their verdict."""
-    return [s.key for s in c.subjects if s.planted and not c.by_subject.get(s.key, {}).get(s.planted, 0)]
-
-
-def _findings(findings: Sequence[Finding], store: str) -> str:
-    if not findings:
+def _findings(book: Book) -> str:
+    if not book.real:
         return "findings: none"
-    groups = grouped(findings)
-    blocks = [_group_text(group, number) for number, group in enumerate(groups, 1)]
-    dtypes = f", {len(findings)} counted by dtype and pattern" if len(findings) > len(groups) else ""
-    return f"findings: {len(groups)}{dtypes} (kept in {store})\n\n" + "\n\n".join(blocks)
+    groups = grouped(book.real)
+    blocks = [_group_text(book, group, number) for number, group in enumerate(groups, 1)]
+    dtypes = f", {len(book.real)} counted by dtype and pattern" if len(book.real) > len(groups) else ""
+    old = sum(not book.news(f) for f in book.real)
+    quiet = f", {old} of them no news (known, expected or not reproduced)" if old else ""
+    return f"findings: {len(groups)}{dtypes}{quiet} (kept in {book.corpus}/local/findings)\n\n" + "\n\n".join(blocks)
 
 
-def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings of one subject and kind together, the smallest case first: most often they are one bug."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
-    for f in findings:
-        groups.setdefault((f.subject.key, f.verdict.kind.value), []).append(f)
-    return [sorted(g, key=lambda f: (f.case.elements, len(f.case.label), f.id)) for g in groups.values()]
+def _group_text(book: Book, group: Sequence[Finding], number: int) -> str:
+    others = [f"   also      {f.case.label}  [{f.id}]" for f in group[1 : MAX_ALSO + 1]]
+    if len(group) > MAX_ALSO + 1:
+        others.append(
+            f"   also      {len(group) - MAX_ALSO - 1} more: python -m fuzz list findings {group[0].subject.key}"
+        )
+    return "\n".join([finding_text(group[0], number, book.standing(group[0]), book.corpus), *others])
 
 
-def _group_text(group: Sequence[Finding], number: int) -> str:
-    others = [f"   also      {f.case.label}  [{f.id}]" for f in group[1:]]
-    return "\n".join([finding_text(group[0], number), *others])
-
-
-def finding_text(f: Finding, number: int = 1) -> str:
+def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = DEFAULT_CORPUS) -> str:
     """One finding: what is wrong, who says so, the smallest case, and the commands that show it again."""
+    said = standing if standing in {"", f.state.value} else f"{f.state}, {standing}"
+    life = said or f.state.value
     lines = [
-        f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {f.state}, seen {_count(f.count, 'time')}",
+        f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(f.count, 'time')}",
         f"   {f.verdict.message}",
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
-        f"   smallest  {f.case.label}  ({_count(f.case.elements, 'element')}; found with {f.original.elements:,})",
+        f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *(f"   learned   {gate}" for gate in f.gates),
         f"   shows in  {f.probability:.0%} of runs" if f.probability < 1 else "",
         _metrics(f),
-        f"   replay    python -m fuzz replay {f.id}",
-        f"   shrink    python -m fuzz shrink {f.id}",
+        f"   blind     {', '.join(blind(f))} would have passed" if blind(f) else "",
+        f"   reason    {_expectation(f)}" if f.expect == "fail" else "",
+        *(f"   {name:9} {command}" for name, command in commands(f, corpus).items()),
     ]
     return "\n".join(line for line in lines if line)
+
+
+def _expectation(f: Finding) -> str:
+    end = f" (expected to fail until {f.expires})" if f.expires else " (expected to fail)"
+    return f.reason + end
 
 
 def _metrics(f: Finding) -> str:
@@ -167,5 +181,6 @@ def _numeric(text: str) -> bool:
     return text.replace(",", "").replace(".", "", 1).isdigit() or text == "-"
 
 
-def _count(n: int, noun: str) -> str:
+def count(n: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
     return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -12,21 +12,10 @@ from pydantic import ValidationError
 from corpus import migrate
 from corpus.campaign import Campaign
 from corpus.errors import UsageError
+from corpus.findings import Environment, Finding, State
 from corpus.formats import bits_of
-from corpus.records import (
-    Case,
-    Environment,
-    Fill,
-    Finding,
-    Kind,
-    Measurement,
-    Signature,
-    Special,
-    State,
-    Subject,
-    TensorRecipe,
-    Verdict,
-)
+from corpus.record import SCHEMAS
+from corpus.records import Case, Fill, Kind, Measurement, Signature, Special, Subject, TensorRecipe, Verdict
 from corpus.store import Store, load_record
 
 PLAIN = Case(op="softmax", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})
@@ -289,21 +278,30 @@ def test_load_record_refuses_what_is_no_text_file(tmp_path):
 
 
 def test_without_a_step_an_old_schema_is_refused_by_name():
-    assert migrate.MIGRATIONS == {}, "schema 0 never existed; a real step needs a test of its own here"
     with pytest.raises(UsageError, match="the campaign has schema 0"):
         migrate.upgrade({"schema_version": 0}, "campaign")
 
 
+def test_every_old_schema_has_a_step():
+    for kind, version in SCHEMAS.items():
+        assert {(kind, v) for v in range(1, version)} == {at for at in migrate.MIGRATIONS if at[0] == kind}
+
+
+def test_a_finding_of_the_first_schema_is_read(tmp_path):
+    new = {"contract", "exhibit", "variants", "history", "reason", "expires"}
+    old = {name: value for name, value in {**FOUND, "schema_version": 1}.items() if name not in new}
+    assert load_record(written(tmp_path, old)).canonical() == FINDING.canonical()
+
+
 def test_a_step_brings_a_record_and_the_cases_in_it_up_to_date(tmp_path, monkeypatch):
-    def step(raw, kind):
-        if kind == "case":
-            raw["op"] = raw.pop("operation")
+    def renamed(raw):
+        raw["op"] = raw.pop("operation")
         return raw
 
-    monkeypatch.setitem(migrate.MIGRATIONS, 0, step)
+    monkeypatch.setitem(migrate.MIGRATIONS, ("case", 0), renamed)
     old_case = {**CASE, "schema_version": 0, "operation": CASE["op"]}
     del old_case["op"]
-    old = {**FOUND, "schema_version": 0, "case": old_case, "original": old_case}
+    old = {**FOUND, "case": old_case, "original": old_case}
     kept = json.dumps(old)
     loaded = load_record(written(tmp_path, old))
     assert loaded.canonical() == FINDING.but(original=PLAIN).canonical()
@@ -313,10 +311,11 @@ def test_a_step_brings_a_record_and_the_cases_in_it_up_to_date(tmp_path, monkeyp
 
 
 def test_steps_follow_one_another(monkeypatch):
-    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 3)
+    monkeypatch.setitem(migrate.SCHEMAS, "campaign", 3)
     for version in (0, 1, 2):
-        monkeypatch.setitem(migrate.MIGRATIONS, version, lambda raw, _, v=version: {**raw, "path": [*raw["path"], v]})
+        step = lambda raw, v=version: {**raw, "path": [*raw["path"], v]}  # noqa: E731
+        monkeypatch.setitem(migrate.MIGRATIONS, ("campaign", version), step)
     assert migrate.upgrade({"schema_version": 1, "path": []}, "campaign") == {"schema_version": 3, "path": [1, 2]}
-    monkeypatch.delitem(migrate.MIGRATIONS, 1)
+    monkeypatch.delitem(migrate.MIGRATIONS, ("campaign", 1))
     with pytest.raises(UsageError, match="schema 0"):
         migrate.upgrade({"schema_version": 0, "path": []}, "campaign")

@@ -11,8 +11,10 @@ import pytest
 from corpus import files
 from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
-from corpus.records import Case, Environment, Finding, Kind, Signature, Special, State, Subject, TensorRecipe, Verdict
-from corpus.store import Store, merge
+from corpus.findings import Environment, Finding, State
+from corpus.merging import merge
+from corpus.records import Case, Kind, Signature, Special, Subject, TensorRecipe, Verdict
+from corpus.store import Store
 
 ENVIRONMENT = Environment(python="3.11", platform="linux", machine="x86_64")
 

@@ -70,7 +70,7 @@ def refused(answer, *words):
         (("run", "silu", "--cases", "many"), ("--cases", "many")),
         (("run", "silu", "--peer", "nobody"), ("'nobody'", "torch_silu")),
         (("run", "silu", "--backend", "opencl"), ("'opencl'", "numpy")),
-        (("run", "silu", "--backend", "cuda"), ("'cuda'", "not available")),
+        (("run", "silu", "--backend", "cupy"), ("'cupy'", "not available")),
         (("run", "silu", "--device", "cuda"), ("'cuda'",)),
         (("run", "silu", "--engine", "steam"), ("--engine", "steam")),
         (("run", "silu", "--timeout", "0"), ("--timeout",)),

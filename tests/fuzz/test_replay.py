@@ -11,11 +11,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from corpus.errors import UsageError
-from corpus.records import Kind, State, Verdict
+from corpus.findings import State
+from corpus.records import Kind, Verdict
 from corpus.store import Store
 from fuzz.__main__ import main
-from fuzz.campaign import Limits, Search, new_campaign
+from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry
+from fuzz.plan import new_campaign
 from fuzz.replay import Outcome, gather, replay
 from fuzz.rerun import case_of_run
 from kernels.catalog import subjects_of, user_subject

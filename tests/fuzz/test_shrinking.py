@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from corpus.records import Case, Fill, Kind, Special, State, TensorRecipe
+from corpus.findings import State
+from corpus.records import Case, Fill, Kind, Special, TensorRecipe
 from fuzz.check import Examiner, Inquiry
 from fuzz.moves import weight
 from fuzz.shrinking import Shrinker, shrink
@@ -70,7 +71,7 @@ def fail(examiner, key, case):
 
 
 def find(examiner, key, case, seconds=10.0):
-    return investigate(examiner, fail(examiner, key, case), seconds=seconds)
+    return investigate(examiner, fail(examiner, key, case), seconds=seconds).finding
 
 
 def test_a_tail_of_k_shrinks_to_one_term_behind_the_tile(examiner):
@@ -124,7 +125,9 @@ def test_shrinking_keeps_the_kind_and_tells_of_others(examiner):
     others = []
     failure = fail(examiner, "silu/crashes", silu(9, 90))
     assert failure.verdict.kind is Kind.CRASHED
-    finding = investigate(examiner, failure, seconds=10.0, on_other=lambda case, verdict: others.append(verdict.kind))
+    finding = investigate(
+        examiner, failure, seconds=10.0, on_other=lambda case, verdict: others.append(verdict.kind)
+    ).finding
     assert finding.verdict.kind is Kind.CRASHED
     assert finding.case.tensors["x"].shape in {(0, 41), (1, 41)}
     assert set(others) <= {Kind.RAISED}
@@ -154,9 +157,9 @@ def test_a_minimum_does_not_shrink_and_costs_little(examiner):
 
 def test_without_time_the_case_stays_as_it_is(examiner):
     failure = fail(examiner, "gemm/bug_k_tail", gemm(12, 50, 7))
-    kept = investigate(examiner, failure, seconds=0.0)
+    kept = investigate(examiner, failure, seconds=0.0).finding
     assert (kept.case.id, kept.state) == (failure.case.id, State.CONFIRMED)
-    stopped = investigate(examiner, failure, seconds=10.0, stopping=lambda: True)
+    stopped = investigate(examiner, failure, seconds=10.0, stopping=lambda: True).finding
     assert stopped.verdict.failed
     late = shrink(Shrinker(examiner, failure.subject.key, failure.verdict, deadline=time.monotonic()), failure.case)
     assert not late.complete
@@ -165,9 +168,9 @@ def test_without_time_the_case_stays_as_it_is(examiner):
 def test_what_does_not_show_again_is_flaky(examiner):
     failure = fail(examiner, "gemm/bug_k_tail", gemm(2, 33, 2))
     gone = Failure(gemm(2, 32, 2), failure.subject, failure.verdict)
-    assert confirm(examiner, failure)[0] == 1.0
+    assert confirm(examiner, failure)[:2] == (5, 5)
     assert confirm(examiner, gone)[0] == 0.0
-    finding = investigate(examiner, gone, seconds=5.0)
+    finding = investigate(examiner, gone, seconds=5.0).finding
     assert (finding.state, finding.probability, finding.case.id) == (State.FLAKY, 0.0, gone.case.id)
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from corpus.records import BLAMELESS, Kind
 from corpus.store import Store
-from fuzz.campaign import Limits, Search, new_campaign
+from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner
+from fuzz.plan import new_campaign
 from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import load_contracts
 

@@ -1,0 +1,203 @@
+"""The nouns of what was found: a failure, how it looks, who else has it, and what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from typing import Literal
+
+from corpus.record import Record
+from corpus.records import Case, Kind, Signature, Subject, Verdict
+
+
+class Environment(Record):
+    """Where something was observed."""
+
+    python: str
+    platform: str
+    machine: str
+    processor: str = ""
+    packages: dict[str, str] = {}
+    devices: tuple[str, ...] = ()
+
+
+class State(StrEnum):
+    """Life of a finding: the latest thing that is true of it."""
+
+    NEW = "new"
+    """Met once; nobody has run it again."""
+    CONFIRMED = "confirmed"
+    """Failed every time it was run again, alone."""
+    FLAKY = "flaky"
+    """Fails in some runs only; `probability` says in how many."""
+    MINIMIZED = "minimized"
+    """Confirmed, and no move makes it smaller."""
+    OPEN = "open"
+    """Known: met again by a later run, or promoted by a person."""
+    FIXED = "fixed"
+    """A replay passed. Nothing else makes a finding fixed."""
+    REGRESSION = "regression"
+    """It was fixed once: it fails again, or it is kept so that it cannot."""
+
+
+STATES = {
+    State.NEW: "met once, not yet run again",
+    State.CONFIRMED: "failed every time it was run again",
+    State.FLAKY: "fails in some runs only",
+    State.MINIMIZED: "confirmed and shrunk",
+    State.OPEN: "known: met again later, or promoted",
+    State.FIXED: "a replay passed",
+    State.REGRESSION: "was fixed once, and failed again or guards against it",
+}
+"""One line each, for people."""
+
+
+class Event(Record):
+    """One thing that happened to a finding."""
+
+    at: str
+    """ISO 8601, UTC."""
+    state: State
+    """Its state from then on."""
+    what: str = ""
+    """In words, e.g. `5 of 5 runs failed` or the reason a person gave."""
+
+
+class Element(Record):
+    """One element of an output, as the judge saw it."""
+
+    index: tuple[int, ...]
+    got: float
+    wanted: float
+    bits: int = 0
+    """Bit pattern of what was got."""
+    bound: float = 0.0
+    """Error budget before the final rounding; 0 where the rounded value was demanded."""
+    rho: float = 0.0
+    """How far the reference lies outside the numbers that round to `got`, divided by the bound; 1 is the line."""
+    ulps: int = -1
+    """Representable steps between got and the rounded reference; -1 where one of them is not finite."""
+    fails: bool = True
+
+
+class Picture(Record):
+    """A map of the failing elements of an output, seen as a matrix of its last axis, scaled down to fit a screen."""
+
+    lines: tuple[str, ...]
+    """A character a cell: `.` none of its elements fails, `1` to `9` so many tenths, `#` all."""
+    height: int
+    """Rows of the output: the product of all axes but the last."""
+    width: int
+
+    @property
+    def scaled(self) -> bool:
+        """Whether a cell stands for more than one element."""
+        return (self.height, self.width) != (len(self.lines), len(self.lines[0]) if self.lines else 0)
+
+
+class Opinion(Record):
+    """What a customary check says of the same output."""
+
+    check: str
+    """E.g. `cosine >= 0.999`."""
+    value: str = ""
+    """What it measured."""
+    passes: bool
+    """True: this check is blind to the failure."""
+
+
+class Exhibit(Record):
+    """What a person is shown of a failing execution."""
+
+    output: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    failing: int = 0
+    """Elements that fail."""
+    elements: tuple[Element, ...] = ()
+    """The worst ones first, then the first ones that fail; all of them if there are few."""
+    picture: Picture | None = None
+    ulps: tuple[int, ...] = ()
+    """Elements by steps from the rounded reference: 0, 1, 2, 3-4, 5-8, ..."""
+    opinions: tuple[Opinion, ...] = ()
+    partner: Case | None = None
+    """For a law: the other case of the pair."""
+    factor: float = 1.0
+    """For a law: by what its outputs must differ."""
+    returns: bool = False
+    """Whether the subject returns its result (else it writes into its first arguments)."""
+    detail: str = ""
+    """Tail of the traceback, or of what the subject printed before it died."""
+
+
+class Variant(Record):
+    """The smallest case, run by another subject or with another dtype."""
+
+    subject: str
+    dtype: str
+    kind: Kind
+    rho: float = 0.0
+
+
+class Finding(Record):
+    """A failure worth keeping."""
+
+    schema_version: Literal[2] = 2
+    signature: Signature
+    aliases: tuple[str, ...] = ()
+    """Keys of the signatures under which it was met before it was shrunk."""
+    case: Case
+    """The smallest that still fails."""
+    original: Case
+    subject: Subject
+    verdict: Verdict
+    environment: Environment
+    input_digest: str = ""
+    """Of the smallest case's input bytes; replay compares it before it runs anything."""
+    contract: str = ""
+    """File of the op's contract, if it is a user's own."""
+    exhibit: Exhibit | None = None
+    """How the smallest case fails."""
+    variants: tuple[Variant, ...] = ()
+    """Who else fails on it."""
+    count: int = 1
+    """Failing executions seen under this signature."""
+    probability: float = 1.0
+    """Estimated probability that the case fails when it is run."""
+    gates: tuple[str, ...] = ()
+    """What was learned by probing the neighbours, e.g. `fails only if cols % 32 != 0`."""
+    first_seen: str = ""
+    last_seen: str = ""
+    found_by: str = ""
+    """`run:index` of the original."""
+    state: State = State.NEW
+    history: tuple[Event, ...] = ()
+    """What happened to it, oldest first."""
+    expect: Literal["pass", "fail"] = "pass"
+    """fail: a known, open bug; replay says so when it starts to pass."""
+    reason: str = ""
+    """Why it is expected to fail."""
+    expires: str = ""
+    """Date (ISO 8601) until which, included, it is expected to fail; empty: for good."""
+
+    @property
+    def id(self) -> str:
+        """A finding is its signature: counts and cases may change, the identity stays."""
+        return hashlib.sha256(self.signature.canonical().encode()).hexdigest()[:16]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every signature it was met under."""
+        return (self.signature.key, *self.aliases)
+
+    def expected(self, today: date | None = None) -> bool:
+        """Whether a failure of it is no news today: a planted bug, or an expectation that has not expired."""
+        if self.subject.planted:
+            return True
+        return self.expect == "fail" and not self.expired(today)
+
+    def expired(self, today: date | None = None) -> bool:
+        """Whether the time for which it was expected to fail is over."""
+        end = date.fromisoformat(self.expires) if self.expires else date.max
+        return (today or datetime.now(UTC).date()) > end

@@ -1,0 +1,142 @@
+"""What `show`, `explain`, `analyze`, `promote` and `expect-failure` do, below the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from corpus.errors import UsageError
+from corpus.findings import Finding, State
+from corpus.kept import Kept
+from corpus.records import Kind
+from corpus.store import Store
+from fuzz.analyze import analyze, said
+from fuzz.check import Checked, Examiner, Inquiry, all_laws
+from fuzz.contracts import know_contracts
+from fuzz.filing import Failure, Observed, event, file
+from fuzz.life import expect_failure, expect_pass, promote
+from fuzz.output import FOUND, write_json
+from fuzz.replay import Item, gather
+from reports.book import Book
+from reports.closeup import case_text, closeup
+from reports.explain import explain
+from reports.format import write
+from reports.model import finding_report
+from reports.reproducer import reproducer
+from reports.text import table
+
+
+def show(**options: Any) -> int:
+    """The command `show`: a finding as it is stored; a bare case is run first."""
+    with Store(options["corpus"]) as store:
+        items = gather(store, [options["target"]], options["files"])
+        found = [i.finding for i in items if i.finding is not None] if not options["files"] else []
+        if not found:
+            found = _observed(items, options)
+        book = Book(tuple(found), corpus=str(options["corpus"]))
+    if options["reproducer"]:
+        return _write_reproducer(found, Path(options["reproducer"]))
+    if options["json_path"]:
+        write_json(options["json_path"], [finding_report(book, f) for f in found])
+        return 0
+    for f in found:
+        click.echo(closeup(book, f, reproducer(f)))
+    return 0
+
+
+def _write_reproducer(found: list[Finding], path: Path) -> int:
+    if not found:
+        raise UsageError("there is no failure to reproduce: the case passes")
+    write(path, reproducer(found[0]))
+    click.echo(f"python {path}")
+    return 0
+
+
+def _observed(items: list[Item], options: dict[str, Any]) -> list[Finding]:
+    """Run the cases, say what every subject makes of them, and give the failures the form of findings."""
+    subjects = list({i.subject.key: i.subject for i in items}.values())
+    found = []
+    with Examiner(subjects, timeout=options["timeout"], memory_mb=options["memory_mb"]) as examiner:
+        for case in {i.case.id: i.case for i in items}.values():
+            keys = tuple(i.subject.key for i in items if i.case.id == case.id)
+            checked = examiner.check([Inquiry(case, keys, all_laws(case))])[0]
+            click.echo(f"{case_text(case)}\n\n{_verdicts(checked)}\n")
+            found += [_as_finding(examiner, checked, key) for key, v in checked.verdicts.items() if v.failed]
+    return found
+
+
+def _verdicts(checked: Checked) -> str:
+    rows = [(key, v.kind.value, f"{v.rho:.3g}", v.message) for key, v in checked.verdicts.items()]
+    return table(("subject", "verdict", "rho", ""), rows)
+
+
+def _as_finding(examiner: Examiner, checked: Checked, key: str) -> Finding:
+    verdict, subject = checked.verdicts[key], examiner.subjects[key]
+    shown = None if verdict.kind is Kind.TIMEOUT else examiner.look(checked.case, key, verdict.law).exhibit
+    seen = Observed(checked.case, verdict, checked.input_digest, exhibit=shown)
+    return file(Failure(checked.case, subject, verdict), seen, [event(State.NEW, "shown, not filed")])
+
+
+def explain_topic(topic: str) -> int:
+    """The command `explain`."""
+    click.echo(explain(topic).rstrip())
+    return 0
+
+
+def analyze_kept(**options: Any) -> int:
+    """The command `analyze`: exit code 1 if a verdict changed."""
+    with Store(options["corpus"]) as store:
+        names = options["targets"] or store.kept_names()
+        kept = [(name, one) for name in names for one in _kept(store, name)]
+    results = [(name, analyze(one)) for name, one in kept]
+    changed = [(name, a) for name, a in results if a.changed]
+    rows = [(name, a.kept.subject.key, said(a.kept.verdict), said(a.verdict), a.kept.case.label) for name, a in changed]
+    if rows:
+        click.echo(table(("kept", "subject", "then", "now", "case"), rows))
+    drifted = sum(a.verdict is None for _, a in results)
+    laws = sum(bool(a.kept.verdict.law) for _, a in results)
+    parts = [f"{len(results)} judged again, {len(changed)} changed"]
+    parts += [f"{drifted} with other inputs today"] if drifted else []
+    parts += [f"{laws} broke a law, of which one run was kept: what was said stands"] if laws else []
+    click.echo("; ".join(parts) if results else "no outputs are kept: search first")
+    write_json(options["json_path"], [_change(name, a.kept, said(a.verdict)) for name, a in results])
+    return FOUND if changed else 0
+
+
+def _kept(store: Store, name: str) -> list[Kept]:
+    """What was kept for a finding (or the beginning of its id) or a run."""
+    found = store.kept(name) if name in store.kept_names() else store.kept(store.finding(name).id)
+    if not found:
+        raise UsageError(f"no outputs of {name} were kept: they were too large, or nothing was returned")
+    for kept in found:
+        know_contracts({kept.case.op: kept.contract}, name)
+    return found
+
+
+def _change(name: str, kept: Kept, now: str) -> dict[str, Any]:
+    return {"kept": name, "subject": kept.subject.key, "case_id": kept.case.id, "then": said(kept.verdict), "now": now}
+
+
+def promote_findings(**options: Any) -> int:
+    """The command `promote`."""
+    with Store(options["corpus"]) as store:
+        store.prepare()
+        for target in options["targets"]:
+            click.echo(f"promoted: {promote(store, store.finding(target))}")
+    return 0
+
+
+def expect(**options: Any) -> int:
+    """The command `expect-failure`."""
+    with Store(options["corpus"]) as store:
+        store.prepare()
+        finding = store.finding(options["target"])
+        if options["clear"]:
+            expect_pass(store, finding)
+            click.echo(f"{finding.id}: its failure is news again")
+        else:
+            kept = expect_failure(store, finding, options["reason"], options["until"])
+            click.echo(f"{finding.id}: {kept.history[-1].what}")
+    return 0

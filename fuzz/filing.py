@@ -1,0 +1,106 @@
+"""Failures as the search meets them, and findings as they are filed. Needs no Hypothesis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from corpus.findings import Event, Exhibit, Finding, State, Variant
+from corpus.kept import Kept
+from corpus.records import Case, Subject, Verdict
+from kernels.environment import environment
+from oracles.catalog import origin_of
+
+
+def now() -> str:
+    """The time as records store it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def event(state: State, what: str) -> Event:
+    """Something that happens to a finding now."""
+    return Event(at=now(), state=state, what=what)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failing case as the search met it."""
+
+    case: Case
+    subject: Subject
+    verdict: Verdict
+    found_by: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        """As a line of a journal."""
+        parts = {"case": self.case, "subject": self.subject, "verdict": self.verdict}
+        return {**{name: part.model_dump(mode="json") for name, part in parts.items()}, "found_by": self.found_by}
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Self:
+        """From a line of a journal."""
+        case, subject = Case.model_validate(said["case"]), Subject.model_validate(said["subject"])
+        return cls(case, subject, Verdict.model_validate(said["verdict"]), str(said["found_by"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding, and the outputs of its smallest case if they are small enough to keep."""
+
+    finding: Finding
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was seen of the case a finding keeps."""
+
+    case: Case
+    verdict: Verdict
+    digest: str = ""
+    probability: float = 1.0
+    gates: tuple[str, ...] = ()
+    exhibit: Exhibit | None = None
+    variants: tuple[Variant, ...] = ()
+
+
+def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
+    """The record of it."""
+    assert seen.verdict.signature is not None
+    assert failure.verdict.signature is not None
+    return Finding(
+        signature=seen.verdict.signature,
+        aliases=(failure.verdict.signature.key,),
+        case=seen.case,
+        original=failure.case,
+        subject=failure.subject,
+        verdict=seen.verdict,
+        environment=environment(),
+        input_digest=seen.digest,
+        contract=origin_of(failure.case.op),
+        exhibit=seen.exhibit,
+        variants=seen.variants,
+        probability=seen.probability,
+        gates=seen.gates,
+        first_seen=now(),
+        last_seen=now(),
+        found_by=failure.found_by,
+        state=events[-1].state,
+        history=tuple(events),
+    )
+
+
+def coarse(verdict: Verdict) -> tuple[str, ...]:
+    """What most likely makes two failures one bug: op, subject, kind and rule."""
+    assert verdict.signature is not None
+    return (verdict.signature.op, verdict.signature.subject, verdict.signature.kind.value, verdict.rule)
+
+
+def met_again(known: Finding, run: str) -> Finding:
+    """A finding of an earlier run, met by this one: what was fixed has come back, what was shrunk is open now."""
+    became = {State.FIXED: State.REGRESSION, State.MINIMIZED: State.OPEN}.get(known.state)
+    if became is None:
+        return known
+    return known.but(state=became, history=(*known.history, event(became, f"met again by run {run}")))

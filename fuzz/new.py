@@ -1,0 +1,73 @@
+"""Start a file of one's own: an op with its contract and a kernel, a kernel for an op of the house, a CUDA kernel."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from corpus.errors import UsageError
+from kernels.catalog import resolve, subjects_of
+from oracles.catalog import contract_of, load_contracts
+
+BACKENDS = ("numpy", "torch")
+"""Of which a house's subject is copied: the first there is."""
+
+
+def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:
+    """Write the files of an op, a subject or a CUDA kernel; they, and the command that runs them.
+
+    Raises UsageError for a name that is no word, an op that is not known, and a file that exists already.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise UsageError(f"{name!r} cannot be a name; use small letters, digits and _, and begin with a letter")
+    made = _WRITERS[what](name, op)
+    for file in made:
+        if (folder / file).exists():
+            raise UsageError(f"{folder / file} exists already; take another name or another --folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in made.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    return [folder / file for file in made], _command(what, name, op, folder)
+
+
+def _command(what: str, name: str, op: str, folder: Path) -> str:
+    place = "" if folder == Path() else f"{folder}/"
+    if what == "op":
+        return f"python -m fuzz run {name} --contract {place}{name}_contract.py --subject {place}{name}.py --budget 10s"
+    suffix = "cu" if what == "cuda" else "py"
+    return f"python -m fuzz run {op} --subject {place}{name}.{suffix} --budget 10s"
+
+
+def _op(name: str, op: str) -> dict[str, str]:
+    del op
+    if name in load_contracts():
+        raise UsageError(f"op {name!r} exists already; `python -m fuzz new subject` starts a kernel for it")
+    return {f"{name}_contract.py": _filled("op_contract", name), f"{name}.py": _filled("op_subject", name)}
+
+
+def _subject(name: str, op: str) -> dict[str, str]:
+    """The house's plainest kernel of the op: it runs and passes, until its body is replaced."""
+    contract_of(op)
+    clean = [s for s in subjects_of(op) if not s.planted]
+    model = next(s for backend in BACKENDS for s in clean if s.backend == backend)
+    source = resolve(model).read_text("utf-8")
+    head, _, body = source.partition('"""\n') if source.startswith('"""') else ("", "", source)
+    said = head.removeprefix('"""').rstrip()
+    doc = f'"""{name}, a kernel for {op}: {said} Replace the body by your own."""\n\nOP = "{op}"\n'
+    return {f"{name}.py": doc + body}
+
+
+def _cuda(name: str, op: str) -> dict[str, str]:
+    if op != "silu":
+        raise UsageError(f"the CUDA template is one for silu; change its op and arguments to make it one for {op}")
+    return {f"{name}.cu": _filled("cuda", name)}
+
+
+def _filled(template: str, name: str) -> str:
+    text = (files("fuzz") / "templates" / f"{template}.txt").read_text("utf-8")
+    return Template(text).substitute(name=name)
+
+
+_WRITERS = {"op": _op, "subject": _subject, "cuda": _cuda}

@@ -1,0 +1,114 @@
+"""A pytest plugin: every finding under the folders named in `kassay_corpus` is a test.
+
+    [tool.pytest.ini_options]
+    kassay_corpus = ["corpus/regressions"]
+
+A finding that is expected to fail is an xfail; if it passes, the test fails and says that it started to pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from corpus.records import Subject
+    from fuzz.check import Examiner
+    from fuzz.replay import Item, Replayed
+
+TIMEOUT, MEMORY_MB = 10.0, 4096
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The setting that turns the plugin on."""
+    parser.addini("kassay_corpus", "Folders with findings of Kernel Assay that are replayed as tests.", type="paths")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.File | None:
+    """Findings are .json files under one of the folders."""
+    folders: list[Path] = parent.config.getini("kassay_corpus")
+    if file_path.suffix != ".json" or not any(file_path.is_relative_to(folder) for folder in folders):
+        return None
+    return _FindingFile.from_parent(parent, path=file_path)
+
+
+class _FindingFile(pytest.File):
+    """A finding, or a bare case, which becomes a test for every subject of its op."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from corpus.errors import UsageError  # noqa: PLC0415  pytest runs of others must not wait for us
+        from corpus.store import Store  # noqa: PLC0415  as above
+        from fuzz.replay import gather  # noqa: PLC0415  as above
+
+        try:
+            items = gather(Store(self.path.parent), [str(self.path)])
+        except UsageError as error:
+            raise self.CollectError(str(error)) from error
+        for item in items:
+            yield FindingItem.from_parent(self, name=f"{item.subject.key}[{item.case.label}]", item=item)
+
+
+_BOXES = pytest.StashKey[dict[str, "Examiner"]]()
+
+
+def _examiner(config: pytest.Config, subject: Subject) -> Examiner:
+    """One sandbox a subject, for the whole session."""
+    from fuzz.check import Examiner  # noqa: PLC0415  as above
+
+    boxes = config.stash.setdefault(_BOXES, {})
+    if subject.id not in boxes:
+        boxes[subject.id] = Examiner([subject], timeout=TIMEOUT, memory_mb=MEMORY_MB)
+    return boxes[subject.id]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the sandboxes."""
+    for examiner in config.stash.get(_BOXES, {}).values():
+        examiner.__exit__(None, None, None)
+
+
+class FindingItem(pytest.Item):
+    """One case that is run again by one subject."""
+
+    def __init__(self, *, item: Item, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.item = item
+
+    def runtest(self) -> None:
+        """Replay it. Nothing is written to the corpus."""
+        from fuzz.replay import Outcome, replay_one  # noqa: PLC0415  as above
+
+        replayed = replay_one(_examiner(self.config, self.item.subject), self.item)
+        if replayed.outcome is Outcome.FAILS_AS_EXPECTED:
+            pytest.xfail(replayed.verdict.message)
+        if replayed.outcome is Outcome.NOT_TOLD:
+            pytest.skip(replayed.verdict.message)
+        if not replayed.good or replayed.outcome is Outcome.STARTED_TO_PASS:
+            raise ReplayError(replayed)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What is wrong, instead of a traceback through the tool."""
+        if isinstance(excinfo.value, ReplayError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """The finding's file."""
+        return self.path, None, self.name
+
+
+class ReplayError(AssertionError):
+    """A replay that did not go as it should."""
+
+    def __init__(self, replayed: Replayed) -> None:
+        item, verdict = replayed.item, replayed.verdict
+        lines = [
+            f"{item.subject.key}: {replayed.outcome.value}",
+            f"{verdict.kind}: {verdict.message}" if verdict.message else "",
+            f"case      {item.case.label}",
+            f"see it    python -m fuzz show {item.name}",
+        ]
+        super().__init__("\n".join(line for line in lines if line))

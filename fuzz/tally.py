@@ -1,0 +1,77 @@
+"""What a run counts about each subject while it goes: speed, budget used, distance, classes met, cases declined."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from corpus.campaign import Moment, Statistics
+from corpus.records import Kind, Status
+from fuzz.check import Checked
+
+BUDGET_BUCKETS = 10
+"""None of the budget, then up to 2**-8, ..., up to 2**0."""
+REASONS = 12
+"""Different reasons for declining that are counted one by one; the rest is one more."""
+OTHER_REASONS = "other reasons"
+MOMENTS = 240
+
+
+class Tally:
+    """Counts about one subject; `record` is what lasts."""
+
+    def __init__(self, before: Statistics | None = None) -> None:
+        said = before or Statistics()
+        self._timed, self._nanoseconds, self._elements = said.timed, said.nanoseconds, said.elements
+        self._rho = list(said.rho) or [0] * BUDGET_BUCKETS
+        self._ulps = list(said.ulps)
+        self._classes, self._skipped = Counter(said.classes), Counter(said.skipped)
+
+    def add(self, checked: Checked, key: str) -> None:
+        """Count what came of one case."""
+        verdict, execution = checked.verdicts[key], checked.executions[key]
+        if execution.status is Status.OK:
+            self._timed += 1
+            self._nanoseconds += execution.nanoseconds
+            self._elements += checked.case.elements
+        if verdict.kind is Kind.PASS:
+            self._rho[budget_bucket(verdict.rho)] += 1
+            self._count_ulps(verdict.ulps)
+            self._classes.update(checked.classes)
+        elif verdict.kind is Kind.UNSUPPORTED:
+            known = verdict.message in self._skipped or len(self._skipped) < REASONS
+            self._skipped[verdict.message if known else OTHER_REASONS] += 1
+
+    def _count_ulps(self, ulps: int) -> None:
+        bucket = ulps_bucket(ulps)
+        self._ulps += [0] * (bucket + 1 - len(self._ulps))
+        self._ulps[bucket] += 1
+
+    def record(self) -> Statistics:
+        """The counts so far."""
+        return Statistics(
+            timed=self._timed,
+            nanoseconds=self._nanoseconds,
+            elements=self._elements,
+            rho=tuple(self._rho),
+            ulps=tuple(self._ulps),
+            classes=dict(self._classes),
+            skipped=dict(self._skipped),
+        )
+
+
+def budget_bucket(rho: float) -> int:
+    """0 for no budget used; the last bucket ends at 1."""
+    if rho <= 0.0:
+        return 0
+    return max(1, min(BUDGET_BUCKETS - 1, BUDGET_BUCKETS - 1 + math.ceil(math.log2(rho))))
+
+
+def ulps_bucket(ulps: int) -> int:
+    """0, 1, 2, 3-4, 5-8, ..."""
+    return 0 if ulps == 0 else 1 + (ulps - 1).bit_length()
+
+
+def thinned(moments: list[Moment]) -> list[Moment]:
+    """Every second moment, once there are too many."""
+    return moments[::2] if len(moments) >= MOMENTS else moments

@@ -1,0 +1,77 @@
+"""For tests of your own: hold a kernel to its contract, case by case.
+
+    from hypothesis import given
+    from fuzz.strategies import cases
+    from fuzz.testing import hold
+
+    @given(cases("softmax"))
+    def test_my_softmax(case):
+        hold(case, "my_softmax.py")
+
+The kernel runs in the sandbox: a crash fails the test and does not end it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from corpus.errors import UsageError
+from corpus.records import Case, Verdict
+from fuzz.check import Examiner, Inquiry, all_laws
+from kernels.catalog import user_subject
+
+TIMEOUT = 10.0
+"""Seconds for one execution."""
+
+
+def hold(case: Case, kernel: str | Path | Callable[..., Any], *, laws: bool = True) -> Verdict:
+    """Run a kernel on a case and return the verdict; one that is a failure raises AssertionError, in words.
+
+    kernel: a file, `FILE:NAME`, or a function of a module (it is loaded again, in the sandbox, from its file). laws:
+    hold it to the laws of the op, too. Raises UsageError for a kernel that cannot be loaded or called.
+    """
+    __tracebackhide__ = True
+    examiner, key = _examiner(_place(kernel), case.op)
+    inquiry = Inquiry(case, (key,), all_laws(case) if laws else ())
+    verdict = examiner.check([inquiry])[0].verdicts[key]
+    if verdict.failed:
+        subject = examiner.subjects[key]
+        raise AssertionError(_words(case, f"{subject.path}:{subject.function}", verdict))
+    return verdict
+
+
+def _words(case: Case, place: str, verdict: Verdict) -> str:
+    lines = [
+        f"{verdict.kind}: {verdict.message}",
+        f"case      {case.label}",
+        f"see it    python -m fuzz show {case.token} --subject {place}",
+    ]
+    return "\n".join(lines)
+
+
+def _place(kernel: str | Path | Callable[..., Any]) -> str:
+    if not callable(kernel):
+        return str(kernel)
+    try:
+        file = inspect.getsourcefile(kernel)
+    except TypeError:
+        file = None
+    if file is None or kernel.__name__ != kernel.__qualname__:
+        raise UsageError(f"{kernel!r} is no function of a module's own: name its file, as 'my_kernel.py:name'")
+    return f"{file}:{kernel.__name__}"
+
+
+@cache
+def _examiner(place: str, op: str) -> tuple[Examiner, str]:
+    """One sandbox a kernel, for as long as the process lives."""
+    subject = user_subject(place, (op,))
+    if subject.op != op:
+        raise UsageError(f"{place} is a kernel of {subject.op}, but the case is one of {op}")
+    examiner = Examiner([subject], timeout=TIMEOUT)
+    atexit.register(examiner.__exit__, None, None, None)
+    return examiner, subject.key

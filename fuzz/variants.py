@@ -1,0 +1,65 @@
+"""Who else fails: the smallest case run by the other subjects, and with the op's other dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from corpus.distributions import DISTRIBUTIONS
+from corpus.findings import Variant
+from corpus.formats import bits_of, format_of
+from corpus.records import Case, Kind, Subject, TensorRecipe
+from fuzz.check import Examiner, Inquiry
+from fuzz.subjects import fitting
+from oracles.catalog import contract_of
+
+DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
+"""Kinds for which the accused itself is not run again: each try may cost a whole timeout."""
+
+
+def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: str = "") -> tuple[Variant, ...]:
+    """What every well-meaning subject of the op makes of the case, and the accused of its other dtypes."""
+    well_meaning = [s for s in examiner.subjects.values() if s.key == subject.key or not s.planted]
+    laws = (law,) if law else ()
+    pairs = [(other, _asked(fitting(well_meaning, other), subject.key, kind)) for other in recast(case)]
+    asked = [Inquiry(other, keys, laws) for other, keys in pairs if keys]
+    return tuple(
+        Variant(subject=key, dtype=checked.case.dtype, kind=verdict.kind, rho=verdict.rho)
+        for checked in examiner.check(asked)
+        for key, verdict in checked.verdicts.items()
+    )
+
+
+def _asked(keys: tuple[str, ...], accused: str, kind: Kind) -> tuple[str, ...]:
+    """The accused first, or left out where each try of it is dear."""
+    others = tuple(k for k in keys if k != accused)
+    return others if kind in DEAR or accused not in keys else (accused, *others)
+
+
+def recast(case: Case) -> list[Case]:
+    """The case in every combination of dtypes the op admits and its distributions suit, its own first."""
+    present = {name: t.dtype for name, t in case.tensors.items()}
+    others = [v for v in contract_of(case.op).variants if dict(v) != present]
+    return [case, *(_recast(case, v) for v in others if _suits(case, v))]
+
+
+def _suits(case: Case, variant: Mapping[str, str]) -> bool:
+    """Whether every tensor's distribution exists for its new dtype; not all make integers."""
+    kinds = [(DISTRIBUTIONS[t.fill.distribution], format_of(variant[name])) for name, t in case.tensors.items()]
+    return all(d.floats if fmt.is_float else d.integers for d, fmt in kinds)
+
+
+def _recast(case: Case, variant: Mapping[str, str]) -> Case:
+    return case.but(tensors={name: _converted(t, variant[name]) for name, t in case.tensors.items()})
+
+
+def _converted(recipe: TensorRecipe, dtype: str) -> TensorRecipe:
+    """The recipe with another dtype; written-out elements keep their value as far as it goes."""
+    if dtype == recipe.dtype:
+        return recipe
+    old, new = format_of(recipe.dtype), format_of(dtype)
+    with np.errstate(all="ignore"):
+        values = [(at, np.array(bits, old.carrier).view(old.dtype)) for at, bits in recipe.pokes]
+        pokes = tuple((at, bits_of(float(value), new.dtype)) for at, value in values)
+    return recipe.but(dtype=dtype, pokes=pokes)

@@ -1,0 +1,119 @@
+"""Small computations in text, such as ceil_div(rows * cols, 256): read from the syntax tree, nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from corpus.formats import Array
+
+LANGUAGE = "numbers, names, + - * / // %, comparisons, min, max, ceil_div(a, b), x.shape[0], x.size and x.address"
+
+Scope = Mapping[str, Any]
+"""What names stand for: numbers and texts, and tensors (arrays)."""
+Value = Callable[[Scope], Any]
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula, and what it speaks of."""
+
+    key: str
+    """Where it was written, for messages."""
+    text: str
+    names: frozenset[str]
+    """Names whose value it uses."""
+    tensors: frozenset[str]
+    """Names of tensors whose shape, size or address it uses."""
+    value: Value
+    """Its value in a scope. Raises what the arithmetic raises."""
+
+    def number(self, scope: Scope) -> int | float:
+        """Its value. Raises TypeError if it is no number."""
+        value: int | float | str = self.value(scope)
+        if isinstance(value, str):
+            raise TypeError(f"{self.key}: {self.text} is text, {value!r}, not a number")
+        return value
+
+    def whole(self, scope: Scope) -> int:
+        """Its value. Raises ValueError if it is no integer."""
+        value = self.number(scope)
+        if int(value) != value:
+            raise ValueError(f"{self.key}: {self.text} is {value}, not an integer")
+        return int(value)
+
+
+def parse_formula(key: str, text: str) -> Formula:
+    """A formula. Raises ValueError if it has anything but what LANGUAGE names."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        value = _compiled(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise ValueError(f"{shown!r} is no formula, which has {LANGUAGE} only") from error
+    nodes = list(ast.walk(tree))
+    bases = {id(n.value): n.value for n in nodes if isinstance(n, ast.Attribute)}
+    functions = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    names = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in {*bases, *functions}}
+    tensors = {n.id for n in bases.values() if isinstance(n, ast.Name)}
+    return Formula(key, text.strip(), frozenset(names), frozenset(tensors), value)
+
+
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "ceil_div": lambda a, b: -(-a // b)}
+_FACTS: dict[str, Callable[[Array], int]] = {
+    "size": lambda x: x.size,
+    "address": lambda x: int(x.__array_interface__["data"][0]),
+}
+
+
+def _compiled(node: ast.expr) -> Value:
+    """A function of the scope. Raises ValueError at the first thing that a formula may not have."""
+    match node:
+        case ast.Constant(value=int() | float() | str() as constant) if not isinstance(constant, bool):
+            return lambda _: constant
+        case ast.Name(id=name):
+            return lambda scope: scope[name]
+        case ast.Attribute(value=ast.Name(id=tensor), attr=fact) if fact in _FACTS:
+            return lambda scope: _FACTS[fact](scope[tensor])
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id=tensor), attr="shape"), slice=index):
+            axis = _compiled(index)
+            return lambda scope: scope[tensor].shape[axis(scope)]
+    function, nodes = _operation(node)
+    parts = [_compiled(n) for n in nodes]
+    return lambda scope: function(*(part(scope) for part in parts))
+
+
+def _operation(node: ast.expr) -> tuple[Callable[..., Any], list[ast.expr]]:
+    """What is applied to what."""
+    match node:
+        case ast.BinOp(left=a, op=op, right=b) | ast.Compare(left=a, ops=[op], comparators=[b]) if (
+            type(op) in _OPERATORS
+        ):
+            return _OPERATORS[type(op)], [a, b]
+        case ast.UnaryOp(op=ast.USub(), operand=a):
+            return operator.neg, [a]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS and _takes(name, args):
+            return _FUNCTIONS[name], args
+    raise ValueError(type(node).__name__)
+
+
+def _takes(function: str, arguments: list[ast.expr]) -> bool:
+    return len(arguments) == 2 or (len(arguments) > 2 and function != "ceil_div")

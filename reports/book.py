@@ -1,0 +1,129 @@
+"""What a report tells of: one run and what was found, read from the store and from nothing else."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from corpus.campaign import Campaign
+from corpus.errors import UsageError
+from corpus.findings import Finding, State
+from corpus.records import BLAMELESS, Kind
+from corpus.store import Store
+
+DEFAULT_CORPUS = "corpus"
+"""Folder that commands use if none is named."""
+
+
+@dataclass(frozen=True)
+class Book:
+    """Everything a report may speak of."""
+
+    findings: tuple[Finding, ...]
+    """Those met in the run; without a run, all there are."""
+    campaign: Campaign | None = None
+    known: frozenset[str] = field(default_factory=frozenset)
+    """Ids of findings that the base has, too."""
+    corpus: str = DEFAULT_CORPUS
+    """The folder of the corpus, as a person named it."""
+
+    def commands(self, finding: Finding) -> dict[str, str]:
+        """What a person types next about a finding: name -> command."""
+        return commands(finding, self.corpus)
+
+    @property
+    def planted(self) -> tuple[Finding, ...]:
+        """Findings about bugs that were planted on purpose."""
+        return tuple(f for f in self.findings if f.subject.planted)
+
+    @property
+    def real(self) -> tuple[Finding, ...]:
+        """All others."""
+        return tuple(f for f in self.findings if not f.subject.planted)
+
+    def news(self, finding: Finding) -> bool:
+        """Whether it needs a person: it shows when it is run again, is not expected, and the base does not have it."""
+        shows = finding.probability > 0.0 and finding.state is not State.FIXED
+        return shows and not finding.expected() and finding.id not in self.known
+
+    def standing(self, finding: Finding) -> str:
+        """Its place in the life of findings, in a few words."""
+        if finding.subject.planted:
+            return "planted"
+        if finding.id in self.known:
+            return "known on the base"
+        if finding.expect == "fail":
+            return "expectation expired" if finding.expired() else "expected to fail"
+        return "new" if self.campaign is not None and finding.id in self.campaign.fresh else finding.state.value
+
+
+def open_book(store: Store, run: str | None = None, *, known: Iterable[str] = ()) -> Book:
+    """The book of a run, of the latest run, or of everything that was found if there was no run.
+
+    Raises UsageError for an unknown run.
+    """
+    name = run or latest_run(store)
+    campaign = store.load_run(name) if name else None
+    found = store.findings()
+    if campaign is not None:
+        found = [f for f in found if f.id in campaign.findings]
+    elif not found:
+        raise UsageError(f"there is nothing to report in {store.root}: no run and no finding")
+    return Book(in_order(found), campaign, frozenset(known), str(store.root))
+
+
+def latest_run(store: Store) -> str | None:
+    """Name of the run that was updated last."""
+    runs = [store.load_run(name) for name in store.runs()]
+    return max(runs, key=lambda c: (c.updated, c.run)).run if runs else None
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Subjects together, and of each subject kinds together."""
+    return tuple(sorted(findings, key=lambda f: (f.subject.key, f.verdict.kind, f.id)))
+
+
+def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings of one subject and kind together, the smallest case first: most often they are one bug."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for f in findings:
+        groups.setdefault((f.subject.key, f.verdict.kind.value), []).append(f)
+    return [sorted(g, key=lambda f: (f.case.elements, len(f.case.label), f.id)) for g in groups.values()]
+
+
+def failing(kinds: dict[str, int]) -> int:
+    """Executions that failed, of a count by kind."""
+    return sum(n for kind, n in kinds.items() if Kind(kind) not in BLAMELESS)
+
+
+def planted_missed(campaign: Campaign) -> list[str]:
+    """Keys of planted subjects that did not earn their verdict."""
+    return [s.key for s in campaign.subjects if s.planted and not campaign.by_subject.get(s.key, {}).get(s.planted, 0)]
+
+
+def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
+    """What a person types next: name -> command."""
+    extra = f" --contract {shlex.quote(finding.contract)}" if finding.contract else ""
+    extra += f" --corpus {shlex.quote(corpus)}" if corpus != DEFAULT_CORPUS else ""
+    return {name: f"python -m fuzz {name} {finding.id}{extra}" for name in ("show", "replay", "shrink")}
+
+
+def blind(finding: Finding) -> Sequence[str]:
+    """Customary checks that would have passed this failure."""
+    return [o.check for o in finding.exhibit.opinions if o.passes] if finding.exhibit else []
+
+
+def headline(book: Book) -> str:
+    """The outcome in one sentence."""
+    outputs = f" in {book.campaign.judged:,} outputs" if book.campaign else ""
+    if not book.real:
+        return f"No findings{outputs}"
+    groups, kernels = grouped(book.real), {f.subject.key for f in book.real}
+    news = sum(any(book.news(f) for f in group) for group in groups)
+    said = f"{_some(len(groups), 'finding')} in {_some(len(kernels), 'kernel')}"
+    return said if news == len(groups) else f"{said}, {news or 'none'} of them news"
+
+
+def _some(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'s' * (n != 1)}"

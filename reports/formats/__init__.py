@@ -1,0 +1,1 @@
+"""The forms of a report: each file defines FORMAT, named like the file."""

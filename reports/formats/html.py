@@ -1,0 +1,120 @@
+"""One self-contained page: no network, no fonts from outside, readable without scripts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from corpus.errors import UsageError
+from corpus.findings import Finding
+from reports.book import Book, grouped
+from reports.form import Format
+from reports.page_coverage import coverage_of
+from reports.page_finding import Sheet, meanings, sheet
+from reports.page_subjects import anchor, kernels_of
+from reports.page_summary import (
+    choices,
+    circumstances,
+    facts,
+    figures,
+    groups,
+    planted,
+    remarks,
+    sentence,
+    tone_of,
+)
+from reports.page_words import count, figure, moment, short
+from reports.reproducer import reproducer
+
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""What kernels print may hold; HTML has no place for it."""
+
+
+def render(book: Book) -> str:
+    """The whole page; the same book gives the same text."""
+    pages = _pages()
+    c = book.campaign
+    made = groups(book)
+    text = pages.get_template("page.html.j2").render(
+        book=book,
+        campaign=c,
+        tone=tone_of(book),
+        sentence=sentence(book),
+        facts=facts(c) if c else [],
+        circumstances=circumstances(c, book.findings),
+        figures=figures(book),
+        remarks=list(remarks(book)),
+        groups=made,
+        choices=choices(made),
+        planted=planted(book),
+        coverage=coverage_of(c) if c else None,
+        kernels=kernels_of(c) if c else (),
+        known_subjects={s.key for s in c.subjects if not s.planted} if c else set(),
+        sheets=sheets(book),
+        meanings=meanings(book.findings),
+        script=_asset("script.js"),
+        script_digest=_digest(_asset("script.js")),
+        style=_asset("style.css"),
+    )
+    visible = CONTROL.sub(lambda found: chr(0x2421 if found[0] == "\x7f" else 0x2400 + ord(found[0])), text)
+    return visible.encode("utf-8", "replace").decode("utf-8")
+
+
+def sheets(book: Book) -> list[Sheet]:
+    """All findings in the order in which the page lists them; planted ones last."""
+    order = [[e.finding for e in group.entries] for group in groups(book)] + grouped(book.planted)
+    return [sheet(book, finding, group, _reproducer(finding)) for group in order for finding in group]
+
+
+def _reproducer(finding: Finding) -> str:
+    """A finding whose recipe cannot be made any more still has its section."""
+    try:
+        return reproducer(finding)
+    except UsageError as error:
+        return f"# There is no reproducer: {error}\n"
+
+
+@cache
+def _pages() -> Environment:
+    """Everything that comes from a record is escaped; a name that a template gets wrong is an error."""
+    pages = Environment(
+        loader=PackageLoader("reports", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters |= {
+        "counted": count,
+        "figure": figure,
+        "moment": moment,
+        "short": short,
+        "anchor": anchor,
+        "code": _code,
+    }
+    return pages
+
+
+def _code(text: str) -> Markup:
+    """Escaped for the inside of an element, where quotes need no escape: programs are full of them."""
+    return Markup(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))  # noqa: S704 (escaped here)
+
+
+def _asset(name: str) -> str:
+    """The text of a file that is no template."""
+    pages = _pages()
+    assert pages.loader is not None
+    return pages.loader.get_source(pages, name)[0]
+
+
+def _digest(text: str) -> str:
+    """By which a browser knows the one script that may run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+FORMAT = Format("html", "One self-contained page: findings, coverage, kernels, reproducers.", render)

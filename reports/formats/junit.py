@@ -1,0 +1,34 @@
+"""JUnit XML, which every CI server shows: one test a subject that passed, one a finding."""
+
+from collections.abc import Iterator
+
+from corpus.findings import Finding
+from reports.book import Book
+from reports.form import Format
+from reports.junit import Result, junit
+
+
+def render(book: Book) -> str:
+    """Findings that need nobody (known, expected, not reproduced) are skipped tests, not failures."""
+    return junit("fuzz", [*_subjects(book), *(_finding(book, f) for f in book.real)])
+
+
+def _subjects(book: Book) -> Iterator[Result]:
+    if book.campaign is None:
+        return
+    found = {f.subject.key for f in book.real}
+    for subject in book.campaign.subjects:
+        if not subject.planted and subject.key not in found:
+            cases = sum(book.campaign.by_subject.get(subject.key, {}).values())
+            yield Result(f"{subject.name}: {cases:,} cases", subject.op)
+
+
+def _finding(book: Book, f: Finding) -> Result:
+    name = f"{f.subject.name}: {f.verdict.kind} in {f.case.label} [{f.id}]"
+    text = "\n".join([f.verdict.message, f.verdict.blame, *f.gates, *book.commands(f).values()])
+    if book.news(f):
+        return Result(name, f.subject.op, failure=f.verdict.message, text=text)
+    return Result(name, f.subject.op, skipped=f"{book.standing(f)}: {f.verdict.message}")
+
+
+FORMAT = Format("junit", "JUnit XML for CI servers.", render)

@@ -1,0 +1,134 @@
+"""Markdown as GitHub shows it: for the summary of a CI job, or a comment on a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from corpus.campaign import Campaign
+from corpus.findings import Element, Finding
+from reports.book import Book, blind, grouped, headline, planted_missed
+from reports.form import Format
+from reports.holes import holes
+from reports.text import count
+
+DETAILED = 20
+"""Groups of findings that are told in full."""
+ELEMENTS = 5
+HOLES = 10
+
+
+def render(book: Book) -> str:
+    """A headline, a table of findings, each of them folded, and what was not covered."""
+    parts = [
+        f"## {headline(book)}",
+        _run(book.campaign) if book.campaign else "",
+        _table(book),
+        *(_details(book, group) for group in grouped(book.real)[:DETAILED]),
+        _coverage(book.campaign) if book.campaign else "",
+    ]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _run(c: Campaign) -> str:
+    totals = f"{c.cases:,} cases, {c.judged:,} outputs judged in {c.seconds:,.0f} s"
+    lines = [f"Run `{c.run}`, seed {c.seed}: {totals}, {count(len(c.ops), 'op')}, {count(len(c.subjects), 'subject')}."]
+    if missed := planted_missed(c):
+        lines.append(f"**Planted bugs that were not found:** {', '.join(f'`{key}`' for key in missed)}")
+    if c.estimated:
+        ops = ", ".join(c.estimated)
+        lines.append(f"Budgets of {ops} are estimated from a float32 peer: weaker than derived ones.")
+    return "\n\n".join(lines)
+
+
+def _table(book: Book) -> str:
+    if not book.real:
+        return ""
+    rows = [_row(book, group) for group in grouped(book.real)]
+    head = ("| | kernel | verdict | what is wrong | smallest case | seen |", "|---|---|---|---|---|---|")
+    return "\n".join([*head, *rows])
+
+
+def _row(book: Book, group: Sequence[Finding]) -> str:
+    first = group[0]
+    mark = "❌" if any(book.news(f) for f in group) else "✔️"
+    standing = ", ".join(dict.fromkeys(book.standing(f) for f in group))
+    seen = sum(f.count for f in group)
+    cells = (
+        f"{mark} {standing}",
+        f"`{first.subject.key}`",
+        first.verdict.kind.value,
+        _cell(first.verdict.message),
+        f"`{first.case.label}`",
+        f"{seen:,}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _details(book: Book, group: Sequence[Finding]) -> str:
+    f = group[0]
+    parts = [
+        f"<details><summary><b>{_html(f.subject.key)}</b>: {_html(f.verdict.message)}</summary>",
+        "\n".join(_facts(f, group)),
+        _elements(f),
+        _picture(f),
+        "```sh\n" + "\n".join(book.commands(f).values()) + "\n```",
+        "</details>",
+    ]
+    return "\n\n".join(p for p in parts if p)
+
+
+def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
+    yield f"- smallest case: `{f.case.label}` ({f.case.elements:,} elements; found with {f.original.elements:,})"
+    yield from (f"- learned: {_cell(gate)}" for gate in f.gates)
+    if f.verdict.blame:
+        yield f"- blame: {_cell(f.verdict.blame)}"
+    if f.probability < 1:
+        yield f"- shows in {f.probability:.0%} of runs"
+    if blind(f):
+        yield f"- would have passed: {', '.join(blind(f))}"
+    if len(group) > 1:
+        yield f"- also: {', '.join(f'`{other.id}` ({other.signature.dtype})' for other in group[1:])}"
+
+
+def _elements(f: Finding) -> str:
+    shown = f.exhibit.elements[:ELEMENTS] if f.exhibit else ()
+    if not shown:
+        return ""
+    rows = [_element(e) for e in shown]
+    return "\n".join(["| index | got | wanted | bound | rho |", "|---|---:|---:|---:|---:|", *rows])
+
+
+def _element(e: Element) -> str:
+    return f"| `{list(e.index)}` | {e.got:.9g} | {e.wanted:.9g} | {e.bound:.3g} | {e.rho:.3g} |"
+
+
+def _picture(f: Finding) -> str:
+    picture = f.exhibit.picture if f.exhibit else None
+    if picture is None or picture.height * picture.width <= 1 or not picture.lines:
+        return ""
+    head = f"{picture.height} rows x {picture.width} columns (. none fails, # all)"
+    return "\n".join(["```text", head, *picture.lines, "```"])
+
+
+def _coverage(c: Campaign) -> str:
+    missing = [name for name, index in c.goals.items() if index < 0]
+    goals = f"{len(c.goals) - len(missing)} of {len(c.goals)} goals reached"
+    goals += f"; **not reached:** {', '.join(missing)}" if missing else ""
+    found = holes(c)
+    lines = [f"- {hole}" for hole in found[:HOLES]]
+    if len(found) > HOLES:
+        lines.append(f"- and {len(found) - HOLES} more")
+    never = f"\n\n<details><summary>Never tried</summary>\n\n{chr(10).join(lines)}\n\n</details>" if lines else ""
+    return f"Coverage: {len(c.coverage):,} cells; {goals}.{never}"
+
+
+def _cell(text: str) -> str:
+    """Text of a subject's own making inside of a table."""
+    return _html(text).replace("|", "\\|").replace("\n", " ")
+
+
+def _html(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+FORMAT = Format("markdown", "Markdown as GitHub shows it.", render)

@@ -1,0 +1,70 @@
+"""SARIF 2.1.0 (OASIS), which GitHub's code scanning and editors show at the line of the kernel."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from corpus.findings import Finding
+from corpus.records import BLAMELESS, Kind
+from reports.book import Book
+from reports.explain import explain, short
+from reports.form import Format
+
+FINGERPRINT = "kernelAssay/v1"
+
+
+def render(book: Book) -> str:
+    """One result a finding; rules are the verdicts."""
+    kinds = [k for k in Kind if k not in BLAMELESS]
+    run = {
+        "tool": {"driver": {"name": "Kernel Assay", "rules": [_rule(k) for k in kinds]}},
+        "originalUriBaseIds": {"SRCROOT": {"description": {"text": "The folder the run was started in."}}},
+        "results": [_result(book, f, kinds.index(f.verdict.kind)) for f in book.real],
+        "columnKind": "unicodeCodePoints",
+    }
+    log = {
+        "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [run],
+    }
+    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+
+
+def _rule(kind: Kind) -> dict[str, Any]:
+    return {
+        "id": kind.value,
+        "shortDescription": {"text": short(kind.value)},
+        "help": {"text": f"python -m fuzz explain {kind.value}", "markdown": explain(kind.value)},
+        "defaultConfiguration": {"level": "error"},
+    }
+
+
+def _result(book: Book, f: Finding, rule: int) -> dict[str, Any]:
+    lines = [f.verdict.message, f.verdict.blame, f"smallest case: {f.case.label}", *f.gates, *book.commands(f).values()]
+    return {
+        "ruleId": f.verdict.kind.value,
+        "ruleIndex": rule,
+        "level": "error" if book.news(f) else "note",
+        "baselineState": "new" if book.news(f) else "unchanged",
+        "message": {"text": "\n".join(line for line in lines if line)},
+        "locations": [
+            {"physicalLocation": {"artifactLocation": _place(f.subject.path), "region": {"startLine": f.subject.line}}}
+        ],
+        "partialFingerprints": {FINGERPRINT: f.id},
+        "properties": {"standing": book.standing(f), "probability": f.probability, "case": f.case.id},
+    }
+
+
+def _place(path: str) -> dict[str, str]:
+    """Relative to where the run was started, if it lies below: that is what links it to a repository."""
+    where, here = Path(path), Path.cwd()
+    if not where.is_absolute():
+        return {"uri": where.as_posix(), "uriBaseId": "SRCROOT"}
+    if where.is_relative_to(here):
+        return {"uri": where.relative_to(here).as_posix(), "uriBaseId": "SRCROOT"}
+    return {"uri": where.as_uri()}
+
+
+FORMAT = Format("sarif", "SARIF for code scanning and editors.", render)

@@ -1,0 +1,104 @@
+"""What the page says about each kernel under test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from corpus.campaign import Campaign, Statistics
+from corpus.records import Kind, Subject
+from reports.book import failing
+from reports.page_words import DASH, short
+from reports.plots import Plot, budget_labels, histogram, ulps_labels
+from reports.text import claims
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One kernel."""
+
+    subject: Subject
+    anchor: str
+    judged: int
+    passed: int
+    unsupported: int
+    failing: int
+    microseconds: str
+    """Mean time of a run."""
+    rate: str
+    """Input elements a second."""
+    rho: float | None
+    """Largest share of an error budget that it used; None: no value was judged by a budget."""
+    meter: int
+    """The same in percent, at most 100."""
+    claims: str
+    plots: tuple[Plot, ...]
+    classes: Mapping[str, int]
+    skipped: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """All kernels of one op."""
+
+    op: str
+    lines: tuple[Line, ...]
+
+
+def kernels_of(c: Campaign) -> tuple[Kernels, ...]:
+    """The kernels that were not planted, by op."""
+    lines: dict[str, list[Line]] = {}
+    for subject in c.subjects:
+        if not subject.planted:
+            lines.setdefault(subject.op, []).append(_line(c, subject))
+    return tuple(Kernels(op, tuple(each)) for op, each in lines.items())
+
+
+def anchor(key: str) -> str:
+    """The place of a subject on the page."""
+    return f"subject-{key}"
+
+
+def _line(c: Campaign, subject: Subject) -> Line:
+    kinds = c.by_subject.get(subject.key, {})
+    seen = c.statistics.get(subject.key, Statistics())
+    rho = c.max_rho.get(subject.key)
+    return Line(
+        subject=subject,
+        anchor=anchor(subject.key),
+        judged=sum(kinds.values()),
+        passed=kinds.get(Kind.PASS, 0),
+        unsupported=kinds.get(Kind.UNSUPPORTED, 0),
+        failing=failing(kinds),
+        microseconds=_microseconds(seen),
+        rate=_rate(seen),
+        rho=rho,
+        meter=round(100 * min(1.0, rho)) if rho is not None and rho > 0 else 0,
+        claims=claims(subject),
+        plots=_plots(seen),
+        classes=_largest_first(seen.classes),
+        skipped=_largest_first(seen.skipped),
+    )
+
+
+def _microseconds(seen: Statistics) -> str:
+    if not seen.timed:
+        return DASH
+    mean = seen.nanoseconds / seen.timed / 1000
+    return f"{mean:,.0f}" if mean >= 10 else f"{mean:.2g}"
+
+
+def _rate(seen: Statistics) -> str:
+    return short(seen.elements / seen.nanoseconds * 1e9) if seen.nanoseconds else DASH
+
+
+def _plots(seen: Statistics) -> tuple[Plot, ...]:
+    kinds: Iterable[tuple[tuple[int, ...], list[str], str]] = (
+        (seen.rho, budget_labels(len(seen.rho)), "share of the budget used, up to"),
+        (seen.ulps, ulps_labels(len(seen.ulps)), "largest distance in ULP"),
+    )
+    return tuple(histogram(labels, counts, across) for counts, labels, across in kinds if any(counts))
+
+
+def _largest_first(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,85 @@
+"""Numbers, times and values as the page writes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from corpus.formats import FORMATS
+
+DASH, MINUS, TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+DIGITS = {"float64": 17, "float32": 9, "float16": 6, "bfloat16": 6}
+"""Significant digits that tell each value of a type from its neighbours, and the reference from both."""
+
+
+def count(n: int, noun: str) -> str:
+    """A number with its noun: `1 case`, `1,200 cases`."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Words as a sentence has them: `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else ""
+
+
+def short(n: float) -> str:
+    """A count in at most four characters or so: 950, 1.2k, 48k, 3.1M."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if n >= 0.9995 * unit:
+            scaled = n / unit
+            return f"{scaled:.1f}".removesuffix(".0") + name if scaled < 9.95 else f"{scaled:.0f}{name}"
+    return f"{n:.0f}"
+
+
+def figure(x: float | None) -> str:
+    """A measured value in three digits."""
+    if x is None:
+        return DASH
+    if math.isinf(x):
+        return "∞" if x > 0 else f"{MINUS}∞"
+    return f"{x:,.0f}" if abs(x) < 1e7 and float(x).is_integer() else f"{x:.3g}"
+
+
+def value(x: float, dtype: str) -> str:
+    """One element, with as many digits as its type needs."""
+    known = FORMATS.get(dtype)
+    if known is not None and not known.is_float and math.isfinite(x):
+        return f"{x:.0f}"
+    return f"{x:.{DIGITS.get(dtype, 9)}g}"
+
+
+def bits(pattern: int, dtype: str) -> str:
+    """A bit pattern as hex, as wide as its type."""
+    known = FORMATS.get(dtype)
+    return f"0x{pattern:0{known.bits // 4 if known else 1}x}"
+
+
+def place(index: Sequence[int] | None) -> str:
+    """Where an element is: `[0, 3]`."""
+    return "" if index is None else f"[{', '.join(map(str, index))}]" if index else "the only one"
+
+
+def extent(shape: Sequence[int]) -> str:
+    """A shape, its extents with crosses between them."""
+    return f" {TIMES} ".join(f"{n}" for n in shape) or "scalar"
+
+
+def span(seconds: float) -> str:
+    """A duration in its two largest units."""
+    if not math.isfinite(seconds):
+        return "?"
+    if seconds < 10:
+        return f"{seconds:.1f} s".replace(".0 ", " ")
+    whole = round(seconds)
+    parts = ((whole // 3600, "h"), (whole % 3600 // 60, "min"), (whole % 60, "s"))
+    return " ".join([f"{n} {unit}" for n, unit in parts if n][:2])
+
+
+def moment(at: str) -> str:
+    """A time of a record, to the minute, in UTC; what is none stays as it is."""
+    try:
+        when = datetime.fromisoformat(at)
+    except ValueError:
+        return at
+    return f"{(when if when.tzinfo is None else when.astimezone(UTC)):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,199 @@
+"""How a reproducer calls the kernel and reads what it left: return-style or not, numpy or torch."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from corpus.findings import Finding
+from corpus.formats import FORMATS, format_of
+from corpus.layouts import LAYOUTS
+from corpus.records import Case, TensorSpec
+from reports import reproducer_text as text
+from reports.reproduce import memory, subject
+from reports.reproducer_inputs import Source, foreign, placed, values_of
+
+RUNNABLE = frozenset({"numpy", "torch"})
+"""Backends whose subjects a file on its own can call."""
+_WORDS = """
+    np torch ml_dtypes sys os re traceback faulthandler hashlib runpy inspect resource Path SimpleNamespace dataclass
+    field cached_property main answer load put blank tensor damage around start_of untouched element_bytes differing
+    holds same_inputs limit_memory tensors_taken patterns bfloat16 float8_e4m3fn float8_e5m2 values bits wrong index was
+    wanted due budget low high got fine kept said before arrays array inputs first second first_values second_values
+    size where shared name attempt error code SUBJECT FUNCTION WORST FACTOR SECONDS MEGABYTES RUNS ZONE
+    recorded
+"""
+"""What has a meaning in a reproducer; no tensor is called so."""
+_TENSOR = '''def tensor(array, dtype):
+    """A torch tensor over the same memory; dtype: what its bit patterns stand for."""
+    return torch.from_numpy(array.view(f"i{array.itemsize}")).view(dtype)'''
+
+
+@dataclass
+class Script:
+    """The main function of a reproducer in the making."""
+
+    finding: Finding
+    source: Source = field(init=False)
+    lines: list[str] = field(default_factory=list)
+    """Of main, without their common indentation."""
+    constants: list[str] = field(default_factory=list)
+    """Above main."""
+
+    def __post_init__(self) -> None:
+        """Decide what the types are called."""
+        self.source = Source(torch=self.finding.subject.backend == "torch")
+
+    @property
+    def returns(self) -> bool | None:
+        """Whether the kernel returns its result; None: nobody noted it."""
+        return self.finding.exhibit.returns if self.finding.exhibit is not None else None
+
+    @property
+    def case(self) -> Case:
+        """What is run."""
+        return self.finding.case
+
+    @cached_property
+    def kernel(self) -> str:
+        """What the kernel is called."""
+        return text.variable(self.finding.subject.function, self._reserved)
+
+    @cached_property
+    def inputs(self) -> dict[str, str]:
+        """Variable of each input."""
+        found: dict[str, str] = {}
+        for name in self.case.tensors:
+            found[name] = text.variable(name, {*self._reserved, self.kernel, *found.values()})
+        return found
+
+    @cached_property
+    def output(self) -> str:
+        """The variable of the output."""
+        shown = self.finding.exhibit.output if self.finding.exhibit is not None else ""
+        name = shown if shown and shown not in self.case.tensors else "out"
+        return text.variable(name, {*self._reserved, self.kernel, *self.inputs.values()})
+
+    @property
+    def _reserved(self) -> set[str]:
+        return {*_WORDS.split(), *dir(builtins)}
+
+    @cached_property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype that the output should have."""
+        shown = self.finding.exhibit
+        if shown is not None and self.recorded:
+            return TensorSpec(shape=shown.shape, dtype=shown.dtype)
+        return customary(self.case)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the finding tells what the output should have been; it does where outputs could be compared."""
+        return self.finding.exhibit is not None and self.finding.exhibit.dtype in FORMATS
+
+    def uses(self, *names: str) -> None:
+        """Have these functions about memory copied."""
+        self.source.uses(memory.__name__, *names)
+
+    def make_inputs(self, case: Case, suffix: str = "") -> list[str]:
+        """Lines that make the inputs; their variables. Values that another case has, too, are not made again."""
+        variables: list[str] = []
+        for name, recipe in case.tensors.items():
+            variable, mine = self.inputs[name], self.case.tensors[name]
+            if suffix:
+                variable = text.variable(variable + suffix, {*self._reserved, *self.inputs.values(), *variables})
+            same = suffix and recipe.but(layout=mine.layout).id == mine.id
+            values = self.inputs[name] if same else values_of(self.source, variable, recipe)
+            remark = _layout_remark(recipe.layout)
+            self.say(*([f"# {variable}: {remark}"] if remark else []))
+            self.say(f"{variable} = {placed(self.source, recipe, values)}")
+            variables.append(variable)
+        return variables
+
+    def run(self, out: str = "", byte: str = "", inputs: Sequence[str] = (), values: str = "") -> list[str]:
+        """Lines that call the kernel; values: the variable that gets what it left, as float64.
+
+        byte: what the output is filled with beforehand, if that matters.
+        """
+        out = out or self.output
+        if self.returns is not None:
+            blank = [] if self.returns else [self.blank(out, byte)]
+            return [*blank, self.call(out, inputs, returns=self.returns), *self._read(values, out, self.returns)]
+        self.source.uses(subject.__name__, "tensors_taken")
+        attrs = f"{{{', '.join(map(text.quoted, self.case.attrs))}}}" if self.case.attrs else "()"
+        return [
+            f"if tensors_taken({self.kernel}, {attrs}) > {len(self.inputs)}:  # it writes into its first argument",
+            *text.indented([self.blank(out, byte), self.call(out, inputs, returns=False)]),
+            *text.indented(self._read(values, out, returns=False)),
+            "else:",
+            *text.indented([self.call(out, inputs, returns=True), *self._read(values, out, returns=True)]),
+        ]
+
+    def call(self, out: str, inputs: Sequence[str] = (), *, returns: bool) -> str:
+        """The line that calls the kernel."""
+        given = zip(inputs or self.inputs.values(), self.case.tensors.values(), strict=True)
+        handed = [self.handed(variable, t.dtype) for variable, t in given]
+        if returns:
+            return f"{out} = {text.call(self.kernel, handed, self.case.attrs)}"
+        return text.call(self.kernel, [self.handed(out, self.spec.dtype), *handed], self.case.attrs)
+
+    def blank(self, out: str, byte: str = "") -> str:
+        """The line that makes an output nobody has written yet."""
+        self.uses("blank")
+        dtype = self.source.dtype(self.spec.dtype)
+        remark = "" if self.recorded else "  # its form was not recorded: taken from the inputs"
+        return f"{out} = blank({self.spec.shape}, {dtype}{f', {byte}' if byte else ''}){remark}"
+
+    def handed(self, variable: str, dtype: str) -> str:
+        """What the kernel is given for an array of ours."""
+        if not self.source.torch:
+            return variable
+        if not foreign(dtype):
+            return f"torch.from_numpy({variable})"
+        if _TENSOR not in self.source.functions:
+            self.source.functions.append(_TENSOR)
+        return f"tensor({variable}, torch.{dtype})"
+
+    def _read(self, values: str, out: str, returns: bool) -> list[str]:
+        """The line that reads the result as float64; none without a variable for it."""
+        if not values:
+            return []
+        if not self.source.torch:
+            return [f"{values} = np.asarray({out}, np.float64)"]
+        tensor = f"{out}.detach()" if returns else self.handed(out, self.spec.dtype)
+        return [f"{values} = {tensor}.double().numpy()"]
+
+    def bits(self, out: str = "") -> str:
+        """An expression for the bit patterns of the result."""
+        out, size = out or self.output, format_of(self.spec.dtype).bits
+        if self.source.torch and self.returns:
+            integer = "uint8" if size == 8 else f"int{size}"
+            return f"{out}.detach().view(torch.{integer}).numpy().view(np.uint{size})"
+        return f"np.asarray({out}).view(np.uint{size})"
+
+    def say(self, *lines: str) -> None:
+        """Add lines to main."""
+        self.lines.extend(lines)
+
+
+def customary(case: Case) -> TensorSpec:
+    """The form of the result where the finding does not tell: like the first input, but for ops known to differ."""
+    first = next(iter(case.tensors.values()))
+    shape, dtype = first.shape, first.dtype
+    if case.op == "gemm" and {"a", "b"} <= set(case.tensors):
+        shape = (case.tensors["a"].shape[0], case.tensors["b"].shape[1])
+    elif case.op == "embedding" and {"table", "indices"} <= set(case.tensors):
+        shape = (*case.tensors["indices"].shape, *case.tensors["table"].shape[1:])
+    elif str(case.attrs.get("to")) in FORMATS:
+        dtype = str(case.attrs["to"])
+    return TensorSpec(shape=shape, dtype=dtype)
+
+
+def _layout_remark(layout: str) -> str:
+    """What is odd about a layout, from where it is defined."""
+    if layout == "contiguous":
+        return ""
+    said = (LAYOUTS[layout].__doc__ or "").partition("\n")[0].partition(":")[0].rstrip(".")
+    return said if said[1:2] == " " else f"{said[:1].lower()}{said[1:]}"

@@ -1,0 +1,100 @@
+"""The elements a reproducer looks at: what they were, and what would be right."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+import numpy as np
+
+from corpus.findings import Element, Finding
+from corpus.formats import Format, bits_of, format_of
+from corpus.records import Kind, Measurement
+from reports.reproducer_text import entry
+
+MOST = 8
+"""Elements that are looked at."""
+Row = tuple[str, ...]
+"""Cells as source."""
+
+
+def worst(finding: Finding) -> tuple[Element, ...]:
+    """The elements that failed most; of older findings the one that decided."""
+    shown = finding.exhibit
+    if shown is not None and any(e.fails for e in shown.elements):
+        return tuple(e for e in shown.elements if e.fails)[:MOST]
+    limit = next((m.value for m in finding.verdict.measurements if m.metric == "budget"), 0.0)
+    found: dict[tuple[int, ...], Element] = {}
+    for m in finding.verdict.measurements:
+        if m.index is not None and m.got is not None and m.wanted is not None:
+            found.setdefault(m.index, _element(m, limit))
+    several = finding.verdict.rule == "z"  # no single element decided
+    return tuple(found.values())[: None if several else 1]
+
+
+def _element(m: Measurement, limit: float) -> Element:
+    got, wanted = (math.nan if x is None else x for x in (m.got, m.wanted))
+    return Element(index=m.index or (), got=got, wanted=wanted, bits=-1, bound=limit)
+
+
+def is_bitwise(finding: Finding) -> bool:
+    """Whether the output had to be a copy, bit for bit."""
+    return finding.verdict.kind is Kind.MISMATCH and any(m.metric == "bits" for m in finding.verdict.measurements)
+
+
+def plain_rows(elements: Iterable[Element]) -> list[Row]:
+    """Index, what it was, what was wanted."""
+    return [tuple(map(entry, (e.index, e.got, e.wanted))) for e in elements]
+
+
+def value_rows(elements: Iterable[Element], dtype: str) -> list[Row]:
+    """The same, the error budget, and the lowest and the highest value that would do."""
+    fmt = format_of(dtype)
+    return [tuple(map(entry, (e.index, e.got, e.wanted, e.bound, *_right(e, fmt)))) for e in elements]
+
+
+def _right(e: Element, fmt: Format) -> tuple[float, float]:
+    """The numbers of the format whose distance from what was wanted the budget and one rounding explain."""
+    with np.errstate(all="ignore"):
+        low, high = (_rounded(e.wanted + sign * e.bound, fmt) for sign in (-1.0, 1.0))
+    if low <= e.got <= high:  # another rule refused it
+        low, high = (
+            (math.nextafter(e.got, math.inf), high) if e.got < e.wanted else (low, math.nextafter(e.got, -math.inf))
+        )
+    return low, high
+
+
+def _rounded(value: float, fmt: Format) -> float:
+    return float(np.asarray(value, np.float64).astype(fmt.dtype)) if fmt.is_float else value
+
+
+def bit_rows(finding: Finding, dtype: str) -> list[Row]:
+    """Index, the bits it had, what was wanted and its bits; None for bits that nobody recorded."""
+    fmt = format_of(dtype)
+    told = _TOLD.search(finding.verdict.message)
+    where = next((m.index for m in finding.verdict.measurements if m.metric == "bits"), None)
+    return [_bit_row(e, fmt, told if e.index == where else None) for e in worst(finding)]
+
+
+def _bit_row(e: Element, fmt: Format, told: re.Match[str] | None) -> Row:
+    had = _hex(e.bits, fmt) if e.bits >= 0 else told[1] if told else _due(e.got, fmt)
+    return (entry(e.index), had, entry(e.wanted), told[2] if told else _due(e.wanted, fmt))
+
+
+_TOLD = re.compile(r"\((0x[0-9a-f]+)\), must be \S+ \((0x[0-9a-f]+)\) bit for bit")
+"""The bits of the first element that differs: the verdict's sentence is where those of a wanted NaN are written."""
+
+
+def _due(value: float, fmt: Format) -> str:
+    return "None" if math.isnan(value) else _hex(bits_of(value, fmt.dtype), fmt)
+
+
+def _hex(pattern: int, fmt: Format) -> str:
+    return f"0x{pattern:0{fmt.bits // 4}x}"
+
+
+def table(name: str, remark: str, rows: Iterable[Row]) -> str:
+    """Rows as a constant."""
+    lines = "".join(f"    ({', '.join(row)}),\n" for row in rows)
+    return f"{name} = [\n    # {remark}\n{lines}]"

@@ -1,0 +1,59 @@
+"""What the tensors of a case hold, in words: made again from the recipe."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corpus.formats import Array, format_of
+from corpus.materialize import materialize
+from corpus.records import Case, TensorRecipe
+
+MOST = 1 << 22
+"""Elements of a tensor that is made only to be described."""
+
+
+def described(case: Case) -> list[tuple[str, ...]]:
+    """One row a tensor: name, dtype, shape, layout, how it is filled, smallest, largest, what is special in it."""
+    return [
+        (name, t.dtype, "x".join(map(str, t.shape)) or "scalar", t.layout, filled(t), *_values(t))
+        for name, t in case.tensors.items()
+    ]
+
+
+def filled(t: TensorRecipe) -> str:
+    """How a tensor gets its values."""
+    fill = t.fill
+    words = [fill.distribution]
+    words += [f"{name} {value}" for name, value in fill.params.items()]
+    words += [f"times {fill.scale:g}"] if fill.scale != 1 else []
+    words += [f"field {fill.seed}"] if fill.seed else []
+    words += [f"{s.value} at {s.place}" for s in t.specials]
+    if t.pokes:
+        words.append(f"{len(t.pokes)} element{'s' * (len(t.pokes) != 1)} written out")
+    return ", ".join(words)
+
+
+def _values(t: TensorRecipe) -> tuple[str, str, str]:
+    if not 0 < t.size <= MOST:
+        return ("-", "-", "nothing" if t.size == 0 else "")
+    values = materialize(t)
+    with np.errstate(all="ignore"):
+        numbers = values.astype(np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        ends = (f"{finite.min():.6g}", f"{finite.max():.6g}") if finite.size else ("-", "-")
+    return (*ends, _holds(values, numbers))
+
+
+def _holds(values: Array, numbers: Array) -> str:
+    fmt = format_of(values.dtype)
+    if not fmt.is_float:
+        return ""
+    small = (numbers != 0) & (np.abs(numbers) < fmt.tiny)
+    tests = {
+        "NaN": np.isnan(numbers),
+        "Inf": np.isposinf(numbers),
+        "-Inf": np.isneginf(numbers),
+        "-0": (numbers == 0) & np.signbit(numbers),
+        "subnormal": small,
+    }
+    return ", ".join(f"{int(mask.sum())} {name}" for name, mask in tests.items() if mask.any())

@@ -1,0 +1,127 @@
+"""What the scripts for nights and for CI share. Importing it chooses the project's interpreter."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+_VENV = ROOT / ".venv"
+if (_VENV / "bin" / "python").exists() and Path(sys.prefix).resolve() != _VENV.resolve():
+    os.execv(_VENV / "bin" / "python", [str(_VENV / "bin" / "python"), *sys.argv])
+sys.path.insert(0, str(ROOT))
+
+try:
+    from corpus.errors import InternalError, UsageError
+except ImportError as missing:
+    sys.stderr.write(f"this Python has not what Kernel Assay needs ({missing}); `make run` sets it up\n")
+    sys.exit(2)
+
+FOUND, USAGE, INTERNAL, INTERRUPTED = 1, 2, 3, 130
+_WORSE = (0, FOUND, INTERRUPTED, USAGE, INTERNAL)
+_PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None).prctl
+
+
+class Parser(argparse.ArgumentParser):
+    """A mistake is one sentence, as everywhere, without the usage around it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see --help")
+
+
+def parser(text: str | None) -> Parser:
+    return Parser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several steps together; one that a signal ended is a fault, unless a person asked for it."""
+    return max((c if c in _WORSE else INTERNAL for c in codes), key=_WORSE.index, default=0)
+
+
+def answer(work: Callable[[], int]) -> int:
+    """Do the work; every error a user can cause is one sentence on stderr."""
+    name = Path(sys.argv[0]).name
+    try:
+        return work()
+    except UsageError as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        return USAGE
+    except InternalError as error:
+        sys.stderr.write(f"{name}: internal error, please report it: {error}\n")
+    except Exception:  # noqa: BLE001  whatever else it is, it is our fault; Python's own exit code would say "findings"
+        traceback.print_exc()
+    return INTERNAL
+
+
+class Steps:
+    """Runs commands one after another, and hands Ctrl-C and SIGTERM on to the one that runs.
+
+    Each has a session of its own: a terminal's Ctrl-C would reach it beside ours, and a second one means `at once`.
+    """
+
+    def __init__(self) -> None:
+        self.signals = 0
+        """How often somebody wanted an end."""
+        self._child: subprocess.Popen[bytes] | None = None
+        self._patient = False
+
+    @property
+    def stopped(self) -> bool:
+        return self.signals > 0
+
+    @property
+    def aborted(self) -> bool:
+        """Twice: at once, without a report."""
+        return self.signals > 1
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """While this lasts, the signals are ours."""
+        old = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def run(self, module: str, *words: str, patient: bool = False, keep: Sequence[int] = ()) -> int:
+        """Say a command, run it, and give its exit code; 130 if it ended because somebody wanted it to.
+
+        patient: short, so that a first signal need not end it; keep: descriptors that it inherits.
+        """
+        print(f"\n$ python -m {shlex.join([module, *words])}", flush=True)
+        self._patient = patient
+        before = self.signals
+        command = [sys.executable, "-m", module, *words]
+        # Without us nobody would hand it a signal: should we be killed, it ends as if it had got one.
+        self._child = subprocess.Popen(command, start_new_session=True, pass_fds=keep, preexec_fn=_end_with_parent)  # noqa: PLW1509  one thread
+        if self.signals > before:  # it came while the process was being made
+            self._hand_on(signal.SIGTERM)
+        code = self._child.wait()
+        self._child = None
+        return INTERRUPTED if code not in _WORSE and self.signals > before else code
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self.signals += 1
+        self._hand_on(number)
+
+    def _hand_on(self, number: int) -> None:
+        if self._child is not None and (self.aborted or not self._patient):
+            self._child.send_signal(number)
+
+
+def _end_with_parent() -> None:
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,655 @@
+"""CUDA files are subjects like any other: found, compiled, run without a GPU, told what is wrong in one sentence."""
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from corpus.errors import UsageError
+from corpus.records import Case, Fill, Kind, TensorRecipe
+from fuzz.check import Examiner, Inquiry
+from fuzz.strategies import build
+from kernels.calling import Interface, bind
+from kernels.catalog import read_subject, size_hints, user_subject
+from kernels.formula import parse_formula
+from kernels.front_matter import read_front_matter
+from kernels.loader import loader_of
+from kernels.loaders import cuda as module
+from oracles.catalog import contract_of
+
+FACE = Interface(inputs=("x",), outputs=("out",), attrs=())
+NORM = Interface(inputs=("x", "weight"), outputs=("out",), attrs=("eps",))
+HEAD = {
+    "op": '"silu"',
+    "entry": '"silu<{T}>"',
+    "dtypes": '["float32", "float64", "float16", "bfloat16"]',
+    "args": '["out", "x", "n"]',
+    "dims": '{ n = "x.size" }',
+    "grid": '"ceil_div(n, 256)"',
+    "block": "256",
+}
+SILU = """
+template <typename T>
+__global__ void silu(T* __restrict__ out, const T* __restrict__ x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) {
+    double v = static_cast<double>(x[i]);
+    out[i] = T(v / (1.0 + exp(-v)));
+  }
+}
+"""
+PLAIN = {**HEAD, "entry": '"k"', "dtypes": '["float32"]'}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield Path(os.environ["XDG_CACHE_HOME"], "kernel-assay", "cuda")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(head, code=SILU, name="mine.cu"):
+        text = head if isinstance(head, str) else "".join(f"{k} = {v}\n" for k, v in head.items() if v)
+        path = tmp_path / name
+        path.write_text(f"/*\nWhat it does. And more.\n\n---\n{text}---\n*/\n#include <cuda_runtime.h>\n{code}")
+        return path
+
+    return file
+
+
+def kernel(body, parameters="float* out, const float* x, int n"):
+    return f"__global__ void k({parameters}) {{\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n{body}\n}}\n"
+
+
+def load(path, face=FACE):
+    front = read_front_matter(path)
+    return bind(loader_of("cuda").load(path, front.function), face, str(path)).call
+
+
+def refusal(path, call):
+    with pytest.raises(UsageError) as error:
+        call(path)
+    text = str(error.value)
+    assert "\n" not in text
+    assert str(path) in text
+    return text.replace(str(path), "FILE")
+
+
+def silu(*shape, dtype="float32", seed=1, **fields):
+    fill = Fill(distribution="normal", seed=seed)
+    return Case(op="silu", tensors={"x": TensorRecipe(shape=shape, dtype=dtype, fill=fill, **fields)})
+
+
+def verdicts(subject, cases):
+    with Examiner([subject]) as examiner:
+        return [c.verdicts[subject.key] for c in examiner.check(Inquiry(c, (subject.key,)) for c in cases)]
+
+
+# ---- verdicts --------------------------------------------------------------------------------------------------------
+
+SHAPES = ((0, 4), (1, 1), (3, 5), (1, 256), (2, 128), (1, 257), (5, 300))
+
+
+def test_a_clean_kernel_passes(write):
+    subject = user_subject(str(write(HEAD)), ())
+    cases = [silu(*s, dtype=t) for s in SHAPES for t in subject.dtypes]
+    assert [v for v in verdicts(subject, cases) if v.kind is not Kind.PASS] == []
+
+
+def test_a_clean_kernel_passes_whatever_the_search_comes_up_with(write):
+    subject = user_subject(str(write(HEAD)), ())
+    choose = random.Random(7).randint
+    cases = [build(contract_of("silu"), choose, max_elements=2000) for _ in range(80)]
+    kinds = Counter(v.kind for v in verdicts(subject, cases))
+    assert set(kinds) == {Kind.PASS, Kind.UNSUPPORTED}
+    assert kinds[Kind.PASS] > 20
+
+
+def test_an_attribute_reaches_the_kernel_and_a_budget_follows_numerics(write):
+    head = {
+        "op": '"rmsnorm"',
+        "entry": '"norm"',
+        "args": '["x", "weight", "out", "rows", "cols", "eps"]',
+        "dims": '{ rows = "x.shape[0]", cols = "x.shape[1]" }',
+        "grid": '["ceil_div(rows, 32)", 1]',
+        "block": "[32]",
+        "numerics": '{ accumulate = "float64" }',
+    }
+    code = """extern "C" __global__ void __launch_bounds__(32)
+    norm(const float* x, const float* weight, float* out, int rows, int cols, float eps) {
+      unsigned int row = blockIdx.x * blockDim.x + threadIdx.x;
+      if (row >= rows) return;
+      double sum = 0;
+      for (int j = 0; j < cols; ++j) sum += (double)x[row * cols + j] * x[row * cols + j];
+      float r = (float)rsqrt(sum / cols + eps);
+      #pragma unroll 4
+      for (int j = 0; j < cols; ++j) out[row * cols + j] = __ldg(x + row * cols + j) * r * weight[j];
+    }"""
+    subject = user_subject(str(write(head, code)), ())
+    assert subject.numerics.accumulate == "float64"
+    fills = (("x", (33, 65)), ("weight", (65,)))
+    tensors = {
+        n: TensorRecipe(shape=s, dtype="float32", fill=Fill(distribution="normal", seed=3), layout="offset_one")
+        for n, s in fills
+    }
+    cases = [Case(op="rmsnorm", tensors=tensors, attrs={"eps": eps}) for eps in (1e-5, 3.0)]
+    assert [v.kind for v in verdicts(subject, cases)] == [Kind.PASS] * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shape", "kind", "words"),
+    [
+        ("i < n", "i <= n", (1, 257), Kind.OUT_OF_BOUNDS, "at byte 1028 from its start"),
+        ("i < n", "i < n / 4 * 4", (3, 5), Kind.UNWRITTEN, "out[2, 2] was never written (3 of 15 elements"),
+        ("exp(-v)", "exp(v)", (3, 5), Kind.MISMATCH, ""),
+        ("if (i < n)", "x[i + (1LL << 40)]; if (i < n)", (3, 5), Kind.CRASHED, "killed by SIGSEGV"),
+        ("if (i < n)", "const_cast<T*>(x)[0] = 1; if (i < n)", (3, 5), Kind.INPUT_MUTATED, "'x'"),
+    ],
+)
+def test_a_bug_earns_its_verdict(write, old, new, shape, kind, words):
+    code = SILU.replace(old, new).replace("x[i + (", "volatile T far = x[i + (")
+    verdict = verdicts(user_subject(str(write({**HEAD, "dtypes": '["float32"]'}, code)), ()), [silu(*shape)])[0]
+    assert verdict.kind is kind
+    assert words in verdict.message
+
+
+def test_what_has_strides_is_unsupported(write):
+    found = verdicts(user_subject(str(write(HEAD)), ()), [silu(3, 5, layout="row_gaps"), silu(3, 5)])
+    assert [v.kind for v in found] == [Kind.UNSUPPORTED, Kind.PASS]
+    assert found[0].message == "takes contiguous tensors only"
+
+
+FOUR = kernel("  if (4 * i < n) reinterpret_cast<float4*>(out)[i] = reinterpret_cast<const float4*>(x)[i];")
+
+
+def test_a_misaligned_address_ends_the_kernel_as_on_a_gpu_and_its_line_is_named(write):
+    cases = [silu(2, 4, layout="offset_one"), silu(0, 4)]
+    found = verdicts(user_subject(str(write(PLAIN, FOUR)), ()), cases)
+    assert [v.kind for v in found] == [Kind.RAISED, Kind.PASS]
+    assert "RuntimeError: misaligned address (mine.cu, line 17)" in found[0].message
+
+
+def test_what_a_kernel_requires_it_need_not_be_given(write):
+    head = {**PLAIN, "requires": '["n % 4 == 0", "x.address % 16 == 0"]'}
+    cases = [silu(2, 4, layout="offset_one"), silu(1, 5)]
+    found = verdicts(user_subject(str(write(head, FOUR)), ()), cases)
+    assert [v.kind for v in found] == [Kind.UNSUPPORTED] * 2
+    assert [v.message for v in found] == ["requires x.address % 16 == 0", "requires n % 4 == 0"]
+
+
+# ---- front matter ----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_says_who_it_is(write):
+    subject = user_subject(str(write({**HEAD, "planted": '"out_of_bounds"'})), ())
+    assert (subject.op, subject.name, subject.backend, subject.function) == ("silu", "mine", "cuda", "silu")
+    assert subject.dtypes == ("float32", "float64", "float16", "bfloat16")
+    assert (subject.planted, subject.summary) == ("out_of_bounds", "What it does.")
+    plain = read_subject(write({**PLAIN, "summary": '"Short"', "op": ""}), op="silu")
+    assert (plain.dtypes, plain.summary) == (("float32",), "Short")
+
+
+def test_hints_are_the_integers_of_code_and_launch(write):
+    code = "#define TILE 48u\n// 77\nfloat a = 33.0f + 1e5f; int b = 0x40 + a64, c = 3, d = 9999; /* 88 */"
+    assert size_hints(user_subject(str(write(HEAD, code)), ())) == (48, 64, 256)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "// Copyright of somebody.\n\n// Says.\n//\n// ---\n// {}\n// ---\nint x;",
+        "/* Copyright\n * ------- */\n/**\n * Says.\n * ---\n * {}\n * ---\n */",
+        "/*---\n{}\n---*/",
+        "\ufeff/*\n---\n{}\n---\n\nSays.\n*/",
+    ],
+)
+def test_front_matter_may_stand_in_any_comment_above_the_code(tmp_path, text):
+    path = tmp_path / "mine.cu"
+    lines = [f"{k} = {v}" for k, v in HEAD.items()]
+    lead = {"//": "\n// ", " *": "\n * "}.get(text.partition("{}")[0].rpartition("\n")[2].rstrip(), "\n")
+    path.write_text(text.replace("{}", lead.join(lines)))
+    front = read_front_matter(path)
+    assert (front.entry, front.summary) == ("silu<{T}>", "Says." if "Says" in text else "")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("entry", "", "lacks entry, which must be the name of a kernel"),
+        ("args", "", "lacks args"),
+        ("grid", "", "lacks grid"),
+        ("block", "", "lacks block"),
+        ("gird", "1", "'gird' is not a key of front matter; there are entry, args"),
+        ("entry", '"silu(1); int x"', "entry = 'silu(1); int x' must be the name of a kernel"),
+        ("entry", "3", "entry = 3 must be the name of a kernel"),
+        ("entry", '"silu"', 'entry must name a kernel for each of its dtypes, with {T}, such as "silu<{T}>"'),
+        ("args", '"out"', "args = 'out' must be a list"),
+        ("args", "[[1]]", "args = [[1]] must be a list"),
+        ("grid", "1.5", "grid = 1.5 must be a formula"),
+        ("grid", "true", "grid = True must be a formula"),
+        ("block", "[]", "block = [] must be a formula or a list of one to three"),
+        ("block", "[1, 1, 1, 1]", "must be a formula or a list of one to three"),
+        ("shared", "[]", "shared = [] must be a formula"),
+        ("dims", '["n"]', "dims = ['n'] must be a table of formulas"),
+        ("dims", "{ n = [1] }", "must be a table of formulas"),
+        ("requires", '"n"', "requires = 'n' must be a list of formulas"),
+        ("dtypes", '["float8_e5m2"]', "dtypes = ['float8_e5m2'] must be a list of dtypes that a .cu file can have"),
+        ("dtypes", "[]", "dtypes = [] must be"),
+        ("op", "3", "op = 3 must be text"),
+        ("numerics", "3", "numerics = 3 must be a table"),
+        ("numerics", "{ no_such = 1 }", "numerics is not understood"),
+        ("planted", '"pass"', "planted = 'pass' is no verdict"),
+        ("summary", "3", "summary = 3 must be text"),
+        ("grid", '"n n"', "grid: 'n n' is no formula, which has numbers, names"),
+        ("shared", "@", "its front matter is not TOML: Invalid value (at line 12, column 10)"),
+    ],
+)
+def test_nonsense_is_refused_in_one_sentence_that_names_the_key(write, key, value, words):
+    path = write({**HEAD, key: value})
+    assert words in refusal(path, lambda p: user_subject(str(p), ("silu",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("__global__ void k() {}", "FILE has no front matter: a comment at its top with TOML between two lines of ---"),
+        ("int x;\n/*\n---\n---\n*/", "has no front matter"),
+        ("", "has no front matter"),
+        ("/*\n---\nop = 1\n*/", "a line of --- begins its front matter, but none ends it"),
+        (b"\xff\xfe", "is not text in UTF-8"),
+    ],
+)
+def test_a_file_without_front_matter_is_told_so(tmp_path, text, words):
+    path = tmp_path / "mine.cu"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert words in refusal(path, lambda p: user_subject(str(p), ("silu",)))
+
+
+def test_the_op_comes_from_the_file_or_from_the_only_op_asked_for(write):
+    path = write({**HEAD, "op": ""})
+    assert user_subject(str(path), ("silu",)).op == "silu"
+    assert 'write op = "softmax" into the file' in refusal(path, lambda p: user_subject(str(p), ()))
+
+
+def test_file_colon_name_must_be_the_entry(write):
+    path = write(HEAD)
+    assert user_subject(f"{path}:silu", ()).name == "mine:silu"
+    wanted = "FILE has no front matter for 'other'; its entry is 'silu'"
+    assert refusal(path, lambda p: user_subject(f"{p}:other", ())) == wanted
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (
+            "args",
+            '["out", "y", "n"]',
+            "args: 'y' is neither a name of the op nor in dims; the op has out, x, weight, eps",
+        ),
+        ("args", '["out", "x", "n", "weight"]', "args: 'eps' is missing"),
+        ("args", '["out", "x", "n", "eps"]', "args: 'weight' is missing; the op has out, x, weight, eps"),
+        ("args", '["x", "weight", "eps"]', "args: 'out' is missing"),
+        ("args", '["out", "x + 1", "weight", "eps"]', "args: 'x' is a tensor, not a number"),
+        ("args", '["out", "x", "weight", "eps", "y.size"]', "args: 'y' is neither"),
+        ("grid", '"cells"', "grid: 'cells' is neither"),
+        ("block", '[1, "m"]', "block: 'm' is neither"),
+        ("shared", '"4 * m"', "shared: 'm' is neither"),
+        ("requires", '["m"]', "requires: 'm' is neither"),
+        ("dims", '{ n = "m", m = "1" }', "dims.n: 'm' is neither"),
+        ("dims", '{ n = "1", eps = "1" }', "dims.eps: 'eps' is a name that the op has already"),
+    ],
+)
+def test_a_name_that_the_op_does_not_have_is_refused_and_so_is_one_left_out(write, key, value, words):
+    path = write({**HEAD, "args": '["out", "x", "weight", "n", "eps"]', key: value})
+    assert words in refusal(path, lambda p: read_front_matter(p).check(NORM))
+
+
+def test_an_attribute_may_be_used_in_a_formula_only(write):
+    head = {**PLAIN, "args": '["out", "x", "weight", "n"]', "requires": '["eps == 0"]'}
+    read_front_matter(write(head)).check(NORM)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("7", 7),
+        ("ceil_div(rows * 5, 4)", 4),
+        ("(rows + 1) // 2 - -1", 3),
+        ("7 / 2 * 2", 7),
+        ("max(1, rows, 2) % 2 + min(4, 5)", 5),
+        ("x.shape[0] * x.shape[-1]", 15),
+        ("x.size", 15),
+        ("style == 'neox'", 1),
+        ("rows != 3", 0),
+        ("rows <= 3", 1),
+    ],
+)
+def test_formulas(text, value):
+    scope = {"rows": 3, "style": "neox", "x": np.zeros((3, 5), np.float32)}
+    assert parse_formula("grid", text).whole(scope) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "1 +", "rows ** 2", "a if b else c", "a and b", "not a", "[1]", "f(1)", "__import__('os')", "lambda: 1"),
+        *("True", "None", "b''", "1j", "x.shape", "x.strides", "x.y.size", "x.shape[0].size", "rows[0]", "x.shape[:1]"),
+        *("min(1)", "min()", "ceil_div(1, 2, 3)", "min(1, key=2)", "min(*a)", "1 < 2 < 3", "a := 1", "~1", "1\0"),
+        *("(" * 9999, "-" * 99999 + "1", "1" * 9999),
+    ],
+)
+def test_what_is_no_formula_is_refused(text):
+    with pytest.raises(ValueError, match=r"is no formula, which has numbers, names, \+ - \*"):
+        parse_formula("grid", text)
+
+
+def test_an_extent_must_be_whole():
+    with pytest.raises(ValueError, match=r"grid: n / 2 is 1\.5, not an integer"):
+        parse_formula("grid", "n / 2").whole({"n": 3})
+
+
+# ---- launching -------------------------------------------------------------------------------------------------------
+
+
+def run(path, x, out=None, face=FACE, **attrs):
+    out = np.zeros_like(x) if out is None else out
+    load(path, face)(out, x, **attrs)
+    return out
+
+
+def test_every_thread_knows_where_it_is(write):
+    head = {**PLAIN, "grid": '[2, "n // n", 3]', "block": "[4, 3, 2]"}
+    body = """
+    int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    out[block * 24 + thread] += block * 24 + thread + (warpSize == 32 ? 1 : 0);"""
+    x = np.zeros(6 * 24, np.float32)
+    assert run(write(head, kernel(body)), x).tolist() == list(range(1, 6 * 24 + 1))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error", "words"),
+    [
+        ("block", "1025", ValueError, "a block of 1025 x 1 x 1 threads cannot be launched, 1024 in all at most"),
+        ("block", "[32, 64]", ValueError, "a block of 32 x 64 x 1 threads"),
+        ("block", "0", ValueError, "a block of 0 x 1 x 1"),
+        ("grid", '[1, "65535 + n"]', ValueError, "a grid of 1 x 65550 x 1 blocks cannot be launched"),
+        ("grid", '"-n"', ValueError, "a grid of -15 x 1 x 1 blocks"),
+        ("grid", '"n / 2"', ValueError, "not an integer"),
+        ("grid", '"n // 0"', ZeroDivisionError, ""),
+        ("shared", "232449", ValueError, "232449 bytes of shared memory cannot be had"),
+        ("args", '["out", "x", "n / 2"]', ValueError, "args: n / 2 is 7.5, not an integer"),
+        ("args", '["out", "x", "\'neox\'"]', TypeError, "args: 'neox' is text, 'neox', not a number"),
+        ("requires", '["n > 15"]', NotImplementedError, "requires n > 15"),
+    ],
+)
+def test_what_cannot_be_launched_is_an_error_of_the_subject(write, key, value, error, words):
+    call = load(write({**PLAIN, key: value}, kernel("  if (i < n) out[i] = x[i];")))
+    x = np.zeros(15, np.float32)
+    with pytest.raises(error) as raised:
+        call(np.zeros_like(x), x)
+    assert words in str(raised.value)
+
+
+def test_a_dtype_that_the_kernel_does_not_take_is_unsupported(write):
+    head = {**PLAIN, "args": '["out", "x", "weight", "eps"]'}
+    call = load(write(head, kernel("", "float* out, const float* x, const int* weight, double eps")), NORM)
+    x = np.zeros(4, np.float32)
+    for first, weight, words in (
+        (x.astype(np.float64), x, "takes float32 only"),
+        (x, x.astype(np.int64), "takes 'weight' as integers of 4 bytes only"),
+    ):
+        with pytest.raises(NotImplementedError, match=words):
+            call(x, first, weight, eps=0.0)
+    call(x, x, x.astype(np.int32), eps=0.0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ("float* out, const float* x", "args has 3 arguments, but k takes 2"),
+        ("float* out, int n, const float* x", "args: 'x' is a pointer, but parameter 2 is a number"),
+        ("float* out, const float* x, const int* n", "args: 'n' is a number, but parameter 3 is a pointer"),
+        ("double* out, const double* x, int n", "dtypes has float32, but the kernel takes 'x' as float64"),
+        ("__half* out, const __half* x, int n", "the kernel takes 'x' as float16"),
+        ("float* out, const float* x, float2 n", "a parameter of the kernel is neither a pointer nor a number"),
+    ],
+)
+def test_parameters_that_are_not_those_of_args_are_refused(write, parameters, words):
+    path = write(PLAIN, f"__global__ void k({parameters}) {{}}")
+    assert words in refusal(path, load)
+
+
+# ---- compiling -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("  __syncthreads();", "__syncthreads"),
+        ("  __shared__ float tile[32];", "__shared__"),
+        ("  extern __shared__ float all[];", "__shared__"),
+        ("  float v = __shfl_down_sync(0xffffffffu, x[0], 1);", "__shfl_down_sync"),
+        ("  unsigned int m = __ballot_sync(~0u, i < n);", "__ballot_sync"),
+        ('  asm volatile("mov.u32 %0, %%laneid;" : "=r"(n));', "asm"),
+    ],
+)
+def test_threads_that_meet_are_refused(write, line, word):
+    text = refusal(write(PLAIN, kernel(line)), load)
+    assert text.startswith(f"FILE uses {word} (line 17), which this version cannot run on the CPU")
+    assert text.endswith(": only kernels whose threads do not meet") == (word != "asm")
+
+
+def test_threads_that_meet_in_a_template_or_a_header_are_refused(write, tmp_path):
+    code = SILU.replace("if (i", "x[i] + __shfl_xor_sync(~0u, x[i], 1); if (i")
+    assert "FILE uses __shfl_xor_sync (line 19), which" in refusal(write(HEAD, code), load)
+    groups = f"#include <cooperative_groups.h>\n{kernel('')}"
+    assert "FILE uses cooperative_groups.h (line 15), which" in refusal(write(PLAIN, groups), load)
+    (tmp_path / "part.cuh").write_text("\n__device__ inline void meet() { __syncwarp(); }\n")
+    path = write(PLAIN, f'#include "part.cuh"\n{kernel("  meet();")}')
+    with pytest.raises(UsageError, match=r"part\.cuh uses __syncwarp \(line 2\), which"):
+        load(path)
+
+
+def test_words_in_comments_and_in_code_for_a_gpu_only_are_no_reason_to_refuse(write):
+    body = "  // __syncthreads();\n#ifdef __CUDA_ARCH__\n  __syncthreads();\n#endif\n  if (i < n) out[i] = x[i] + 1;"
+    host = "#ifndef KERNEL_ASSAY\nint main() { k<<<1, 2>>>(0, 0, 0); }\n#endif\n"
+    assert run(write(PLAIN, kernel(body) + host), np.zeros(3, np.float32)).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (kernel("  out[i] = y[i];"), "FILE does not compile: 'y' was not declared in this scope (line 17)"),
+        (kernel("  out[i] = x[i]"), "FILE does not compile: expected ';' before '}' token (line 17)"),
+        ("#include <no_such.h>\n", "FILE does not compile: no_such.h: No such file or directory (line 15)"),
+        ("__global__ void other() {}", "entry = 'k' cannot be launched: 'k' was not declared in this scope"),
+        (
+            kernel('  __asm__ volatile("mov.u32 %0;" : "=r"(n));'),
+            "FILE does not compile: Error: no such instruction: `mov.u32",
+        ),
+        ("template <class T> __global__ void k(T* out) {}", "FILE: entry = 'k' cannot be launched: "),
+        (
+            f"__device__ float g(float);\n{kernel('  out[i] = g(x[i]);')}",
+            "does not compile: undefined reference to `g(f",
+        ),
+        (
+            f"{kernel('')}void host() {{ k<<<1, 2>>>(0, 0, 0); }}",
+            "FILE launches a kernel with <<<>>> (line 19), but only",
+        ),
+    ],
+)
+def test_what_does_not_compile_is_told_in_the_compilers_words(write, code, words):
+    assert words in refusal(write(PLAIN, code), load)
+
+
+def test_an_error_in_a_header_of_the_users_is_placed_there(write, tmp_path):
+    (tmp_path / "part.cuh").write_text("\nflaot x;\n")
+    text = refusal(write(PLAIN, f'#include "part.cuh"\n{kernel("")}'), load)
+    assert text.startswith("FILE does not compile: 'flaot' does not name a type")
+    assert text.endswith(f"({tmp_path / 'part.cuh'}, line 2)")
+
+
+def test_a_campaign_is_told_before_it_begins(write):
+    subject = user_subject(str(write(PLAIN, kernel("  __syncthreads();"))), ())
+    assert "uses __syncthreads (line 17)" in refusal(Path(subject.path), lambda _: Examiner([subject]))
+    absent = Path(subject.path).with_name("absent.cu")
+    assert "cannot be read (No such file" in refusal(absent, lambda p: loader_of("cuda").load(p, "k"))
+
+
+def test_what_was_compiled_is_not_compiled_again(write, monkeypatch, tmp_path):
+    part = tmp_path / "part.cuh"
+    part.write_text("#define STEP 1\n")
+    path = write(PLAIN, f'#include "part.cuh"\n{kernel("  if (i < n) out[i] = x[i] + STEP;")}')
+    x = np.zeros(2, np.float32)
+    assert run(path, x).tolist() == [1, 1]
+    compiled = []
+    compile_ = module._compile
+    monkeypatch.setattr(module, "_compile", lambda *a: (compiled.append(a), compile_(*a)))
+    assert run(path, x).tolist() == [1, 1]
+    assert compiled == []
+    part.write_text("#define STEP 2\n")
+    assert run(path, x).tolist() == [2, 2]
+    assert len(compiled) == 1
+
+
+def test_two_processes_may_compile_at_once(write, tmp_path, monkeypatch):
+    path = write(PLAIN, kernel("  if (i < n) out[i] = x[i];"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code = (
+        "import sys; from pathlib import Path; from kernels.loader import loader_of\n"
+        "sys.stdin.read(); loader_of('cuda').load(Path(sys.argv[1]), 'k'); print('loaded')"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(command, cwd=Path(module.__file__).parents[2], **pipes) for _ in range(2)]
+    for process in both:
+        process.stdin.close()
+        process.stdin = None
+    assert [process.communicate()[0] for process in both] == ["loaded\n"] * 2
+    assert [p.suffix for p in (tmp_path / "cache" / "kernel-assay" / "cuda").iterdir()] == [".so"]
+
+
+def test_a_cache_that_cannot_be_written_is_named(write, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    text = refusal(write(PLAIN, kernel("")), load)
+    assert text.startswith("FILE cannot be compiled and loaded: ")
+    assert str(tmp_path / "file") in text
+
+
+def test_a_cache_that_is_not_absolute_is_ignored(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    assert module._cache() == Path.home() / ".cache" / "kernel-assay" / "cuda"
+
+
+def test_without_a_compiler_it_says_so(write, monkeypatch):
+    loader = loader_of("cuda")
+    assert loader.unavailable() == ""
+    assert loader.versions()["g++"].partition(".")[0].isdigit()
+    path = write(HEAD)
+    monkeypatch.setenv("PATH", "")
+    assert loader.unavailable() == "g++ is not installed"
+    assert loader.versions() == {}
+    assert "FILE cannot be compiled, because g++ is not installed" in refusal(path, load)
+    subject = user_subject(str(path), ())
+    with pytest.raises(UsageError, match=r"needs cuda, not available here, because g\+\+ is not installed"):
+        Examiner([subject])
+
+
+# ---- the device ------------------------------------------------------------------------------------------------------
+
+CONVERSIONS = """
+template <typename To, typename From>
+__device__ void each(To* out, const From* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = static_cast<To>(x[i]);
+}
+"""
+
+
+@pytest.mark.parametrize(("narrow", "c_type"), [("float16", "__half"), ("bfloat16", "__nv_bfloat16")])
+def test_narrow_types_are_widened_and_rounded_as_they_should_be(write, narrow, c_type):
+    every = np.arange(1 << 16, dtype=np.uint16).view(narrow if narrow == "float16" else ml_dtypes.bfloat16)
+    grid = {**PLAIN, "dtypes": f'["{narrow}"]'}
+    widen = CONVERSIONS + f"__global__ void k(float* out, const {c_type}* x, int n) {{ each(out, x, n); }}"
+    wide = run(write(grid, widen), every, np.zeros(1 << 16, np.float32))
+    np.testing.assert_array_equal(wide, every.astype(np.float32))
+    finite = np.unique(wide[np.isfinite(wide)].astype(np.float64))
+    ties = (finite[1:] + finite[:-1]) / 2
+    near = [np.nextafter(ties, s * np.inf) for s in (-1, 1)]
+    many = np.concatenate(
+        [finite, ties, *near, [np.inf, -np.inf, np.nan, 65519.99, 65520, 3.4e38, 3.39e38, 1e39, 1e-46]]
+    )
+    for dtype, c_wide in ((np.float32, "float"), (np.float64, "double")):
+        with np.errstate(over="ignore"):
+            x = many.astype(dtype)
+            wanted = x.astype(every.dtype) if narrow == "float16" else rounded_to_bfloat16(x)
+        round_ = CONVERSIONS + f"__global__ void k({c_type}* out, const {c_wide}* x, int n) {{ each(out, x, n); }}"
+        got = run(write({**PLAIN, "dtypes": f'["{np.dtype(dtype).name}"]'}, round_), x, np.zeros(x.size, every.dtype))
+        np.testing.assert_array_equal(got.astype(np.float64), wanted.astype(np.float64))
+
+
+def rounded_to_bfloat16(x):
+    """Once: ml_dtypes goes through float32."""
+    wide = x.astype(np.float64)
+    _, exponent = np.frexp(np.where(np.isfinite(wide), wide, 0.0))
+    step = np.ldexp(1.0, np.maximum(exponent, -125) - 8)
+    once = np.where(np.isfinite(wide), np.rint(wide / step) * step, wide)
+    return np.where(np.abs(once) >= 2.0**128, np.copysign(np.inf, once), once)
+
+
+def test_functions_of_the_device(write):
+    """Each line is one output: an expression in v, whose value for v = 2.5 is known."""
+    lines = {
+        "rsqrtf(v * 1.6f)": 0.5,
+        "__expf(v - 2.5f)": 1.0,
+        "__fdividef(v, 5.0f)": 0.5,
+        "__powf(2.0f, v + 0.5f)": 8.0,
+        "exp2f(v + 0.5f) + exp10f(0.0f)": 9.0,
+        'fmaxf(v, nanf(""))': 2.5,
+        "min(v, 2) + max(1, 3u)": 5.0,
+        "min(v, CUDART_NAN_F)": 2.5,
+        "__saturatef(v)": 1.0,
+        "__float2int_rn(v) + 10 * __float2int_rn(v + 1) + 100 * __float2int_rz(-v)": -158.0,
+        "__float2int_rn(CUDART_NAN_F) + (__float2int_rz(1e30f) == INT_MAX)": 1.0,
+        "__int_as_float(__float_as_int(v))": 2.5,
+        "__popc(255) + __clz(1) + __ffs(8)": 43.0,
+        "__umulhi(1u << 31, 4u) + __dp4a(0x01010101, 0x02ff0304, 1)": 11.0,
+        "isnan(v) + isinf(v) + signbit(-v)": 1.0,
+        "make_float4(1, 2, v, 4).z + sizeof(float3) + alignof(float4) + alignof(double2)": 46.5,
+        "dim3(3).y + dim3(4, 5).y": 6.0,
+        "__half2float(__hadd(__float2half(v), __half(1))) + float(__half(v) * __half(2.0f))": 8.5,
+        "__half22float2(__hfma2(make_half2(v, 1), __float2half2_rn(2), __floats2half2_rn(1, 2))).x": 6.0,
+        "__bfloat162float(__float2bfloat16(v)) + float(hexp(__nv_bfloat16(0)))": 3.5,
+        "(__half(v) > __half(2)) + (__hisnan(__half(CUDART_NAN_F)) ? 2 : 0)": 3.0,
+        "atomicAdd(out + n, 1) + atomicAdd(out + n, 1.0f) + atomicExch(out + n, 0)": 3.0,
+        "exp(0.0f) + fabs(-v) + abs(-v) + pow(v, 2.0f) + floor(v)": 14.25,
+        "same(v) + Pack<2>{1, 2}.v[1] + table[1]": 7.5,
+        "normcdff(0) + erff(0) + tanhf(0) + log1pf(0) + fmodf(v, 2.0f)": 1.0,
+    }
+    top = """#include <functional>
+__constant__ float table[2] = {2, 3};
+__noinline__ __device__ float same(float v) { return v; }
+template <int N> struct __align__(16) Pack { float v[N]; };
+"""
+    body = "  if (i) return;\n  float v = x[0];\n" + "".join(f"  out[{n}] = {e};\n" for n, e in enumerate(lines))
+    x = np.full(len(lines), 2.5, np.float32)
+    got = run(write(PLAIN, top + kernel(body)), x, np.zeros(len(lines) + 1, np.float32))
+    assert dict(zip(lines, got.tolist(), strict=False)) == pytest.approx(lines, rel=1e-6)
+
+
+def test_products_and_sums_are_rounded_each(write):
+    """The same bits on every machine: nothing is contracted unless fmaf says so."""
+    body = "  if (i < n) out[i] = i ? fmaf(x[i], x[i], -1.0f) : x[i] * x[i] - 1.0f;"
+    x = np.full(2, 1 + 2.0**-12, np.float32)
+    out = run(write(PLAIN, kernel(body)), x)
+    assert out.tolist() == [2.0**-11, 2.0**-11 + 2.0**-24]

@@ -1,0 +1,195 @@
+"""A contract from anywhere: entered for one process, refused in one sentence, forgotten on demand."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus.errors import InternalError, UsageError
+from corpus.materialize import materialize_all
+from corpus.records import Case, Fill, Numerics, TensorRecipe
+from oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts, origin_of
+from oracles.contract import Input
+from oracles.reference import Reference
+
+HEAD = "import numpy as np\nfrom oracles.contract import Budget, Contract, Dim, Input, Output\n"
+MINE = """
+def reference(x, *, slope):
+    return {"out": np.where(x > 0, x, slope * x)}
+
+CONTRACT = Contract(
+    name="leaky",
+    summary="x, or a little of it where it is negative",
+    dims={"n": Dim(0, 4096)},
+    inputs={"x": Input(("n",))},
+    outputs={"out": Output(("n",), like="x")},
+    variants=({"x": "float32"}, {"x": "float16"}),
+    attrs={"slope": (0.01, 0.2)},
+    reference=reference,
+)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    yield
+    forget_contracts()
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text=MINE, name="leaky.py", head=HEAD):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(head + text)
+        return path
+
+    return written
+
+
+def refusal(path):
+    with pytest.raises(UsageError) as refused:
+        add_contract(path)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message.replace(str(path), "FILE")
+
+
+def test_a_contract_is_entered_and_forgotten(write):
+    path = write()
+    before = list(load_contracts())
+    contract = add_contract(path)
+    assert contract_of("leaky") is contract
+    assert list(load_contracts()) == [*before, "leaky"]
+    assert (contract.origin, origin_of("leaky"), origin_of("silu"), origin_of("no_such")) == (str(path),) * 2 + ("", "")
+    assert contract.estimated
+    forget_contracts()
+    assert list(load_contracts()) == before
+    with pytest.raises(UsageError, match="leaky"):
+        contract_of("leaky")
+
+
+def test_a_minimal_contract_judges(write):
+    contract = add_contract(write())
+    recipe = TensorRecipe(shape=(5,), dtype="float16", fill=Fill(distribution="normal"))
+    case = Case(op="leaky", tensors={"x": recipe}, attrs={"slope": 0.2})
+    reference = Reference(contract, case, materialize_all(case))
+    budget = reference.budget(Numerics())["out"]
+    assert budget.estimated
+    negative = reference.inputs["x"] < 0
+    assert (budget.error[negative] > 0).all()
+    assert not budget.error[~negative].any()
+
+
+def test_the_same_file_twice_is_read_again(write):
+    path = write()
+    add_contract(path)
+    assert add_contract(write(MINE.replace("0.01", "0.5"))).attrs["slope"] == (0.5, 0.2)
+
+
+def test_one_of_the_house_can_be_replaced(write):
+    house = contract_of("silu")
+    source = Path(__file__).resolve().parents[2] / "oracles" / "contracts" / "silu.py"
+    mine = add_contract(write(source.read_text(), "other.py", head=""))
+    assert contract_of("silu") is mine is not house
+    assert list(load_contracts()).count("silu") == 1
+    forget_contracts()
+    assert contract_of("silu") is house
+
+
+def test_two_files_of_one_op(write):
+    first, second = write(), write(name="again/leaky.py")
+    add_contract(first)
+    assert refusal(second).replace(str(first), "FIRST") == "op 'leaky' is defined twice: FIRST and FILE"
+    assert origin_of("leaky") == str(first)
+
+
+def test_a_missing_file(tmp_path):
+    assert refusal(tmp_path / "none.py") == "the contract FILE does not exist"
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("import no_such_module\n", "does not import: ModuleNotFoundError: No module named 'no_such_module' (line 3)"),
+    ("def f(:\n", "does not import: SyntaxError: invalid syntax"),
+    ("\ndef f():\n    return 1 / 0\n\nf()\n", "does not import: ZeroDivisionError: division by zero (line 5)"),
+    ("raise SystemExit(3)\n", "does not import: SystemExit: 3 (line 3)"),
+    ("Input(('n',), low=2, high=1)\n", "the range of an input is empty: low=2 is above high=1 (line 3)"),
+    ("", "defines no CONTRACT"),
+    ("CONTRACT = {}\n", "defines a CONTRACT that is a dict"),
+])  # fmt: skip
+def test_a_file_that_defines_none(write, text, words):
+    assert words in refusal(write(text))
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ('"leaky"', '"my leaky"', "must be a word of letters, digits and _, not 'my leaky'"),
+    ('"leaky"', '"../x"', "must be a word"),
+    ('Input(("n",))', 'Input(("m",))', "dimension 'm' must be one of the dims and an axis of an input"),
+    ('Output(("n",)', 'Output(("m",)', "dimension 'm' must be one of the dims"),
+    ('like="x"', 'like="y"', "output 'out' must be like one of the inputs, or have a dtype"),
+    ('like="x"', 'dtype="float31"', "dtype 'float31' is not known"),
+    ('{"x": "float16"}', '{"y": "float16"}', "the variant {'y': 'float16'} must give a dtype to each input"),
+    ('"float16"', '"half"', "dtype 'half' is not known"),
+    ('{"out": np.where', '{"y": np.where', "the reference gives nothing for out, not (0,)"),
+    ("slope * x)}", "slope * x)[:1]}", "the reference gives (1,) for out, not (2,)"),
+    ("    return", "    x.max()\n    return", "fails on leaky float32 x=0:uniform slope=0.01 (ValueError: zero-size"),
+    ("    return", "    float(x.sum())\n    return", "the reference cannot be followed (it makes plain numbers"),
+    ("attrs=", "factor=0.5, attrs=", "the factor of an estimated budget must be at least 1, not 0.5"),
+    ('Input(("n",))', 'Input(("n",), low=1e5)', "no float16 number lies in the range from 100000.0 to 110000.0"),
+])  # fmt: skip
+def test_a_contract_that_cannot_work(write, old, new, words):
+    assert old in MINE
+    assert words in refusal(write(MINE.replace(old, new)))
+    assert "leaky" not in load_contracts()
+
+
+def test_a_budget_of_ones_own_is_used(write):
+    contract = add_contract(write(MINE.replace("attrs=", 'budget=lambda q: {"out": Budget(0.25)}, attrs=')))
+    assert not contract.estimated
+    recipe = TensorRecipe(shape=(2,), dtype="float32")
+    case = Case(op="leaky", tensors={"x": recipe}, attrs={"slope": 0.2})
+    assert Reference(contract, case, materialize_all(case)).budget(Numerics())["out"].error == 0.25
+
+
+def test_a_fault_of_a_users_reference_is_the_users(write):
+    """It shows late: the sample of add_contract has two elements at most."""
+    text = MINE.replace("    return", "    assert x.size < 3, 'too many'\n    return")
+    case = Case(op="leaky", tensors={"x": TensorRecipe(shape=(3,), dtype="float32")}, attrs={"slope": 0.2})
+    contract = add_contract(write(text))
+    with pytest.raises(UsageError, match=re.escape("x=3:zeros slope=0.2 (AssertionError: too many)")):
+        _ = Reference(contract, case, materialize_all(case)).want
+
+
+def test_a_fault_of_the_houses_reference_is_ours():
+    case = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 2), dtype="float32")}, attrs={"slope": 0.2})
+    with pytest.raises(InternalError, match="unexpected keyword"):
+        _ = Reference(contract_of("silu"), case, materialize_all(case)).want
+
+
+def test_helpers_and_classes_of_the_file_are_there(write):
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    text = """
+@dataclass
+class Slope:
+    value: float
+
+def leak(x, slope: Slope):
+    return np.asarray(x, dtype=np.float64) * slope.value
+
+def reference(x, *, slope):
+    out = np.zeros(x.shape)
+    out[:] = leak(x, Slope(slope))
+    return {"out": np.maximum(x, out)}
+"""
+    assert add_contract(write(text + MINE[MINE.index("CONTRACT") :], head=head + HEAD)).estimated
+
+
+@pytest.mark.parametrize("wrong", [
+    {"low": 2.0, "high": 1.0}, {"low": np.inf}, {"high": np.nan}, {"low": 0.0, "below": "n"},
+    {"low": 0.0, "distributions": ("normal",)},
+])  # fmt: skip
+def test_a_range_without_sense(wrong):
+    with pytest.raises(UsageError, match="range"):
+        Input(("n",), **wrong)

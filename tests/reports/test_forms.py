@@ -1,0 +1,334 @@
+"""What a person reads, to the letter: one finding, one planted bug, one clean subject, in every form."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from corpus.campaign import Campaign, Moment, Space, Statistics
+from corpus.errors import UsageError
+from corpus.findings import Element, Environment, Event, Exhibit, Finding, Opinion, Picture, State, Variant
+from corpus.records import (
+    Case,
+    Fill,
+    Kind,
+    Measurement,
+    Numerics,
+    Signature,
+    Special,
+    Subject,
+    TensorRecipe,
+    Verdict,
+)
+from corpus.store import Store
+from reports.book import Book, commands, headline, open_book, planted_missed
+from reports.closeup import case_text, closeup
+from reports.format import formats
+from reports.holes import holes
+from reports.junit import Result, junit
+from reports.model import Report, report, schema, to_json
+from reports.replayed import Told, markdown
+from reports.text import campaign_text, finding_text, table
+
+HERE = Environment(python="3.11", platform="Linux", machine="x86_64")
+MINE = Subject(op="softmax", name="mine", backend="numpy", path="mine.py", line=4, numerics=Numerics(exp="fast"))
+CLEAN = Subject(op="softmax", name="torch_softmax", backend="torch")
+PLANTED = Subject(op="softmax", name="bug_x", backend="numpy", planted="mismatch")
+
+
+class Text(SingleFileSnapshotExtension):
+    """One readable file a snapshot."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "txt"
+
+
+@pytest.fixture
+def saved(snapshot):
+    return snapshot.use_extension(Text)
+
+
+def case(cols, **fields):
+    recipe = TensorRecipe(shape=(3, cols), dtype="float32", fill=Fill(distribution="ones"), **fields)
+    return Case(op="softmax", tensors={"x": recipe})
+
+
+EXHIBIT = Exhibit(
+    output="out",
+    shape=(3, 5),
+    dtype="float32",
+    failing=3,
+    elements=(
+        Element(index=(0, 4), got=0.25, wanted=0.2, bits=0x3E800000, bound=1e-8, rho=5e6, ulps=3355444),
+        Element(index=(1, 4), got=float("nan"), wanted=0.2, rho=float("inf")),
+        Element(index=(2, 4), got=0.25, wanted=0.2, bound=1e-8, rho=5e6, ulps=3355444),
+    ),
+    picture=Picture(lines=("....#", "....#", "....#"), height=3, width=5),
+    ulps=(12, 0, 0, 0, 3),
+    opinions=(
+        Opinion(check="np.allclose, defaults", value="largest error 0.05", passes=False),
+        Opinion(check="cosine >= 0.999", value="0.9999", passes=True),
+    ),
+    detail="",
+)
+
+
+def finding(subject, kind=Kind.MISMATCH, dtype="float32", cols=5, **fields):
+    signature = Signature(op="softmax", subject=subject.name, kind=kind, rule="rho", dtype=dtype, index_pattern="all")
+    verdict = Verdict(
+        kind=kind,
+        rule="rho",
+        message="out[0, 4] is 0.25, wanted 0.2",
+        signature=signature,
+        output="out",
+        measurements=(Measurement(metric="rho", value=7.25, limit=1.0), Measurement(metric="nmse", value=0.5)),
+        blame="mine is alone; torch_softmax agrees with the oracle",
+    )
+    known = {
+        "signature": signature,
+        "case": case(cols),
+        "original": case(511, layout="row_gaps", specials=(Special(value="nan", place="last"),)),
+        "subject": subject,
+        "verdict": verdict,
+        "environment": HERE,
+        "state": State.MINIMIZED,
+        "exhibit": EXHIBIT,
+        "variants": (
+            Variant(subject="softmax/mine", dtype="float32", kind=Kind.MISMATCH, rho=5e6),
+            Variant(subject="softmax/torch_softmax", dtype="float32", kind=Kind.PASS),
+            Variant(subject="softmax/mine", dtype="float64", kind=Kind.NONFINITE),
+        ),
+        "history": (
+            Event(at="2030-01-01T00:00:00+00:00", state=State.NEW, what="found by r1:7"),
+            Event(at="2030-01-01T00:00:01+00:00", state=State.MINIMIZED, what="1,533 -> 15 elements"),
+        ),
+        "first_seen": "2030-01-01T00:00:00+00:00",
+        "last_seen": "2030-01-02T00:00:00+00:00",
+    }
+    return Finding(**{**known, **fields})
+
+
+def campaign(**fields):
+    known = {
+        "run": "r1",
+        "seed": 7,
+        "ops": ("softmax",),
+        "subjects": (CLEAN, MINE, PLANTED),
+        "environment": HERE,
+        "finished": True,
+        "cases": 1000,
+        "judged": 3000,
+        "seconds": 2.0,
+        "by_subject": {
+            "softmax/torch_softmax": {"pass": 999, "unsupported": 1},
+            "softmax/mine": {"pass": 900, "mismatch": 100},
+            "softmax/bug_x": {"mismatch": 1000},
+        },
+        "kinds": {"pass": 1899, "unsupported": 1, "mismatch": 1100},
+        "coverage": {"softmax|float32|one|contiguous|ones|mine": 30, "softmax|float16|one|contiguous|ones|mine": 3},
+        "goals": {"reached": 3, "missed": -1},
+        "max_rho": {"softmax/torch_softmax": 0.25},
+        "space": {
+            "softmax|float32": Space(shapes=("one",), layouts=("contiguous", "broadcast"), values=("ones",),
+                                     subjects=("mine",)),
+            "softmax|float64": Space(shapes=("one",), layouts=("contiguous",), values=("ones",), subjects=("mine",)),
+        },
+        "statistics": {"softmax/mine": Statistics(timed=900, nanoseconds=9_000_000, elements=90_000, rho=(1, 2),
+                                                  ulps=(5, 1), classes={"nan": 2}, skipped={})},
+        "timeline": (Moment(seconds=1.0, judged=1500, cells=1, findings=1),),
+    }  # fmt: skip
+    return Campaign(**{**known, **fields})
+
+
+def book(*findings, **fields):
+    return Book(
+        findings or (finding(MINE), finding(MINE, dtype="float16", cols=6), finding(PLANTED)), campaign(**fields)
+    )
+
+
+def test_a_finding_says_what_is_wrong_who_says_so_and_how_to_see_it_again(saved):
+    f = finding(MINE, gates=("fails only if cols % 4 != 0",), count=3, probability=0.4, contract="my op.py")
+    assert finding_text(f, corpus="other") == saved
+
+
+def test_all_of_a_finding(saved):
+    f = finding(MINE, gates=("fails only if cols % 4 != 0",), count=3, expect="fail", reason="issue 7")
+    assert closeup(book(), f, "print('reproduced')\n") == saved
+
+
+def test_a_finding_of_an_older_version_has_less_to_show(saved):
+    f = finding(MINE, exhibit=None, variants=(), history=(), probability=0.2)
+    assert closeup(book(), f) == saved
+
+
+def test_a_case_tells_what_its_tensors_hold(saved):
+    rich = TensorRecipe(
+        shape=(4, 33),
+        dtype="float16",
+        layout="transposed",
+        fill=Fill(distribution="normal", seed=3, scale=4.0),
+        specials=(Special(value="inf", place="last"), Special(value="-0", place="first")),
+        pokes=((5, 1),),
+    )
+    empty = TensorRecipe(shape=(0,), dtype="int64")
+    assert case_text(Case(op="x", tensors={"a": rich, "b": empty}, attrs={"eps": 1e-5})) == saved
+
+
+@pytest.mark.parametrize("name", [n for n in formats() if n not in {"html", "json"}])
+def test_a_run_in_every_form(name, saved):
+    assert formats()[name].render(book(estimated=("softmax",), fresh=(finding(MINE).id,))) == saved
+
+
+@pytest.mark.parametrize("name", formats())
+def test_every_form_tells_of_nothing(name):
+    """No run and one finding; a run and no finding."""
+    assert formats()[name].render(Book((finding(MINE),)))
+    assert formats()[name].render(Book((), campaign(subjects=(CLEAN,))))
+
+
+def test_a_planted_bug_that_was_not_found_is_shouted():
+    c = campaign(by_subject={"softmax/bug_x": {"pass": 5}})
+    assert planted_missed(c) == ["softmax/bug_x"]
+    text = campaign_text(Book((), c))
+    assert "planted bugs: 0 of 1 earned their verdict" in text
+    assert "NOT FOUND" in text
+    assert "softmax/bug_x" in formats()["markdown"].render(Book((), c))
+
+
+def test_an_interrupted_run_says_how_to_go_on():
+    assert "(interrupted: go on with --resume)" in campaign_text(Book((), campaign(finished=False)))
+
+
+def test_many_findings_of_one_kind_are_not_all_written_out():
+    many = [finding(MINE, dtype=f"float{i}", cols=i) for i in range(1, 21)]
+    text = campaign_text(Book(tuple(many), campaign()))
+    assert text.count("   also  ") == 7
+    assert "also      13 more: python -m fuzz list findings softmax/mine" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "standing", "news"),
+    [
+        ({}, "minimized", True),
+        ({"expect": "fail", "reason": "known"}, "expected to fail", False),
+        ({"expect": "fail", "reason": "known", "expires": "2000-01-01"}, "expectation expired", True),
+        ({"probability": 0.0, "state": State.FLAKY}, "flaky", False),
+        ({"state": State.FIXED}, "fixed", False),
+        ({"state": State.REGRESSION}, "regression", True),
+    ],
+)
+def test_what_needs_a_person(fields, standing, news):
+    f = finding(MINE, **fields)
+    assert (Book((f,)).standing(f), Book((f,)).news(f)) == (standing, news)
+
+
+def test_what_the_base_has_is_no_news():
+    f = finding(MINE)
+    known = Book((f,), campaign(fresh=(f.id,)), frozenset({f.id}))
+    assert (known.standing(f), known.news(f)) == ("known on the base", False)
+    assert Book((f,), campaign(fresh=(f.id,))).standing(f) == "new"
+
+
+def test_the_headline():
+    old = finding(MINE, kind=Kind.NONFINITE, expect="fail", reason="known")
+    assert headline(Book((), campaign())) == "No findings in 3,000 outputs"
+    assert headline(Book((finding(MINE),))) == "1 finding in 1 kernel"
+    assert headline(Book((finding(MINE), old), campaign())) == "2 findings in 1 kernel, 1 of them news"
+
+
+def test_holes_are_named():
+    assert list(map(str, holes(campaign()))) == [
+        "softmax float32 never with layout broadcast",
+        "softmax float64 never with shape one",
+        "softmax float64 never with layout contiguous",
+        "softmax float64 never with values ones",
+        "softmax float64 never with subject mine",
+    ]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2.0])
+def test_the_report_for_programs_is_json_whatever_is_in_it(seconds):
+    made = report(book(seconds=seconds, max_rho={"softmax/mine": float("inf")}))
+    said = json.loads(to_json(made))
+    assert said["findings"][0]["kind"] == "mismatch"
+    assert said["failing"] == 1100
+    assert said["goals_open"] == ["missed"]
+    assert said["subjects"][1]["max_rho"] == "Infinity"
+    assert Report.model_validate(said).canonical() == made.canonical()
+
+
+def test_the_committed_schema_is_the_one_of_the_report():
+    """After a change of meaning raise the version in reports/model.py; then: python -m reports --schema."""
+    from importlib.resources import files
+
+    assert (files("reports") / "schema.json").read_text("utf-8") == schema()
+
+
+def test_sarif_is_what_its_standard_asks_for():
+    log = json.loads(formats()["sarif"].render(book()))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert len(run["results"]) == 2
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]] == result["ruleId"]
+        place = result["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"] == {"uri": "mine.py", "uriBaseId": "SRCROOT"}
+        assert place["region"]["startLine"] == 4
+
+
+def test_markdown_of_a_subjects_words_cannot_break_the_table():
+    verdict = finding(MINE).verdict.but(message="a | b\n<script>alert(1)</script>")
+    text = formats()["markdown"].render(Book((finding(MINE, verdict=verdict),)))
+    assert "<script>" not in text
+    assert "a \\| b &lt;script&gt;" in text
+
+
+def test_a_replay_as_markdown(saved):
+    rows = [
+        Told("softmax/mine", "fails", "softmax x=1", "out[0] is 1 | wanted 2", good=False),
+        Told("softmax/mine", "started to pass", "softmax x=2", "", good=True),
+        Told("softmax/mine", "passes", "softmax x=3", "", good=True),
+    ]
+    assert markdown(rows) == saved
+
+
+def test_a_replay_of_nothing():
+    assert markdown([]) == "## Replay: 0 as they should\n\nnothing to replay\n"
+
+
+def test_numbers_stand_to_the_right():
+    assert table(("a", "n"), [("x", "1"), ("yy", "1,000")]) == "  a   n\n  x       1\n  yy  1,000"
+
+
+def test_junit_counts_and_escapes():
+    rows = [Result("a <b>", "g"), Result("c\x00", "g", failure='got "1" & wanted <2>'), Result("d", "g", skipped="why")]
+    suite = ET.fromstring(junit("s", rows).split("\n", 1)[1])
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    assert suite[0].get("name") == "a <b>"
+    assert suite[1].get("name") == "c\N{REPLACEMENT CHARACTER}"
+    assert suite[1][0].get("message") == 'got "1" & wanted <2>'
+
+
+def test_a_book_is_the_latest_run(tmp_path):
+    with Store(tmp_path / "corpus") as store, pytest.raises(UsageError, match="nothing to report"):
+        open_book(store)
+    with Store(tmp_path / "corpus") as store:
+        store.prepare()
+        kept = store.save_finding(finding(MINE))
+        store.save_finding(finding(CLEAN))
+        assert len(open_book(store).findings) == 2
+        store.start_run(campaign(updated="2030", findings=(kept.id,)))
+        store.start_run(campaign(run="r0", updated="2029"))
+        assert [f.id for f in open_book(store).findings] == [kept.id]
+        assert open_book(store, "r0").findings == ()
+        with pytest.raises(UsageError, match="there is no run 'r9'"):
+            open_book(store, "r9")
+
+
+def test_commands_name_the_corpus_and_the_contract_where_they_must():
+    f = finding(MINE)
+    assert commands(f)["replay"] == f"python -m fuzz replay {f.id}"
+    own = f.but(contract="/x y.py")
+    assert commands(own, "c")["show"] == f"python -m fuzz show {f.id} --contract '/x y.py' --corpus c"

@@ -1,0 +1,641 @@
+"""Reproducers run where Kernel Assay is not, show what the finding shows, and say so when the kernel is repaired."""
+
+import ast
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus.distributions import DISTRIBUTIONS
+from corpus.findings import Element, Environment, Exhibit, Finding
+from corpus.formats import FORMATS, format_of
+from corpus.layouts import LAYOUTS
+from corpus.materialize import digest, materialize, materialize_all
+from corpus.records import Case, Fill, Kind, Measurement, Signature, Special, Subject, TensorRecipe, Verdict
+from corpus.specials import PLACES
+from fuzz.check import Examiner, Inquiry
+from fuzz.elites import Elites
+from fuzz.engine import ENGINES
+from fuzz.plan import targets
+from fuzz.subjects import fitting
+from kernels.catalog import resolve, subjects_of, user_subject
+from kernels.environment import environment
+from oracles.catalog import load_contracts
+from reports.excerpt import excerpt
+from reports.reproduce import narrow
+from reports.reproducer import reproducer
+
+FAULTS = Path(__file__).parents[1] / "faults"
+DEADLY = ("aborts", "closes_files", "exits", "segfault", "hangs", "hangs_deaf", "eats_memory")
+HARMLESS = sorted(p.stem for p in FAULTS.glob("*.py") if p.stem not in {*DEADLY, "floods_stdout"})
+WITHOUT = """
+import contextlib, io, json, runpy, sys
+for name in ("fuzz", "kernels", "oracles", "reports", "corpus", "hypothesis", "pydantic"):
+    sys.modules[name] = None
+def run(argv):
+    sys.argv = argv
+    try:
+        runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as end:
+        return end.code
+if len(sys.argv) == 1:  # many, one after the other
+    results = []
+    for argv in json.load(sys.stdin):
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            code = run(argv)
+        results.append((code, said.getvalue()))
+    json.dump(results, sys.stdout)
+else:
+    sys.exit(run(sys.argv[1:]))
+"""
+"""Runs reproducers in a Python that cannot import anything of ours."""
+
+
+def isolated(folder, *argv, text=None):
+    """A process without our packages, our paths and our environment."""
+    command = [sys.executable, "-I", "-c", WITHOUT, *map(str, argv)]
+    env = {"PATH": os.environ["PATH"]}
+    return subprocess.run(command, cwd=folder, env=env, input=text, capture_output=True, text=True, check=False)
+
+
+def written(folder, finding, name="reproduce.py"):
+    """The reproducer in a folder, with the kernel's file beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kernel = resolve(finding.subject)
+    if kernel.is_file():
+        (folder / kernel.name).write_bytes(kernel.read_bytes())
+    (folder / name).write_text(reproducer(finding), "utf-8")
+    return folder / name
+
+
+def run_all(folder, jobs):
+    """Several in one process: [reproducer, arguments] -> (exit code, what it said)."""
+    result = isolated(folder, text=json.dumps([[str(a) for a in argv] for argv in jobs]))
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def finding_of(case, subject, verdict, exhibit, input_digest=""):
+    return Finding(
+        signature=verdict.signature
+        or Signature(op=case.op, subject="s", kind=verdict.kind, rule="r", dtype=case.dtype),
+        case=case,
+        original=case,
+        subject=subject,
+        verdict=verdict,
+        environment=environment(),
+        exhibit=exhibit,
+        input_digest=input_digest or digest(materialize_all(case)),
+    )
+
+
+def seen(examiner, case, key, law=""):
+    """The finding a failing case gives."""
+    look = examiner.look(case, key, law)
+    assert look.verdict.failed
+    return finding_of(case, examiner.subjects[key], look.verdict, look.exhibit)
+
+
+def observed(case, subject, laws=(), **settings):
+    """The finding that one run of a subject gives."""
+    with Examiner([subject], **{"timeout": 1.0, "memory_mb": 128, **settings}) as examiner:
+        verdict = examiner.check([Inquiry(case, (subject.key,), laws)])[0].verdicts[subject.key]
+        assert verdict.failed
+        if verdict.kind in {Kind.TIMEOUT, Kind.OUT_OF_MEMORY}:
+            return finding_of(case, subject, verdict, Exhibit(returns=subject.key in examiner.sandbox.returning))
+        return seen(examiner, case, subject.key, verdict.law)
+
+
+def shown(finding):
+    """What a reproducer must print of the worst element."""
+    e, out = finding.exhibit.elements[0], finding.exhibit.output
+    if finding.verdict.kind is Kind.UNWRITTEN:
+        return f"{out}{list(e.index)} was never written: it is {e.got!r}, wanted {e.wanted!r}"
+    if finding.verdict.measurements and finding.verdict.measurements[0].metric == "bits":
+        return f"{out}{list(e.index)} is {e.got!r} ({e.bits:#x}), wanted {e.wanted!r} ("
+    return f"{out}{list(e.index)} is {e.got!r}, wanted {e.wanted!r}, error budget {e.bound!r}"
+
+
+# All planted bugs of the house.
+
+
+def planted_of(op):
+    """One finding of every planted bug of an op, as a search meets it: large, strided, with special values."""
+    planted = {s.key: s for s in subjects_of(op) if s.planted}
+    found = {}
+    with Examiner(list(planted.values())) as examiner:
+        for batch in ENGINES["conjecture"](targets(list(planted.values()), [op], None), 4, 0, Elites([])):
+            for case in (p.case for p in batch):
+                for key in fitting([s for k, s in planted.items() if k not in found], case):
+                    if examiner.check([Inquiry(case, (key,))])[0].verdicts[key].kind == planted[key].planted:
+                        found[key] = seen(examiner, case, key)
+            if len(found) == len(planted):
+                return found
+    return found
+
+
+@pytest.fixture(scope="module")
+def planted():
+    with ThreadPoolExecutor(2) as pool:
+        return {key: f for found in pool.map(planted_of, load_contracts()) for key, f in found.items()}
+
+
+REPAIRED = """
+import inspect, runpy
+import ml_dtypes, numpy as np
+clean = runpy.run_path({path!r})["run"]
+def run(*arrays, **attrs):
+    writes = next(iter(inspect.signature(clean).parameters)) == "out"
+    if len(arrays) > {inputs}:
+        if writes:
+            clean(*arrays, **attrs)
+        else:
+            arrays[0][...] = clean(*arrays[1:], **attrs)
+        return None
+    if not writes:
+        return clean(*arrays, **attrs)
+    out = np.zeros({shape}, {dtype!r})
+    clean(out, *arrays, **attrs)
+    return out
+"""
+
+
+def repaired(folder, finding):
+    """A kernel without the bug that can be called like the one with it."""
+    clean = next(s for s in subjects_of(finding.subject.op) if s.backend == "numpy" and not s.planted)
+    said = {"shape": finding.exhibit.shape, "dtype": finding.exhibit.dtype, "inputs": len(finding.case.tensors)}
+    file = folder / "repaired.py"
+    file.write_text(REPAIRED.format(path=str(resolve(clean)), **said))
+    return file
+
+
+@pytest.fixture(scope="module")
+def rerun(planted, tmp_path_factory):
+    """Every one of them run twice: as it was, and with a kernel that has no bug."""
+    top = tmp_path_factory.mktemp("planted")
+    jobs = []
+    for key, finding in planted.items():
+        script = written(top / key.replace("/", "-"), finding)
+        jobs += [[script], [script, repaired(script.parent, finding)]]
+    results = run_all(top, jobs)
+    return {key: results[2 * i : 2 * i + 2] for i, key in enumerate(planted)}
+
+
+HOUSE = [s.key for op in load_contracts() for s in subjects_of(op) if s.planted]
+
+
+@pytest.mark.parametrize("key", HOUSE)
+def test_planted_bugs_show_what_the_finding_shows(planted, rerun, key):
+    code, said = rerun[key][0]
+    assert code == 1, said
+    assert shown(planted[key]) in said
+    assert "\nreproduced: " in said
+    assert "recorded bytes" not in said
+
+
+@pytest.mark.parametrize("key", HOUSE)
+def test_without_the_bug_they_say_so(rerun, key):
+    code, said = rerun[key][1]
+    assert code == 0, said
+    assert "\nnot reproduced: 0 of " in said
+    assert "wrong" not in said.partition("not reproduced")[0]
+
+
+# Kernels that misbehave.
+
+SMALL = Case(op="silu", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32", fill=Fill(distribution="normal"))})
+
+
+def fault(name):
+    return user_subject(str(FAULTS / f"{name}.py"), ())
+
+
+@pytest.fixture(scope="module")
+def faults():
+    names = [*HARMLESS, *DEADLY]
+    with ThreadPoolExecutor(3) as pool:
+        return dict(
+            zip(
+                names,
+                pool.map(lambda n: observed(SMALL, fault(n), timeout=0.5 if "hangs" in n else 9.0), names),
+                strict=True,
+            )
+        )
+
+
+@pytest.fixture(scope="module")
+def misbehaving(faults, tmp_path_factory):
+    top = tmp_path_factory.mktemp("faults")
+    results = run_all(top, [[written(top / name, faults[name])] for name in HARMLESS])
+    return dict(zip(HARMLESS, results, strict=True))
+
+
+SAYS = {
+    "changes_input": "it changed its input 'x' in 15 of 15 elements: x[0, 0] was ",
+    "every_second": "runs 1 and 2 differ in 15 of 15 elements, first at out[0, 0]: ",
+    "leaves_one": "out[2, 4] was never written: it is nan, wanted ",
+    "leaves_python": "reproduced: it raised SystemExit: 0",
+    "not_contiguous": "strides of its result: (4, 12)",
+    "other_dtype": "reproduced: its result has dtype float64, wanted float32",
+    "other_shape": "reproduced: its result has shape (15,), wanted (3, 5)",
+    "raises": "reproduced: it raised ValueError: cannot do (3, 5)",
+    "returns_input": "out is the memory of its input 'x', not a result of its own",
+    "writes_before": "it wrote 4 bytes outside the elements of 'out', 1 byte before its start",
+    "writes_past": "it wrote 4 bytes outside the elements of 'out', at byte 60 from its start",
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_faults_show_again(faults, misbehaving, name):
+    code, said = misbehaving[name]
+    assert code == 1, said
+    assert SAYS[name] in said
+    if faults[name].verdict.kind is Kind.OUT_OF_BOUNDS:
+        assert faults[name].verdict.message in said
+
+
+@pytest.fixture(scope="module")
+def dying(faults, tmp_path_factory):
+    top = tmp_path_factory.mktemp("dying")
+    scripts = {name: written(top / name, faults[name]) for name in DEADLY}
+    eats = scripts["eats_memory"]
+    eats.write_text(eats.read_text().replace("MEGABYTES = 4096", "MEGABYTES = 64"))
+    with ThreadPoolExecutor(3) as pool:
+        return dict(zip(DEADLY, pool.map(lambda n: isolated(scripts[n].parent, scripts[n]), DEADLY), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said", "traced"),
+    [
+        ("aborts", -signal.SIGABRT, "recorded: it crashed: killed by SIGABRT\nif this process dies now", "in run"),
+        ("segfault", -signal.SIGSEGV, "recorded: it crashed: killed by SIGSEGV\nif this process dies now", "in run"),
+        ("exits", 0, "recorded: it crashed: the process exited with 0\nif this process dies now", ""),
+        ("closes_files", 1, "if this process dies now", ""),
+        ("hangs", 1, "if it has no result within 0.5 s", "in run"),
+        ("hangs_deaf", 1, "if it has no result within 0.5 s", "in run"),
+        ("eats_memory", 1, "reproduced: it takes all the memory there is", ""),
+    ],
+)
+def test_what_kills_its_process_shows_again(dying, name, code, said, traced):
+    result = dying[name]
+    assert result.returncode == code
+    assert said in result.stdout
+    assert traced in result.stderr
+    assert "not reproduced" not in result.stdout
+
+
+def test_what_is_repaired_does_not_die(faults, tmp_path):
+    (tmp_path / "fine.py").write_text("def run(out, x):\n    out[...] = 0\n")
+    names = [n for n in (*DEADLY, *HARMLESS) if not faults[n].exhibit.returns]
+    jobs = [[written(tmp_path / n, faults[n]), tmp_path / "fine.py"] for n in names]
+    for name, (code, said) in zip(names, run_all(tmp_path, jobs), strict=True):
+        assert code == 0, (name, said)
+        assert "not reproduced: " in said
+
+
+# Inputs: the same bytes in the same places, whatever the recipe.
+
+SPY = """
+import hashlib, sys
+import numpy as np
+def run(x):
+    torch = sys.modules.get("torch")
+    if torch is None:
+        size, strides, address, dtype = x.itemsize, [s // x.itemsize for s in x.strides], x.ctypes.data, x.dtype.name
+        raw, zero = x.tobytes(), np.zeros(1)
+    else:
+        size, strides, address = x.element_size(), x.stride(), x.data_ptr()
+        dtype = str(x.dtype).removeprefix("torch.")
+        raw, zero = x.view(getattr(torch, f"int{8 * size}")).numpy().tobytes(), torch.zeros(1)
+    print("saw", dtype, tuple(x.shape), tuple(strides), address % 256, hashlib.sha256(raw).hexdigest())
+    return zero
+"""
+
+
+def spied(folder, recipe, backend):
+    """A finding about a kernel that tells what it was given."""
+    file = folder / "spy.py"
+    file.write_text(SPY)
+    subject = Subject(op="any", name="spy", backend=backend, path=str(file))
+    verdict = Verdict(kind=Kind.MISMATCH, rule="exact", message="wrong", output="out")
+    wrong = Element(index=(0,), got=0.0, wanted=1.0)
+    exhibit = Exhibit(output="out", shape=(1,), dtype="float32", elements=(wrong,), returns=True)
+    return finding_of(Case(op="any", tensors={"x": recipe}), subject, verdict, exhibit)
+
+
+def expected(recipe):
+    values, at = materialize(recipe), LAYOUTS[recipe.layout](recipe.shape)
+    place = at.offset * values.itemsize % 256
+    said = hashlib.sha256(values.tobytes()).hexdigest()
+    return f"saw {recipe.dtype} {recipe.shape} {at.strides} {place} {said}"
+
+
+def recipes():
+    """Every distribution with every dtype, every layout, every special place; too large to be written out."""
+    large = TensorRecipe(shape=(5, 67), dtype="float32", origin=(3, 7), fill=Fill(distribution="normal", seed=11))
+    layouts = [name for name in LAYOUTS for _ in range(2)]
+    for i, (name, fmt) in enumerate((n, f) for n in DISTRIBUTIONS for f in FORMATS.values()):
+        if name in {"least", "ends", "between"}:
+            params, scale = {"low": -3, "high": 90 if i % 2 else 90.5}, 1.0
+        else:
+            d = DISTRIBUTIONS[name]
+            if not (d.floats if fmt.is_float else d.integers):
+                continue
+            params, scale = ({"below": 9} if i % 3 == 0 else {}), (1.0, -2.5)[i % 2]
+        fill = Fill(distribution=name, seed=i, scale=scale, params=params | ({"shift": 2} if i % 5 == 0 else {}))
+        layout = layouts[i % len(layouts)]
+        special = Special(value="-nan", place=list(PLACES)[i % len(PLACES)])
+        specials, pokes = ((special,), ()) if i % 3 == 1 else ((), tuple((k, i % 128) for k in range(i % 12)))
+        yield large.but(dtype=fmt.name, fill=fill, layout=layout, specials=specials, pokes=pokes)
+    for layout in LAYOUTS:
+        yield large.but(layout=layout, shape=(4, 3, 33), origin=())
+    for shape in ((), (1,), (200,), (2, 3, 4, 5)):
+        yield large.but(shape=shape, origin=(), layout="offset_one")
+
+
+def small_recipes():
+    """Small enough to be written out, with bits that no decimal gives; constant ones of any size."""
+    small = TensorRecipe(shape=(3, 7), dtype="float32", fill=Fill(distribution="normal", seed=5))
+    for i, fmt in enumerate(FORMATS.values()):
+        for name in ("raw_bits", "uniform", "ones"):
+            yield small.but(
+                dtype=fmt.name, fill=Fill(distribution=name, seed=5), layout=list(LAYOUTS)[i % len(LAYOUTS)]
+            )
+    for shape in ((), (1,), (64,), (8, 8), (2, 2, 2, 2)):
+        yield small.but(shape=shape)
+    ones = small.but(shape=(30, 40), fill=Fill(distribution="ones", scale=0.1))
+    yield from (ones, ones.but(pokes=((7, 0x80000000), (9, 0x7FC00001))), ones.but(dtype="bfloat16"))
+    yield small.but(shape=(1, 2), pokes=((0, 0x80000000), (1, 0x7F800000)))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_inputs_are_the_recorded_ones(tmp_path, backend):
+    every = [*recipes(), *small_recipes()]
+    assert len(every) > 200
+    scripts = [tmp_path / f"r{i}.py" for i in range(len(every))]
+    for script, recipe in zip(scripts, every, strict=True):
+        script.write_text(reproducer(spied(tmp_path, recipe, backend)))
+        assert (backend == "torch") <= ("ml_dtypes" not in script.read_text())
+    results = run_all(tmp_path, [[s] for s in scripts])
+    for recipe, (code, said) in zip(every, results, strict=True):
+        assert code == 1, said
+        assert expected(recipe) in said, recipe
+        assert "recorded bytes" not in said, recipe
+
+
+def test_other_inputs_than_the_recorded_ones_are_told(tmp_path):
+    recipe = TensorRecipe(shape=(9, 9), dtype="float32", fill=Fill(distribution="normal", seed=5))
+    text = reproducer(spied(tmp_path, recipe, "numpy"))
+    (tmp_path / "other.py").write_text(text.replace("seed=5", "seed=6"))
+    (result,) = run_all(tmp_path, [[tmp_path / "other.py"]])
+    assert "these inputs are not the recorded bytes" in result[1]
+
+
+# Two runs against one another.
+
+UNLAWFUL = """
+OP = "gemm"
+def run(a, b):
+    return a @ b * a.dtype.type(1 + 2e-7 * (abs(a).max() > 4))
+"""
+
+
+@pytest.mark.parametrize("size", [2, 9])
+def test_a_broken_law(tmp_path, size):
+    (tmp_path / "unlawful.py").write_text(UNLAWFUL)
+    fill = Fill(distribution="uniform", seed=3, scale=2.0)
+    tensors = {n: TensorRecipe(shape=(size, size), dtype="float32", fill=fill) for n in "ab"}
+    subject = user_subject(str(tmp_path / "unlawful.py"), ())
+    finding = observed(Case(op="gemm", tensors=tensors), subject, laws=("scaling",))
+    assert finding.verdict.law == "scaling"
+    (tmp_path / "lawful.py").write_text(UNLAWFUL.replace("2e-7", "0"))
+    script = written(tmp_path, finding)
+    assert "b_other = put(b)" in script.read_text()
+    before, after = run_all(tmp_path, [[script], [script, tmp_path / "lawful.py"]])
+    e = finding.exhibit.elements[0]
+    assert before[0] == 1, before[1]
+    assert f"out{list(e.index)} is {e.got!r}, wanted {e.wanted!r}  <- wrong" in before[1]
+    assert after[0] == 0, after[1]
+
+
+# Findings with less in them than one would like.
+
+
+def silu(kind=Kind.MISMATCH, **verdict):
+    """A finding about a kernel that returns zeros."""
+    subject = Subject(op="silu", name="zeros", backend="numpy", path="zeros.py")
+    made = Verdict(kind=kind, rule="rho", message="wrong", output="out").but(**verdict)
+    element = Element(index=(2, 4), got=0.0, wanted=0.5)
+    exhibit = Exhibit(output="out", shape=(3, 5), dtype="float32", elements=(element,), returns=True)
+    return finding_of(SMALL, subject, made, exhibit)
+
+
+def outcome(tmp_path, finding, body="def run(x): return x * 0", *argv):
+    script = written(tmp_path, finding)
+    (tmp_path / "zeros.py").write_text(body)
+    (result,) = run_all(tmp_path, [[script, *argv]])
+    return result
+
+
+@pytest.mark.parametrize("body", ["def run(x): return x * 0", "def run(out, x): out[...] = 0"])
+def test_a_finding_without_an_exhibit(tmp_path, body):
+    worst = Measurement(metric="rho", value=9.0, index=(2, 4), got=0.0, wanted=0.5)
+    old = silu(measurements=(worst, Measurement(metric="budget", value=0.125))).but(exhibit=None)
+    code, said = outcome(tmp_path, old, body)
+    assert code == 1
+    assert "out[2, 4] is 0.0, wanted 0.5, error budget 0.125  <- wrong" in said
+    bare = silu().but(exhibit=None)
+    code, said = outcome(tmp_path, bare, body)
+    assert code == 0
+    assert "the finding does not say what these elements should be" in said
+
+
+def test_a_failure_of_all_elements_together(tmp_path):
+    wheres = [
+        Measurement(metric=m, value=1.0, index=(i, 1), got=0.0, wanted=1e-9) for i, m in enumerate(("rho", "ulp"))
+    ]
+    finding = silu(rule="z", measurements=wheres)
+    finding = finding.but(exhibit=finding.exhibit.but(elements=()))
+    assert outcome(tmp_path, finding)[0] == 1
+    code, said = outcome(tmp_path, finding, "def run(x): return x * 0 + 1")
+    assert code == 0
+    assert "out[0, 1] is 1.0, was 0.0, wanted 1e-09" in said
+
+
+def test_another_wrong_value_is_told(tmp_path):
+    code, said = outcome(tmp_path, silu(), "def run(x): return x * 0 + 2")
+    assert code == 1
+    assert "out[2, 4] is 2.0, wanted 0.5, error budget 0.0  <- wrong, but it was 0.0" in said
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (None, "zeros.py is not here; say where the kernel's file is: python reproduce.py FILE\n"),
+        ("import kernels.quirks", "ModuleNotFoundError: "),
+        ("def other(x): return x", "KeyError: 'run'"),
+        ("def run(x): raise ValueError('odd')", "ValueError: odd"),
+        ("def run(x): raise SystemExit(0)", "SystemExit: 0"),
+        ("def run(x): return x[0]", "IndexError: "),
+    ],
+)
+def test_what_cannot_be_run(tmp_path, body, sentence):
+    written(tmp_path, silu())
+    if body is not None:
+        (tmp_path / "zeros.py").write_text(body)
+    result = isolated(tmp_path, "reproduce.py")
+    assert result.returncode == 2
+    assert sentence in result.stdout
+    assert ("not run to the end" in result.stdout) == (body is not None)
+
+
+def test_declining_is_not_raising(tmp_path):
+    code, said = outcome(tmp_path, silu(Kind.RAISED), "def run(x): raise NotImplementedError('not this')")
+    assert code == 0
+    assert "it declines these inputs: not this" in said
+
+
+def test_a_kernel_that_does_not_load(tmp_path):
+    assert outcome(tmp_path, silu(Kind.BUILD_FAILED), "import nothing_of_that_name")[0] == 1
+    assert outcome(tmp_path, silu(Kind.BUILD_FAILED))[0] == 0
+    (tmp_path / "zeros.py").unlink()
+    assert isolated(tmp_path, "reproduce.py").returncode == 2
+
+
+@pytest.mark.parametrize("backend", ["cuda", "triton", "cupy"])
+def test_what_no_plain_file_can_run(tmp_path, backend):
+    finding = silu()
+    code, said = outcome(tmp_path, finding.but(subject=finding.subject.but(backend=backend)))
+    assert code == 2
+    assert f"a kernel for {backend} cannot be run by this file" in said
+    assert "out[2, 4] was 0.0, wanted 0.5" in said
+    assert "-1.1595725" in said
+
+
+def test_bits_of_a_wanted_nan_are_taken_from_the_verdict(planted, tmp_path):
+    finding = planted["embedding/bug_nan_canonical"]
+    (index,) = (m.index for m in finding.verdict.measurements)
+    other = "import numpy as np\ndef run(table, indices):\n    out = table[indices]\n    out[np.isnan(out)] = -np.nan\n"
+    (tmp_path / "other.py").write_text(f"{other}    return out\n")
+    for old in (finding, finding.but(exhibit=None)):
+        script = written(tmp_path, old)
+        for argv in ([script], [script, tmp_path / "other.py"]):
+            ((code, said),) = run_all(tmp_path, [argv])
+            assert code == 1, said
+            assert re.search(rf"out{re.escape(str(list(index)))} is .*wanted nan \(0x[0-9a-f]+\)  <- wrong", said)
+
+
+def test_copies_are_compared_by_bits(tmp_path):
+    """A NaN that lost its payload, in a type that only torch has."""
+    recipe = TensorRecipe(shape=(1, 2), dtype="bfloat16", pokes=((0, 0x7F81), (1, 0x8000)))
+    (tmp_path / "fine.py").write_text("def run(table): return table.clone()")
+    elements = (
+        Element(index=(0, 0), got=np.nan, wanted=np.nan, bits=0x7FC0),
+        Element(index=(0, 1), got=0.0, wanted=-0.0),
+    )
+    exhibit = Exhibit(output="out", shape=(1, 2), dtype="bfloat16", elements=elements, returns=True)
+    finding = silu(measurements=(Measurement(metric="bits", value=2),)).but(exhibit=exhibit)
+    finding = finding.but(
+        case=Case(op="copy", tensors={"table": recipe}), subject=finding.subject.but(backend="torch"), input_digest=""
+    )
+    script = written(tmp_path, finding)
+    (tmp_path / "zeros.py").write_text("def run(table): return table + 0")
+    before, after = run_all(tmp_path, [[script], [script, tmp_path / "fine.py"]])
+    assert before[0] == 1, before[1]
+    assert "out[0, 0] is nan (0x7fc0), wanted nan (other bits)  <- wrong" in before[1]
+    assert "out[0, 1] is 0.0 (0x0), wanted -0.0 (0x8000)  <- wrong" in before[1]
+    assert after[0] == 0, after[1]
+
+
+# Texts of strangers.
+
+NASTY = [
+    'quotes """ and \'\'\' and "',
+    "a line\nimport os; os.abort()\rand\x0cmore\u2028end",
+    "coding: utf-7 \\ \\N{DASH} \\x \\",
+    "\ud800 lone, \u202e turned, \0 nothing",
+    "{braces} {0} %s",
+]
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+@pytest.mark.parametrize("kind", [Kind.MISMATCH, Kind.CRASHED, Kind.RAISED, Kind.TIMEOUT])
+def test_texts_stay_texts(tmp_path, nasty, kind):
+    finding = silu(kind, message=nasty, blame=nasty, rule=nasty, output=nasty)
+    case = finding.case.but(tensors={nasty: SMALL.tensors["x"]}, attrs={nasty: nasty, "eps": float("inf")})
+    subject = finding.subject.but(name=nasty, function=nasty)
+    finding = finding.but(case=case, subject=subject, gates=(nasty,), exhibit=finding.exhibit.but(output=nasty))
+    environment = Environment(python=nasty, platform=nasty, machine=nasty, packages={"numpy": nasty})
+    (tmp_path / "zeros.py").write_text(
+        f"globals()[{nasty!r}] = lambda x, **attrs: attrs == {{{nasty!r}: {nasty!r}, 'eps': float('inf')}} and x * 0\n"
+    )
+    text = reproducer(finding.but(environment=environment, subject=subject))
+    (tmp_path / "reproduce.py").write_text(text, "utf-8")
+    assert all(line.isprintable() for line in text.split("\n"))
+    code, said = run_all(tmp_path, [[tmp_path / "reproduce.py"]])[0]
+    assert code == (kind is Kind.MISMATCH), said
+    other = finding.subject.but(path=nasty)
+    assert compile(reproducer(finding.but(subject=other)), "reproduce.py", "exec")
+
+
+def test_tensors_may_be_called_anything(tmp_path):
+    """Each name that the file itself uses, as the name of an input, of the output and of the function."""
+    (tmp_path / "zeros.py").write_text("def run(x): return x * 0")
+    names = sorted({n.id for n in ast.walk(ast.parse(reproducer(silu()))) if isinstance(n, ast.Name)} | {"class", "0x"})
+    assert {"np", "values", "put", "print", "WORST"} <= set(names)
+    jobs = []
+    for i, name in enumerate(names):
+        base = silu()
+        odd = base.but(
+            case=base.case.but(tensors={name: SMALL.tensors["x"]}),
+            exhibit=base.exhibit.but(output=name if i % 2 else "out"),
+        )
+        (tmp_path / f"{i}.py").write_text(reproducer(odd))
+        jobs.append([tmp_path / f"{i}.py"])
+    assert [code for code, _ in run_all(tmp_path, jobs)] == [1] * len(names)
+
+
+# Parts.
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_rounding_is_that_of_materialize(name):
+    rng = np.random.default_rng(1)
+    words = rng.integers(0, 2**64, 200_000, dtype=np.uint64)
+    near = np.ldexp(rng.integers(-4096, 4096, 200_000).astype(np.float64), rng.integers(-30, 20, 200_000))
+    fmt = format_of(name)
+    with np.errstate(all="ignore"):
+        short = words.view(np.float32).astype(np.float64)
+        values = np.concatenate([words.view(np.float64), short, near, [0.0, -0.0]])
+        assert np.array_equal(getattr(narrow, name)(values), values.astype(fmt.dtype).view(fmt.carrier))
+
+
+def test_an_excerpt_stands_alone():
+    found = excerpt([("corpus.distributions", "cancellation"), ("corpus.field", "Window")])
+    text = "\n".join((*found.imports, *found.blocks))
+    assert "def paired(self)" in text
+    assert "def per_row" not in text
+    assert not re.search(r"corpus|NDArray|->|noqa|@distribution", text)
+    space = {}
+    exec(text, space)
+    window = space["Window"](seed=5, origin=(0, 0), shape=(3, 70), format=None)
+    recipe = TensorRecipe(shape=(3, 70), dtype="float64", fill=Fill(distribution="cancellation", seed=5))
+    assert np.array_equal(space["cancellation"](window), materialize(recipe))
+
+
+def test_it_is_small_and_tidy(planted):
+    for key, finding in planted.items():
+        text = reproducer(finding)
+        assert len(text.splitlines()) < 280, key
+        assert not re.search(r"[ \t]$|\n{4}", text, re.MULTILINE), key
+        assert max(map(len, text.splitlines())) <= 160, key
+    small = reproducer(observed(SMALL, fault("segfault")))
+    assert len(small.splitlines()) < 110
