@@ -39,6 +39,11 @@ class Distribution:
     """Position in this file: lower is plainer."""
     summary: str
 
+    @property
+    def needs_range(self) -> bool:
+        """Whether it is told the ends of a range, and fills any dtype within."""
+        return not self.floats and not self.integers
+
 
 DISTRIBUTIONS: dict[str, Distribution] = {}
 
@@ -250,9 +255,20 @@ def between(w: Window) -> Values:
     return np.clip(values, low, high).astype(w.format.dtype)  # rounding is monotone, so it cannot leave the range
 
 
+@distribution("structured", **RANGED)
+def tapered(w: Window) -> Values:
+    """As between, but row by row drawn towards the number nearest to zero: to 2**-k of the way, k from 0 to 23."""
+    low, high = _limits(w)
+    if not w.format.is_float:
+        return between(w)
+    start, share = _nearest_zero(low, high), np.ldexp(1.0, -(w.per_row(1) % np.uint64(24)).astype(np.int64))
+    values = start * (1.0 - share) + between(w).astype(np.float64) * share
+    return np.clip(values, low, high).astype(w.format.dtype)
+
+
 def _limits(w: Window) -> tuple[int, int] | tuple[float, float]:
     if not {"low", "high"} <= set(w.params):
-        raise UsageError("the distributions least, ends and between need the params low and high")
+        raise UsageError("the distributions least, ends, between and tapered need the params low and high")
     return limits(w.params["low"], w.params["high"], w.format.name)
 
 

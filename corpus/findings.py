@@ -72,10 +72,15 @@ class Element(Record):
     wanted: float
     bits: int = 0
     """Bit pattern of what was got."""
+    wanted_bits: int = -1
+    """Bit pattern of what should stand there, rounded; -1 where any NaN would do, or nobody noted it."""
     bound: float = 0.0
     """Error budget before the final rounding; 0 where the rounded value was demanded."""
     rho: float = 0.0
-    """How far the reference lies outside the numbers that round to `got`, divided by the bound; 1 is the line."""
+    """How far the reference lies outside the numbers that round to `got`, divided by the bound; 1 is the line.
+
+    Inf where no distance is the matter: a wrong class, other bits than those of a copy, an element never written.
+    """
     ulps: int = -1
     """Representable steps between got and the rounded reference; -1 where one of them is not finite."""
     fails: bool = True
@@ -93,7 +98,7 @@ class Picture(Record):
     @property
     def scaled(self) -> bool:
         """Whether a cell stands for more than one element."""
-        return (self.height, self.width) != (len(self.lines), len(self.lines[0]) if self.lines else 0)
+        return bool(self.lines) and (self.height, self.width) != (len(self.lines), len(self.lines[0]))
 
 
 class Opinion(Record):

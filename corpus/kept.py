@@ -7,10 +7,11 @@ from typing import Literal, Self
 
 import numpy as np
 
-from corpus.formats import format_of
+from corpus.errors import UsageError
+from corpus.formats import Array, format_of
 from corpus.materialize import Tensors
 from corpus.record import Record
-from corpus.records import Case, Execution, Subject, Verdict
+from corpus.records import Case, Execution, OutputReport, Subject, Verdict
 
 MOST_BYTES = 1 << 18
 """Of the outputs of an execution that is kept."""
@@ -40,10 +41,18 @@ class Kept(Record):
         return cls(case=case, subject=subject, execution=execution, verdict=verdict, contract=contract, payload=payload)
 
     def outputs(self) -> Tensors:
-        """The arrays again, with the shapes and dtypes the execution reported."""
-        found: Tensors = {}
-        for report in self.execution.outputs:
-            if report.name in self.payload:
-                raw = base64.b64decode(self.payload[report.name])
-                found[report.name] = np.frombuffer(raw, format_of(report.dtype).dtype).reshape(report.shape)
-        return found
+        """The arrays again, with the shapes and dtypes the execution reported.
+
+        Raises UsageError for a record that was edited: bytes that are none, or do not fill the shape.
+        """
+        return {r.name: _array(r, self.payload[r.name]) for r in self.execution.outputs if r.name in self.payload}
+
+
+def _array(report: OutputReport, payload: str) -> Array:
+    fmt = format_of(report.dtype)
+    try:
+        return np.frombuffer(base64.b64decode(payload, validate=True), fmt.dtype).reshape(report.shape)
+    except ValueError as error:
+        raise UsageError(
+            f"what was kept of the output {report.name!r} is not the bytes of {fmt.name} of shape {report.shape}"
+        ) from error

@@ -76,11 +76,21 @@ def _contract_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def _checked_base(_context: click.Context, _option: click.Parameter, base: Path | None) -> Path | None:
+    """Refuse what is no folder before anything runs."""
+    from fuzz.base import check_base  # noqa: PLC0415  as above
+
+    if base is not None:
+        check_base(base)
+    return base
+
+
 def _base_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--base",
         type=click.Path(path_type=Path),
         metavar="DIR",
+        callback=_checked_base,
         help="A checkout to compare with: what fails there, too, does not count.",
     )(command)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from corpus.campaign import Campaign, Space
@@ -69,19 +70,32 @@ def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
 def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space]:
     """`op|dtype` -> the classes its cases can have; what a run did not reach of them is a hole."""
     spaces = {}
-    for variant in contract.variants:
-        first = next(iter(contract.inputs))
-        dtype = variant[first]
+    first = next(iter(contract.inputs))
+    for dtype in dict.fromkeys(variant[first] for variant in contract.variants):
         takers = [s.name for s in subjects if s.op == contract.name and (not s.dtypes or dtype in s.dtypes)]
+        variants = [v for v in contract.variants if v[first] == dtype]
         if takers:
-            values = dict.fromkeys((*distributions_for(contract.inputs[first], dtype), *_specials(contract, variant)))
             spaces[f"{contract.name}|{dtype}"] = Space(
                 shapes=_shapes(contract),
                 layouts=tuple(dict.fromkeys(name for i in contract.inputs.values() for name in layouts_for(i))),
-                values=tuple(values),
+                values=tuple(dict.fromkeys(name for v in variants for name in _values(contract, v))),
                 subjects=tuple(takers),
             )
     return spaces
+
+
+def _values(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]:
+    """Value classes: distributions of the first input, also those of a probe, and special values of any."""
+    name, spec = next(iter(contract.inputs.items()))
+    probed = () if contract.probe is None or spec.ranged else (_probe(contract, variant, name),)
+    return (*distributions_for(spec, variant[name]), *(p for p in probed if p), *_specials(contract, variant))
+
+
+def _probe(contract: Contract, variant: Mapping[str, str], name: str) -> str:
+    """What a probe fills this input with, at the middle of all sizes; nothing if there is none."""
+    dims = {n: (d.low + d.high) // 2 // d.multiple * d.multiple for n, d in contract.dims.items()}
+    fill = contract.probe(dims, variant).get(name) if contract.probe else None
+    return fill.distribution if fill else ""
 
 
 def _specials(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]:
@@ -97,13 +111,14 @@ def _shapes(contract: Contract) -> tuple[str, ...]:
     first = next(iter(contract.inputs.values()))
     axes = [parse_axis(axis) for axis in first.axes]
     found = ["empty"] if any(dim.low == 0 for dim in contract.dims.values()) else []
-    if all(contract.dims[dim].low <= 1 and factor == 1 for dim, factor in axes):
+    dims = [contract.dims[dim] for dim, _ in axes]
+    if all(dim.low <= 1 and dim.multiple == factor == 1 for dim, (_, factor) in zip(dims, axes, strict=True)):
         found.append("one")
     if axes:
-        dim, factor = axes[-1]
-        spec = contract.dims[dim]
+        room = contract.max_elements // math.prod(max(1, dim.low) for dim in dims[:-1])
+        spec, factor = dims[-1], axes[-1][1]
         extents = range(max(spec.multiple, -(-spec.low // spec.multiple) * spec.multiple), spec.high + 1, spec.multiple)
-        found += sorted({last_class(n * factor) for n in extents}, key=_by_size)
+        found += sorted({last_class(n * factor) for n in extents if n * factor <= room}, key=_by_size)
     return tuple(dict.fromkeys(found))
 
 

@@ -39,7 +39,7 @@ ROOMS = (*(1 << 9,) * 4, *(1 << 11,) * 8, *(1 << 13,) * 3, 1 << 30)
 """Elements of the largest tensor: most bugs show in small cases, and those are cheap; some cases get all the room."""
 ROOM_QUESTION = 1
 """The number of the question for it."""
-RANGED = ("least", "ends", *("between",) * 6)
+RANGED = ("least", "ends", *("between",) * 4, *("tapered",) * 2)
 """What an input with a range may be filled with; repeats are weights."""
 MAX_WORK = 1 << 23
 """Multiplications of a case: what a slow subject does in well under a second."""

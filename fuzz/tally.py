@@ -73,5 +73,5 @@ def ulps_bucket(ulps: int) -> int:
 
 
 def thinned(moments: list[Moment]) -> list[Moment]:
-    """Every second moment, once there are too many."""
-    return moments[::2] if len(moments) >= MOMENTS else moments
+    """Every second moment and the last one, once there are too many."""
+    return [*moments[:-1:2], moments[-1]] if len(moments) >= MOMENTS else moments

@@ -14,6 +14,7 @@ from fuzz.gates import learn_gates
 from fuzz.shrinking import SLOW, Other, Shrinker, shrink
 from fuzz.subjects import fitting
 from fuzz.variants import variants
+from oracles.catalog import contract_of
 
 CONFIRMATIONS = 5
 """Times a failure is run again, alone, before it is called confirmed."""
@@ -68,7 +69,9 @@ def _closely(examiner: Examiner, failure: Failure, seen: Observed, events: list[
     """The finding with what a person will want to see: elements, picture, who else fails."""
     if seen.verdict.kind in {Kind.TIMEOUT, Kind.OUT_OF_MEMORY}:  # looking again would cost a timeout
         returns = failure.subject.key in examiner.sandbox.returning
-        shown = replace(seen, exhibit=Exhibit(returns=returns), variants=_variants(examiner, failure.subject, seen))
+        name, spec = next(iter(contract_of(seen.case.op).output_specs(seen.case).items()))
+        unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=returns)
+        shown = replace(seen, exhibit=unseen, variants=_variants(examiner, failure.subject, seen))
         return Found(file(failure, shown, events))
     look = examiner.look(seen.case, failure.subject.key, seen.verdict.law)
     shown = replace(seen, exhibit=look.exhibit, variants=_variants(examiner, failure.subject, seen))

@@ -9,7 +9,7 @@ import numpy as np
 from corpus.distributions import DISTRIBUTIONS
 from corpus.findings import Variant
 from corpus.formats import bits_of, format_of
-from corpus.records import Case, Kind, Subject, TensorRecipe
+from corpus.records import Case, Kind, Subject, TensorRecipe, Verdict
 from fuzz.check import Examiner, Inquiry
 from fuzz.subjects import fitting
 from oracles.catalog import contract_of
@@ -24,11 +24,13 @@ def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: 
     laws = (law,) if law else ()
     pairs = [(other, _asked(fitting(well_meaning, other), subject.key, kind)) for other in recast(case)]
     asked = [Inquiry(other, keys, laws) for other, keys in pairs if keys]
-    return tuple(
-        Variant(subject=key, dtype=checked.case.dtype, kind=verdict.kind, rho=verdict.rho)
-        for checked in examiner.check(asked)
-        for key, verdict in checked.verdicts.items()
-    )
+    cells: dict[tuple[str, str], Verdict] = {}
+    for checked in examiner.check(asked):
+        for key, verdict in checked.verdicts.items():
+            cell = key, checked.case.dtype
+            if cell not in cells or (verdict.failed and not cells[cell].failed):  # of several variants one that fails
+                cells[cell] = verdict
+    return tuple(Variant(subject=key, dtype=dtype, kind=v.kind, rho=v.rho) for (key, dtype), v in cells.items())
 
 
 def _asked(keys: tuple[str, ...], accused: str, kind: Kind) -> tuple[str, ...]:
@@ -47,7 +49,7 @@ def recast(case: Case) -> list[Case]:
 def _suits(case: Case, variant: Mapping[str, str]) -> bool:
     """Whether every tensor's distribution exists for its new dtype; not all make integers."""
     kinds = [(DISTRIBUTIONS[t.fill.distribution], format_of(variant[name])) for name, t in case.tensors.items()]
-    return all(d.floats if fmt.is_float else d.integers for d, fmt in kinds)
+    return all((d.floats if fmt.is_float else d.integers) or d.needs_range for d, fmt in kinds)
 
 
 def _recast(case: Case, variant: Mapping[str, str]) -> Case:

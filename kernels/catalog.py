@@ -14,7 +14,7 @@ from typing import Any
 from corpus.errors import UsageError
 from corpus.formats import FORMATS
 from corpus.records import BLAMELESS, Kind, Numerics, Subject
-from kernels.front_matter import integers_of, read_front_matter
+from kernels.front_matter import integers_of, line_of, read_front_matter
 
 ROOT = Path(__file__).resolve().parent
 _CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED")
@@ -59,12 +59,14 @@ def read_subject(path: Path, *, op: str, function: str = "") -> Subject:
     except ValueError as error:
         key, why = _key(path, "NUMERICS"), str(error).splitlines()[-1].strip()
         raise UsageError(f"{path}: {key} is not understood: {why}") from error
+    called = _function(path, source, said, function)
     return Subject(
         op=op,
         name=path.stem,
         backend=said.get("BACKEND") or _guess_backend(_tree(path, source)),
         path=_stored_path(path),
-        function=_function(path, source, said, function),
+        function=called,
+        line=_line(path, source, called),
         source_digest=hashlib.sha256(source).hexdigest()[:16],
         numerics=numerics,
         dtypes=tuple(said.get("DTYPES", ())),
@@ -180,6 +182,14 @@ def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str) -> s
     if wanted not in {"", said["ENTRY"]}:
         raise UsageError(f"{path} has no front matter for {wanted!r}; its entry is {said['ENTRY']!r}")
     return str(said["ENTRY"])
+
+
+def _line(path: Path, source: bytes, function: str) -> int:
+    """Where the function is defined; 1 if it comes from elsewhere."""
+    if path.suffix == ".cu":
+        return line_of(path, function)
+    defined = [n for n in ast.walk(_tree(path, source)) if isinstance(n, ast.FunctionDef)]
+    return next((n.lineno for n in defined if n.name == function), 1)
 
 
 def _only_function(path: Path, source: bytes) -> str:

@@ -141,6 +141,13 @@ def integers_of(path: Path) -> set[int]:
     return {int(digits, 0) for text in texts for digits in _INTEGER.findall(text)}
 
 
+def line_of(path: Path, function: str) -> int:
+    """Where a kernel is defined; 1 if that cannot be told."""
+    lines = _text(path).splitlines()
+    code = [i for i, line in enumerate(lines, 1) if re.search(rf"\b{re.escape(function)}\s*\(", line)]
+    return code[0] if code else 1
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")

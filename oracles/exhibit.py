@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,10 +13,10 @@ from corpus.formats import Array, Format, format_of
 from corpus.records import Case, Kind, Verdict
 from oracles import plain
 from oracles.contract import Budget, Law, Reals
-from oracles.failing import Mask, failing, failing_bits
-from oracles.judge import Evidence, tie_failures
+from oracles.failing import Mask, misclassed
+from oracles.judge import Evidence, tie_failures, unwritten, value_failures
 from oracles.laws import broken
-from oracles.measure import Measured, measure
+from oracles.measure import measure
 from oracles.rounding import round_to
 
 WORST, FIRST, FEW = 8, 8, 16
@@ -28,10 +29,10 @@ DTYPE_CLOSE = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (
 
 def exhibit(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
     """How an execution fails, for people; what could not be compared is left out."""
-    base = Exhibit(output=verdict.output, returns=returns, detail=evidence.execution.detail)
-    got = evidence.outputs.get(verdict.output)
-    spec = evidence.reference.specs.get(verdict.output)
-    if got is None or spec is None or got.shape != spec.shape or format_of(got.dtype).name != spec.dtype:
+    name = verdict.output or next(iter(evidence.reference.specs))
+    spec, got = evidence.reference.specs[name], evidence.outputs.get(verdict.output)
+    base = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=returns, detail=evidence.execution.detail)
+    if got is None or got.shape != spec.shape or format_of(got.dtype).name != spec.dtype:
         return base
     with np.errstate(all="ignore"):
         return _compared(base, evidence, verdict, got)
@@ -51,7 +52,7 @@ def exhibit_of_law(
             shape=got.shape,
             dtype=format_of(got.dtype).name,
             failing=int(bad.sum()),
-            elements=_elements(got, want, Budget(0.0), bad),
+            elements=_elements(got, want, _due(got, want), Budget(0.0), bad, bad),
             picture=picture(bad),
             partner=partner,
             factor=law.factor,
@@ -60,102 +61,100 @@ def exhibit_of_law(
 
 
 def _compared(base: Exhibit, e: Evidence, verdict: Verdict, got: Array) -> Exhibit:
-    budget, want = e.reference.budget(e.subject.numerics)[verdict.output], e.reference.want[verdict.output]
+    name = verdict.output
+    budget, want = e.reference.budget(e.subject.numerics)[name], e.reference.want[name]
+    due = e.reference.copies[name] if budget.bitwise else _due(got, want)
     if budget.bitwise:
-        want = e.reference.copies[verdict.output].astype(np.float64)
+        want = due.astype(np.float64)
     bad = _failing(e, verdict, got, budget)
-    m = measure(got, want, budget.error, budget.accept, budget.sigma)
+    alike = budget.bitwise or verdict.kind is Kind.UNWRITTEN  # no failure is worse than another
     return base.but(
         shape=got.shape,
         dtype=format_of(got.dtype).name,
         failing=int(bad.sum()),
-        elements=_elements(got, want, budget, bad),
+        elements=_elements(got, want, due, budget, bad, bad if alike else misclassed(got, want, budget)),
         picture=picture(bad),
-        ulps=m.ulp_histogram,
-        opinions=tuple(_opinions(got, want, m)) if verdict.kind in {Kind.MISMATCH, Kind.NONFINITE} else (),
+        ulps=measure(got, want, budget.error, budget.accept).ulp_histogram,
+        opinions=tuple(_opinions(got, due)) if verdict.kind in {Kind.MISMATCH, Kind.NONFINITE} else (),
     )
+
+
+def _due(got: Array, want: Reals) -> Array:
+    """What should stand there: the reference rounded to the output's type."""
+    fmt = format_of(got.dtype)
+    return round_to(want, fmt) if fmt.is_float else want.astype(fmt.dtype)
 
 
 def _failing(e: Evidence, verdict: Verdict, got: Array, budget: Budget) -> Mask:
     name = verdict.output
     if verdict.kind is Kind.UNWRITTEN:
-        bits = np.frombuffer(got.tobytes(), np.uint8).reshape(-1, got.itemsize)
-        kept: Mask = (bits == 0xFF).all(axis=1).reshape(got.shape)  # kernels.guarded.POISONS[0]
-        return kept
-    if budget.bitwise:
-        return failing_bits(got, e.reference.copies[name]).reshape(got.shape)
-    bad = failing(got, e.reference.want[name], budget)
-    return bad if bad.any() else tie_failures(got, e.reference.want[name], budget)
+        return unwritten(e, next(report for report in e.execution.outputs if report.name == name))
+    bad = value_failures(e, name)
+    return bad if bad.any() or budget.bitwise else tie_failures(got, e.reference.want[name], budget)
 
 
-def _elements(got: Array, want: Reals, budget: Budget, bad: Mask) -> tuple[Element, ...]:
-    """The worst and the first failing elements; all if there are few."""
+def _elements(got: Array, want: Reals, due: Array, budget: Budget, bad: Mask, lead: Mask) -> tuple[Element, ...]:
+    """The worst and the first failing elements, all if there are few; those of lead come first, in their order."""
     fmt = format_of(got.dtype)
-    y, r = got.astype(np.float64).reshape(-1), want.reshape(-1)
     error = np.broadcast_to(np.asarray(budget.error, np.float64), want.shape).reshape(-1)
-    rho = _rho(y, r, error, fmt)
-    fails = bad.reshape(-1)
-    steps = _steps(got, want, fmt).reshape(-1)
-    bits = np.frombuffer(got.tobytes(), fmt.carrier)
-    shown = _shown(np.where(np.isnan(rho), np.inf, rho), fails)
+    fails, leads = bad.reshape(-1), lead.reshape(-1)
+    rho = np.where(leads, np.inf, _rho(got.reshape(-1), want.reshape(-1), due.reshape(-1), error))
+    shown = _shown(rho, leads, fails)
+    y, r, near = got.reshape(-1)[shown], want.astype(np.float64).reshape(-1)[shown], due.reshape(-1)[shown]
+    bits, near_bits = (x.view(fmt.carrier) for x in (y, near))
+    steps = _steps(y, r, fmt)
     return tuple(
         Element(
             index=tuple(int(n) for n in np.unravel_index(i, got.shape)) if got.shape else (),
-            got=float(y[i]),
-            wanted=float(r[i]),
-            bits=int(bits[i]),
+            got=float(y[k]),
+            wanted=float(r[k]),
+            bits=int(bits[k]),
+            wanted_bits=int(near_bits[k]) if budget.bitwise or not np.isnan(near[k]) else -1,
             bound=float(error[i]),
             rho=float(rho[i]),
-            ulps=int(steps[i]),
+            ulps=int(steps[k]),
             fails=bool(fails[i]),
         )
-        for i in shown
+        for k, i in enumerate(shown)
     )
 
 
-def _shown(rho: Reals, fails: Mask) -> list[int]:
-    if rho.size <= FEW:
-        return sorted(range(rho.size), key=lambda i: (not fails[i], -rho[i], i))
-    bad = np.flatnonzero(fails)
-    worst = bad[np.argsort(-rho[bad], kind="stable")[:WORST]].tolist()
-    return [*worst, *(i for i in bad[: FIRST + len(worst)].tolist() if i not in worst)][: WORST + FIRST]
+def _shown(rho: Reals, leads: Mask, fails: Mask) -> list[int]:
+    few = rho.size <= FEW
+    among = np.arange(rho.size) if few else np.flatnonzero(fails)
+    ranked: list[int] = among[np.lexsort((-rho[among], ~leads[among], ~fails[among]))].tolist()
+    if few:
+        return ranked
+    worst = ranked[:WORST]
+    return [*worst, *(i for i in among[: FIRST + len(worst)].tolist() if i not in worst)][: WORST + FIRST]
 
 
-def _rho(y: Reals, r: Reals, error: Reals, fmt: Format) -> Reals:
-    excess = plain.cell_excess(y, r, plain.facts_of(fmt.name)) if fmt.is_float else np.abs(y - r)
-    rho: Reals = np.where(excess == 0, 0.0, np.where(error > 0, excess / error, np.inf))
-    return np.where(np.isfinite(y) & np.isfinite(r), rho, np.where(_same_class(y, r), 0.0, np.inf))
-
-
-def _same_class(y: Reals, r: Reals) -> NDArray[np.bool_]:
-    same: NDArray[np.bool_] = (np.isnan(y) & np.isnan(r)) | (y == r)
-    return same
+def _rho(got: Array, r: Reals, due: Array, error: Reals) -> Reals:
+    """The excess by the bound; inf where got can be no rounding at all."""
+    excess = plain.cell_excess(got, r, plain.facts_of(format_of(got.dtype).name))
+    rho = np.where(excess == 0, 0.0, np.where(error > 0, excess / error, np.inf))
+    same = (np.isnan(got) & np.isnan(due)) | (got == due)
+    found: Reals = np.where(np.isfinite(r), np.where(np.isnan(rho), np.inf, rho), np.where(same, 0.0, np.inf))
+    return found
 
 
 def _steps(got: Array, want: Reals, fmt: Format) -> NDArray[np.int64]:
     """Representable steps between got and the rounded reference, clipped to int64; -1 where there are none."""
-    if not fmt.is_float:
-        return np.abs(got.astype(np.float64) - want).astype(np.int64)
-    near = round_to(want, fmt)
-    finite = np.isfinite(got.astype(np.float64)) & np.isfinite(near.astype(np.float64))
-    apart = np.abs(_ordinal(got, fmt) - _ordinal(near, fmt))
-    return np.where(finite, np.minimum(apart, float(1 << 62)), -1).astype(np.int64)
-
-
-def _ordinal(x: Array, fmt: Format) -> Reals:
-    """Values as positions on the line of representable numbers (float64: to 2**-53, enough to tell people)."""
-    bits = np.frombuffer(x.tobytes(), fmt.carrier).reshape(x.shape).astype(np.uint64)
-    size = (bits & np.uint64(fmt.sign_bit - 1)).astype(np.float64)
-    return np.where(bits & np.uint64(fmt.sign_bit), -size, size)
+    facts, y = plain.facts_of(fmt.name), got.astype(np.float64)
+    finite = np.isfinite(y) & np.isfinite(want) & (np.abs(want) <= facts[plain.TOP])
+    apart = plain.distance(got.view(fmt.carrier), y, want, facts)
+    steps = np.minimum(apart, np.uint64((1 << 63) - 1)).astype(np.int64)
+    steps[~finite] = -1
+    return steps
 
 
 def picture(bad: Mask) -> Picture:
     """The map of a mask of any shape; no lines for an empty one."""
     width = bad.shape[-1] if bad.ndim else 1
-    matrix = bad.reshape(-1, width) if width else bad.reshape(0, 0)
-    height = matrix.shape[0]
-    if not matrix.size:
+    height = math.prod(bad.shape[:-1])
+    if not bad.size:
         return Picture(lines=(), height=height, width=width)
+    matrix = bad.reshape(height, width)
     rows, columns = _edges(height, LINES), _edges(width, COLUMNS)
     count = np.add.reduceat(np.add.reduceat(matrix.astype(np.int64), rows, axis=0), columns, axis=1)
     size = np.diff([*rows, height])[:, None] * np.diff([*columns, width])
@@ -174,11 +173,11 @@ def _cell(count: int, size: int) -> str:
     return "#" if count == size else str(max(1, min(9, int(10 * count // size))))
 
 
-def _opinions(got: Array, want: Reals, m: Measured) -> Iterator[Opinion]:
+def _opinions(got: Array, due: Array) -> Iterator[Opinion]:
     """What the checks that people use would have said, against the reference rounded to the output's type."""
     fmt = format_of(got.dtype)
-    near = round_to(want, fmt).astype(np.float64) if fmt.is_float else want
-    y = got.astype(np.float64)
+    near, y = due.astype(np.float64), got.astype(np.float64)
+    m = measure(got, near, 0.0)
     worst = f"largest error {m.max_abs:.3g}"
     rtol, atol = DTYPE_CLOSE.get(fmt.name, (0.0, 0.0))
     if fmt.is_float:

@@ -16,14 +16,14 @@ Mask = NDArray[np.bool_]
 
 def failing(got: Array, want: Reals, budget: Budget) -> Mask:
     """True where an element is not accepted; the same rule as oracles.measure, element by element."""
-    fmt = format_of(got.dtype)
-    y = got.astype(np.float64)
-    error = np.broadcast_to(np.asarray(budget.error, np.float64), want.shape)
-    with np.errstate(all="ignore"):
-        excess = plain.cell_excess(y, want, plain.facts_of(fmt.name))
-        within = ((excess <= error) | (excess == 0)) & np.isfinite(want)
-    accept = default_accept(want, has_inf=fmt.has_inf) if budget.accept is None else budget.accept
-    return ~_accepted(y, within, np.broadcast_to(accept, want.shape))
+    taken, interval, within = _looks(got, want, budget)
+    return ~(taken | (interval & within))
+
+
+def misclassed(got: Array, want: Reals, budget: Budget) -> Mask:
+    """True where the class of an element is not accepted; a judge names the first of these before any distance."""
+    taken, interval, within = _looks(got, want, budget)
+    return ~(taken | (interval & (np.isfinite(got.astype(np.float64)) | within)))
 
 
 def failing_bits(got: Array, want: Array) -> Mask:
@@ -40,8 +40,20 @@ def default_accept(want: Reals, *, has_inf: bool) -> NDArray[np.uint8]:
     return mask.astype(np.uint8)
 
 
-def _accepted(y: Reals, within: Mask, accept: NDArray[Any]) -> Mask:
-    ok: Mask = within & ((accept & INTERVAL) != 0)
+def _looks(got: Array, want: Reals, budget: Budget) -> tuple[Mask, Mask, Mask]:
+    """Whether its class alone lets an element pass, the interval may judge it, and it lies within its error."""
+    fmt = format_of(got.dtype)
+    error = np.broadcast_to(np.asarray(budget.error, np.float64), want.shape)
+    with np.errstate(all="ignore"):
+        excess = plain.cell_excess(got, want, plain.facts_of(fmt.name))
+        within = (excess <= error) | (excess == 0)
+    default = default_accept(want, has_inf=fmt.has_inf) if budget.accept is None else budget.accept
+    accept = np.broadcast_to(default, want.shape)
+    return _taken(got.astype(np.float64), accept), ((accept & INTERVAL) != 0) & np.isfinite(want), within
+
+
+def _taken(y: Reals, accept: NDArray[Any]) -> Mask:
+    ok = np.zeros(y.shape, np.bool_)
     for bit, is_class in ((ZERO, y == 0), (PINF, y == np.inf), (NINF, y == -np.inf), (NAN, np.isnan(y))):
         ok |= ((accept & bit) != 0) & is_class
     return ok

@@ -149,23 +149,44 @@ def _poison(e: Evidence) -> Verdict | None:
             size = int(np.prod(report.shape, dtype=np.int64))
             at = place_of(report.first_unwritten, report.shape)
             text = f"{report.name}{at} was never written ({report.unwritten} of {size} elements were not)"
-            index = index_pattern(_marked(e, report), report.shape)
+            index = index_pattern(np.flatnonzero(unwritten(e, report)), report.shape)
             return e.verdict(Kind.UNWRITTEN, "poison", text, report.name, index)
     return None
 
 
-def _marked(e: Evidence, report: OutputReport) -> Array:
-    """Flat indices of the elements that still hold the first poison (0xFF in every byte)."""
-    raw = np.frombuffer(e.outputs[report.name].tobytes(), np.uint8)
-    kept = (raw.reshape(-1, e.outputs[report.name].itemsize) == 0xFF).all(axis=1)  # kernels.guarded.POISONS[0]
-    return np.flatnonzero(kept)
+def unwritten(e: Evidence, report: OutputReport) -> Mask:
+    """True where an element kept the poison of both runs.
+
+    Only what the first run left is known here. Where more elements look like its poison than were counted (-1 may be
+    the right integer), those that are right were written.
+    """
+    got = e.outputs[report.name]
+    raw = np.frombuffer(got.tobytes(), np.uint8).reshape(-1, got.itemsize)
+    kept = (raw == 0xFF).all(axis=1)  # kernels.guarded.POISONS[0]
+    kept[: max(0, report.first_unwritten)] = False
+    if kept.sum() > report.unwritten:
+        at = np.flatnonzero(kept)
+        right = ~value_failures(e, report.name).reshape(-1)[at]
+        right[0] = False  # the first is known
+        kept[at[np.argsort(right, kind="stable")[report.unwritten :]]] = False
+    mask: Mask = kept.reshape(got.shape)
+    return mask
+
+
+def value_failures(e: Evidence, name: str) -> Mask:
+    """True where a value is refused, whatever else is wrong with the output."""
+    got, budget = e.outputs[name], e.reference.budget(e.subject.numerics)[name]
+    if budget.bitwise:
+        return failing_bits(got, e.reference.copies[name]).reshape(got.shape)
+    return failing(got, e.reference.want[name], budget)
 
 
 def _rerun(e: Evidence) -> Verdict | None:
     for report in e.execution.outputs:
         if report.differing:
             at = place_of(report.first_differing, report.shape)
-            text = f"two runs on the same input differ in {report.differing} elements, first at {report.name}{at}"
+            count = f"{report.differing} element{'s' * (report.differing != 1)}"
+            text = f"two runs on the same input differ in {count}, first at {report.name}{at}"
             return e.verdict(Kind.NONDETERMINISTIC, "rerun", text, report.name)
     return None
 
@@ -266,7 +287,9 @@ def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict 
 
 
 def tie_failures(got: Array, want: Reals, budget: Budget) -> Mask:
-    """True where a tie without any error went to the odd neighbour."""
+    """True where a tie without any error went to the odd neighbour; an integer is no rounding."""
+    if not format_of(got.dtype).is_float:
+        return np.zeros(want.shape, np.bool_)
     rounded = round_to(want, format_of(got.dtype))
     plain = True if budget.accept is None else budget.accept == INTERVAL
     wrong = (got != rounded) & np.isfinite(want) & (np.asarray(budget.error) == 0) & plain

@@ -101,13 +101,16 @@ def exponent(x: Reals, facts: Reals) -> Reals:
     return clipped
 
 
-def cell_excess(y: Reals, r: Reals, facts: Reals) -> Reals:
-    """Distance from r to the reals that round to y; float64 of their common shape, for finite r.
+def cell_excess(got: Array, r: Reals, facts: Reals) -> Reals:
+    """Distance from r to the reals that round to got; float64 of their common shape, for finite r.
 
     The cell is half an ulp either way, and a quarter below a power of two; that of Inf (of NaN, where there is no
-    Inf) begins at the overflow threshold. NaN where y can be no rounding at all. (numerics.md 0.)
+    Inf) begins at the overflow threshold. NaN where got can be no rounding at all. (numerics.md 0.)
     """
+    y = got.astype(np.float64)
     ae = np.abs(y - r)
+    if got.dtype == np.int64:  # float64 cannot tell integers above 2**53 apart
+        return np.where((ae == 0) & (np.abs(r) < 2.0**63), np.abs(got - r.astype(np.int64)), ae)
     if facts[MODE] == INTEGER:
         return ae
     power = exponent(y, facts)
@@ -119,7 +122,7 @@ def cell_excess(y: Reals, r: Reals, facts: Reals) -> Reals:
     return distance
 
 
-def _distance(bits: Array, y: Reals, want: Array, facts: Reals) -> NDArray[np.uint64]:
+def distance(bits: Array, y: Reals, want: Array, facts: Reals) -> NDArray[np.uint64]:
     """Representable steps between y and the rounded want, for finite pairs."""
     mode = facts[MODE]
     if mode == INTEGER:
@@ -164,13 +167,11 @@ def _chunk(ops: Operands, where: slice, base: int, counts: Ints, values: Reals) 
     counts[PAIRS] += int(pair.sum())
     _tally_size(y, r, pair, base, counts, values)
     near = pair & (np.abs(r) <= facts[TOP])
-    _tally_distance(_distance(bits, y, given, facts), near, base, counts)
+    _tally_distance(distance(bits, y, given, facts), near, base, counts)
     if facts[MODE] != INTEGER:
         real = np.where(pair, np.abs(y - r) / (exponent(r, facts) * (2.0 * facts[HALF])), 0.0)
         values[REAL_ULP] = max(values[REAL_ULP], float(real.max(initial=0.0)))
-    excess = cell_excess(y, r, facts)
-    if raw.dtype == np.int64:  # float64 cannot tell integers above 2**53 apart
-        excess = np.where((excess == 0) & (np.abs(r) < 2.0**63), np.abs(raw - r.astype(np.int64)), excess)
+    excess = cell_excess(raw, r, facts)
     error = _part(ops.error, where, len(y))
     accept = _default(r, facts) if len(ops.accept) == 0 else _part(ops.accept, where, len(y))
     judged = _tally_verdict(y, r, excess, error, accept, base, counts, values)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from corpus.campaign import Campaign
 from corpus.errors import UsageError
@@ -107,6 +109,15 @@ def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
     extra = f" --contract {shlex.quote(finding.contract)}" if finding.contract else ""
     extra += f" --corpus {shlex.quote(corpus)}" if corpus != DEFAULT_CORPUS else ""
     return {name: f"python -m fuzz {name} {finding.id}{extra}" for name in ("show", "replay", "shrink")}
+
+
+def stopped_at(finding: Finding) -> int:
+    """The line of the kernel's file in which it raised or died; 0 if nothing tells."""
+    detail = finding.exhibit.detail if finding.exhibit else ""
+    name = re.escape(Path(finding.subject.path).name)
+    lines = re.findall(rf'File "[^"\n]*?{name}", line (\d+)', detail)
+    inmost = 0 if "most recent call first" in detail else -1
+    return int(lines[inmost]) if lines else 0
 
 
 def blind(finding: Finding) -> Sequence[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.records import Case, Kind
-from reports.book import Book
+from reports.book import Book, stopped_at
+from reports.page_words import bits, only_bits_tell
 from reports.tensors import described
 from reports.text import count, table
 
@@ -44,6 +46,7 @@ def _head(book: Book, f: Finding) -> str:
         f"finding {f.id}: {f.subject.key}, {f.verdict.kind} ({f.verdict.rule}), {book.standing(f)}",
         "",
         f"  {f.verdict.message}",
+        f"  at       {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"  blame    {f.verdict.blame}" if f.verdict.blame else "",
         *(f"  learned  {gate}" for gate in f.gates),
         f"  shows in {f.probability:.0%} of runs" if f.probability < 1 else "",
@@ -67,16 +70,18 @@ def _tensors(case: Case) -> str:
 def _elements(shown: Exhibit) -> str:
     if not shown.elements:
         return ""
-    rows = [_element(e) for e in shown.elements]
+    rows = [_element(e, shown.dtype) for e in shown.elements]
     title = f"elements of {shown.output or 'the output'}, worst first ({shown.failing:,} fail)"
     return f"{title}\n" + table(("", "index", "got", "wanted", "bound", "rho", "ulps"), rows)
 
 
-def _element(e: Element) -> Sequence[str]:
+def _element(e: Element, dtype: str) -> Sequence[str]:
     index = f"[{', '.join(map(str, e.index))}]"
     steps = f"{e.ulps:,}" if e.ulps >= 0 else "-"
-    values = [f"{v:.{DIGITS}g}" for v in (e.got, e.wanted)]
-    return ("x" if e.fails else " ", index, *values, f"{e.bound:.3g}", f"{e.rho:.3g}", steps)
+    got, wanted = (f"{v:.{DIGITS}g}" for v in (e.got, e.wanted))
+    if only_bits_tell(e, got, wanted):
+        got, wanted = f"{got} ({bits(e.bits, dtype)})", f"{wanted} ({bits(e.wanted_bits, dtype)})"
+    return ("x" if e.fails else " ", index, got, wanted, f"{e.bound:.3g}", f"{e.rho:.3g}", steps)
 
 
 def _picture(shown: Exhibit) -> str:

@@ -10,11 +10,11 @@ import numpy as np
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.formats import FORMATS
 from corpus.records import Case, Measurement, TensorRecipe
-from reports.book import Book
+from reports.book import Book, stopped_at
 from reports.explain import short as meaning_of
 from reports.explain import topics
 from reports.page_summary import Entry, entry, environment
-from reports.page_words import DASH, bits, count, extent, figure, moment, place, value
+from reports.page_words import DASH, bits, count, extent, figure, moment, only_bits_tell, place, value
 from reports.plots import Map, Plot, failure_map, histogram, ulps_labels
 from reports.tensors import filled
 
@@ -191,11 +191,13 @@ def _poked(pattern: int, dtype: str) -> str:
 
 
 def _spot(e: Element, dtype: str) -> Spot:
+    got, wanted = value(e.got, dtype), value(e.wanted, dtype)
+    due = f" ({bits(e.wanted_bits, dtype)})" if only_bits_tell(e, got, wanted) else ""
     return Spot(
         index=place(e.index),
-        got=value(e.got, dtype),
+        got=got,
         bits=bits(e.bits, dtype),
-        wanted=value(e.wanted, dtype),
+        wanted=wanted + due,
         bound=figure(e.bound),
         rho=figure(e.rho),
         ulps=figure(e.ulps) if e.ulps >= 0 else DASH,
@@ -231,6 +233,7 @@ def _details(book: Book, f: Finding) -> Iterator[tuple[str, str]]:
     """What one rarely needs."""
     s = f.subject
     yield "kernel", f"{s.path or s.name}, line {s.line}, {s.function}() on {s.backend} {s.device}"
+    yield "stopped at", f"line {stopped_at(f)}" if stopped_at(f) else ""
     yield "source digest", s.source_digest
     yield "contract", f.contract
     yield "signature", f.signature.key

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from corpus.findings import Element
 from corpus.formats import FORMATS
 
 DASH, MINUS, TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
@@ -53,6 +54,11 @@ def bits(pattern: int, dtype: str) -> str:
     """A bit pattern as hex, as wide as its type."""
     known = FORMATS.get(dtype)
     return f"0x{pattern:0{known.bits // 4 if known else 1}x}"
+
+
+def only_bits_tell(e: Element, got: str, wanted: str) -> bool:
+    """Whether an element that fails looks right as it is printed: another NaN, the other zero, digits cut off."""
+    return e.fails and 0 <= e.wanted_bits != e.bits and (got == wanted or e.got == e.wanted)
 
 
 def place(index: Sequence[int] | None) -> str:

@@ -70,7 +70,7 @@ def _rounded(value: float, fmt: Format) -> float:
 
 
 def bit_rows(finding: Finding, dtype: str) -> list[Row]:
-    """Index, the bits it had, what was wanted and its bits; None for bits that nobody recorded."""
+    """Index, the bits it had, what was wanted and its bits; None for bits that an older record does not have."""
     fmt = format_of(dtype)
     told = _TOLD.search(finding.verdict.message)
     where = next((m.index for m in finding.verdict.measurements if m.metric == "bits"), None)
@@ -79,11 +79,12 @@ def bit_rows(finding: Finding, dtype: str) -> list[Row]:
 
 def _bit_row(e: Element, fmt: Format, told: re.Match[str] | None) -> Row:
     had = _hex(e.bits, fmt) if e.bits >= 0 else told[1] if told else _due(e.got, fmt)
-    return (entry(e.index), had, entry(e.wanted), told[2] if told else _due(e.wanted, fmt))
+    due = _hex(e.wanted_bits, fmt) if e.wanted_bits >= 0 else told[2] if told else _due(e.wanted, fmt)
+    return (entry(e.index), had, entry(e.wanted), due)
 
 
 _TOLD = re.compile(r"\((0x[0-9a-f]+)\), must be \S+ \((0x[0-9a-f]+)\) bit for bit")
-"""The bits of the first element that differs: the verdict's sentence is where those of a wanted NaN are written."""
+"""The bits of the first element that differs: where those of a wanted NaN are written in an older record."""
 
 
 def _due(value: float, fmt: Format) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from corpus.campaign import Campaign
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
-from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, grouped, planted_missed
+from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, grouped, planted_missed, stopped_at
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -121,6 +122,7 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
     lines = [
         f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(f.count, 'time')}",
         f"   {f.verdict.message}",
+        f"   at        {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *(f"   learned   {gate}" for gate in f.gates),

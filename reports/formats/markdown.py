@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from corpus.campaign import Campaign
 from corpus.findings import Element, Finding
-from reports.book import Book, blind, grouped, headline, planted_missed
+from reports.book import Book, blind, grouped, headline, planted_missed, stopped_at
 from reports.form import Format
 from reports.holes import holes
 from reports.text import count
@@ -80,6 +81,8 @@ def _details(book: Book, group: Sequence[Finding]) -> str:
 def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
     yield f"- smallest case: `{f.case.label}` ({f.case.elements:,} elements; found with {f.original.elements:,})"
     yield from (f"- learned: {_cell(gate)}" for gate in f.gates)
+    if stopped_at(f):
+        yield f"- at: {_cell(Path(f.subject.path).name)}, line {stopped_at(f)}"
     if f.verdict.blame:
         yield f"- blame: {_cell(f.verdict.blame)}"
     if f.probability < 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 from corpus.findings import Finding
 from corpus.records import BLAMELESS, Kind
-from reports.book import Book
+from reports.book import Book, stopped_at
 from reports.explain import explain, short
 from reports.form import Format
 
@@ -42,6 +42,7 @@ def _rule(kind: Kind) -> dict[str, Any]:
 
 
 def _result(book: Book, f: Finding, rule: int) -> dict[str, Any]:
+    region = {"startLine": stopped_at(f) or f.subject.line}
     lines = [f.verdict.message, f.verdict.blame, f"smallest case: {f.case.label}", *f.gates, *book.commands(f).values()]
     return {
         "ruleId": f.verdict.kind.value,
@@ -49,9 +50,7 @@ def _result(book: Book, f: Finding, rule: int) -> dict[str, Any]:
         "level": "error" if book.news(f) else "note",
         "baselineState": "new" if book.news(f) else "unchanged",
         "message": {"text": "\n".join(line for line in lines if line)},
-        "locations": [
-            {"physicalLocation": {"artifactLocation": _place(f.subject.path), "region": {"startLine": f.subject.line}}}
-        ],
+        "locations": [{"physicalLocation": {"artifactLocation": _place(f.subject.path), "region": region}}],
         "partialFingerprints": {FINGERPRINT: f.id},
         "properties": {"standing": book.standing(f), "probability": f.probability, "case": f.case.id},
     }

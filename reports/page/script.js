@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  root.classList.add("js");
+  root.classList.add("scripted");
 
   const memory = {
     get: () => { try { return localStorage.getItem("theme"); } catch { return null; } },

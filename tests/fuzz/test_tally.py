@@ -130,7 +130,6 @@ def test_a_timeline_is_thinned_before_it_grows_long():
     assert [m.seconds for m in line] == sorted(m.seconds for m in line)
 
 
-@pytest.mark.xfail(strict=True, reason="thinning drops the moment that was just added, which may be the end of the run")
 def test_a_timeline_ends_where_the_run_is():
     line = moments(MOMENTS)
     assert thinned(line)[-1].judged == line[-1].judged

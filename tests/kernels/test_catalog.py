@@ -163,3 +163,14 @@ def test_the_houses_own_subjects_are_stored_relative_and_lie_where_they_say(op):
 def test_hints_are_integers_a_kernel_may_tile_by(write):
     path = write("A = 2\nB = 64\nC = 1000000\nD = True\n\ndef run(out, x):\n    return x[:: 7] * 33.0\n")
     assert size_hints(read_subject(path, op="silu")) == (7, 64)
+
+
+def test_the_line_of_the_function_is_known(write):
+    assert user_subject(str(write(f'OP = "silu"\n\n\ndef _helper():\n    pass{RUN}')), ()).line == 7
+    imported = write('OP = "silu"\nfrom somewhere import run\n', "imported.py")
+    assert user_subject(str(imported), ()).line == 1
+    kernel = 'extern "C" __global__\nvoid silu(float *out, const float *x, int n) {}\n'
+    front = (
+        '// SiLU.\n// ---\n// entry = "silu"\n// args = ["out", "x", "x.size"]\n// grid = 1\n// block = 32\n// ---\n'
+    )
+    assert user_subject(str(write(front + kernel, "mine.cu")), ("silu",)).line == 9

@@ -132,6 +132,12 @@ def test_rules_speak_in_order():
     assert "2 bytes outside the elements of 'x', at byte 60" in messages[8]
 
 
+def test_one_element_is_no_plural():
+    trial = Trial()
+    trial.report = {"differing": 1, "first_differing": 0}
+    assert trial().message == "two runs on the same input differ in 1 element, first at out[0, 0]"
+
+
 def test_a_result_may_follow_the_strides_of_an_input_that_is_not_contiguous():
     case = case_of()
     trial = Trial(case.but(tensors={"x": case.tensors["x"].but(layout="transposed")}))

@@ -75,7 +75,8 @@ class Browser:
     def seen(self, selector):
         """Texts of what is visible."""
         code = (
-            "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility()).map(e => e.innerText)"
+            "return [...document.querySelectorAll(arguments[0])]"
+            ".filter(e => e.checkVisibility()).map(e => e.textContent.trim())"
         )
         return self.js(code, selector)
 
@@ -149,7 +150,7 @@ def test_all_text_can_be_read(browser, pages, scheme):
     browser.js("for (const fold of document.querySelectorAll('details')) fold.open = true")
     browser.js(
         "document.head.append(Object.assign(document.createElement('style'), "
-        "{textContent: '.finding { content-visibility: visible !important }'}))"
+        "{textContent: '* { content-visibility: visible !important }'}))"
     )
     assert browser.js(FAINT) == {}
 
@@ -183,6 +184,19 @@ def wait(condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(None, 5, 0.05).until(lambda _: condition())
+
+
+def test_it_can_be_printed(browser, pages):
+    browser.wear(1280, "dark")
+    browser.open(pages["small"])
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert browser.one("h1").is_displayed()
+        assert browser.one(".finding:last-of-type .cases").is_displayed()
+        assert not any(e.is_displayed() for e in browser.all("button"))
+        assert browser.js("return getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 252)"
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_a_command_is_copied(browser, pages):

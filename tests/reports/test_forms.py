@@ -22,7 +22,7 @@ from corpus.records import (
     Verdict,
 )
 from corpus.store import Store
-from reports.book import Book, commands, headline, open_book, planted_missed
+from reports.book import Book, commands, headline, open_book, planted_missed, stopped_at
 from reports.closeup import case_text, closeup
 from reports.format import formats
 from reports.holes import holes
@@ -155,6 +155,23 @@ def test_a_finding_says_what_is_wrong_who_says_so_and_how_to_see_it_again(saved)
 def test_all_of_a_finding(saved):
     f = finding(MINE, gates=("fails only if cols % 4 != 0",), count=3, expect="fail", reason="issue 7")
     assert closeup(book(), f, "print('reproduced')\n") == saved
+
+
+ALIKE = (
+    (Element(index=(0,), got=float("nan"), wanted=float("nan"), bits=0x7FC00000, wanted_bits=0xFFC00001), True),
+    (Element(index=(1,), got=-0.0, wanted=0.0, bits=0x80000000, wanted_bits=0), True),
+    (Element(index=(2,), got=1.00000000001, wanted=1.0, bits=0x3F800001, wanted_bits=0x3F800000), True),
+    (Element(index=(3,), got=1.5, wanted=1.0, bits=0x3FC00000, wanted_bits=0x3F800000), False),
+    (Element(index=(4,), got=-0.0, wanted=0.0, bits=0x80000000, wanted_bits=0, fails=False), False),
+    (Element(index=(5,), got=float("nan"), wanted=float("nan"), bits=0x7FC00000), False),
+)
+
+
+@pytest.mark.parametrize(("element", "told"), ALIKE)
+def test_bits_are_told_where_nothing_else_tells_the_values_apart(element, told):
+    f = finding(MINE, exhibit=Exhibit(output="out", shape=(6,), dtype="float32", failing=1, elements=(element,)))
+    line = next(line for line in closeup(book(), f).splitlines() if f" {list(element.index)} " in line)
+    assert (f"(0x{element.bits:08x})" in line, f"(0x{element.wanted_bits:08x})" in line) == (told, told)
 
 
 def test_a_finding_of_an_older_version_has_less_to_show(saved):
@@ -332,3 +349,27 @@ def test_commands_name_the_corpus_and_the_contract_where_they_must():
     assert commands(f)["replay"] == f"python -m fuzz replay {f.id}"
     own = f.but(contract="/x y.py")
     assert commands(own, "c")["show"] == f"python -m fuzz show {f.id} --contract '/x y.py' --corpus c"
+
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/a/mine.py", line 7, in run\n  File "/a/mine.py", line 3, in f\n'
+)
+FAULT = (
+    'Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n  File "/a/mine.py", line 5 in f\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("detail", "line"),
+    [
+        (TRACEBACK + '  File "/lib/other.py", line 99, in g\nValueError: no\n', 3),
+        (FAULT + '  File "/a/mine.py", line 9 in run\n  File "/b/worker.py", line 1 in main\n', 5),
+        ("nothing to see", 0),
+        ("", 0),
+    ],
+)
+def test_where_a_kernel_stopped(detail, line):
+    found = finding(MINE, exhibit=Exhibit(detail=detail))
+    assert stopped_at(found) == line
+    said = finding_text(found)
+    assert ("at        mine.py, line" in said) == bool(line)

@@ -337,6 +337,14 @@ def test_a_finding_shows_what_it_has():
     assert {a["data-name"] for a in p.having("button") if "data-name" in a} == {f"reproduce_{f.id}.py"}
 
 
+def test_the_bits_that_were_wanted_stand_where_nothing_else_tells():
+    alike = Element(index=(0, 1), got=math.nan, wanted=math.nan, bits=0x7FC00000, wanted_bits=0xFFC00001)
+    plain = Element(index=(0, 0), got=1.0, wanted=0.5, bits=0x3F800000, wanted_bits=0x3F000000)
+    words = page(Book((finding(exhibit=shown(elements=(alike, plain))),))).all_words
+    assert "nan (0xffc00001)" in words
+    assert "0x3f000000" not in words
+
+
 def test_a_finding_of_a_law_shows_the_other_case():
     f = finding(exhibit=shown(partner=case((1, 3)), factor=2.0))
     words = page(Book((f,))).all_words

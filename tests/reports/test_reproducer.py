@@ -533,7 +533,8 @@ def test_bits_of_a_wanted_nan_are_taken_from_the_verdict(planted, tmp_path):
             assert re.search(rf"out{re.escape(str(list(index)))} is .*wanted nan \(0x[0-9a-f]+\)  <- wrong", said)
 
 
-def test_copies_are_compared_by_bits(tmp_path):
+@pytest.mark.parametrize("noted", [True, False])
+def test_copies_are_compared_by_bits(tmp_path, noted):
     """A NaN that lost its payload, in a type that only torch has."""
     recipe = TensorRecipe(shape=(1, 2), dtype="bfloat16", pokes=((0, 0x7F81), (1, 0x8000)))
     (tmp_path / "fine.py").write_text("def run(table): return table.clone()")
@@ -541,6 +542,8 @@ def test_copies_are_compared_by_bits(tmp_path):
         Element(index=(0, 0), got=np.nan, wanted=np.nan, bits=0x7FC0),
         Element(index=(0, 1), got=0.0, wanted=-0.0),
     )
+    if noted:
+        elements = (elements[0].but(wanted_bits=0x7F81), elements[1].but(wanted_bits=0x8000))
     exhibit = Exhibit(output="out", shape=(1, 2), dtype="bfloat16", elements=elements, returns=True)
     finding = silu(measurements=(Measurement(metric="bits", value=2),)).but(exhibit=exhibit)
     finding = finding.but(
@@ -550,7 +553,7 @@ def test_copies_are_compared_by_bits(tmp_path):
     (tmp_path / "zeros.py").write_text("def run(table): return table + 0")
     before, after = run_all(tmp_path, [[script], [script, tmp_path / "fine.py"]])
     assert before[0] == 1, before[1]
-    assert "out[0, 0] is nan (0x7fc0), wanted nan (other bits)  <- wrong" in before[1]
+    assert f"out[0, 0] is nan (0x7fc0), wanted nan ({'0x7f81' if noted else 'other bits'})  <- wrong" in before[1]
     assert "out[0, 1] is 0.0 (0x0), wanted -0.0 (0x8000)  <- wrong" in before[1]
     assert after[0] == 0, after[1]
 

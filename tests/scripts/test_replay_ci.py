@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from test_nightly import BAD, GOOD, module_of, place
+
+from fuzz.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 REPLAY_CI = ROOT / "scripts" / "replay_ci"
@@ -80,6 +83,16 @@ def test_without_a_base_whatever_fails_does(head, introduced):
     assert len(failures(head / "out" / "ci" / "replay.xml")) == 2
     left = {p.name for p in (head / "out" / "ci").iterdir()}
     assert left == {"replay.xml", "replay.sarif", "replay.md"}, "nothing is left of the job before"
+
+
+def test_what_the_base_guards_against_is_not_known_there(head, introduced, tmp_path):
+    """A case that was committed so that it cannot come back, and comes back."""
+    found = sorted((head / "corpus" / "local" / "findings").rglob("*.json"))
+    assert main(["promote", *(path.stem for path in found), "--corpus", str(head / "corpus")]) == 0
+    place(tmp_path, GOOD)
+    shutil.copytree(head / "corpus" / "regressions", tmp_path / "corpus" / "regressions")
+    result = job(head, "--base", str(tmp_path))
+    assert result.returncode == 1, result.stdout
 
 
 def test_changed_files_are_sorted_out(script, capsys, monkeypatch, tmp_path):
