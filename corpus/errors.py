@@ -8,9 +8,21 @@ Two are exceptions, one is a record:
     └── (a Verdict is not an exception: it is about the subject, see records.py)
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class UsageError(Exception):
     """The user asked for something that cannot be done; the message says what, why and what to do instead."""
+
+
+@contextmanager
+def about(place: str) -> Iterator[None]:
+    """Whatever UsageError is raised within begins with the place that it speaks of, such as the name of a file."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
 
 
 class InternalError(Exception):

@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import field_validator
+
 from corpus.record import Record
 from corpus.records import Case, Kind, Signature, Subject, Verdict
 
@@ -175,7 +177,7 @@ class Finding(Record):
     first_seen: str = ""
     last_seen: str = ""
     found_by: str = ""
-    """`run:index` of the original."""
+    """`run:index` of the original; the token of its case if it was only shown, and is not kept."""
     state: State = State.NEW
     history: tuple[Event, ...] = ()
     """What happened to it, oldest first."""
@@ -185,6 +187,13 @@ class Finding(Record):
     """Why it is expected to fail."""
     expires: str = ""
     """Date (ISO 8601) until which, included, it is expected to fail; empty: for good."""
+
+    @field_validator("expires")
+    @classmethod
+    def _date(cls, said: str) -> str:
+        if said:
+            date.fromisoformat(said)
+        return said
 
     @property
     def id(self) -> str:

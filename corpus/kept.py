@@ -51,7 +51,7 @@ class Kept(Record):
 def _array(report: OutputReport, payload: str) -> Array:
     fmt = format_of(report.dtype)
     try:
-        return np.frombuffer(base64.b64decode(payload, validate=True), fmt.dtype).reshape(report.shape)
+        return np.frombuffer(base64.b64decode(payload, validate=True), fmt.dtype).reshape(report.shape).copy()
     except ValueError as error:
         raise UsageError(
             f"what was kept of the output {report.name!r} is not the bytes of {fmt.name} of shape {report.shape}"

@@ -162,8 +162,10 @@ class TensorSpec(Record):
 class Numerics(Record):
     """The arithmetic a subject says it uses; the error budget follows it, and reports show it."""
 
-    accumulate: str = "float32"
-    """float32, float64, float16, bfloat16, int32, or a tensor core: volta, ampere, hopper, blackwell, fp8_hopper."""
+    accumulate: Literal[
+        "float32", "float64", "float16", "bfloat16", "int32", "volta", "ampere", "hopper", "blackwell", "fp8_hopper"
+    ] = "float32"
+    """A type, or a tensor core."""
     tf32: Literal["none", "rn", "rz"] = "none"
     """Operands of a float32 product rounded to tf32, to nearest or towards zero."""
     intermediates: dict[str, str] = {}

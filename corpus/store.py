@@ -9,6 +9,7 @@
 <root>/local/lock                                 held while anything but a journal is written
 """
 
+import glob
 import json
 import re
 from collections.abc import Sequence
@@ -116,10 +117,15 @@ def _component(name: str, what: str) -> str:
 
 
 def _file_name(finding: Finding) -> str:
-    """`<signature>-<case>.json`; a signature too long or too strange for a file name is told apart by its id."""
+    """`<signature>-<case>.json`."""
+    return f"{_stem(finding)}-{finding.case.id}.json"
+
+
+def _stem(finding: Finding) -> str:
+    """The signature; one that is too long or too strange for a file name is told apart by its id."""
     key = finding.signature.key
     safe = re.sub(r"[^\w.+=@-]", "_", key, flags=re.ASCII)[:150]
-    return f"{safe if safe == key else f'{safe}-{finding.id}'}-{finding.case.id}.json"
+    return safe if safe == key else f"{safe}-{finding.id}"
 
 
 class Store:
@@ -171,7 +177,7 @@ class Store:
         """Merge a finding into what is stored under its signature, and return the result. See merge."""
         path = self._local / "findings" / _component(finding.signature.op, "op") / f"{finding.id}.json"
         with self._lock():
-            merged = merge(self._found(path), finding) if path.exists() else finding
+            merged = self._decided(merge(self._local_finding(path), finding) if path.exists() else finding)
             write_atomic(path, _indented(merged))
         return merged
 
@@ -199,6 +205,13 @@ class Store:
         found = [self._found(path) for path in self._finding_paths(op)]
         return sorted(found, key=lambda f: (f.signature.op, f.signature.key))
 
+    def all_findings(self) -> list[Finding]:
+        """Everything found here, and what others committed."""
+        local = self.findings()
+        known = {f.id for f in local}
+        committed = {f.id: f for _, f in self.regressions() if f.id not in known}
+        return sorted([*local, *committed.values()], key=lambda f: (f.signature.op, f.signature.key))
+
     def finding(self, id_or_prefix: str) -> Finding:
         """The one finding whose id begins so, local or committed. Raises UsageError if none does, or several do."""
         paths = [path for path in self._finding_paths() if path.stem.startswith(id_or_prefix)]
@@ -219,8 +232,20 @@ class Store:
         folder = "*" if op is None else _component(op, "op")
         return sorted((self._local / "findings").glob(f"{folder}/*.json"))
 
+    def _found(self, path: Path) -> Finding:
+        return self._decided(self._local_finding(path))
+
+    def _decided(self, finding: Finding) -> Finding:
+        """With what was committed about it, by whomever: whether it may fail, why, and until when."""
+        folder = self.root / "regressions" / _component(finding.signature.op, "op")
+        for path in sorted(folder.glob(f"{glob.escape(_stem(finding))}-*.json")):
+            committed = _record(_read(path), Finding, str(path))
+            if committed.id == finding.id:
+                return finding.but(expect=committed.expect, reason=committed.reason, expires=committed.expires)
+        return finding
+
     @staticmethod
-    def _found(path: Path) -> Finding:
+    def _local_finding(path: Path) -> Finding:
         finding = _record(_read(path), Finding, str(path))
         if finding.id != path.stem:
             raise UsageError(f"{path} holds the finding {finding.id}: its signature was edited; delete the file")

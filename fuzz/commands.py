@@ -29,7 +29,7 @@ from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry, all_laws
 from fuzz.contracts import know_run
 from fuzz.filing import Failure, Found
-from fuzz.output import FOUND, write_json
+from fuzz.output import FOUND, check_json, write_json
 from fuzz.plan import new_campaign
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
@@ -58,12 +58,13 @@ def run(**options: Any) -> int:
             f"device {options['device']!r} is not available here, because this version runs subjects on the CPU only"
         )
     limits = _limits(options)
+    check_json(options["json_path"])
     with Store(options["corpus"]) as store:
         store.prepare()
         campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options)
         settings = {"timeout": float(campaign.options["timeout"]), "memory_mb": int(campaign.options["memory_mb"])}
         with Examiner(campaign.subjects, **settings) as examiner, Progress(quiet=options["quiet"]) as progress:  # type: ignore[arg-type]
-            store.checkpoint(campaign)
+            (store.checkpoint if options["resume"] else store.start_run)(campaign)  # now that every kernel has loaded
             most = int(campaign.options["max_elements"]) or None
             search = Search(examiner, store, campaign, limits, most, progress)
             with stopping_on_interrupt(search):
@@ -96,9 +97,7 @@ def _fresh(store: Store, options: dict[str, Any]) -> Campaign:
         "memory_mb": options["memory_mb"],
         "max_elements": options["max_elements"] or 0,
     }
-    campaign = new_campaign(run_name, seed, options["engine"], subjects, kept, _revision())
-    store.start_run(campaign)
-    return campaign
+    return new_campaign(run_name, seed, options["engine"], subjects, kept, _revision())
 
 
 def _resumed(store: Store) -> Campaign:

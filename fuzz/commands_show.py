@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def _write_reproducer(found: list[Finding], path: Path) -> int:
     if not found:
         raise UsageError("there is no failure to reproduce: the case passes")
     write(path, reproducer(found[0]))
-    click.echo(f"python {path}")
+    click.echo(f"python {shlex.quote(str(path))}")
     return 0
 
 
@@ -62,7 +63,7 @@ def _observed(items: list[Item], options: dict[str, Any]) -> list[Finding]:
         for case in {i.case.id: i.case for i in items}.values():
             keys = tuple(i.subject.key for i in items if i.case.id == case.id)
             checked = examiner.check([Inquiry(case, keys, all_laws(case))])[0]
-            click.echo(f"{case_text(case)}\n\n{_verdicts(checked)}\n")
+            click.echo(f"{case_text(case)}\n\n{_verdicts(checked)}\n", err=options["json_path"] == "-")
             found += [_as_finding(examiner, checked, key) for key, v in checked.verdicts.items() if v.failed]
     return found
 
@@ -76,7 +77,8 @@ def _as_finding(examiner: Examiner, checked: Checked, key: str) -> Finding:
     verdict, subject = checked.verdicts[key], examiner.subjects[key]
     shown = None if verdict.kind is Kind.TIMEOUT else examiner.look(checked.case, key, verdict.law).exhibit
     seen = Observed(checked.case, verdict, checked.input_digest, exhibit=shown)
-    return file(Failure(checked.case, subject, verdict), seen, [event(State.NEW, "shown, not filed")])
+    failure = Failure(checked.case, subject, verdict, checked.case.token)
+    return file(failure, seen, [event(State.NEW, "shown, not filed")])
 
 
 def explain_topic(topic: str) -> int:
@@ -93,21 +95,23 @@ def analyze_kept(**options: Any) -> int:
     results = [(name, analyze(one)) for name, one in kept]
     changed = [(name, a) for name, a in results if a.changed]
     rows = [(name, a.kept.subject.key, said(a.kept.verdict), said(a.verdict), a.kept.case.label) for name, a in changed]
+    aside = options["json_path"] == "-"
     if rows:
-        click.echo(table(("kept", "subject", "then", "now", "case"), rows))
+        click.echo(table(("kept", "subject", "then", "now", "case"), rows), err=aside)
     drifted = sum(a.verdict is None for _, a in results)
     laws = sum(bool(a.kept.verdict.law) for _, a in results)
     parts = [f"{len(results)} judged again, {len(changed)} changed"]
     parts += [f"{drifted} with other inputs today"] if drifted else []
     parts += [f"{laws} broke a law, of which one run was kept: what was said stands"] if laws else []
-    click.echo("; ".join(parts) if results else "no outputs are kept: search first")
+    click.echo("; ".join(parts) if results else "no outputs are kept: search first", err=aside)
     write_json(options["json_path"], [_change(name, a.kept, said(a.verdict)) for name, a in results])
     return FOUND if changed else 0
 
 
 def _kept(store: Store, name: str) -> list[Kept]:
     """What was kept for a finding (or the beginning of its id) or a run."""
-    found = store.kept(name) if name in store.kept_names() else store.kept(store.finding(name).id)
+    whole = name in store.kept_names() or name in store.runs()
+    found = store.kept(name if whole else store.finding(name).id)
     if not found:
         raise UsageError(f"no outputs of {name} were kept: they were too large, or nothing was returned")
     for kept in found:

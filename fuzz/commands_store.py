@@ -159,7 +159,7 @@ def _distributions(_: Path) -> tuple[Row, list[Row]]:
 
 def _findings(corpus: Path) -> tuple[Row, list[Row]]:
     with Store(corpus) as store:
-        found = store.findings()
+        found = store.all_findings()
     rows: list[Row] = [
         (f.id, f.subject.key, f.verdict.kind.value, _state(f), str(f.count), f.signature.dtype, f.case.label)
         for f in found

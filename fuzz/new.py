@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
+from importlib.metadata import packages_distributions
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -20,24 +23,30 @@ def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:
 
     Raises UsageError for a name that is no word, an op that is not known, and a file that exists already.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise UsageError(f"{name!r} cannot be a name; use small letters, digits and _, and begin with a letter")
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
+        advice = "use up to 64 small letters, digits and _, and begin with a letter"
+        raise UsageError(f"{name!r} cannot be a name; {advice}")
+    if name in sys.stdlib_module_names or name in packages_distributions():
+        raise UsageError(f"{name!r} is the name of an installed module, whose place the file would take; take another")
     made = _WRITERS[what](name, op)
     for file in made:
         if (folder / file).exists():
             raise UsageError(f"{folder / file} exists already; take another name or another --folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, text in made.items():
-        (folder / file).write_text(text, encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in made.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder} ({error.strerror})") from error
     return [folder / file for file in made], _command(what, name, op, folder)
 
 
 def _command(what: str, name: str, op: str, folder: Path) -> str:
-    place = "" if folder == Path() else f"{folder}/"
-    if what == "op":
-        return f"python -m fuzz run {name} --contract {place}{name}_contract.py --subject {place}{name}.py --budget 10s"
-    suffix = "cu" if what == "cuda" else "py"
-    return f"python -m fuzz run {op} --subject {place}{name}.{suffix} --budget 10s"
+    kernel = shlex.quote(str(folder / f"{name}.{'cu' if what == 'cuda' else 'py'}"))
+    if what != "op":
+        return f"python -m fuzz run {op} --subject {kernel} --budget 10s"
+    contract = shlex.quote(str(folder / f"{name}_contract.py"))
+    return f"python -m fuzz run {name} --contract {contract} --subject {kernel} --budget 10s"
 
 
 def _op(name: str, op: str) -> dict[str, str]:
@@ -51,7 +60,9 @@ def _subject(name: str, op: str) -> dict[str, str]:
     """The house's plainest kernel of the op: it runs and passes, until its body is replaced."""
     contract_of(op)
     clean = [s for s in subjects_of(op) if not s.planted]
-    model = next(s for backend in BACKENDS for s in clean if s.backend == backend)
+    model = next((s for backend in BACKENDS for s in clean if s.backend == backend), None)
+    if model is None:
+        raise UsageError(f"op {op!r} has no kernel to start from; `python -m fuzz new op` writes one with its contract")
     source = resolve(model).read_text("utf-8")
     head, _, body = source.partition('"""\n') if source.startswith('"""') else ("", "", source)
     said = head.removeprefix('"""').rstrip()

@@ -16,6 +16,13 @@ FOUND = 1
 """Exit code of a command that has findings to tell of."""
 
 
+def check_json(path: str | None) -> None:
+    """Before a long search. Raises UsageError for a file that nothing can be written to."""
+    folder = Path(path or "-").parent
+    if not folder.is_dir():
+        raise UsageError(f"{path} cannot be written: {folder} is no folder")
+
+
 def write_json(path: str | None, summary: Record | Sequence[Record | dict[str, Any]]) -> None:
     """Write a summary to a file, or to standard output for `-`; nothing without a path.
 

@@ -8,6 +8,7 @@ A finding that is expected to fail is an xfail; if it passes, the test fails and
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,9 @@ class FindingItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What is wrong, instead of a traceback through the tool."""
-        if isinstance(excinfo.value, ReplayError):
+        from corpus.errors import UsageError  # noqa: PLC0415  as above
+
+        if isinstance(excinfo.value, ReplayError | UsageError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
@@ -109,6 +112,6 @@ class ReplayError(AssertionError):
             f"{item.subject.key}: {replayed.outcome.value}",
             f"{verdict.kind}: {verdict.message}" if verdict.message else "",
             f"case      {item.case.label}",
-            f"see it    python -m fuzz show {item.name}",
+            f"see it    python -m fuzz show {shlex.quote(item.name)}",
         ]
         super().__init__("\n".join(line for line in lines if line))

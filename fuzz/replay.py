@@ -90,7 +90,15 @@ def gather(store: Store, targets: Sequence[str], subjects: Sequence[str] = ()) -
         known = {finding.id for _, finding in found}
         found += [(f.id, f) for f in store.findings() if f.id not in known]
         return [item for name, f in found for item in _items(name, f, subjects)]
-    return [item for target in targets for item in _gather_one(store, target, subjects)]
+    gathered = [(target, _gather_one(store, target, subjects)) for target in targets]
+    if nobody := next((target for target, items in gathered if not items), None):
+        raise UsageError(f"{_named(nobody)} has a dtype that none of the kernels takes; name another with --subject")
+    return [item for _, items in gathered for item in items]
+
+
+def _named(target: str) -> str:
+    """A target in words; a token tells nobody anything."""
+    return f"the case {Case.of_token(target).label}" if target.startswith(TOKEN) else target
 
 
 def _gather_one(store: Store, target: str, subjects: Sequence[str]) -> list[Item]:
@@ -186,15 +194,16 @@ def _outcome(finding: Finding | None, verdict: Verdict) -> Outcome:
     if verdict.kind in {Kind.UNSUPPORTED, Kind.INCONCLUSIVE}:
         return Outcome.NOT_TOLD
     if verdict.failed:
-        return _failing(finding)
+        return _failing(finding, verdict)
     expected = finding is not None and (finding.expect == "fail" or bool(finding.subject.planted))
     if finding is None or finding.state in {State.REGRESSION, State.FIXED}:
         return Outcome.PASSES
     return Outcome.STARTED_TO_PASS if expected else Outcome.FIXED
 
 
-def _failing(finding: Finding | None) -> Outcome:
-    if finding is None:
+def _failing(finding: Finding | None, verdict: Verdict) -> Outcome:
+    """What a failure means: only the one that was expected is, not another one in its place."""
+    if finding is None or (verdict.signature and verdict.signature.coarse != finding.signature.coarse):
         return Outcome.FAILS
     if finding.expect == "fail" and finding.expired() and not finding.subject.planted:
         return Outcome.EXPIRED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpus.errors import UsageError
+from corpus.errors import UsageError, about
 from corpus.records import Subject
 from kernels.catalog import subjects_of, user_subject
 from kernels.loader import loader_of
@@ -31,7 +31,8 @@ def select(
         contract_of(op)
     own = [user_subject(text, tuple(ops)) for text in files]
     for subject in own:
-        contract_of(subject.op)
+        with about(subject.path):  # an op of the command line is known by now: this one stands in the file
+            contract_of(subject.op)
     wanted = tuple(dict.fromkeys(s.op for s in own)) if own else tuple(ops) or tuple(load_contracts())
     for backend in backends:
         if why := loader_of(backend).unavailable():
@@ -44,7 +45,8 @@ def select(
     _known_peers(peers, wanted)
     chosen = _unique([*own, *beside])
     if not chosen:
-        raise UsageError(f"no subject is left for {', '.join(wanted)} with backend {', '.join(backends) or 'any'}")
+        limit, other = (f" with backend {', '.join(backends)}", ", or another --backend") if backends else ("", "")
+        raise UsageError(f"no subject is left for {', '.join(wanted)}{limit}; name your own with --subject{other}")
     return chosen
 
 
@@ -71,10 +73,12 @@ def _known_peers(names: Sequence[str], ops: Sequence[str]) -> None:
 
 
 def _unique(subjects: list[Subject]) -> list[Subject]:
-    """Refuses two subjects of one name, names both places."""
+    """Refuses two subjects of one name, and says where they are."""
     seen: dict[str, Subject] = {}
     for subject in subjects:
         if subject.key in seen:
-            raise UsageError(f"subject {subject.key} stands twice: {seen[subject.key].path} and {subject.path}")
+            first, second = seen[subject.key].path, subject.path
+            places = f"{first} and {second}" if first != second else f"both are the same file, {first}; name it once"
+            raise UsageError(f"subject {subject.key} stands twice: {places}")
         seen[subject.key] = subject
     return subjects

@@ -1,9 +1,10 @@
 """For tests of your own: hold a kernel to its contract, case by case.
 
-    from hypothesis import given
+    from hypothesis import given, settings
     from fuzz.strategies import cases
     from fuzz.testing import hold
 
+    @settings(deadline=None)  # the first case waits for the sandbox
     @given(cases("softmax"))
     def test_my_softmax(case):
         hold(case, "my_softmax.py")
@@ -15,15 +16,17 @@ from __future__ import annotations
 
 import atexit
 import inspect
+import shlex
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from corpus.errors import UsageError
-from corpus.records import Case, Verdict
+from corpus.records import Case, Kind, Verdict
 from fuzz.check import Examiner, Inquiry, all_laws
 from kernels.catalog import user_subject
+from oracles.catalog import origin_of
 
 TIMEOUT = 10.0
 """Seconds for one execution."""
@@ -36,20 +39,24 @@ def hold(case: Case, kernel: str | Path | Callable[..., Any], *, laws: bool = Tr
     hold it to the laws of the op, too. Raises UsageError for a kernel that cannot be loaded or called.
     """
     __tracebackhide__ = True
-    examiner, key = _examiner(_place(kernel), case.op)
+    examiner, key = _examiner(_place(kernel), case.op, Path.cwd())
+    subject = examiner.subjects[key]
+    if subject.dtypes and case.dtype not in subject.dtypes:
+        return Verdict(kind=Kind.UNSUPPORTED, rule="status", message=f"it is for {', '.join(subject.dtypes)} only")
     inquiry = Inquiry(case, (key,), all_laws(case) if laws else ())
     verdict = examiner.check([inquiry])[0].verdicts[key]
     if verdict.failed:
-        subject = examiner.subjects[key]
         raise AssertionError(_words(case, f"{subject.path}:{subject.function}", verdict))
     return verdict
 
 
 def _words(case: Case, place: str, verdict: Verdict) -> str:
+    contract = origin_of(case.op)
+    extra = f" --contract {shlex.quote(contract)}" if contract else ""
     lines = [
         f"{verdict.kind}: {verdict.message}",
         f"case      {case.label}",
-        f"see it    python -m fuzz show {case.token} --subject {place}",
+        f"see it    python -m fuzz show {case.token} --subject {shlex.quote(place)}{extra}",
     ]
     return "\n".join(lines)
 
@@ -67,8 +74,9 @@ def _place(kernel: str | Path | Callable[..., Any]) -> str:
 
 
 @cache
-def _examiner(place: str, op: str) -> tuple[Examiner, str]:
-    """One sandbox a kernel, for as long as the process lives."""
+def _examiner(place: str, op: str, folder: Path) -> tuple[Examiner, str]:
+    """One sandbox a kernel, for as long as the process lives; folder: where a relative place begins."""
+    del folder
     subject = user_subject(place, (op,))
     if subject.op != op:
         raise UsageError(f"{place} is a kernel of {subject.op}, but the case is one of {op}")

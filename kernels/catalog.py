@@ -11,10 +11,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
+from pydantic import ValidationError
+
+from corpus.errors import UsageError, about
+from corpus.formats import FORMATS, format_of
 from corpus.records import BLAMELESS, Kind, Numerics, Subject
 from kernels.front_matter import integers_of, line_of, read_front_matter
+from kernels.loader import loader_of
 
 ROOT = Path(__file__).resolve().parent
 _CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED")
@@ -54,16 +57,16 @@ def read_subject(path: Path, *, op: str, function: str = "") -> Subject:
     if planted and planted not in set(Kind) - BLAMELESS:
         key = _key(path, "PLANTED")
         raise UsageError(f"{path}: {key} = {planted!r} is no verdict; see `python -m fuzz list verdicts`")
-    try:
-        numerics = Numerics.model_validate(said.get("NUMERICS", {}))
-    except ValueError as error:
-        key, why = _key(path, "NUMERICS"), str(error).splitlines()[-1].strip()
-        raise UsageError(f"{path}: {key} is not understood: {why}") from error
+    backend = said.get("BACKEND") or _guess_backend(_tree(path, source))
+    with about(str(path)):
+        loader_of(backend)
+    with about(f"{path}: {_key(path, 'NUMERICS')} is not understood"):
+        numerics = _numerics(said.get("NUMERICS", {}))
     called = _function(path, source, said, function)
     return Subject(
         op=op,
         name=path.stem,
-        backend=said.get("BACKEND") or _guess_backend(_tree(path, source)),
+        backend=backend,
         path=_stored_path(path),
         function=called,
         line=_line(path, source, called),
@@ -73,6 +76,27 @@ def read_subject(path: Path, *, op: str, function: str = "") -> Subject:
         planted=planted,
         summary=said.get("__doc__", ""),
     )
+
+
+def _numerics(said: dict[str, Any]) -> Numerics:
+    """Raises UsageError that names the first key that is wrong, and what it may be."""
+    try:
+        numerics = Numerics.model_validate(said)
+    except ValidationError as error:
+        raise UsageError(_complaint(error)) from None
+    for dtype in numerics.intermediates.values():
+        format_of(dtype)
+    return numerics
+
+
+def _complaint(error: ValidationError) -> str:
+    """What pydantic found first, without its English for programmers and without its links."""
+    first = error.errors()[0]
+    key, *_ = names = first["loc"]
+    if key not in Numerics.model_fields:
+        return f"{key!r} is none of its keys, which are {', '.join(Numerics.model_fields)}"
+    allowed = first["msg"].removeprefix("Input should be ").removesuffix(", unable to interpret input")
+    return f"{'.'.join(map(str, names))} = {first['input']!r} must be {allowed}"
 
 
 def size_hints(subject: Subject) -> tuple[int, ...]:

@@ -63,7 +63,7 @@ def add_contract(path: Path) -> Contract:
         raise UsageError(f"the contract {path} does not exist")
     contract = getattr(_executed(file), "CONTRACT", None)
     if not isinstance(contract, Contract):
-        what = "no CONTRACT" if contract is None else f"a CONTRACT that is a {type(contract).__name__}"
+        what = "no CONTRACT" if contract is None else f"a CONTRACT of type {type(contract).__name__}"
         raise UsageError(f"{path} defines {what}; it must define CONTRACT = Contract(...) of oracles.contract")
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", contract.name):
         raise UsageError(f"{path}: the op's name must be a word of letters, digits and _, not {contract.name!r}")

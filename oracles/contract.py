@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.errors import UsageError
-from corpus.formats import Array, compute_unit
+from corpus.formats import Array, compute_unit, format_of
 from corpus.record import Scalar
 from corpus.records import Case, Fill, Numerics, TensorSpec
 
@@ -204,16 +204,28 @@ class Contract:
         """Whether its budgets are estimated from the reference."""
         return self.budget is None and self.copies is None
 
+    def check(self, case: Case) -> None:
+        """Raises UsageError for a case the op cannot have: other inputs or attributes, or shapes that do not fit."""
+        for what, mine, theirs in (("inputs", self.inputs, case.tensors), ("attributes", self.attrs, case.attrs)):
+            if set(mine) != set(theirs):
+                names = (", ".join(some) or "none" for some in (mine, theirs))
+                raise UsageError(f"the {what} of {self.name} are {{}}, but those of the case are {{}}".format(*names))
+        for spec in self.output_specs(case).values():
+            format_of(spec.dtype)
+
     def dims_of(self, case: Case) -> dict[str, int]:
-        """The value of every dimension, read from the shapes. Raises ValueError if shapes contradict one another."""
+        """The value of every dimension, read from the shapes. Raises UsageError if shapes contradict one another."""
         found: dict[str, int] = {}
         for name, spec in self.inputs.items():
             shape = case.tensors[name].shape
-            for axis, extent in zip(spec.axes, shape, strict=True):
+            fits = len(shape) == len(spec.axes)
+            for axis, extent in zip(spec.axes, shape, strict=False):
                 dim, factor = parse_axis(axis)
                 value, rest = divmod(extent, factor)
-                if rest or found.setdefault(dim, value) != value:
-                    raise ValueError(f"{self.name}: {name} has shape {shape}, which does not fit {spec.axes}")
+                fits = fits and not rest and found.setdefault(dim, value) == value
+            if not fits:
+                axes = ", ".join(spec.axes)
+                raise UsageError(f"{name} has shape {shape}, which does not fit the axes ({axes}) of {self.name}")
         return found
 
     def output_specs(self, case: Case) -> dict[str, TensorSpec]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from corpus.campaign import Campaign
 from corpus.errors import UsageError
 from corpus.findings import Finding, State
-from corpus.records import BLAMELESS, Kind
+from corpus.records import BLAMELESS, TOKEN, Kind
 from corpus.store import Store
 
 DEFAULT_CORPUS = "corpus"
@@ -106,9 +106,15 @@ def planted_missed(campaign: Campaign) -> list[str]:
 
 def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
     """What a person types next: name -> command."""
-    extra = f" --contract {shlex.quote(finding.contract)}" if finding.contract else ""
+    target, extra = finding.id, ""
+    if finding.found_by.startswith(TOKEN):
+        target, extra = (
+            finding.found_by,
+            f" --subject {shlex.quote(f'{finding.subject.path}:{finding.subject.function}')}",
+        )
+    extra += f" --contract {shlex.quote(finding.contract)}" if finding.contract else ""
     extra += f" --corpus {shlex.quote(corpus)}" if corpus != DEFAULT_CORPUS else ""
-    return {name: f"python -m fuzz {name} {finding.id}{extra}" for name in ("show", "replay", "shrink")}
+    return {name: f"python -m fuzz {name} {target}{extra}" for name in ("show", "replay", "shrink")}
 
 
 def stopped_at(finding: Finding) -> int:

@@ -176,7 +176,7 @@ def _weaknesses(c: Campaign) -> Iterator[Remark]:
         ops = listed(c.estimated)
         yield Remark(
             "warn",
-            f"The error budget of {ops} is estimated from a float32 peer: weaker than a derived one, "
+            f"The error budget of {ops} is estimated from the formula: weaker than a derived one, "
             "so a pass there says less.",
         )
 

@@ -49,7 +49,7 @@ def _head(c: Campaign) -> str:
 def _estimated(c: Campaign) -> str:
     if not c.estimated:
         return ""
-    return f"budgets of {', '.join(c.estimated)} are estimated from a float32 peer: weaker than derived ones"
+    return f"budgets of {', '.join(c.estimated)} are estimated from their formulas: weaker than derived ones"
 
 
 def _subjects(c: Campaign) -> str:

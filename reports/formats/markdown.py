@@ -37,7 +37,7 @@ def _run(c: Campaign) -> str:
         lines.append(f"**Planted bugs that were not found:** {', '.join(f'`{key}`' for key in missed)}")
     if c.estimated:
         ops = ", ".join(c.estimated)
-        lines.append(f"Budgets of {ops} are estimated from a float32 peer: weaker than derived ones.")
+        lines.append(f"Budgets of {ops} are estimated from their formulas: weaker than derived ones.")
     return "\n\n".join(lines)
 
 

@@ -262,3 +262,18 @@ def test_a_reader_that_hangs_up_is_no_error(write, tmp_path):
     assert "Traceback" not in process.stderr.read()
     process.wait(20.0)
     process.stderr.close()
+
+
+def test_a_search_that_cannot_begin_leaves_nothing_to_resume(fuzz, tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text('OP = "silu"\nimport no_such_module\n\n\ndef run(out, x):\n    pass\n')
+    assert fuzz("run", "--subject", str(bad))[0] == 2
+    code, _, err = fuzz("run", "--resume")
+    assert (code, "there is no interrupted run" in err) == (2, True)
+
+
+def test_a_summary_that_cannot_be_written_is_noticed_before_the_search(fuzz):
+    code, _, err = fuzz("run", "silu", "--cases", "8", "--json", "nowhere/x.json")
+    assert (code, "nowhere/x.json cannot be written" in err) == (2, True)
+    code, _, err = fuzz("run", "--resume")
+    assert (code, "there is no interrupted run" in err) == (2, True)

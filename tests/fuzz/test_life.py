@@ -171,9 +171,6 @@ def test_an_id_that_is_two_is_refused(fuzz, store, found, command):
     refused(fuzz(command, found.id[0], *(("--reason", "x") if command != "promote" else ())), found.id, twin.id)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="promote amends the committed copy with the local finding's expectation before it is merged"
-)
 def test_promoting_again_does_not_undo_what_others_committed(fuzz, store, found):
     """A colleague said that it may fail, and committed that; here it is met, and promoted."""
     promote(store, found)
@@ -267,9 +264,6 @@ def test_a_committed_one_starts_to_pass_until_somebody_says_that_it_shall(fuzz, 
     assert fuzz("replay")[0] == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="replay._failing asks whether it fails, not whether it fails in the way that was expected"
-)
 def test_another_failure_is_not_the_expected_one(fuzz, store, found):
     """It was wrong, and may be; now it raises."""
     expect_failure(store, found, "issue 7", "")
@@ -324,9 +318,6 @@ def test_the_list_says_what_is_expected(fuzz, store, found):
     assert "expect" not in fuzz("list", "findings")[1]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Finding.expires is any text, of which `expired` makes a ValueError: exit code 3"
-)
 def test_a_date_that_was_edited_by_hand_is_refused(fuzz, store, found):
     promote(store, found)
     path, _ = store.regressions()[0]
@@ -432,10 +423,6 @@ def test_a_fresh_clone_knows_what_was_committed(fuzz, store, known):
     assert set(standings().values()) == {("expected to fail", False)}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="saving a hit merges it into the local finding, whose expectation stands before the committed one",
-)
 def test_what_others_committed_counts_although_it_was_met_here_before(fuzz, store, known):
     """A pull brings the expectation; the local finding is older."""
     for f in known:

@@ -15,7 +15,6 @@ from oracles.catalog import forget_contracts, load_contracts
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--cases", "16", "--seed", "1", "--quiet", "--peer", "none")
-OP_BROKEN = "string.Template takes `$name_contract` in op_contract.txt for one word: KeyError; write ${name}_contract"
 
 
 @pytest.fixture
@@ -86,7 +85,6 @@ def test_a_subject_whose_body_is_replaced_is_noticed(fuzz):
     assert fuzz("run", *advised(out))[0] == 1
 
 
-@pytest.mark.xfail(strict=True, reason=OP_BROKEN)
 def test_an_op_runs_and_passes(fuzz):
     code, out, _ = fuzz("new", "op", "mine")
     assert (code, written()) == (0, ["mine.py", "mine_contract.py"])
@@ -96,7 +94,6 @@ def test_an_op_runs_and_passes(fuzz):
     assert "$" not in Path("mine_contract.py").read_text() + Path("mine.py").read_text()
 
 
-@pytest.mark.xfail(strict=True, reason=OP_BROKEN)
 def test_an_op_says_how_to_run_it_at_its_head(fuzz):
     fuzz("new", "op", "mine")
     line = next(x for x in Path("mine_contract.py").read_text().splitlines() if "python -m fuzz run" in x)
@@ -104,7 +101,6 @@ def test_an_op_says_how_to_run_it_at_its_head(fuzz):
     assert (code, "mine/mine" in out) == (0, True)
 
 
-@pytest.mark.xfail(strict=True, reason=OP_BROKEN)
 def test_the_kernel_of_a_new_op_is_held_to_the_contract_beside_it(fuzz):
     _, out, _ = fuzz("new", "op", "mine")
     path = Path("mine.py")
@@ -112,7 +108,6 @@ def test_the_kernel_of_a_new_op_is_held_to_the_contract_beside_it(fuzz):
     assert fuzz("run", *advised(out), "--cases", 48)[0] == 1
 
 
-@pytest.mark.xfail(strict=True, reason=OP_BROKEN)
 def test_the_files_of_an_op_are_those_of_the_folder(fuzz):
     code, out, _ = fuzz("new", "op", "mine", "--folder", "a/b")
     assert (code, written()) == (0, ["a/b/mine.py", "a/b/mine_contract.py"])
@@ -140,7 +135,6 @@ def test_another_folder_is_made_and_named(fuzz, what, file):
     assert f"--subject a/b/{file} " in out
 
 
-@pytest.mark.xfail(strict=True, reason="_command does not quote the folder, so the command cannot be pasted")
 def test_the_command_can_be_pasted_whatever_the_folder_is_called(fuzz):
     _, out, _ = fuzz("new", "subject", "mine", "--folder", "my kernels")
     code, out, _ = fuzz("run", *advised(out))
@@ -155,8 +149,8 @@ def test_the_command_can_be_pasted_whatever_the_folder_is_called(fuzz):
     [
         ("subject", ["mine.py"]),
         ("cuda", ["mine.cu"]),
-        pytest.param("op", ["mine.py"], marks=pytest.mark.xfail(strict=True, reason=OP_BROKEN)),
-        pytest.param("op", ["mine_contract.py"], marks=pytest.mark.xfail(strict=True, reason=OP_BROKEN)),
+        ("op", ["mine.py"]),
+        ("op", ["mine_contract.py"]),
     ],
 )
 def test_nothing_is_overwritten(fuzz, what, files):
@@ -189,14 +183,12 @@ def test_what_cannot_be_started_is_refused_in_one_sentence(fuzz, words, said):
     assert written() == []
 
 
-@pytest.mark.xfail(strict=True, reason="mkdir and write_text raise OSError: internal error, exit code 3")
 @pytest.mark.parametrize("folder", ["file", "file/below"])
 def test_a_folder_that_cannot_be_is_refused(fuzz, folder):
     Path("file").write_text("")
     refused(fuzz("new", "subject", "mine", "--folder", folder), folder)
 
 
-@pytest.mark.xfail(strict=True, reason="a name no file can have is an OSError: internal error, exit code 3")
 def test_a_name_that_is_too_long_for_a_file_is_refused(fuzz):
     refused(fuzz("new", "subject", "a" * 300))
 
@@ -211,18 +203,12 @@ CONTRACT = Contract(
 """
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an op of one's own has no subject of the house to copy: StopIteration, exit code 3"
-)
 def test_an_op_of_ones_own_has_no_model_and_that_is_said(fuzz):
     Path("twice_contract.py").write_text(CONTRACT)
     refused(fuzz("new", "subject", "mine", "--op", "twice", "--contract", "twice_contract.py"), "twice")
     assert written() == ["twice_contract.py"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a file called numpy.py stands before numpy wherever `python -m fuzz` is run: exit code 3"
-)
 def test_no_file_takes_the_place_of_a_module_that_the_tool_needs(fuzz):
     """Refused, or else it must run as it is told."""
     code, out, _ = fuzz("new", "subject", "numpy")

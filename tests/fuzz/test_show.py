@@ -139,7 +139,6 @@ def test_the_program_at_the_end_is_the_one_that_is_written(fuzz, found):
     assert (done.returncode, "[0, 3]" in done.stdout) == (1, True), done.stdout + done.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="the path of the program is not quoted in the command that runs it")
 def test_the_command_for_the_program_can_be_pasted(fuzz, found):
     _, out, _ = fuzz("show", found.id, "--reproducer", "see it.py")
     assert shlex.split(out) == ["python", "see it.py"]
@@ -204,7 +203,8 @@ def test_a_case_that_passes_has_no_more_to_show(fuzz):
     assert "reproducer" not in out
 
 
-def test_a_case_is_run_by_the_house_if_nothing_is_named(fuzz):
+def test_a_case_is_run_by_the_house_if_nothing_is_named(fuzz, monkeypatch):
+    monkeypatch.setattr(type(loader_of("torch")), "unavailable", lambda _: "it takes seconds to load")
     code, out, _ = fuzz("show", "case.json")
     clean = {s.key for s in subjects_of("silu") if not s.planted and not loader_of(s.backend).unavailable()}
     assert (code, verdicts(out)) == (0, dict.fromkeys(clean, "pass"))
@@ -240,14 +240,12 @@ def test_whatever_a_kernel_does_is_shown(fuzz, body, kind):
     assert (f"silu/mine, {kind}" in out) is (kind != "unsupported")
 
 
-@pytest.mark.xfail(strict=True, reason="the case and its verdicts go to standard output before the JSON")
 @pytest.mark.parametrize("kernel", ["right.py", "wrong.py"])
 def test_the_json_of_a_case_stands_alone_on_standard_output(fuzz, kernel):
     code, out, _ = fuzz("show", "case.json", "--subject", kernel, "--json", "-")
     assert (code, len(json.loads(out))) == (0, int(kernel == "wrong.py"))
 
 
-@pytest.mark.xfail(strict=True, reason="what is shown is not filed, but the commands below it name it as if it were")
 def test_the_commands_below_a_case_work(fuzz):
     _, out, _ = fuzz("show", "case.json", "--subject", "wrong.py")
     lines = re.findall(r"^  (?:show|replay|shrink)\s+(python -m fuzz .*)$", out, re.MULTILINE)
@@ -256,9 +254,6 @@ def test_the_commands_below_a_case_work(fuzz):
         assert fuzz(*shlex.split(line)[3:])[0] in {0, 1}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="if no subject takes the dtype nothing at all is printed, and the exit code is 0"
-)
 def test_a_case_that_no_kernel_takes_is_told_so(fuzz):
     _, out, err = fuzz("show", case(dtype="float32").token, "--subject", "right.py")
     assert "float32" in out + err
@@ -295,7 +290,6 @@ def test_what_cannot_be_shown_is_refused_in_one_sentence(fuzz, words, said):
     refused(fuzz("show", *words), *said)
 
 
-@pytest.mark.xfail(strict=True, reason="a case is not compared with its op's contract when it is read: exit code 3")
 @pytest.mark.parametrize(
     "wrong",
     [case(shape=(3,)), CASE.but(tensors={}), CASE.but(attrs={"axis": 1}), case(dtype="int32")],
@@ -418,7 +412,6 @@ def test_listing_makes_no_corpus(fuzz):
     assert not Path("corpus").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="only local findings are listed, so a fresh clone seems to have none")
 def test_committed_findings_are_listed(fuzz, found):
     with Store(Path("corpus")) as store:
         store.promote(found)
