@@ -19,11 +19,12 @@ def merge(stored: Finding, met: Finding) -> Finding:
     """One finding out of two with the same signature; met.count is what was not counted yet.
 
     The smaller case wins, and with it whatever was observed on it: verdict, digest, gates, probability, exhibit,
-    variants, subject and environment. The original and what a person said of it (expect, reason, expires) stay. A
-    replay that finds a case fixed says so by saving it with state FIXED and count 0; when it is met again after that,
+    variants, subject and environment. What is expected to fail is expected of its very case, and keeps it: another bug
+    that looks alike must not take its place. The original and what a person said of it (expect, reason, expires) stay.
+    A replay that finds a case fixed says so by saving it with state FIXED and count 0; when it is met again after that,
     it has become a REGRESSION.
     """
-    best = min(stored, met, key=_size)
+    best = stored if stored.expect == "fail" else min(stored, met, key=_size)
     state = _state(stored, met, best)
     return best.but(
         aliases=tuple(sorted({*stored.aliases, *met.aliases})),

@@ -159,13 +159,26 @@ class TensorSpec(Record):
     dtype: str
 
 
+ACCUMULATORS = (
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int32",
+    "volta",
+    "ampere",
+    "hopper",
+    "blackwell",
+    "fp8_hopper",
+)
+"""In what a subject can say that it sums."""
+
+
 class Numerics(Record):
     """The arithmetic a subject says it uses; the error budget follows it, and reports show it."""
 
-    accumulate: Literal[
-        "float32", "float64", "float16", "bfloat16", "int32", "volta", "ampere", "hopper", "blackwell", "fp8_hopper"
-    ] = "float32"
-    """A type, or a tensor core."""
+    accumulate: str = "float32"
+    """One of ACCUMULATORS."""
     tf32: Literal["none", "rn", "rz"] = "none"
     """Operands of a float32 product rounded to tf32, to nearest or towards zero."""
     intermediates: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import traceback
@@ -21,24 +22,56 @@ except ImportError as missing:  # too early for check_house to say it
 USAGE, INTERNAL = 2, 3
 
 
-def _corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
+class _AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
+    """A number that is not too small; one sentence says what it must be, whatever it is instead."""
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+        self.name = "integer" if isinstance(least, int) else "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Raises click's own UsageError, as other types of options do, for another number and for what is none."""
+        del ctx
+        try:
+            number = type(self.least)(value)
+        except ValueError:
+            number = math.nan
+        if number >= self.least:
+            return number
+        option, kind = param.opts[0] if param else "it", "whole number" if self.name == "integer" else "number"
+        raise click.UsageError(f"{option} must be a {kind} of at least {self.least}, not {value!r}")
+
+
+def _corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any]:
     return click.option(
         "--corpus",
         type=click.Path(path_type=Path),
         default=Path("corpus"),
         show_default=True,
         help="Folder of the corpus.",
+        **more,
     )(command)
+
+
+def _existing(context: click.Context, option: click.Parameter, folder: Path) -> Path:
+    from reports.options import existing_corpus  # noqa: PLC0415  a stranger's `reports` must not stand in the way of check_house
+
+    return existing_corpus(context, option, folder)
+
+
+def _old_corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Of commands to which a corpus that is not there can tell nothing."""
+    return _corpus_option(command, callback=_existing)
 
 
 def _box_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
-        "--timeout", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Seconds for one execution."
+        "--timeout", type=_AtLeast(0.01), default=10.0, show_default=True, help="Seconds for one execution."
     )(command)
     return click.option(
         "--memory",
         "memory_mb",
-        type=click.IntRange(min=16),
+        type=_AtLeast(16),
         default=4096,
         show_default=True,
         help="Megabytes a subject may allocate.",
@@ -120,12 +153,12 @@ def cli() -> None:
 @click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only the house's subjects of this backend.")
 @click.option("--planted", is_flag=True, help="Add the bugs planted on purpose, to see that they are found.")
 @click.option("--budget", metavar="TIME", help="How long to search: 90, 90s, 5m, 8h.  [default: 60s]")
-@click.option("--cases", "case_limit", type=click.IntRange(min=1), help="Stop after so many cases instead.")
-@click.option("--seed", type=click.IntRange(min=0), help="Makes the same cases again.  [default: random]")
+@click.option("--cases", "case_limit", type=_AtLeast(1), help="Stop after so many cases instead.")
+@click.option("--seed", type=_AtLeast(0), help="Makes the same cases again.  [default: random]")
 @click.option("--resume", is_flag=True, help="Go on with the latest run that was interrupted.")
 @click.option("--engine", type=click.Choice(["conjecture", "given"]), default="conjecture", show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="Where the subjects run.")
-@click.option("--max-elements", type=click.IntRange(min=1), help="Of the largest tensor of a case.")
+@click.option("--max-elements", type=_AtLeast(1), help="Of the largest tensor of a case.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @_contract_option
 @_base_option
@@ -152,7 +185,7 @@ def run_command(**options: Any) -> int:
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the results as GitHub shows them.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="Write the failures as SARIF.")
 @_box_options
-@_corpus_option
+@_old_corpus_option
 @_json_option
 def replay_command(**options: Any) -> int:
     """Run stored cases again (default: the whole corpus) and say what has changed. Exit code 1 if one fails."""
@@ -182,7 +215,7 @@ def shrink_command(**options: Any) -> int:
 @_subject_option
 @_contract_option
 @_box_options
-@_corpus_option
+@_old_corpus_option
 @_json_option
 def show_command(**options: Any) -> int:
     """Show all there is to know of a finding, with a program that reproduces it; a bare case is run first."""
@@ -203,7 +236,7 @@ def explain_command(topic: str) -> int:
 @cli.command("analyze")
 @click.argument("targets", nargs=-1, metavar="[FINDING|RUN]...")
 @_contract_option
-@_corpus_option
+@_old_corpus_option
 @_json_option
 def analyze_command(**options: Any) -> int:
     """Judge kept outputs again under the contracts of today, running nothing. Exit code 1 if a verdict changed."""
@@ -214,7 +247,7 @@ def analyze_command(**options: Any) -> int:
 
 @cli.command("promote")
 @click.argument("targets", nargs=-1, required=True, metavar="FINDING...")
-@_corpus_option
+@_old_corpus_option
 def promote_command(**options: Any) -> int:
     """Keep findings for good: copy them to regressions/, which is committed and replayed in CI."""
     from fuzz.commands_show import promote_findings  # noqa: PLC0415  as above
@@ -229,7 +262,7 @@ def promote_command(**options: Any) -> int:
     "--until", default="", metavar="DATE", help="Last day on which it may, as 2030-12-31.  [default: for good]"
 )
 @click.option("--clear", is_flag=True, help="It may not fail any more.")
-@_corpus_option
+@_old_corpus_option
 def expect_command(**options: Any) -> int:
     """Say that a finding is a known, open bug: its failure is no news. Replay says when it starts to pass."""
     from fuzz.commands_show import expect  # noqa: PLC0415  as above
@@ -260,7 +293,7 @@ def new_command(what: str, name: str, op: str, folder: Path) -> int:
 )
 @click.argument("words", nargs=-1, metavar="[WORD|COLUMN=VALUE]...")
 @_contract_option
-@_corpus_option
+@_old_corpus_option
 @_json_option
 def list_command(**options: Any) -> int:
     """List what there is: all of it, or the rows in which every WORD occurs and every COLUMN has its VALUE."""

@@ -220,7 +220,8 @@ class Examiner:
 
 def interface_of(contract: Contract) -> Interface:
     """What the op hands to its subjects."""
-    return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs))
+    optional = {name: contract.attrs[name][0] for name in contract.optional}
+    return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs), optional)
 
 
 def all_laws(case: Case) -> tuple[str, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from corpus.distributions import DISTRIBUTIONS
+from corpus.errors import UsageError
 from corpus.findings import Finding
 from corpus.layouts import LAYOUTS
 from corpus.records import BLAMELESS, Kind
@@ -100,12 +102,21 @@ Row = tuple[str, ...]
 def list_things(**options: Any) -> int:
     """The command `list`."""
     head, rows = _LISTS[options["what"]](Path(options["corpus"]))
+    _refuse_lost_columns(options["what"], options["words"], head, rows)
     rows = [row for row in rows if all(_matches(word, head, row) for word in options["words"])]
     if options["json_path"]:
         write_json(options["json_path"], [dict(zip(head, row, strict=True)) for row in rows])
     else:
         click.echo(table(head, rows))
     return 0
+
+
+def _refuse_lost_columns(what: str, words: Sequence[str], head: Row, rows: list[Row]) -> None:
+    """Raise UsageError for COLUMN=VALUE without such a column, unless it is a word of some row, as `x=3x5` may be."""
+    for word in words:
+        column, equals, _ = word.partition("=")
+        if equals and column not in head and not any(word in cell for row in rows for cell in row):
+            raise UsageError(f"{column!r} is no column of `list {what}`; there are {', '.join(head)}")
 
 
 def _matches(word: str, head: Row, row: Row) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import sys
@@ -63,11 +64,16 @@ def _subject(name: str, op: str) -> dict[str, str]:
     model = next((s for backend in BACKENDS for s in clean if s.backend == backend), None)
     if model is None:
         raise UsageError(f"op {op!r} has no kernel to start from; `python -m fuzz new op` writes one with its contract")
-    source = resolve(model).read_text("utf-8")
-    head, _, body = source.partition('"""\n') if source.startswith('"""') else ("", "", source)
-    said = head.removeprefix('"""').rstrip()
-    doc = f'"""{name}, a kernel for {op}: {said} Replace the body by your own."""\n\nOP = "{op}"\n'
-    return {f"{name}.py": doc + body}
+    return {f"{name}.py": _renamed(resolve(model).read_text("utf-8"), name, op)}
+
+
+def _renamed(source: str, name: str, op: str) -> str:
+    """A kernel of the house as a user's: with its name at its head, and its op below what it imports."""
+    tree, lines = ast.parse(source), source.splitlines(keepends=True)
+    start = tree.body[0].end_lineno
+    end = max(node.end_lineno or 0 for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    doc = f'"""{name}, for {op}. Replace the body by your own.\n\n{ast.get_docstring(tree)}\n"""\n'
+    return "".join([doc, *lines[start:end], f'\nOP = "{op}"', *lines[end:]])
 
 
 def _cuda(name: str, op: str) -> dict[str, str]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from corpus.errors import UsageError
+from corpus.errors import UsageError, about
 from corpus.findings import Event, Finding, State
+from corpus.materialize import materialize_all
 from corpus.records import TOKEN, Case, Kind, Subject, Verdict
 from corpus.store import Store, load_record
 from fuzz.base import known_on_base
@@ -19,6 +20,7 @@ from fuzz.filing import Failure, Observed, file, now
 from fuzz.selection import select
 from fuzz.subjects import fitting
 from kernels.catalog import resolve
+from oracles.catalog import contract_of
 
 SURE = 0.01
 """Probability of missing a failure that shows only sometimes, which decides how often it is run again."""
@@ -104,6 +106,7 @@ def _named(target: str) -> str:
 def _gather_one(store: Store, target: str, subjects: Sequence[str]) -> list[Item]:
     if target.startswith(TOKEN):
         case = Case.of_token(target)
+        _refuse_unsound(case, f"the case {target[:40]!r}")
         return [Item(case.id, case, s) for s in _chosen(case, subjects, ())]
     path = Path(target)
     if path.is_dir():
@@ -126,6 +129,7 @@ def _gather_one(store: Store, target: str, subjects: Sequence[str]) -> list[Item
 def _items(name: str, record: Case | Finding, subjects: Sequence[str]) -> list[Item]:
     if isinstance(record, Finding):
         know_contracts({record.case.op: record.contract}, f"finding {record.id}")
+    _refuse_unsound(record if isinstance(record, Case) else record.case, name)
     if isinstance(record, Case):
         return [Item(name, record, s) for s in _chosen(record, subjects, ())]
     if subjects:
@@ -133,6 +137,13 @@ def _items(name: str, record: Case | Finding, subjects: Sequence[str]) -> list[I
     if not resolve(record.subject).is_file():
         raise UsageError(f"the subject of {name} is gone: {record.subject.path} does not exist; name it with --subject")
     return [Item(name, record.case, record.subject, record)]
+
+
+def _refuse_unsound(case: Case, where: str) -> None:
+    """Raise UsageError, before anything runs, for a case that its op cannot have or that nothing can be made of."""
+    with about(where):
+        contract_of(case.op).check(case)
+        materialize_all(case)
 
 
 def _chosen(case: Case, files: Sequence[str], ran: Iterable[Subject]) -> list[Subject]:

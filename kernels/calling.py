@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from corpus.errors import UsageError
+from corpus.record import Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,13 @@ class Interface:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attrs: tuple[str, ...]
+    optional: Mapping[str, Scalar] = field(default_factory=dict)
+    """Attributes that a subject may do without, and the value it then stands for."""
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Self:
+        """From a message, in which tuples are lists."""
+        return cls(tuple(said["inputs"]), tuple(said["outputs"]), tuple(said["attrs"]), said["optional"])
 
     def describe(self) -> str:
         """Both forms a subject may have, as a signature."""
@@ -28,6 +36,11 @@ class Interface:
 
 class Unfitted(ABC):
     """Stands for a subject that knows its arguments by name, in an order of its own; the op says what is what."""
+
+    @property
+    @abstractmethod
+    def names(self) -> set[str]:
+        """What it takes, by name."""
 
     @abstractmethod
     def __call__(self, face: Interface) -> Callable[..., None]:
@@ -41,12 +54,22 @@ class Bound:
     call: Callable[..., Any]
     returns: bool
     """True: return-style; False: it writes into its outputs."""
+    fixed: Mapping[str, Scalar] = field(default_factory=dict)
+    """Attributes it does not take, and the only value for which it may be called."""
+
+    def declines(self, attrs: Mapping[str, Scalar]) -> str:
+        """Why it cannot be called with these attributes; an empty string if it can."""
+        return next((f"it takes no {n}, so only {n}={v} is tried" for n, v in self.fixed.items() if attrs[n] != v), "")
+
+    def attributes(self, attrs: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Those it takes."""
+        return {name: value for name, value in attrs.items() if name not in self.fixed}
 
 
 def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
     """Decide the style of a function. Raises UsageError if it can be called neither way."""
     if isinstance(function, Unfitted):
-        return Bound(function(face), returns=False)
+        return Bound(function(face), returns=False, fixed=_left_out(function.names, face))
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # builtins without a signature
@@ -61,10 +84,16 @@ def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
     else:
         raise UsageError(f"{where} takes {_count(len(tensors))}, but it must be {face.describe()}")
     _check_attrs(parameters, face, where)
-    return Bound(function, returns)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return Bound(function, returns, {} if takes_any else _left_out({p.name for p in parameters}, face))
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _left_out(names: set[str], face: Interface) -> dict[str, Scalar]:
+    """Optional attributes that a subject does not take."""
+    return {name: value for name, value in face.optional.items() if name not in names}
 
 
 def _check_attrs(parameters: Iterable[inspect.Parameter], face: Interface, where: str) -> None:
@@ -72,7 +101,7 @@ def _check_attrs(parameters: Iterable[inspect.Parameter], face: Interface, where
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
     for attr in face.attrs:
-        if attr not in names:
+        if attr not in names and attr not in face.optional:
             raise UsageError(f"{where} does not take the attribute {attr!r}; it must be {face.describe()}")
     for p in parameters:
         if p.kind is p.POSITIONAL_ONLY and p.name in face.attrs:

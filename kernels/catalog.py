@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from corpus.errors import UsageError, about
 from corpus.formats import FORMATS, format_of
-from corpus.records import BLAMELESS, Kind, Numerics, Subject
+from corpus.records import ACCUMULATORS, BLAMELESS, Kind, Numerics, Subject
 from kernels.front_matter import integers_of, line_of, read_front_matter
 from kernels.loader import loader_of
 
@@ -84,6 +84,8 @@ def _numerics(said: dict[str, Any]) -> Numerics:
         numerics = Numerics.model_validate(said)
     except ValidationError as error:
         raise UsageError(_complaint(error)) from None
+    if numerics.accumulate not in ACCUMULATORS:
+        raise UsageError(f"accumulate = {numerics.accumulate!r} must be one of {', '.join(ACCUMULATORS)}")
     for dtype in numerics.intermediates.values():
         format_of(dtype)
     return numerics

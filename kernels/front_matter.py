@@ -90,6 +90,12 @@ class FrontMatter:
             found[name] = formula.value(found)
         return found
 
+    @property
+    def used(self) -> set[str]:
+        """Every name that it speaks of."""
+        formulas = (*self.args, *self.grid, *self.block, self.shared, *self.requires, *self.dims.values())
+        return {name for f in formulas for name in f.names} | {f.text for f in self.args}
+
     def check(self, face: Interface) -> None:
         """Raises UsageError for a name that the op does not have, and for one of the op's that is not used."""
         tensors, known = {*face.outputs, *face.inputs}, set(face.attrs)
@@ -102,9 +108,8 @@ class FrontMatter:
         launch = [*numbers, *self.grid, *self.block, self.shared, *self.requires]
         for formula in launch:
             self._check_names(formula, known, face)
-        used = {name for f in (*launch, *self.dims.values()) for name in f.names} | {f.text for f in self.args}
         for name in (*face.outputs, *face.inputs, *face.attrs):
-            if name not in used:
+            if name not in self.used and name not in face.optional:
                 raise UsageError(f"{self.path}: args: {name!r} is missing; the op has {_names_of(face)}")
 
     def _check_names(self, formula: Formula, known: set[str], face: Interface) -> None:

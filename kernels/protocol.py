@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ class Task:
     """Keys."""
 
 
-def encode_subjects(subjects: dict[str, Subject], faces: dict[str, dict[str, tuple[str, ...]]]) -> bytes:
+def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[str, Any]]) -> bytes:
     """The first message to a worker: who may be asked for, and each op's interface."""
     return frame({"subjects": {k: s.model_dump() for k, s in subjects.items()}, "faces": faces}, [])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -87,8 +87,7 @@ class Sandbox:
         for subject in subjects:
             if why := loader_of(subject.backend).unavailable():
                 raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
-        plain = {op: {"inputs": f.inputs, "outputs": f.outputs, "attrs": f.attrs} for op, f in faces.items()}
-        self._introduction = encode_subjects(self._subjects, plain)
+        self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.backend for s in subjects}))
         self._nursery = Nursery(backends, memory_mb)
         self._active = self._ready()

@@ -82,7 +82,7 @@ class Worker:
 
     def _introduce(self, message: dict[str, Any]) -> None:
         self._subjects = {k: Subject.model_validate(s) for k, s in message["subjects"].items()}
-        self._faces = {op: Interface(**{k: tuple(v) for k, v in f.items()}) for op, f in message["faces"].items()}
+        self._faces = {op: Interface.read(f) for op, f in message["faces"].items()}
 
     def _probe(self, key: str) -> None:
         """Load a subject and say whether it can be called; also which of our own modules are loaded here."""
@@ -137,6 +137,8 @@ class Worker:
         bound = self._bind(key)
         if isinstance(bound, UsageError):
             return {**head, "status": Status.BUILD_FAILED, "message": str(bound)}, []
+        if reason := bound.declines(setting.case.attrs):
+            return {**head, "status": Status.UNSUPPORTED, "message": reason}, []
         loader = loader_of(self._subjects[key].backend)
         try:
             runs = [_run_once(setting, bound, loader, run) for run in (0, 1)]
@@ -198,7 +200,7 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, run: int) -> _Run:
     memory.reset(run)
     begin = time.perf_counter_ns()
     try:
-        answer = bound.call(*arguments, **setting.case.attrs)
+        answer = bound.call(*arguments, **bound.attributes(setting.case.attrs))
         took = time.perf_counter_ns() - begin
         if os.getpid() != _mine():
             os._exit(0)  # the subject forked, and this is its child

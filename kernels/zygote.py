@@ -57,6 +57,8 @@ class Zygote:
         """Until the supervisor hangs up."""
         while True:
             for key, _ in self._selector.select():
+                if self._selector.get_map().get(key.fd) is not key:
+                    continue  # one before it in this batch has buried that child
                 if key.data is None:
                     if not self._fork():
                         self._bury_all()

@@ -74,3 +74,13 @@ def exp_error(q: Question, x: Reals) -> Reals | float:
     if q.numerics.exp == "fast":
         return accurate + 2.0 * q.u * (2.0 + 1.173 * np.abs(x))
     return accurate + (1.25e-4 if q.numerics.exp == "poly3" else 0.0)
+
+
+def grain(x: Reals, axis: int) -> Reals:
+    """The largest power of two that divides every number along an axis; Inf for zeros, negative for NaN and Inf."""
+    mantissa, exponent = np.frexp(x)
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+    lowest[x == 0] = np.inf
+    lowest[~np.isfinite(x)] = -1.0
+    return np.asarray(lowest.min(axis=axis, keepdims=True, initial=np.inf))

@@ -13,7 +13,7 @@ estimated from the reference (oracles/estimate.py).
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -149,6 +149,12 @@ class Budget:
     estimated: bool = False
     """Not derived by a person, but estimated from the reference (numerics.md 6)."""
 
+    def column(self, index: int) -> "Budget":
+        """The budget of one column, of that of a matrix."""
+        accept = None if self.accept is None else self.accept[:, index]
+        sigma = self.sigma[:, index] if isinstance(self.sigma, np.ndarray) else self.sigma
+        return replace(self, error=np.asarray(self.error)[:, index], accept=accept, sigma=sigma)
+
 
 @dataclass(frozen=True, slots=True)
 class Law:
@@ -180,6 +186,8 @@ class Contract:
     """Admitted combinations of input dtypes, plainest first: {input: dtype}."""
     attrs: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     """Values each attribute is tried with, plainest first."""
+    optional: tuple[str, ...] = ()
+    """Attributes that a kernel need not take; one without is tried with the plainest value only."""
     reference: Callable[..., Mapping[str, Reals]]
     budget: Callable[[Question], Mapping[str, Budget]] | None = None
     """None: estimated from the reference, or every bit if the op has `copies`."""
@@ -188,6 +196,9 @@ class Contract:
     that computes the same in another way."""
     copies: Callable[..., Mapping[str, Array]] | None = None
     """For ops that only move bits: the exact output in its own dtype (used with Budget.bitwise)."""
+    choices: Callable[[Mapping[str, Array], Mapping[str, Array], Attrs], Mapping[str, NDArray[np.bool_]]] | None = None
+    """For ops with several right answers, as the index of a maximum: from outputs, inputs and attributes, where an
+    output is one of them. The reference gives one for the places where it is not."""
     laws: tuple[Law, ...] = ()
     probe: Callable[[Dims, Mapping[str, str]], Mapping[str, Fill]] | None = None
     """Fills for which every intermediate is exactly representable whatever the order (numerics.md 4), from the dims

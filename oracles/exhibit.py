@@ -62,7 +62,7 @@ def exhibit_of_law(
 
 def _compared(base: Exhibit, e: Evidence, verdict: Verdict, got: Array) -> Exhibit:
     name = verdict.output
-    budget, want = e.reference.budget(e.subject.numerics)[name], e.reference.want[name]
+    budget, want = e.reference.budget(e.subject.numerics)[name], e.want(name)
     due = e.reference.copies[name] if budget.bitwise else _due(got, want)
     if budget.bitwise:
         want = due.astype(np.float64)
@@ -90,7 +90,7 @@ def _failing(e: Evidence, verdict: Verdict, got: Array, budget: Budget) -> Mask:
     if verdict.kind is Kind.UNWRITTEN:
         return unwritten(e, next(report for report in e.execution.outputs if report.name == name))
     bad = value_failures(e, name)
-    return bad if bad.any() or budget.bitwise else tie_failures(got, e.reference.want[name], budget)
+    return bad if bad.any() or budget.bitwise else tie_failures(got, e.want(name), budget)
 
 
 def _elements(got: Array, want: Reals, due: Array, budget: Budget, bad: Mask, lead: Mask) -> tuple[Element, ...]:

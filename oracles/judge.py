@@ -36,6 +36,15 @@ class Evidence:
     execution: Execution
     outputs: Tensors
 
+    def want(self, name: str) -> Reals:
+        """What is wanted of an output that was given; of several right answers the one that was chosen."""
+        want, choose = self.reference.want[name], self.reference.contract.choices
+        if choose is None:
+            return want
+        got = self.outputs[name]
+        right = choose({name: got}, self.reference.inputs, self.reference.case.attrs)[name]
+        return np.where(right, got.astype(np.float64), want)
+
     def verdict(self, kind: Kind, rule: str, message: str, output: str = "", index: str = "none", error: str = "none",
                 measurements: Iterable[Measurement] = (), rho: float = 0.0) -> Verdict:  # fmt: skip
         """A failing verdict with its signature."""
@@ -178,7 +187,7 @@ def value_failures(e: Evidence, name: str) -> Mask:
     got, budget = e.outputs[name], e.reference.budget(e.subject.numerics)[name]
     if budget.bitwise:
         return failing_bits(got, e.reference.copies[name]).reshape(got.shape)
-    return failing(got, e.reference.want[name], budget)
+    return failing(got, e.want(name), budget)
 
 
 def _rerun(e: Evidence) -> Verdict | None:
@@ -205,7 +214,7 @@ def _judge_values(e: Evidence) -> Verdict:
             if verdict := _judge_bits(e, name, got):
                 return verdict
             continue
-        m = measure(got, e.reference.want[name], budget.error, budget.accept, budget.sigma)
+        m = measure(got, e.want(name), budget.error, budget.accept, budget.sigma)
         if m.bad:
             return _value_failure(e, name, budget, m)
         if verdict := _judge_ties(e, name, budget, m) or _judge_z(e, name, budget, m):
@@ -245,7 +254,7 @@ def _exactly(value: np.generic[object]) -> str:
 
 
 def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict:
-    got, want = e.outputs[name], e.reference.want[name]
+    got, want = e.outputs[name], e.want(name)
     bad = np.flatnonzero(failing(got, want, budget).reshape(-1))
     if bad.size != m.bad:
         raise InternalError(f"{e.subject.key}: the fused pass counts {m.bad} failures, the mask {bad.size}")
@@ -273,7 +282,7 @@ def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict 
     error = np.asarray(budget.error)
     if m.max_ulp == 0 or (error != 0).all():
         return None
-    got, want = e.outputs[name], e.reference.want[name]
+    got, want = e.outputs[name], e.want(name)
     bad = np.flatnonzero(tie_failures(got, want, budget).reshape(-1))
     if not bad.size:
         return None
@@ -306,7 +315,7 @@ def _judge_z(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | N
     text = f"{name}: errors are {m.z:.3g} times as large as rounding explains, over all elements (line {line:.3g})"
     found = [
         Measurement(metric="z", value=m.z, limit=line),
-        *measurements(m, e.outputs[name], e.reference.want[name], 0.0),
+        *measurements(m, e.outputs[name], e.want(name), 0.0),
     ]
     return e.verdict(Kind.MISMATCH, "z", text, name, "all", "small", found, m.rho)
 

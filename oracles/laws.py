@@ -72,6 +72,6 @@ def broken(law: Law, a: Reals, b: Reals, dtype: str) -> Mask:
     expected = a * law.factor
     normal = np.ones(a.shape, np.bool_)
     for value in (a, b, expected):
-        normal &= (np.abs(value) >= fmt.tiny) & (np.abs(value) <= fmt.max)
+        normal &= (np.abs(value) > fmt.tiny) & (np.abs(value) <= fmt.max)
     found: Mask = normal & (expected != b)
     return found

@@ -14,6 +14,7 @@ from corpus.store import Store
 from reports.book import open_book
 from reports.format import formats, write
 from reports.model import schema
+from reports.options import existing_corpus
 
 USAGE, INTERNAL = 2, 3
 
@@ -27,7 +28,9 @@ def _format_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("run", required=False)
 @_format_options
-@click.option("--corpus", type=click.Path(path_type=Path), default=Path("corpus"), show_default=True)
+@click.option(
+    "--corpus", type=click.Path(path_type=Path), default=Path("corpus"), show_default=True, callback=existing_corpus
+)
 @click.option("--schema", "schema_only", is_flag=True, help="Print the JSON schema of --json and do nothing else.")
 def cli(run: str | None, corpus: Path, *, schema_only: bool, **files: str | None) -> None:
     """Tell of a RUN (default: the latest) in one or more forms; `-` as FILE is standard output. None: plain text."""

@@ -94,6 +94,11 @@ class CudaSubject(Unfitted):
     front: FrontMatter
     kernels: dict[str, _Kernel]
 
+    @property
+    def names(self) -> set[str]:
+        """Those of its front matter."""
+        return self.front.used
+
     def __call__(self, face: Interface) -> Callable[..., None]:
         """A function run(*outputs, *inputs, **attrs) that launches the kernel."""
         self.front.check(face)

@@ -8,35 +8,22 @@ subnormal the result may vanish, which at x = -89 costs a normal number (numeric
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oracles.bounds import exp_error, reference_error
-from oracles.contract import INTERVAL, NAN, PINF, ZERO, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.activations import silu, silu_classes, silu_error
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import moved
 
 
 def reference(x: Reals) -> dict[str, Reals]:
     """The formula."""
-    return {"out": x / (1.0 + np.exp(-x))}
+    return {"out": silu(x)}
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """Relative error e_exp (1 - sigma) + 6u; what can vanish is |x| sigma where sigma < 4 tiny."""
-    x, y = q.real("x"), np.abs(q.want["out"])
-    least = 2.0**-1022 if q.case.dtype == "float64" else 2.0**-126
-    constant = (6.0 + reference_error(q)) * q.u
-    magnitude = np.abs(x)
-    relative = exp_error(q, np.minimum(magnitude, 1e4)) / (1.0 + np.exp(x)) + constant
-    error = y * relative + 1.25 * np.minimum(y, (4.0 * least) * magnitude) + 4.0 * q.tiny
-    return {"out": Budget(error, accept=_accept(x))}
-
-
-def _accept(x: Reals) -> NDArray[np.uint8] | None:
-    """silu(-inf) is -inf * 0: NaN as computed, 0 as the limit."""
-    if np.isfinite(x).all():
-        return None
-    choices = [np.isnan(x), x == np.inf, x == -np.inf]
-    return np.select(choices, [NAN, PINF, NAN | ZERO], INTERVAL).astype(np.uint8)
+    """See oracles.activations."""
+    x, y = q.real("x"), q.want["out"]
+    accept = None if np.isfinite(x).all() else silu_classes(x, y)
+    return {"out": Budget(silu_error(q, x, y), accept=accept)}
 
 
 CONTRACT = Contract(

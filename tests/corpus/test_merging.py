@@ -74,16 +74,15 @@ def test_a_smaller_case_is_an_event_that_says_how_much_smaller():
     assert [e.what for e in merged.history] == ["minimized 0", "smaller: 81 -> 4 elements"]
 
 
-def test_what_was_seen_goes_with_the_case_and_what_was_decided_with_the_finding():
+def test_what_was_seen_goes_with_the_case():
     shown = Exhibit(output="out", failing=1, elements=(Element(index=(0,), got=1.0, wanted=2.0),))
     also = (Variant(subject="softmax/other", dtype="float32", kind=Kind.PASS),)
-    stored = finding(case(9, 9), expect="fail", reason="known", expires="2030-01-01", contract="a.py")
+    stored = finding(case(9, 9), contract="a.py")
     met = finding(case(1, 1), exhibit=shown, variants=also, contract="b.py", probability=0.5)
     merged = merge(stored, met)
     assert merged.exhibit.canonical() == shown.canonical()
     assert [v.canonical() for v in merged.variants] == [also[0].canonical()]
     assert (merged.probability, merged.contract) == (0.5, "b.py")
-    assert (merged.expect, merged.reason, merged.expires) == ("fail", "known", "2030-01-01")
     assert merge(met, stored).exhibit.canonical() == shown.canonical()
 
 
@@ -126,3 +125,10 @@ def test_findings_without_a_history_merge(tmp_path):
     """Records of the first schema had none."""
     merged = merge(finding(state=State.MINIMIZED), finding(state=State.OPEN, last_seen="2026-02"))
     assert [(e.state, e.at) for e in merged.history] == [(State.OPEN, "2026-02")]
+
+
+def test_what_is_expected_to_fail_keeps_its_case():
+    stored = finding(smallest=case(9, 9), expect="fail", reason="known", expires="2030-01-01")
+    merged = merge(stored, finding(smallest=case(1, 1)))
+    assert merged.case == stored.case
+    assert (merged.expect, merged.reason, merged.expires) == ("fail", "known", "2030-01-01")

@@ -15,11 +15,11 @@ import pytest
 from corpus.findings import Environment, Finding
 from corpus.records import Case, Kind, Signature, Subject, TensorRecipe, Verdict
 from fuzz.__main__ import main
-from oracles.catalog import forget_contracts
+from oracles.catalog import forget_contracts, load_contracts
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
-HOME, TODAY = "/home/you", "2026-01-01"
-"""What the page writes for the folder, and for the day on which its commands are run."""
+HOME, TODAY, OPS = "/home/you", "2026-01-01", "convert, …, softmax"
+"""What the page writes for the folder, for the day on which its commands are run, and for all ops."""
 ROW = re.compile(r"^\| `(.+?)` \| (.+) \|$", re.MULTILINE)
 FEWEST = 60
 
@@ -77,6 +77,7 @@ FILES = {
     "bad_backend.py": f'BACKEND = "tpu"\n\n\n{KERNEL}',
     "bad_dtypes.py": f'DTYPES = ("float31",)\n\n\n{KERNEL}',
     "bad_import.py": f"import no_such_module\n\n\n{KERNEL}",
+    "bad_numerics.py": f'NUMERICS = {{"exp": "quick"}}\n\n\n{KERNEL}',
     "bad_op.py": f'OP = "softmux"\n\n\n{KERNEL}',
     "bad_planted.py": f'PLANTED = "oops"\n\n\n{KERNEL}',
     "bad_range.py": "from oracles.contract import Input\n\nx = Input(('n',), low=2.0, high=1.0)\n",
@@ -90,7 +91,9 @@ FILES = {
     "needs_triton.py": f'BACKEND = "triton"\n\n\n{KERNEL}',
     "no_dtypes.py": f"DTYPES = tuple(['float32'])\n\n\n{KERNEL}",
     "no_eps.py": "def rmsnorm(x, weight):\n    return x\n",
+    "no_contract.py": "CONTRACT = 1\n",
     "notes.txt": "",
+    "other_numerics.py": f'NUMERICS = {{"expo": "fast"}}\n\n\n{KERNEL}',
     "bare.cu": "__global__ void f() {}\n",
     "begun.cu": '/*\n---\nop = "silu"\n*/\n',
     "no_entry.cu": '/*\n---\nop = "silu"\n---\n*/\n',
@@ -114,6 +117,11 @@ def stored():
         "bad_special.json": tensor(specials=[{"value": "infinity", "place": "first"}]),
         "bad_poke.json": tensor(pokes=[[0, 1 << 16]]),
         "bad_origin.json": tensor(origin=[1]),
+        "float31.json": tensor(dtype="float31"),
+        "softmux.json": CASE | {"op": "softmux"},
+        "one_axis.json": tensor(shape=[1]),
+        "no_input.json": CASE | {"tensors": {}},
+        "more_attributes.json": CASE | {"attrs": {"eps": 1e-5}},
         "bad_extent.json": tensor(shape=[-1, 1]),
         "newer.json": CASE | {"schema_version": 99},
         "other_recipe.json": CASE | {"generator_version": 99},
@@ -174,6 +182,7 @@ def refused(folder, command):
     ):
         code = main(shlex.split(command))
     said = errors.getvalue().replace(str(folder), HOME)
+    said = said.replace(", ".join(load_contracts()), OPS)
     return code, said.replace(datetime.now(UTC).date().isoformat(), TODAY)
 
 

@@ -132,5 +132,6 @@ def test_every_path_of_the_project_exists(name):
 @pytest.mark.parametrize("name", FOR_AUTHORS)
 def test_a_page_fits_on_a_screen_or_three(name):
     lines = (ROOT / "docs" / name).read_text("utf-8").splitlines()
-    assert SHORTEST <= len(lines) <= LONGEST
+    assert len(lines) >= SHORTEST
+    assert len(lines) <= LONGEST or name == "errors.md", "a table that is looked up, not read, may be longer"
     assert [line for line in lines if len(line) > LONGEST and not line.startswith(("|", " "))] == []

@@ -34,6 +34,8 @@ def write(tmp_path):
 
 @pytest.fixture
 def fuzz(tmp_path, capsys):
+    (tmp_path / "corpus").mkdir()
+
     def call(*words, corpus=tmp_path / "corpus"):
         code = main([*map(str, words), "--corpus", str(corpus)] if corpus else list(map(str, words)))
         said = capsys.readouterr()
@@ -111,6 +113,36 @@ def test_a_file_that_leaves_the_process_when_it_is_imported_is_told_why(fuzz, wr
 
 def test_a_file_without_an_op_asks_for_one(fuzz, write):
     refused(fuzz("run", "--subject", write("def run(out, x): pass\n")), "does not say its op")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "findings"),
+        ("replay",),
+        ("show", "af8d"),
+        ("analyze",),
+        ("promote", "af8d"),
+        ("expect-failure", "af8d"),
+    ],
+)
+def test_a_corpus_that_was_named_and_is_not_there_is_refused(fuzz, tmp_path, words):
+    refused(fuzz(*words, corpus=tmp_path / "nowhere"), "nowhere does not exist")
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(("words", "out"), [(("list", "findings"), "finding"), (("replay",), "nothing to replay")])
+def test_a_corpus_that_was_not_named_need_not_be_there(fuzz, tmp_path, monkeypatch, words, out):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, said, _ = fuzz(*words, corpus=None)
+    assert (code, out in said) == (0, True)
+
+
+@pytest.mark.parametrize("option", ["--cases", "--seed", "--max-elements", "--memory", "--timeout"])
+@pytest.mark.parametrize("value", ["many", "-1", "nan"])
+def test_a_number_is_asked_for_in_the_same_words_everywhere(fuzz, option, value):
+    refused(fuzz("run", "silu", option, value), f"{option} must be a", "number of at least", f"not '{value}'")
 
 
 def test_a_corpus_below_a_file_is_refused(fuzz, tmp_path):
@@ -203,6 +235,14 @@ def test_list(fuzz, what, words):
     assert all(w in out for w in words)
     rows = json.loads(fuzz("list", what, "--json", "-")[1])
     assert isinstance(rows, list)
+
+
+def test_list_finds_words_that_look_like_a_column(fuzz, write):
+    fuzz("run", "--subject", write(BAD), "--peer", "none", *SHORT)
+    shape = json.loads(fuzz("list", "findings", "--json", "-")[1])[0]["smallest case"].split()[2]
+    assert shape.startswith("x=")
+    assert shape in fuzz("list", "findings", shape)[1]
+    refused(fuzz("list", "findings", "y=3"), "'y' is no column of `list findings`", "subject", "smallest case")
 
 
 def test_doctor_and_help_and_version(fuzz, capsys):

@@ -388,8 +388,8 @@ def test_a_day_later_they_count_again(fuzz, store, known):
             "mismatch",
             marks=pytest.mark.xfail(
                 strict=True,
-                reason="both shrink to one wrong element at the end, so they are one finding: merge takes the new bug's"
-                " smaller case and keeps the expectation, which was given for the old one",
+                reason="both shrink to one wrong element at the end, so they are one finding until the old bug is"
+                " repaired, of which replay then tells",
             ),
         ),
         (WRONG + "    if x.shape[0] == 2:\n        raise RuntimeError('no')\n", "raised"),

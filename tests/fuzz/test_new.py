@@ -72,6 +72,17 @@ def test_a_subject_runs_and_passes(fuzz, op):
     assert f"{op}/mine" in out
 
 
+@pytest.mark.parametrize("name", ["mine", "m" * 64])
+@pytest.mark.parametrize("what", [("subject", "--op", op) for op in load_contracts()] + [("op",)])
+def test_what_is_written_is_in_good_style(fuzz, what, name):
+    assert fuzz("new", what[0], name, *what[1:])[0] == 0
+    rules = ["--isolated", "--select", "E,W,F,I,D2,D4", "--ignore", "D203,D213"]
+    for words in (["check", *rules], ["format", "--check"]):
+        command = [sys.executable, "-m", "ruff", *words, "--line-length", "120", f"{name}.py"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
 def test_a_subject_is_one_for_silu_unless_told(fuzz):
     fuzz("new", "subject", "mine")
     assert user_subject("mine.py", ()).op == "silu"
@@ -104,8 +115,9 @@ def test_an_op_says_how_to_run_it_at_its_head(fuzz):
 def test_the_kernel_of_a_new_op_is_held_to_the_contract_beside_it(fuzz):
     _, out, _ = fuzz("new", "op", "mine")
     path = Path("mine.py")
-    path.write_text(path.read_text().replace("np.float32(bias)", "np.float32(bias) * 2"))
-    assert fuzz("run", *advised(out), "--cases", 48)[0] == 1
+    text = path.read_text().replace("np.float32(bias)", "np.float32(bias) * 2")
+    path.write_text(text.replace("OP =", 'DTYPES = ("float32",)\nOP =', 1))
+    assert fuzz("run", *advised(out))[0] == 1
 
 
 def test_the_files_of_an_op_are_those_of_the_folder(fuzz):

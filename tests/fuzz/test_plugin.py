@@ -127,7 +127,6 @@ def test_a_test_is_named_by_its_subject_and_its_case(replayed, commit):
 def test_a_test_is_chosen_like_any_other(replayed, commit):
     path = commit()
     other = shutil.copy(path, path.with_name("other.json"))
-    replayed(path).assert_outcomes(failed=1)
     replayed("-k", "silu/mine").assert_outcomes(failed=2)
     replayed("-k", "softmax").assert_outcomes(deselected=2)
     replayed(other).assert_outcomes(failed=1)
@@ -215,7 +214,7 @@ def test_a_regression_that_comes_back_fails(replayed, commit):
     replayed().assert_outcomes(failed=1)
 
 
-@pytest.mark.parametrize("until", ["", TODAY.isoformat(), (TODAY + DAY).isoformat()])
+@pytest.mark.parametrize("until", ["", TODAY.isoformat()])
 def test_what_is_expected_to_fail_is_an_xfail(replayed, commit, until):
     commit(expect="fail", reason="issue 7", expires=until)
     done = replayed("-rx")

@@ -12,7 +12,7 @@ import pytest
 
 from corpus.errors import UsageError
 from corpus.findings import State
-from corpus.records import Kind, Verdict
+from corpus.records import Case, Kind, TensorRecipe, Verdict
 from corpus.store import Store
 from fuzz.__main__ import main
 from fuzz.campaign import Limits, Search
@@ -242,8 +242,26 @@ def test_json_alone_on_standard_output(home, store, capsys):
 
 
 def test_an_empty_corpus_is_no_failure(tmp_path, capsys):
+    (tmp_path / "corpus").mkdir()
     assert command(tmp_path) == 0
     assert "nothing to replay" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        (
+            TensorRecipe(shape=(2,), dtype="float32"),
+            "x has shape (2,), which does not fit the axes (rows, cols) of silu",
+        ),
+        (TensorRecipe(shape=(2, 2), dtype="float32", layout="spiral"), "layout 'spiral' is not known"),
+    ],
+)
+def test_a_case_that_cannot_be_is_named_before_anything_runs(tmp_path, capsys, recipe, said):
+    (tmp_path / "corpus").mkdir()
+    case = Case(op="silu", tensors={"x": recipe})
+    assert command(tmp_path, case.token) == 2
+    assert capsys.readouterr().err.startswith(f"fuzz: the case {case.token[:40]!r}: {said}")
 
 
 def test_replay_needs_no_hypothesis(home):

@@ -191,7 +191,6 @@ def test_shrinking_goes_along_what_matters(write):
     ("body", "kind"),
     [
         ("raise ValueError('told you')", "raised: it raised ValueError: told you"),
-        ("x[...] = 0", "input_mutated: "),
         ("pass", "unwritten: "),
     ],
 )
@@ -308,16 +307,9 @@ def test_a_function_in_a_function_is_refused():
         hold(one(), run)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("OP = 'silu'\nimport no_such_module\ndef run(out, x): pass\n", "no_such_module"),
-        ("OP = 'silu'\ndef run(a, b, c): pass\n", "takes 3 tensor arguments"),
-    ],
-)
-def test_a_file_that_cannot_be_a_kernel_is_refused_and_may_be_repaired(write, text, said):
-    with pytest.raises(UsageError, match=said):
-        hold(one(), write(text))
+def test_a_file_that_cannot_be_a_kernel_is_refused_and_may_be_repaired(write):
+    with pytest.raises(UsageError, match="takes 3 tensor arguments"):
+        hold(one(), write("OP = 'silu'\ndef run(a, b, c): pass\n"))
     assert hold(one(), write(RIGHT)).kind is Kind.PASS
 
 

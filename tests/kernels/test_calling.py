@@ -84,3 +84,30 @@ def test_what_cannot_be_called_is_told_what_it_must_be(function, face, words):
 def test_an_attribute_that_cannot_be_passed_by_name_is_refused():
     with pytest.raises(UsageError):
         bind(lambda x, w, eps, /: 0, NORM, "f")
+
+
+SCALED = Interface(("x",), ("out",), ("axis", "scale"), {"scale": 1.0})
+
+
+def test_an_optional_attribute_may_be_left_out():
+    def plain(x, *, axis):
+        return x, axis
+
+    bound = bind(plain, SCALED, "f")
+    assert bound.fixed == {"scale": 1.0}
+    assert bound.declines({"axis": 1, "scale": 1.0}) == ""
+    assert bound.declines({"axis": 1, "scale": 2.0}) == "it takes no scale, so only scale=1.0 is tried"
+    assert bound.call(7, **bound.attributes({"axis": 1, "scale": 1.0})) == (7, 1)
+
+
+@pytest.mark.parametrize("function", [lambda x, *, axis, scale: x, lambda x, **attrs: x, lambda x, axis, scale=1.0: x])
+def test_one_that_takes_it_is_given_it(function):
+    bound = bind(function, SCALED, "f")
+    assert bound.fixed == {}
+    assert bound.declines({"axis": 1, "scale": 2.0}) == ""
+    assert bound.attributes({"axis": 1, "scale": 2.0}) == {"axis": 1, "scale": 2.0}
+
+
+def test_other_attributes_must_be_taken():
+    with pytest.raises(UsageError, match="does not take the attribute 'axis'"):
+        bind(lambda x, *, scale: x, SCALED, "f")

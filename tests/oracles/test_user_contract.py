@@ -117,7 +117,7 @@ def test_a_missing_file(tmp_path):
     ("raise SystemExit(3)\n", "does not import: SystemExit: 3 (line 3)"),
     ("Input(('n',), low=2, high=1)\n", "the range of an input is empty: low=2 is above high=1 (line 3)"),
     ("", "defines no CONTRACT"),
-    ("CONTRACT = {}\n", "defines a CONTRACT that is a dict"),
+    ("CONTRACT = {}\n", "defines a CONTRACT of type dict"),
 ])  # fmt: skip
 def test_a_file_that_defines_none(write, text, words):
     assert words in refusal(write(text))

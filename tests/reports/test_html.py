@@ -237,7 +237,7 @@ def test_verdicts(book, words, tone):
 def test_weak_budgets_interruptions_and_missed_plants_are_said():
     c = campaign(subjects=(CLEAN, PLANTED), estimated=("softmax",), finished=False, known_hits=12)
     words = page(Book((), c)).all_words
-    assert "The error budget of softmax is estimated from a float32 peer: weaker than a derived one" in words
+    assert "The error budget of softmax is estimated from the formula: weaker than a derived one" in words
     assert "1 planted bug was not found: softmax/bug_x." in words
     assert "The run was interrupted" in words
     assert "12 further failures had been met before." in words

@@ -50,10 +50,11 @@ def mistake(line, monkeypatch):
 
 
 def click_parses(command, words):
-    """Without --contract, whose file would be read."""
-    while "--contract" in words:
-        at = words.index("--contract")
-        words = words[:at] + words[at + 2 :]
+    """Without --contract and --base, which would be looked at."""
+    for option in ("--contract", "--base"):
+        while option in words:
+            at = words.index(option)
+            words = words[:at] + words[at + 2 :]
     with command.make_context("", words) as context:
         if isinstance(command, click.Group):
             name, inner, rest = command.resolve_command(context, list(words))

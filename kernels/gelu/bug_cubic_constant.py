@@ -1,0 +1,20 @@
+"""Bug: the factor of the cube is 0.0447 instead of 0.044715."""
+
+import math
+
+import numpy as np
+
+BACKEND = "numpy"
+PLANTED = "mismatch"
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+@np.errstate(all="ignore")
+def run(out, x, *, approximate):
+    wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    real = wide.dtype.type
+    if approximate == "tanh":
+        f = np.tanh(real(math.sqrt(2 / math.pi)) * (wide + real(0.0447) * wide * wide * wide))
+    else:
+        f = _ERF(wide * real(math.sqrt(0.5))).astype(wide.dtype)
+    out[...] = real(0.5) * wide * (1 + f)

@@ -1,0 +1,22 @@
+"""Bug: the tanh is (exp(2z) - 1) / (exp(2z) + 1), NaN where exp(2z) overflows."""
+
+import math
+
+import numpy as np
+
+BACKEND = "numpy"
+PLANTED = "nonfinite"
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+@np.errstate(all="ignore")
+def run(out, x, *, approximate):
+    wide = x.astype(np.float64 if x.dtype == np.float64 else np.float32)
+    real = wide.dtype.type
+    if approximate == "tanh":
+        z = real(math.sqrt(2 / math.pi)) * (wide + real(0.044715) * wide * wide * wide)
+        e = np.expm1(2 * z)
+        f = e / (e + 2)
+    else:
+        f = _ERF(wide * real(math.sqrt(0.5))).astype(wide.dtype)
+    out[...] = real(0.5) * wide * (1 + f)

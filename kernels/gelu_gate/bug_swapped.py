@@ -1,0 +1,21 @@
+"""Bug: gate and up change places."""
+
+import math
+
+import numpy as np
+
+BACKEND = "numpy"
+PLANTED = "mismatch"
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+@np.errstate(all="ignore")
+def run(out, gate, up, *, approximate):
+    gate, up = up, gate
+    g = gate.astype(np.float64 if gate.dtype == np.float64 else np.float32)
+    real = g.dtype.type
+    if approximate == "tanh":
+        f = np.tanh(real(math.sqrt(2 / math.pi)) * (g + real(0.044715) * g * g * g))
+    else:
+        f = _ERF(g * real(math.sqrt(0.5))).astype(g.dtype)
+    out[...] = real(0.5) * g * (1 + f) * up.astype(g.dtype)

@@ -1,0 +1,15 @@
+"""Bug: 1 + weight is rounded to the 16 bits of the weight."""
+
+import numpy as np
+
+BACKEND = "numpy"
+DTYPES = ("float16", "bfloat16")
+PLANTED = "mismatch"
+
+
+@np.errstate(all="ignore")
+def run(out, x, weight, *, eps):
+    wide = np.float64 if x.dtype == np.float64 else np.float32
+    a = x.astype(wide)
+    v = (a * a).sum(axis=-1, keepdims=True) / wide(max(1, x.shape[1])) + wide(eps)
+    out[...] = a / np.sqrt(v) * (1 + weight.astype(wide)).astype(weight.dtype).astype(wide)

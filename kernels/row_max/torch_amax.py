@@ -1,0 +1,9 @@
+"""torch.amax along rows: NaN stays."""
+
+import torch
+
+BACKEND = "torch"
+
+
+def run(out, x):
+    out.copy_(torch.amax(x, dim=-1))

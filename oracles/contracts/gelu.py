@@ -1,0 +1,41 @@
+"""GELU, elementwise, with the error function or its tanh approximation.
+
+    approximate = none:  out = x / 2 (1 + erf(x / sqrt 2))
+    approximate = tanh:  out = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3)))
+
+Source: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016; the attribute is that of torch.nn.GELU. Budget: the
+errors of the function and of its argument enter 1 + f, which cancels for negative x: they are errors of x / 2, not of
+the result (numerics.md 2.2).
+"""
+
+import numpy as np
+
+from oracles.activations import gelu, gelu_classes, gelu_error
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import moved
+
+
+def reference(x: Reals, *, approximate: str) -> dict[str, Reals]:
+    """The formula."""
+    return {"out": gelu(x, approximate)}
+
+
+def budget(q: Question) -> dict[str, Budget]:
+    """See oracles.activations."""
+    x, y = q.real("x"), q.want["out"]
+    accept = None if np.abs(x).max(initial=0.0) < 1e38 else gelu_classes(q, x, y)
+    return {"out": Budget(gelu_error(q, x, y, str(q.attrs["approximate"])), accept=accept)}
+
+
+CONTRACT = Contract(
+    name="gelu",
+    summary="x times the normal distribution function of x",
+    dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
+    inputs={"x": Input(("rows", "cols"))},
+    outputs={"out": Output(("rows", "cols"), like="x")},
+    variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    attrs={"approximate": ("none", "tanh")},
+    reference=reference,
+    budget=budget,
+    laws=(moved("moved", "x"),),
+)

@@ -1,0 +1,46 @@
+"""The product of GEGLU: GELU of a gate times a second input, elementwise.
+
+    out = gelu(gate) * up
+
+Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of gelu(gate), see
+oracles/activations.py, times |up|, and the rounding of the product. Where gelu(gate) may vanish or be
+NaN, so may the product.
+"""
+
+import numpy as np
+
+from oracles.activations import gated_classes, gelu, gelu_classes, gelu_error, widened
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import scaled
+
+
+def reference(gate: Reals, up: Reals, *, approximate: str) -> dict[str, Reals]:
+    """The formula."""
+    return {"out": gelu(gate, approximate) * up}
+
+
+def budget(q: Question) -> dict[str, Budget]:
+    """E |up| + 2u |y|, E that of the activation."""
+    gate, up, y = q.real("gate"), q.real("up"), q.want["out"]
+    approximate = str(q.attrs["approximate"])
+    act = np.asarray(gelu(widened(q, "gate"), approximate), np.float64)
+    own = gelu_error(q, gate, act, approximate)
+    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny
+    if np.abs(gate).max(initial=0.0) < 1e38 and np.isfinite(up).all():
+        return {"out": Budget(error)}
+    mask = gated_classes(y, act, own, gelu_classes(q, gate, act), up)
+    return {"out": Budget(np.where(np.isnan(error), 0.0, error), accept=mask)}
+
+
+CONTRACT = Contract(
+    name="gelu_gate",
+    summary="gelu of a gate, times a second input",
+    dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
+    inputs={"gate": Input(("rows", "cols")), "up": Input(("rows", "cols"))},
+    outputs={"out": Output(("rows", "cols"), like="gate")},
+    variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    attrs={"approximate": ("none", "tanh")},
+    reference=reference,
+    budget=budget,
+    laws=(scaled("up_scaling", {"up": 4.0}, factor=4.0), scaled("negation", {"up": -1.0}, factor=-1.0)),
+)

@@ -1,0 +1,37 @@
+"""RMS normalization of rows with a weight that is stored as its difference from one.
+
+    out[i, j] = x[i, j] / sqrt(v[i]) * (1 + weight[j]),    v[i] = mean_j(x[i, j]**2) + eps
+
+Source: Gemma Team, "Gemma: Open Models Based on Gemini Research and Technology", 2024, and its reference code. Budget:
+as rmsnorm, and one more rounding, that of 1 + weight in the arithmetic (in the type of a 16-bit weight it would cost
+hundreds of budgets, which is a bug that has been shipped).
+"""
+
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.norms import rms_budget, rms_normalized, signs
+from oracles.relations import scaled
+
+
+def reference(x: Reals, weight: Reals, *, eps: float) -> dict[str, Reals]:
+    """The formula."""
+    return {"out": rms_normalized(x, 1.0 + weight, eps)}
+
+
+def budget(q: Question) -> dict[str, Budget]:
+    """See oracles.norms."""
+    return {"out": rms_budget(q, 1.0 + q.real("weight"), q.u)}
+
+
+CONTRACT = Contract(
+    name="gemma_rmsnorm",
+    summary="rows divided by their root mean square, times one plus a weight",
+    dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
+    inputs={"x": Input(("rows", "cols")), "weight": Input(("cols",))},
+    outputs={"out": Output(("rows", "cols"), like="x")},
+    variants=tuple({"x": t, "weight": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    attrs={"eps": (1e-5, 1e-6, 0.0, 0.1, 3.0)},
+    reference=reference,
+    budget=budget,
+    laws=(scaled("negation", {"x": -1.0}, factor=-1.0),),
+    probe=signs,
+)

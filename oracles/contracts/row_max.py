@@ -1,0 +1,50 @@
+"""Largest elements of rows.
+
+    out[i] = max_j x[i, j]
+
+Source: IEEE 754-2019, 9.6 (maximum, maximumNumber). Budget: nothing is computed, E = 0. In a row with a NaN either
+answer is right: NaN, or the largest of the numbers; a row of nothing but NaN may also be -Inf, where a fold begins.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.bounds import classes_of
+from oracles.contract import NAN, NINF, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import scaled
+
+
+def reference(x: Reals) -> dict[str, Reals]:
+    """The largest number of a row; NaN if there is none."""
+    top = np.where(np.isnan(x), -np.inf, x).max(axis=-1)  # not fmax, of which a signaling NaN makes NaN
+    return {"out": np.where(np.isnan(x).all(axis=-1), np.nan, top)}
+
+
+def budget(q: Question) -> dict[str, Budget]:
+    """The value itself; a subnormal one may be taken for zero."""
+    top = q.want["out"]
+    error = np.where(np.abs(top) < q.tiny, q.tiny, 0.0)
+    return {"out": Budget(error, accept=_accept(q.real("x"), top))}
+
+
+def _accept(x: Reals, top: Reals) -> NDArray[np.uint8] | None:
+    spoiled = np.isnan(x).any(axis=-1)
+    if not spoiled.any():
+        return None
+    mask = classes_of(top)
+    mask[spoiled] |= NAN
+    mask[np.isnan(top)] |= NINF
+    return mask
+
+
+CONTRACT = Contract(
+    name="row_max",
+    summary="largest elements of rows",
+    dims={"rows": Dim(0, 512), "cols": Dim(1, 4096)},
+    inputs={"x": Input(("rows", "cols"))},
+    outputs={"out": Output(("rows",), like="x")},
+    variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    reference=reference,
+    budget=budget,
+    laws=(scaled("scaling", {"x": 4.0}, factor=4.0),),
+)

@@ -1,0 +1,47 @@
+"""Sums of rows.
+
+    out[i] = sum_j x[i, j]
+
+Source: Higham, "The Accuracy of Floating Point Summation", 1993. Budget: n terms in the declared accumulator, in any
+order; those are products with ones (oracles/products.py). A sum of magnitudes beyond the accumulator's range may
+legally give anything.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from corpus.records import Fill
+from oracles.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
+from oracles.products import product_budget, product_probe
+from oracles.relations import scaled
+
+
+def reference(x: Reals) -> dict[str, Reals]:
+    """The sum in a wider type than any subject uses."""
+    return {"out": x.sum(axis=-1)}
+
+
+def budget(q: Question) -> dict[str, Budget]:
+    """That of a product with a column of ones."""
+    x = q.real("x")
+    return {"out": product_budget(q, x, np.ones((x.shape[1], 1)), q.want["out"][:, None]).column(0)}
+
+
+def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
+    """Integers of which every partial sum is exact."""
+    return {"x": product_probe(dtypes["x"], dims["cols"])[0]}
+
+
+CONTRACT = Contract(
+    name="row_sum",
+    summary="sums of rows",
+    dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
+    inputs={"x": Input(("rows", "cols"))},
+    outputs={"out": Output(("rows",), like="x")},
+    variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    reference=reference,
+    budget=budget,
+    laws=(scaled("scaling", {"x": 4.0}, factor=4.0), scaled("negation", {"x": -1.0}, factor=-1.0)),
+    probe=probe,
+)
