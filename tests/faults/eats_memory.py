@@ -9,4 +9,4 @@ PLANTED = "out_of_memory"
 def run(out, x):
     hoard = []
     while True:
-        hoard.append(np.ones(1 << 20))
+        hoard.append(np.empty(1 << 20))
