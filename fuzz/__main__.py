@@ -152,7 +152,11 @@ def cli() -> None:
 )
 @click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only the house's subjects of this backend.")
 @click.option("--planted", is_flag=True, help="Add the bugs planted on purpose, to see that they are found.")
-@click.option("--budget", metavar="TIME", help="How long to search: 90, 90s, 5m, 8h.  [default: 60s]")
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help="How long to search: 90, 90s, 5m, 8h; what is found is then shrunk.  [default: 60s]",
+)
 @click.option("--cases", "case_limit", type=_AtLeast(1), help="Stop after so many cases instead.")
 @click.option("--seed", type=_AtLeast(0), help="Makes the same cases again.  [default: random]")
 @click.option("--resume", is_flag=True, help="Go on with the latest run that was interrupted.")

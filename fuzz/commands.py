@@ -61,7 +61,9 @@ def run(**options: Any) -> int:
     check_json(options["json_path"])
     with Store(options["corpus"]) as store:
         store.prepare()
-        campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options)
+        campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options, limits)
+        if options["resume"] and not (options["budget"] or options["case_limit"]):
+            limits = _rest(campaign)
         settings = {"timeout": float(campaign.options["timeout"]), "memory_mb": int(campaign.options["memory_mb"])}
         with Examiner(campaign.subjects, **settings) as examiner, Progress(quiet=options["quiet"]) as progress:  # type: ignore[arg-type]
             (store.checkpoint if options["resume"] else store.start_run)(campaign)  # now that every kernel has loaded
@@ -80,7 +82,14 @@ def _limits(options: dict[str, Any]) -> Limits:
     return Limits(seconds_of(options["budget"]) if options["budget"] else DEFAULT_SECONDS)
 
 
-def _fresh(store: Store, options: dict[str, Any]) -> Campaign:
+def _rest(campaign: Campaign) -> Limits:
+    """What is left of the limits a run began with."""
+    seconds, cases = float(campaign.options.get("seconds", DEFAULT_SECONDS)), int(campaign.options.get("cases", 0))
+    click.echo(f"resuming {campaign.run} after {campaign.seconds:.0f} s and {campaign.cases:,} cases", err=True)
+    return Limits(math.inf, cases) if cases else Limits(max(1.0, seconds - campaign.seconds))
+
+
+def _fresh(store: Store, options: dict[str, Any], limits: Limits) -> Campaign:
     subjects = select(
         options["ops"],
         files=options["files"],
@@ -96,6 +105,8 @@ def _fresh(store: Store, options: dict[str, Any]) -> Campaign:
         "timeout": options["timeout"],
         "memory_mb": options["memory_mb"],
         "max_elements": options["max_elements"] or 0,
+        "seconds": limits.seconds if limits.cases is None else 0.0,
+        "cases": limits.cases or 0,
     }
     return new_campaign(run_name, seed, options["engine"], subjects, kept, _revision())
 
@@ -198,7 +209,9 @@ def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> Found | None:
     found = investigate(examiner, failure, seconds=seconds)
     finding = found.finding
     took = time.monotonic() - begin
-    click.echo(f"{item.case.elements:,} -> {finding.case.elements:,} elements in {took:.1f} s", err=True)
+    gained = f"{item.case.elements:,} -> {finding.case.elements:,} elements"
+    said = gained if finding.case.id != item.case.id else "nothing smaller was found"
+    click.echo(f"{said} in {took:.1f} s", err=True)
     if item.finding is not None:
         finding = finding.but(original=item.finding.original, count=0, first_seen=item.finding.first_seen)
     return replace(found, finding=finding)

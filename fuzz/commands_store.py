@@ -23,6 +23,7 @@ from kernels.catalog import subjects_of
 from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version
 from kernels.loader import loader_of, loaders
 from oracles.catalog import load_contracts
+from oracles.contract import Contract
 from reports.book import Book
 from reports.explain import short
 from reports.format import formats, write
@@ -133,8 +134,14 @@ def _ops(_: Path) -> tuple[Row, list[Row]]:
         dtypes = dict.fromkeys(next(iter(v.values())) for v in c.variants)
         subjects = subjects_of(c.name)
         planted = sum(bool(s.planted) for s in subjects)
-        rows.append((c.name, str(len(subjects) - planted), str(planted), " ".join(dtypes), c.summary))
-    return ("op", "subjects", "planted", "dtypes", "summary"), rows
+        rows.append((c.name, _call(c), str(len(subjects) - planted), str(planted), " ".join(dtypes), c.summary))
+    return ("op", "call", "subjects", "planted", "dtypes", "summary"), rows
+
+
+def _call(contract: Contract) -> str:
+    """How a kernel that returns its result is called; an attribute in brackets may be left out."""
+    attrs = [f"[{name}]" if name in contract.optional else name for name in contract.attrs]
+    return f"({', '.join([*contract.inputs, *(['*', *attrs] if attrs else [])])})"
 
 
 def _subjects(_: Path) -> tuple[Row, list[Row]]:

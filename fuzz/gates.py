@@ -16,12 +16,15 @@ MAX_ELEMENTS = 1 << 18
 """Of a neighbour; larger ones are not tried."""
 
 
-def learn_gates(shrinker: Shrinker, case: Case) -> tuple[str, ...]:
-    """One sentence for every dimension whose size decides whether the case fails."""
+def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ...]:
+    """One sentence for every dimension whose size decides whether the case fails.
+
+    original: the case it was found with, which a rule must not contradict.
+    """
     if shrinker.target.kind in SLOW:
         return ()
     contract = contract_of(case.op)
-    dims = contract.dims_of(case)
+    dims, before = contract.dims_of(case), contract.dims_of(original)
     found = []
     for dim, extent in dims.items():
         sizes = [n for n in _neighbours(extent) if contract.dims[dim].low <= n <= contract.dims[dim].high]
@@ -30,7 +33,7 @@ def learn_gates(shrinker: Shrinker, case: Case) -> tuple[str, ...]:
         fails = {}
         for checked in shrinker.judge(neighbours):
             fails[contract.dims_of(checked.case)[dim]] = shrinker.same(checked.verdicts[shrinker.subject])
-        if gate := explain(dim, fails):
+        if fails.setdefault(before[dim], True) and (gate := explain(dim, fails)):
             found.append(gate)
     return tuple(found)
 

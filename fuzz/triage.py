@@ -58,7 +58,7 @@ def investigate(
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, time.monotonic() + seconds, stopping, on_other)
     small = shrink(shrinker, failure.case)
     shrinker.deadline = time.monotonic() + PROBE_SECONDS
-    gates = () if stopping() or shrinker.seeds > 1 else learn_gates(shrinker, small.case)
+    gates = () if stopping() or shrinker.seeds > 1 else learn_gates(shrinker, small.case, failure.case)
     verdict = _blamed(examiner, failure.subject, small.case, small.verdict)
     if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
         events.append(event(State.MINIMIZED, f"{failure.case.elements:,} -> {small.case.elements:,} elements"))

@@ -27,6 +27,10 @@ Z_FLOOR, Z_SPREAD = 1.05, 3.0
 """The line of the Z statistic: 1.05 + 3/sqrt(independent rows) (numerics.md 2.3)."""
 
 
+MANY = 1e6
+"""Times a budget beyond which the number says nothing more to a person."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Everything a rule may look at."""
@@ -264,17 +268,26 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdi
     kind = Kind.NONFINITE if m.class_bad else Kind.MISMATCH
     rule = "class" if m.class_bad else "exact" if limit == 0 else "rho"
     share = f"{m.bad} of {m.count} elements fail"
+    given, due = _apart(y, r)
+    where = f"{name}{place_of(worst, got.shape)} is {given}"
     if m.class_bad:
-        text = f"{name}{place_of(worst, got.shape)} is {y:.9g}, wanted {r:.9g} ({share})"
+        text = f"{where}, wanted {due} ({share})"
     elif limit == 0:
-        text = f"{name}{place_of(worst, got.shape)} is {y:.9g}, must be exactly {r:.9g} after rounding ({share})"
+        text = f"{where}, must be exactly {due} after rounding ({share})"
     else:
+        times = f"{m.rho:.3g}" if m.rho < MANY else "more than a million"
         text = (
-            f"{name}{place_of(worst, got.shape)} is {y:.9g}, wanted {r:.9g}: "
-            f"{m.rho:.3g} times its {'estimated ' * budget.estimated}error budget of {limit:.3g} ({share})"
+            f"{where}, wanted {due}: {times} times its {'estimated ' * budget.estimated}error budget of {limit:.3g} "
+            f"({share})"
         )
     index, error = index_pattern(bad, got.shape), error_pattern(got, want, bad)
     return e.verdict(kind, rule, text, name, index, error, measurements(m, got, want, limit), m.rho)
+
+
+def _apart(y: float, r: float) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to tell them apart."""
+    short = f"{y:.9g}", f"{r:.9g}"
+    return short if short[0] != short[1] else (f"{y:.17g}", f"{r:.17g}")
 
 
 def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | None:

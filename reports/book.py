@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +49,10 @@ class Book:
         shows = finding.probability > 0.0 and finding.state is not State.FIXED
         return shows and not finding.expected() and finding.id not in self.known
 
+    def groups(self) -> list[list[Finding]]:
+        """Findings that are not planted, those that are most likely one bug together."""
+        return grouped(self.real, self.news)
+
     def standing(self, finding: Finding) -> str:
         """Its place in the life of findings, in a few words."""
         if finding.subject.planted:
@@ -86,12 +90,25 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda f: (f.subject.key, f.verdict.kind, f.id)))
 
 
-def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings of one subject and kind together, the smallest case first: most often they are one bug."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
-    for f in findings:
-        groups.setdefault((f.subject.key, f.verdict.kind.value), []).append(f)
-    return [sorted(g, key=lambda f: (f.case.elements, len(f.case.label), f.id)) for g in groups.values()]
+def grouped(findings: Iterable[Finding], news: Callable[[Finding], bool]) -> list[list[Finding]]:
+    """Findings of one subject and kind together, most often one bug: news first, and of them the smallest case.
+
+    One with a dtype that passes on the smallest case of the others is no part of them.
+    """
+    groups: dict[tuple[str, str], list[list[Finding]]] = {}
+    for f in sorted(findings, key=lambda f: (not news(f), f.case.elements, len(f.case.label), f.id)):
+        alike = groups.setdefault((f.subject.key, f.verdict.kind.value), [])
+        group = next((g for g in alike if not _passes(g[0], f.signature.dtype)), None)
+        if group is None:
+            alike.append(group := [])
+        group.append(f)
+    return [group for key in sorted(groups) for group in groups[key]]
+
+
+def _passes(finding: Finding, dtype: str) -> bool:
+    """Whether the subject was seen to pass on this very case with another dtype."""
+    mine = [v.kind for v in finding.variants if (v.subject, v.dtype) == (finding.subject.key, dtype)]
+    return dtype != finding.signature.dtype and mine == [Kind.PASS]
 
 
 def failing(kinds: dict[str, int]) -> int:
@@ -136,7 +153,7 @@ def headline(book: Book) -> str:
     outputs = f" in {book.campaign.judged:,} outputs" if book.campaign else ""
     if not book.real:
         return f"No findings{outputs}"
-    groups, kernels = grouped(book.real), {f.subject.key for f in book.real}
+    groups, kernels = book.groups(), {f.subject.key for f in book.real}
     news = sum(any(book.news(f) for f in group) for group in groups)
     said = f"{_some(len(groups), 'finding')} in {_some(len(kernels), 'kernel')}"
     return said if news == len(groups) else f"{said}, {news or 'none'} of them news"

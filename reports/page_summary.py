@@ -126,7 +126,7 @@ def environment(e: Environment) -> list[tuple[str, str]]:
 def figures(book: Book) -> list[Figure]:
     """The row of totals."""
     c = book.campaign
-    found = Figure("findings", f"{len(grouped(book.real)):,}", _beside(book), tone_of(book) if book.real else "")
+    found = Figure("findings", f"{len(book.groups()):,}", _beside(book), tone_of(book) if book.real else "")
     if c is None:
         return [found]
     bugs = sum(bool(s.planted) for s in c.subjects)
@@ -145,7 +145,7 @@ def figures(book: Book) -> list[Figure]:
 
 
 def _beside(book: Book) -> str:
-    several = len(book.real) > len(grouped(book.real))
+    several = len(book.real) > len(book.groups())
     said = [
         f"{len(book.real):,} by dtype and pattern" if several else "",
         f"{len(book.planted):,} about planted bugs" if book.planted else "",
@@ -183,7 +183,7 @@ def _weaknesses(c: Campaign) -> Iterator[Remark]:
 
 def groups(book: Book) -> list[Group]:
     """The list of findings; those that need a person first."""
-    made = [_group(book, each) for each in grouped(book.real)]
+    made = [_group(book, each) for each in book.groups()]
     return sorted(made, key=lambda g: not any(book.news(e.finding) for e in g.entries))
 
 
@@ -213,7 +213,7 @@ def planted(book: Book) -> list[Planted]:
         subjects |= {s.key: s for s in book.campaign.subjects if s.planted}
     rows = []
     for key, subject in subjects.items():
-        mine = [f for group in grouped(f for f in book.planted if f.subject.key == key) for f in group]
+        mine = [f for group in grouped((f for f in book.planted if f.subject.key == key), book.news) for f in group]
         mine.sort(key=lambda f: f.verdict.kind != subject.planted)
         kinds = book.campaign.by_subject.get(key, {}) if book.campaign else {}
         earned = kinds.get(subject.planted, 0) if book.campaign else None

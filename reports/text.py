@@ -9,7 +9,7 @@ from pathlib import Path
 from corpus.campaign import Campaign
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
-from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, grouped, planted_missed, stopped_at
+from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, planted_missed, stopped_at
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -98,7 +98,7 @@ def _planted(c: Campaign, book: Book) -> str:
 def _findings(book: Book) -> str:
     if not book.real:
         return "findings: none"
-    groups = grouped(book.real)
+    groups = book.groups()
     blocks = [_group_text(book, group, number) for number, group in enumerate(groups, 1)]
     dtypes = f", {len(book.real)} counted by dtype and pattern" if len(book.real) > len(groups) else ""
     old = sum(not book.news(f) for f in book.real)
@@ -107,12 +107,16 @@ def _findings(book: Book) -> str:
 
 
 def _group_text(book: Book, group: Sequence[Finding], number: int) -> str:
-    others = [f"   also      {f.case.label}  [{f.id}]" for f in group[1 : MAX_ALSO + 1]]
+    lead = book.standing(group[0])
+    others = [
+        f"   also      {f.case.label}  [{f.id}]" + (f", {book.standing(f)}" if book.standing(f) != lead else "")
+        for f in group[1 : MAX_ALSO + 1]
+    ]
     if len(group) > MAX_ALSO + 1:
         others.append(
             f"   also      {len(group) - MAX_ALSO - 1} more: python -m fuzz list findings {group[0].subject.key}"
         )
-    return "\n".join([finding_text(group[0], number, book.standing(group[0]), book.corpus), *others])
+    return "\n".join([finding_text(group[0], number, lead, book.corpus), *others])
 
 
 def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = DEFAULT_CORPUS) -> str:
@@ -141,6 +145,8 @@ def _expectation(f: Finding) -> str:
 
 
 def _metrics(f: Finding) -> str:
+    if f.verdict.kind is Kind.NONFINITE:
+        return ""  # metrics leave out what is not finite, which is what is wrong here
     shown = [f"{m.metric} {m.value:.3g}" for m in f.verdict.measurements if m.metric != "budget"]
     return f"   metrics   {', '.join(shown)}" if shown else ""
 

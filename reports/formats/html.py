@@ -67,7 +67,7 @@ def render(book: Book) -> str:
 
 def sheets(book: Book) -> list[Sheet]:
     """All findings in the order in which the page lists them; planted ones last."""
-    order = [[e.finding for e in group.entries] for group in groups(book)] + grouped(book.planted)
+    order = [[e.finding for e in group.entries] for group in groups(book)] + grouped(book.planted, book.news)
     return [sheet(book, finding, group, _reproducer(finding)) for group in order for finding in group]
 
 

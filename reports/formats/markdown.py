@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corpus.campaign import Campaign
 from corpus.findings import Element, Finding
-from reports.book import Book, blind, grouped, headline, planted_missed, stopped_at
+from reports.book import Book, blind, headline, planted_missed, stopped_at
 from reports.form import Format
 from reports.holes import holes
 from reports.text import count
@@ -24,7 +24,7 @@ def render(book: Book) -> str:
         f"## {headline(book)}",
         _run(book.campaign) if book.campaign else "",
         _table(book),
-        *(_details(book, group) for group in grouped(book.real)[:DETAILED]),
+        *(_details(book, group) for group in book.groups()[:DETAILED]),
         _coverage(book.campaign) if book.campaign else "",
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -44,7 +44,7 @@ def _run(c: Campaign) -> str:
 def _table(book: Book) -> str:
     if not book.real:
         return ""
-    rows = [_row(book, group) for group in grouped(book.real)]
+    rows = [_row(book, group) for group in book.groups()]
     head = ("| | kernel | verdict | what is wrong | smallest case | seen |", "|---|---|---|---|---|---|")
     return "\n".join([*head, *rows])
 

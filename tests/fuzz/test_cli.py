@@ -317,3 +317,18 @@ def test_a_summary_that_cannot_be_written_is_noticed_before_the_search(fuzz):
     assert (code, "nowhere/x.json cannot be written" in err) == (2, True)
     code, _, err = fuzz("run", "--resume")
     assert (code, "there is no interrupted run" in err) == (2, True)
+
+
+def test_a_run_that_is_resumed_keeps_to_its_budget(write, tmp_path, fuzz):
+    words = ("run", "--subject", write(GOOD), "--peer", "none", "--budget", "4s", "--seed", "1", "--quiet")
+    process = start(*words, cwd=tmp_path)
+    deadline = time.monotonic() + 20.0
+    while time.monotonic() < deadline and not list(tmp_path.glob("corpus/local/runs/*/campaign.json")):
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    begin = time.monotonic()
+    code, _, err = fuzz("run", "--resume", "--quiet")
+    assert code == 0
+    assert "resuming" in err
+    assert time.monotonic() - begin < 20.0, "a minute is what it would take by default"

@@ -2,7 +2,11 @@
 
 import pytest
 
-from fuzz.gates import explain
+from corpus.records import Case, Fill, TensorRecipe
+from fuzz.check import Examiner, Inquiry
+from fuzz.gates import explain, learn_gates
+from fuzz.shrinking import Shrinker
+from kernels.catalog import user_subject
 
 
 def fails(sizes, rule):
@@ -36,3 +40,28 @@ def test_explain(sizes, rule, text):
 
 def test_a_rule_speaks_of_its_dimension():
     assert explain("cols", fails(NEAR, lambda n: n > 4)).endswith("cols >= 5")
+
+
+BOTH = """OP = "silu"
+def run(out, x):
+    import numpy as np
+    out[...] = (x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64))))
+    if x.shape[1] % 8 == 3 or x.shape[0] > 5:
+        out[...] = 9
+"""
+
+
+def test_the_case_it_was_found_with_may_contradict_a_rule(tmp_path):
+    """Two causes: seen from the smallest case only one counts, but the first one failed without it."""
+    (tmp_path / "both.py").write_text(BOTH)
+
+    def case(rows, cols):
+        recipe = TensorRecipe(shape=(rows, cols), dtype="float32", fill=Fill(distribution="ones"))
+        return Case(op="silu", tensors={"x": recipe})
+
+    with Examiner([user_subject(str(tmp_path / "both.py"), ())]) as examiner:
+        small = case(1, 3)
+        verdict = examiner.check([Inquiry(small, ("silu/both",))])[0].verdicts["silu/both"]
+        shrinker = Shrinker(examiner, "silu/both", verdict)
+        assert "fails only if cols % 8 == 3" in learn_gates(shrinker, small, case(4, 11))
+        assert not [gate for gate in learn_gates(shrinker, small, case(7, 16)) if "cols" in gate]

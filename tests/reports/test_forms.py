@@ -22,7 +22,7 @@ from corpus.records import (
     Verdict,
 )
 from corpus.store import Store
-from reports.book import Book, commands, headline, open_book, planted_missed, stopped_at
+from reports.book import Book, commands, grouped, headline, open_book, planted_missed, stopped_at
 from reports.closeup import case_text, closeup
 from reports.format import formats
 from reports.holes import holes
@@ -373,3 +373,15 @@ def test_where_a_kernel_stopped(detail, line):
     assert stopped_at(found) == line
     said = finding_text(found)
     assert ("at        mine.py, line" in said) == bool(line)
+
+
+def test_news_lead_their_group_and_what_passes_with_their_dtype_is_another_bug():
+    known = finding(MINE, cols=2, expect="fail", reason="issue 7")
+    fresh = finding(MINE, dtype="float16", cols=6)
+    both = grouped((known, fresh), lambda f: f.expect == "pass")
+    assert both == [[fresh, known]]
+    other = (Variant(subject=MINE.key, dtype="float32", kind=Kind.PASS),)
+    assert grouped((known, fresh.but(variants=other)), lambda f: f.expect == "pass") == [
+        [fresh.but(variants=other)],
+        [known],
+    ]
