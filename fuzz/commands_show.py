@@ -128,8 +128,18 @@ def promote_findings(**options: Any) -> int:
     with Store(options["corpus"]) as store:
         store.prepare()
         for target in options["targets"]:
-            click.echo(f"promoted: {promote(store, store.finding(target))}")
+            finding = store.finding(target)
+            click.echo(f"promoted: {promote(store, finding)}")
+            _mention_siblings(store, finding, {f.id for _, f in store.regressions()})
     return 0
+
+
+def _mention_siblings(store: Store, finding: Finding, done: set[str]) -> None:
+    """Findings of the same subject and kind, most often of other dtypes, for which nothing was said."""
+    kin = [f for f in store.findings(finding.case.op) if f.subject.key == finding.subject.key and f.id not in done]
+    ids = " ".join(f.id for f in kin if f.verdict.kind is finding.verdict.kind and f.id != finding.id)
+    if ids:
+        click.echo(f"not so its siblings, most often the same bug: {ids}", err=True)
 
 
 def expect(**options: Any) -> int:
@@ -143,4 +153,5 @@ def expect(**options: Any) -> int:
         else:
             kept = expect_failure(store, finding, options["reason"], options["until"])
             click.echo(f"{finding.id}: {kept.history[-1].what}")
+            _mention_siblings(store, finding, {f.id for f in store.all_findings() if f.expected()})
     return 0

@@ -431,3 +431,11 @@ def test_what_others_committed_counts_although_it_was_met_here_before(fuzz, stor
         path.write_text(json.dumps(f.but(expect="pass", reason="", expires="").plain()))
     assert fuzz("replay")[0] == 0
     assert fuzz("run", *SHORT)[0] == 0
+
+
+def test_siblings_of_which_nothing_was_said_are_named(fuzz, store, found):
+    twin = found.but(signature=found.signature.but(dtype="float16"))
+    store.save_finding(twin)
+    assert f"siblings, most often the same bug: {twin.id}" in fuzz("expect-failure", found.id, "--reason", "issue 7")[2]
+    assert f"siblings, most often the same bug: {twin.id}" in fuzz("promote", found.id)[2]
+    assert fuzz("promote", twin.id)[2] == ""

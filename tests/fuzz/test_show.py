@@ -444,7 +444,14 @@ def test_an_op_of_ones_own_is_listed_where_it_is_named(fuzz):
         (row,) = rows(fuzz, "ops", "op=twice", "--contract", "twice.py")
     finally:
         forget_contracts()
-    assert row == {"op": "twice", "subjects": "0", "planted": "0", "dtypes": "float16", "summary": "twice x"}
+    assert row == {
+        "op": "twice",
+        "call": "(x)",
+        "subjects": "0",
+        "planted": "0",
+        "dtypes": "float16",
+        "summary": "twice x",
+    }
     assert rows(fuzz, "ops", "op=twice") == []
 
 

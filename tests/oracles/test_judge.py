@@ -23,7 +23,7 @@ from corpus.records import (
 )
 from oracles.catalog import contract_of
 from oracles.contract import Budget
-from oracles.judge import judge
+from oracles.judge import _apart, judge
 from oracles.reference import Reference
 from oracles.rounding import round_to
 
@@ -305,3 +305,8 @@ def test_a_reference_of_the_wrong_form_is_trouble_of_our_own():
 def test_empty_outputs_are_judged():
     assert Trial(case_of(shape=(0, 5)))().kind is Kind.PASS
     assert Trial(case_of("gemm", (0, 0)))().kind is Kind.PASS
+
+
+def test_values_are_printed_until_they_differ():
+    assert _apart(0.25, 0.5) == ("0.25", "0.5")
+    assert _apart(0.997037685123456, 0.997037685123466) == ("0.99703768512345603", "0.99703768512346602")
