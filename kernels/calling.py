@@ -59,7 +59,8 @@ class Bound:
 
     def declines(self, attrs: Mapping[str, Scalar]) -> str:
         """Why it cannot be called with these attributes; an empty string if it can."""
-        return next((f"it takes no {n}, so only {n}={v} is tried" for n, v in self.fixed.items() if attrs[n] != v), "")
+        others = [(n, v) for n, v in self.fixed.items() if attrs.get(n, v) != v]
+        return next((f"it takes no {n}, so only {n}={v} is tried" for n, v in others), "")
 
     def attributes(self, attrs: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Those it takes."""

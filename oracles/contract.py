@@ -218,9 +218,12 @@ class Contract:
     def check(self, case: Case) -> None:
         """Raises UsageError for a case the op cannot have: other inputs or attributes, or shapes that do not fit."""
         for what, mine, theirs in (("inputs", self.inputs, case.tensors), ("attributes", self.attrs, case.attrs)):
-            if set(mine) != set(theirs):
+            if (set(mine) ^ set(theirs)) - set(self.optional):
                 names = (", ".join(some) or "none" for some in (mine, theirs))
                 raise UsageError(f"the {what} of {self.name} are {{}}, but those of the case are {{}}".format(*names))
+        dtypes = {name: case.tensors[name].dtype for name in self.inputs}
+        if all(dtypes != dict(variant) for variant in self.variants):
+            raise UsageError(f"{self.name} does not take {', '.join(f'{n} as {t}' for n, t in dtypes.items())}")
         for spec in self.output_specs(case).values():
             format_of(spec.dtype)
 

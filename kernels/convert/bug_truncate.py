@@ -5,14 +5,18 @@ import numpy as np
 
 BACKEND = "numpy"
 PLANTED = "mismatch"
+_FLOAT8 = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
+_TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, **_FLOAT8}
 
 
-def _narrow(x, to):
-    return x.astype(ml_dtypes.bfloat16 if to == "bfloat16" else np.float16, order="C")
+def _narrow(x, to, saturate):
+    top = np.float32(ml_dtypes.finfo(_TYPES[to]).max)
+    return (np.clip(x, -top, top) if saturate else x).astype(_TYPES[to], order="C")
 
 
-def run(x, *, to):
-    near = _narrow(x, to)
+@np.errstate(all="ignore")
+def run(x, *, to, saturate=False):
+    near = _narrow(x, to, saturate)
     over = np.abs(near.astype(np.float32)) > np.abs(x)
-    bits = near.view(np.uint16)
-    return (bits - over.astype(np.uint16)).view(near.dtype)
+    bits = near.view(f"u{near.itemsize}")
+    return (bits - over.astype(bits.dtype)).view(near.dtype)

@@ -1,5 +1,6 @@
-"""Round to nearest even by integer arithmetic on the bits (bfloat16); by scaling to the target's grid (float16)."""
+"""Round to nearest even by integer arithmetic on the bits (bfloat16); by scaling to the target's grid (others)."""
 
+import ml_dtypes
 import numpy as np
 
 BACKEND = "numpy"
@@ -12,6 +13,7 @@ def run(out, x, *, to):
         nan = (bits >> np.uint32(16)) | np.uint32(0x40)
         out[...] = np.where(np.isnan(x), nan, rounded).astype(np.uint16).view(out.dtype)
         return
-    exponent = np.maximum(np.frexp(x)[1], -13) - 11
+    facts = ml_dtypes.finfo(out.dtype)
+    exponent = np.maximum(np.frexp(x)[1], facts.minexp + 1) - (facts.nmant + 1)
     with np.errstate(all="ignore"):
         out[...] = np.ldexp(np.rint(np.ldexp(x.astype(np.float64), -exponent)), exponent)

@@ -1,9 +1,11 @@
-"""Tensor.to on the CPU."""
+"""Tensor.to on the CPU; clamped first if it must saturate."""
 
 import torch
 
 BACKEND = "torch"
 
 
-def run(x, *, to):
-    return x.to(getattr(torch, to), memory_format=torch.contiguous_format)
+def run(x, *, to, saturate=False):
+    dtype = getattr(torch, to)
+    top = torch.finfo(dtype).max
+    return (x.clamp(-top, top) if saturate else x).to(dtype, memory_format=torch.contiguous_format)

@@ -2,34 +2,46 @@
 
     out[i, j] = the number of the type `to` nearest to x[i, j], ties to the even significand
 
-Source: IEEE 754-2019, 5.4.2 and 4.3.1. Budget: one rounding and nothing before it, so E = 0; beyond the largest
-finite number plus half a step the nearest "number" is Inf. Subnormals are values, not intermediates: ftz is no excuse.
+Source: IEEE 754-2019, 5.4.2 and 4.3.1; OCP 8-bit Floating Point Specification, 2023, for float8. Budget: one rounding
+and nothing before it, so E = 0. Beyond the largest finite number plus half a step the nearest "number" is Inf, with
+`saturate` the largest number; float8_e4m3fn, which has no Inf, may have NaN there or the largest number. Subnormals are
+values, not intermediates: ftz is no excuse.
 """
 
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+import numpy as np
+
+from corpus.formats import format_of
+from oracles.contract import INTERVAL, NAN, Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import scaled
 
+E4M3_OVER = 464.0
+"""Half a step beyond 448, the largest number of float8_e4m3fn."""
 
-def reference(x: Reals, *, to: str) -> dict[str, Reals]:
-    """The value itself; the judge rounds it."""
-    del to
-    return {"out": x}
+
+def reference(x: Reals, *, to: str, saturate: bool = False) -> dict[str, Reals]:
+    """The value itself, or the end of the range; the judge rounds it."""
+    top = format_of(to).max
+    return {"out": np.clip(x, -top, top) if saturate or not format_of(to).has_inf else x}
 
 
 def budget(q: Question) -> dict[str, Budget]:
     """The correctly rounded value, whatever the subject's arithmetic."""
-    del q
-    return {"out": Budget(0.0)}
+    if q.attrs.get("saturate") or format_of(str(q.attrs["to"])).has_inf:
+        return {"out": Budget(0.0)}
+    x = q.real("x")
+    accept = np.where(np.isnan(x), NAN, np.where(np.abs(x) > E4M3_OVER, INTERVAL | NAN, INTERVAL)).astype(np.uint8)
+    return {"out": Budget(0.0, accept=accept)}
 
 
 CONTRACT = Contract(
     name="convert",
-    summary="float32 rounded to float16 or bfloat16",
+    summary="float32 rounded to a narrower float type",
     dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
     inputs={"x": Input(("rows", "cols"))},
     outputs={"out": Output(("rows", "cols"), dtype="{to}")},
     variants=({"x": "float32"},),
-    attrs={"to": ("float16", "bfloat16")},
+    attrs={"to": ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), "saturate": (False, True)},
+    optional=("saturate",),
     reference=reference,
     budget=budget,
     laws=(scaled("negation", {"x": -1.0}, factor=-1.0),),

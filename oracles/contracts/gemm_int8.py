@@ -1,0 +1,40 @@
+"""Product of two matrices of 8-bit integers, accumulated in 32 bits.
+
+    out[i, j] = alpha * sum_l a[i, l] * b[l, j] + beta * c[i, j]    modulo 2**32, as two's complement
+
+Source: the integer forms of BLAS GEMM and of the tensor cores' mma (PTX ISA, mma.sync.m16n8k32 without .satfinite).
+Budget: integers are exact, and so is their wrap-around, in whatever order they are added: E = 0.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+
+Integers = NDArray[np.integer]
+
+
+def reference(a: Integers, b: Integers, c: Integers, *, alpha: int, beta: int) -> dict[str, Reals]:
+    """In 64 bits, which hold every product and sum, then wrapped."""
+    wide = np.int64(alpha) * (a.astype(np.int64) @ b.astype(np.int64)) + np.int64(beta) * c.astype(np.int64)
+    return {"out": wide.astype(np.int32).astype(np.float64)}
+
+
+def budget(q: Question) -> dict[str, Budget]:
+    """No error at all."""
+    del q
+    return {"out": Budget(0.0)}
+
+
+CONTRACT = Contract(
+    name="gemm_int8",
+    summary="product of two matrices of 8-bit integers, in 32 bits",
+    dims={"m": Dim(0, 256), "n": Dim(0, 256), "k": Dim(0, 1024)},
+    inputs={"a": Input(("m", "k")), "b": Input(("k", "n")), "c": Input(("m", "n"))},
+    outputs={"out": Output(("m", "n"), dtype="int32")},
+    variants=({"a": "int8", "b": "int8", "c": "int32"}, {"a": "uint8", "b": "uint8", "c": "int32"}),
+    attrs={"alpha": (1, -1, 3, 1 << 20), "beta": (0, 1, -2)},
+    reference=reference,
+    budget=budget,
+    work=lambda dims: dims["m"] * dims["n"] * dims["k"],
+)
