@@ -31,7 +31,7 @@ class Distribution:
     nature: Nature
     """iid: statistical error bounds hold; structured: only worst-case bounds; adversarial: also special values."""
     floats: bool
-    """Float types may be filled with it unasked; distributions for neither kind need a range."""
+    """Float types may be filled with it unasked."""
     integers: bool
     patterns: bool
     """It gives bit patterns of the dtype, which are neither scaled nor rounded."""
@@ -40,8 +40,8 @@ class Distribution:
     summary: str
 
     @property
-    def needs_range(self) -> bool:
-        """Whether it is told the ends of a range, and fills any dtype within."""
+    def by_name_only(self) -> bool:
+        """Whether it fills any dtype, but is never chosen unasked."""
         return not self.floats and not self.integers
 
 
@@ -264,6 +264,14 @@ def tapered(w: Window) -> Values:
     start, share = _nearest_zero(low, high), np.ldexp(1.0, -(w.per_row(1) % np.uint64(24)).astype(np.int64))
     values = start * (1.0 - share) + between(w).astype(np.float64) * share
     return np.clip(values, low, high).astype(w.format.dtype)
+
+
+@distribution("structured", floats=False, integers=False, patterns=True)
+def every_bits(w: Window) -> Values:
+    """Every bit pattern of a type of at most 16 bits, once in 256 rows of 256 (8 bits: in one row)."""
+    rows = np.arange(w.shape[0], dtype=np.int64) + w.origin[0] if len(w.shape) > 1 else np.zeros(1, np.int64)
+    patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) * 256 + w.columns()
+    return np.ascontiguousarray(np.broadcast_to(patterns, w.shape)).astype(w.format.carrier).view(w.format.dtype)
 
 
 def _limits(w: Window) -> tuple[int, int] | tuple[float, float]:

@@ -6,6 +6,7 @@
 <root>/local/runs/<run>/campaign.json             how far the run got, rewritten at each checkpoint
 <root>/local/runs/<run>/{pending,elites}.jsonl    journals: failures to be shrunk, admissions to the elite table
 <root>/local/kept/<finding or run>.jsonl          outputs of a smallest case, or of a run's closest calls
+<root>/local/proofs/<op>/<subject>.json            every input of a finite domain, judged (corpus.proof)
 <root>/local/lock                                 held while anything but a journal is written
 """
 

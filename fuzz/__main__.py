@@ -249,6 +249,19 @@ def analyze_command(**options: Any) -> int:
     return analyze_kept(**options)
 
 
+@cli.command("prove")
+@click.argument("op")
+@click.argument("subject", metavar="NAME|FILE[:NAME]")
+@_contract_option
+@_box_options
+@_corpus_option
+def prove_command(**options: Any) -> int:
+    """Try a kernel on every input there is: all 65,536 float16 and bfloat16 numbers of an elementwise OP."""
+    from fuzz.commands_show import prove_subject  # noqa: PLC0415  as above
+
+    return prove_subject(**options)
+
+
 @cli.command("promote")
 @click.argument("targets", nargs=-1, required=True, metavar="FINDING...")
 @_old_corpus_option

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from corpus.errors import UsageError
+from corpus.files import write_atomic
 from corpus.findings import Finding, State
 from corpus.kept import Kept
-from corpus.records import Kind
+from corpus.records import Kind, Subject
 from corpus.store import Store
 from fuzz.analyze import analyze, said
 from fuzz.check import Checked, Examiner, Inquiry, all_laws
@@ -19,12 +20,15 @@ from fuzz.contracts import know_contracts
 from fuzz.filing import Failure, Observed, event, file
 from fuzz.life import expect_failure, expect_pass, promote
 from fuzz.output import FOUND, write_json
+from fuzz.prove import lines, path_of, prove
 from fuzz.replay import Item, gather
+from kernels.catalog import subjects_of, user_subject
+from oracles.catalog import contract_of
 from reports.book import Book
 from reports.closeup import case_text, closeup
 from reports.explain import explain
 from reports.format import write
-from reports.model import finding_report
+from reports.model import finding_report, to_json
 from reports.reproducer import reproducer
 from reports.text import table
 
@@ -155,3 +159,24 @@ def expect(**options: Any) -> int:
             click.echo(f"{finding.id}: {kept.history[-1].what}")
             _mention_siblings(store, finding, {f.id for f in store.all_findings() if f.expected()})
     return 0
+
+
+def prove_subject(**options: Any) -> int:
+    """The command `prove`: exit code 1 if an input fails."""
+    contract = contract_of(options["op"])
+    subject = _named_subject(options["op"], options["subject"])
+    proof = prove(contract, subject, timeout=options["timeout"], memory_mb=options["memory_mb"])
+    with Store(options["corpus"]) as store:
+        store.prepare()
+        path = path_of(store.root, proof)
+        write_atomic(path, to_json(proof) + "\n")
+    click.echo(table(("inputs", "number", "verdict", ""), list(lines(proof))))
+    said = "holds for every one of them" if proof.holds else "does not hold"
+    click.echo(f"{subject.key} ({subject.source_digest}): {said}; kept in {path}")
+    return 0 if proof.holds else FOUND
+
+
+def _named_subject(op: str, name: str) -> Subject:
+    """A kernel of the house by its name, or a file."""
+    house = next((s for s in subjects_of(op) if s.name == name), None)
+    return house or user_subject(name, (op,))

@@ -49,7 +49,7 @@ def recast(case: Case) -> list[Case]:
 def _suits(case: Case, variant: Mapping[str, str]) -> bool:
     """Whether every tensor's distribution exists for its new dtype; not all make integers."""
     kinds = [(DISTRIBUTIONS[t.fill.distribution], format_of(variant[name])) for name, t in case.tensors.items()]
-    return all((d.floats if fmt.is_float else d.integers) or d.needs_range for d, fmt in kinds)
+    return all((d.floats if fmt.is_float else d.integers) or d.by_name_only for d, fmt in kinds)
 
 
 def _recast(case: Case, variant: Mapping[str, str]) -> Case:

@@ -203,6 +203,8 @@ class Contract:
     probe: Callable[[Dims, Mapping[str, str]], Mapping[str, Fill]] | None = None
     """Fills for which every intermediate is exactly representable whatever the order (numerics.md 4), from the dims
     and the dtypes; inputs it does not name keep an exact distribution of their own."""
+    elementwise: bool = False
+    """Each element of an output depends on the one at its place in the only input: all inputs can be counted out."""
     max_elements: int = 1 << 16
     """Of the largest tensor of a case in a campaign of small shapes."""
     work: Callable[[Dims], int] | None = None

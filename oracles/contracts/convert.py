@@ -42,6 +42,7 @@ CONTRACT = Contract(
     variants=({"x": "float32"},),
     attrs={"to": ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), "saturate": (False, True)},
     optional=("saturate",),
+    elementwise=True,
     reference=reference,
     budget=budget,
     laws=(scaled("negation", {"x": -1.0}, factor=-1.0),),

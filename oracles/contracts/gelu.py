@@ -35,6 +35,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"approximate": ("none", "tanh")},
+    elementwise=True,
     reference=reference,
     budget=budget,
     laws=(moved("moved", "x"),),

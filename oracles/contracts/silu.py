@@ -33,6 +33,7 @@ CONTRACT = Contract(
     inputs={"x": Input(("rows", "cols"))},
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    elementwise=True,
     reference=reference,
     budget=budget,
     laws=(moved("moved", "x"),),

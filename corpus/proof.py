@@ -1,0 +1,34 @@
+"""What is known for every input there is, not only for those that a search met."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from corpus.findings import Environment
+from corpus.record import Record
+from corpus.records import Case, Kind, Subject
+
+
+class Checked(Record):
+    """A case that holds every input of a type, and what became of it."""
+
+    case: Case
+    kind: Kind
+    rho: float = 0.0
+    message: str = ""
+
+
+class Proof(Record):
+    """A subject, whose source_digest says which, on every input of its finite domains."""
+
+    schema_version: Literal[1] = 1
+    subject: Subject
+    environment: Environment
+    at: str
+    checked: tuple[Checked, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing failed, and something was judged."""
+        judged = [c for c in self.checked if c.kind is not Kind.UNSUPPORTED]
+        return bool(judged) and all(c.kind is Kind.PASS for c in judged)

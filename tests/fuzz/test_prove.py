@@ -1,0 +1,119 @@
+"""Every input there is: none is left out, one wrong one is found, and what cannot be counted is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus.errors import UsageError
+from corpus.formats import FORMATS
+from corpus.materialize import materialize, materialize_all
+from corpus.proof import Proof
+from corpus.records import Fill, TensorRecipe
+from fuzz.__main__ import main
+from fuzz.prove import cases_of
+from kernels.catalog import subjects_of
+from oracles.catalog import contract_of
+
+RIGHT = """import numpy as np
+OP = "silu"
+DTYPES = ("float16",)
+
+
+@np.errstate(all="ignore")
+def run(out, x):
+    wide = x.astype(np.float32)
+    out[...] = wide / (1 + np.exp(-wide))
+"""
+WRONG = RIGHT + "    out[x.view(np.uint16) == 0x3C01] = 0\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def fuzz(capsys):
+    def call(*words):
+        code = main(list(words))
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8"])
+def test_every_pattern_comes_once(name):
+    fmt = FORMATS[name]
+    shape = (256, 256) if fmt.bits == 16 else (1, 256)
+    recipe = TensorRecipe(shape=shape, dtype=name, fill=Fill(distribution="every_bits"))
+    patterns = materialize(recipe).view(fmt.carrier).reshape(-1)
+    assert sorted(patterns.tolist()) == list(range(1 << fmt.bits))
+    part = materialize(recipe.but(shape=(1, 3), origin=(0, 5)))
+    assert (part.view(fmt.carrier) == patterns[5:8]).all()
+
+
+def test_all_attributes_of_all_narrow_dtypes_are_tried():
+    cases = cases_of(contract_of("gelu"), subjects_of("gelu")[0])
+    told = [(c.dtype, c.attrs["approximate"]) for c in cases]
+    assert told == [(t, a) for t in ("float16", "bfloat16") for a in ("none", "tanh")]
+    assert all(materialize_all(c)["x"].size == 1 << 16 for c in cases)
+
+
+def test_a_kernel_that_is_right_everywhere_holds(fuzz):
+    Path("mine.py").write_text(RIGHT)
+    code, out, _ = fuzz("prove", "silu", "mine.py")
+    assert (code, "holds for every one of them" in out) == (0, True)
+    assert "float16  65,536  pass" in out
+    assert "bfloat16" not in out, "it is not for that"
+    proof = Proof.model_validate(json.loads(Path("corpus/local/proofs/silu/mine.json").read_text()))
+    assert proof.holds
+    assert proof.subject.source_digest in out
+    assert [c.case.elements for c in proof.checked] == [65_536]
+
+
+def test_one_wrong_number_of_them_all_is_found(fuzz):
+    Path("mine.py").write_text(WRONG)
+    code, out, _ = fuzz("prove", "silu", "mine.py")
+    assert (code, "does not hold" in out) == (1, True)
+    assert "1 of 65536 elements fail" in out
+    assert not Proof.model_validate(json.loads(Path("corpus/local/proofs/silu/mine.json").read_text())).holds
+
+
+def test_one_that_declines_all_has_proved_nothing(fuzz):
+    Path("mine.py").write_text(RIGHT + "    raise NotImplementedError('not yet')\n")
+    code, out, _ = fuzz("prove", "silu", "mine.py")
+    assert (code, "does not hold" in out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("softmax", "torch_exp_sum"), "softmax is not elementwise with one input"),
+        (("convert", "torch_to"), "takes no type of at most 16 bits"),
+        (("sofmax", "x.py"), "'sofmax' is not known"),
+        (("silu", "nobody.py"), "nobody.py does not exist"),
+        (("silu", "nobody"), "neither a .py nor a .cu file"),
+    ],
+)
+def test_what_cannot_be_proved_is_refused(fuzz, words, said):
+    code, out, err = fuzz("prove", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+@pytest.mark.parametrize("op", ["silu", "gelu", "convert"])
+def test_ops_that_say_so_are_elementwise(op):
+    """Elements in another order give the results in that order."""
+    contract = contract_of(op)
+    x = np.linspace(-9.0, 9.0, 12).reshape(3, 4)
+    attrs = {name: values[0] for name, values in contract.attrs.items()}
+    turned = contract.reference(x[::-1, ::-1], **attrs)["out"]
+    assert (turned == contract.reference(x, **attrs)["out"][::-1, ::-1]).all()
+
+
+def test_ops_that_are_not_do_not_say_so():
+    with pytest.raises(UsageError):
+        cases_of(contract_of("rmsnorm"), subjects_of("rmsnorm")[0])
