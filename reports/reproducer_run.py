@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from corpus.findings import Finding
 from corpus.formats import FORMATS, format_of
 from corpus.layouts import LAYOUTS
+from corpus.record import Scalar
 from corpus.records import Case, TensorSpec
 from reports import reproducer_text as text
 from reports.reproduce import memory, subject
 from reports.reproducer_inputs import Source, foreign, placed, values_of
 
+_ROOT = Path(__file__).resolve().parent.parent
+"""Where the paths of the house's own subjects begin."""
 RUNNABLE = frozenset({"numpy", "torch"})
 """Backends whose subjects a file on its own can call."""
 _WORDS = """
@@ -93,6 +98,20 @@ class Script:
         """Whether the finding tells what the output should have been; it does where outputs could be compared."""
         return self.finding.exhibit is not None and self.finding.exhibit.dtype in FORMATS
 
+    @cached_property
+    def attrs(self) -> dict[str, Scalar]:
+        """Those that the kernel takes, as far as its file tells: a contract may let it leave some out."""
+        try:
+            tree = ast.parse((_ROOT / self.finding.subject.path).read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            return self.case.attrs
+        name = self.finding.subject.function
+        defined = [n.args for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name]
+        if len(defined) != 1 or defined[0].kwarg is not None:
+            return self.case.attrs
+        taken = {a.arg for a in (*defined[0].posonlyargs, *defined[0].args, *defined[0].kwonlyargs)}
+        return {n: value for n, value in self.case.attrs.items() if n in taken}
+
     def uses(self, *names: str) -> None:
         """Have these functions about memory copied."""
         self.source.uses(memory.__name__, *names)
@@ -122,7 +141,7 @@ class Script:
             blank = [] if self.returns else [self.blank(out, byte)]
             return [*blank, self.call(out, inputs, returns=self.returns), *self._read(values, out, self.returns)]
         self.source.uses(subject.__name__, "tensors_taken")
-        attrs = f"{{{', '.join(map(text.quoted, self.case.attrs))}}}" if self.case.attrs else "()"
+        attrs = f"{{{', '.join(map(text.quoted, self.attrs))}}}" if self.attrs else "()"
         return [
             f"if tensors_taken({self.kernel}, {attrs}) > {len(self.inputs)}:  # it writes into its first argument",
             *text.indented([self.blank(out, byte), self.call(out, inputs, returns=False)]),
@@ -136,8 +155,8 @@ class Script:
         given = zip(inputs or self.inputs.values(), self.case.tensors.values(), strict=True)
         handed = [self.handed(variable, t.dtype) for variable, t in given]
         if returns:
-            return f"{out} = {text.call(self.kernel, handed, self.case.attrs)}"
-        return text.call(self.kernel, [self.handed(out, self.spec.dtype), *handed], self.case.attrs)
+            return f"{out} = {text.call(self.kernel, handed, self.attrs)}"
+        return text.call(self.kernel, [self.handed(out, self.spec.dtype), *handed], self.attrs)
 
     def blank(self, out: str, byte: str = "") -> str:
         """The line that makes an output nobody has written yet."""

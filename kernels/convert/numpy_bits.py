@@ -6,14 +6,15 @@ import numpy as np
 BACKEND = "numpy"
 
 
-def run(out, x, *, to):
+@np.errstate(all="ignore")
+def run(out, x, *, to, saturate=False):
+    facts = ml_dtypes.finfo(out.dtype)
+    x = np.clip(x, -np.float32(facts.max), np.float32(facts.max)) if saturate else x
     if to == "bfloat16":
         bits = np.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
         rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
         nan = (bits >> np.uint32(16)) | np.uint32(0x40)
         out[...] = np.where(np.isnan(x), nan, rounded).astype(np.uint16).view(out.dtype)
         return
-    facts = ml_dtypes.finfo(out.dtype)
     exponent = np.maximum(np.frexp(x)[1], facts.minexp + 1) - (facts.nmant + 1)
-    with np.errstate(all="ignore"):
-        out[...] = np.ldexp(np.rint(np.ldexp(x.astype(np.float64), -exponent)), exponent)
+    out[...] = np.ldexp(np.rint(np.ldexp(x.astype(np.float64), -exponent)), exponent)

