@@ -191,6 +191,8 @@ class Sandbox:
             running = self._active.running()
             if self._patience() <= 0:
                 self._bury(ticket, late=running[:2])
+            elif running[2] > time.monotonic_ns():
+                raise GarbledError("its journal says that it began in the future")
         except (EOFError, OSError) as error:
             self._bury(ticket, late=None, garbled=isinstance(error, GarbledError))
 
@@ -199,7 +201,7 @@ class Sandbox:
         task, _, since = self._active.running()
         if task == IDLE:
             return self.timeout
-        return self.timeout - (time.monotonic_ns() - since) * 1e-9
+        return min(self.timeout, self.timeout - (time.monotonic_ns() - since) * 1e-9)  # a subject may write there
 
     def _receive(self, ticket: Ticket) -> None:
         head, payload = self._active.channel.receive()

@@ -92,3 +92,13 @@ def test_a_shape_that_depends_on_the_values_is_the_subjects_affair(tmp_path):
     ones = TensorRecipe(shape=(2, 2), dtype="float32", fill={"distribution": "ones"})
     with Examiner([odd]) as examiner:
         examiner.check([Inquiry(Case(op="gemm", tensors={"a": ones, "b": ones}), (odd.key,), ("scaling",))])
+
+
+def test_garbage_in_the_journal_alone_is_a_crash_after_the_timeout(tmp_path):
+    """It is a file of the worker's; what it says of time must not be believed."""
+    body = (
+        "def run(out, x):\n    import stat, time\n    for fd in range(3, 64):\n        try:\n"
+        "            if stat.S_ISREG(os.fstat(fd).st_mode):\n                os.pwrite(fd, b'garbage' * 9, 0)\n"
+        "        except OSError:\n            pass\n    time.sleep(60)"
+    )
+    assert verdict(tmp_path, body, timeout=1.0).kind in {Kind.CRASHED, Kind.TIMEOUT}
