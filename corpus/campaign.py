@@ -83,9 +83,13 @@ class Campaign(Record):
     space: dict[str, Space] = {}
     """`op|dtype` -> what its cases could be."""
     estimated: tuple[str, ...] = ()
-    """Ops whose error budgets are estimated from a float32 peer: weaker than derived ones."""
+    """Ops whose error budgets are estimated from their formulas, not derived: weaker."""
     contracts: dict[str, str] = {}
     """Op -> file of a user's own contract."""
+    unused: dict[str, tuple[str, ...]] = {}
+    """Op -> optional attributes and inputs that none of the subjects takes; cases are made without."""
+    needed: dict[str, tuple[str, ...]] = {}
+    """Op -> optional inputs that no subject can do without; every case has them."""
     statistics: dict[str, Statistics] = {}
     """By subject key."""
     timeline: tuple[Moment, ...] = ()

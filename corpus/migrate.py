@@ -29,7 +29,7 @@ _NESTED = {"finding": ("case", "original")}
 def upgrade(raw: Raw, kind: str) -> Raw:
     """A copy of raw in the present schema, cases inside a finding included.
 
-    raw: the JSON object as it was read. kind: case, finding, campaign or kept.
+    raw: the JSON object as it was read. kind: one of SCHEMAS.
     A record that does not state its schema is taken for a current one. Raises UsageError for a newer schema, and for an
     older one from which no step leads here.
     """

@@ -9,7 +9,7 @@ from corpus.record import Record
 from corpus.records import Case, Kind, Subject
 
 
-class Checked(Record):
+class Sweep(Record):
     """A case that holds every input of a type, and what became of it."""
 
     case: Case
@@ -25,7 +25,7 @@ class Proof(Record):
     subject: Subject
     environment: Environment
     at: str
-    checked: tuple[Checked, ...]
+    checked: tuple[Sweep, ...]
 
     @property
     def holds(self) -> bool:

@@ -6,7 +6,7 @@
 <root>/local/runs/<run>/campaign.json             how far the run got, rewritten at each checkpoint
 <root>/local/runs/<run>/{pending,elites}.jsonl    journals: failures to be shrunk, admissions to the elite table
 <root>/local/kept/<finding or run>.jsonl          outputs of a smallest case, or of a run's closest calls
-<root>/local/proofs/<op>/<subject>.json            every input of a finite domain, judged (corpus.proof)
+<root>/local/proofs/<op>/<subject>.json           every input of a finite domain, judged (corpus.proof)
 <root>/local/lock                                 held while anything but a journal is written
 """
 
@@ -16,9 +16,7 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self, TypeVar
-
-from pydantic import ValidationError
+from typing import Any, Self
 
 from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
@@ -26,76 +24,13 @@ from corpus.files import Journal, locked, named_trouble, read_lines, sweep, writ
 from corpus.findings import Finding, State
 from corpus.kept import Kept
 from corpus.merging import merge
-from corpus.migrate import upgrade
+from corpus.proof import Proof
+from corpus.reading import load_record, read_record, record_of
 from corpus.record import Record
 from corpus.records import Case
 
 JOURNALS = ("pending", "elites")
 """Kinds of journal that a run keeps."""
-
-_R = TypeVar("_R", bound=Record)
-
-
-def load_record(path: Path) -> Case | Finding:
-    """A finding or a bare case from a JSON file, for replay.
-
-    Raises UsageError in one sentence for a file that is missing, is not JSON, is neither record, has a wrong field,
-    has a newer schema, or was made for another version of the recipe language (its inputs would differ).
-    """
-    raw = _read(path)
-    if "signature" in raw:
-        return _record(raw, Finding, str(path))
-    if "tensors" in raw:
-        return _record(raw, Case, str(path))
-    raise UsageError(f"{path} is neither a finding (it has no signature) nor a case (it has no tensors)")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"{path} does not exist") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not JSON: it is no UTF-8 text") from None
-    return _object(text, str(path))
-
-
-def _object(text: str, where: str) -> dict[str, Any]:
-    try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is not JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise UsageError(f"{where} holds no JSON object, so no record")
-    return raw
-
-
-def _record(raw: dict[str, Any], model: type[_R], where: str) -> _R:
-    kind = model.__name__.lower()
-    try:
-        record = model.model_validate(upgrade(raw, kind))
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{where} is not a valid {kind}: {field}: {first['msg']}") from None
-    _refuse_drifted(record, where)
-    return record
-
-
-def _refuse_drifted(record: Record, where: str) -> None:
-    """A recipe of another generator must not be materialized by this one."""
-    cases: tuple[Record, ...] = (record,)
-    if isinstance(record, Finding):
-        cases = (record.case, record.original)
-    elif isinstance(record, Kept):
-        cases = (record.case,)
-    for case in cases:
-        if isinstance(case, Case):
-            case.refuse_drifted(where)
 
 
 def _refuse_misfits(kept: Kept, where: str) -> None:
@@ -125,8 +60,13 @@ def _file_name(finding: Finding) -> str:
 def _stem(finding: Finding) -> str:
     """The signature; one that is too long or too strange for a file name is told apart by its id."""
     key = finding.signature.key
-    safe = re.sub(r"[^\w.+=@-]", "_", key, flags=re.ASCII)[:150]
+    safe = _safe(key)
     return safe if safe == key else f"{safe}-{finding.id}"
+
+
+def _safe(name: str) -> str:
+    """The name as part of a file's: short, and without what a path or a shell takes for something else."""
+    return re.sub(r"[^\w.+=@-]", "_", name, flags=re.ASCII)[:150]
 
 
 class Store:
@@ -176,7 +116,7 @@ class Store:
 
     def save_finding(self, finding: Finding) -> Finding:
         """Merge a finding into what is stored under its signature, and return the result. See merge."""
-        path = self._local / "findings" / _component(finding.signature.op, "op") / f"{finding.id}.json"
+        path = self._finding_path(finding)
         with self._lock():
             merged = self._decided(merge(self._local_finding(path), finding) if path.exists() else finding)
             write_atomic(path, _indented(merged))
@@ -184,7 +124,7 @@ class Store:
 
     def amend(self, finding: Finding) -> Finding:
         """Write what a person decided over the local finding and over its committed copies."""
-        path = self._local / "findings" / _component(finding.signature.op, "op") / f"{finding.id}.json"
+        path = self._finding_path(finding)
         said = {name: getattr(finding, name) for name in ("expect", "reason", "expires", "state", "history")}
         with self._lock():
             if path.exists():
@@ -196,7 +136,7 @@ class Store:
 
     def drop(self, finding: Finding) -> None:
         """Forget a local finding that another one has taken the place of, and what was kept of it."""
-        path = self._local / "findings" / _component(finding.signature.op, "op") / f"{finding.id}.json"
+        path = self._finding_path(finding)
         with self._lock():
             self._kept_path(finding.id).unlink(missing_ok=True)  # first: nobody drops what no finding names
             path.unlink(missing_ok=True)
@@ -229,6 +169,13 @@ class Store:
             )
         return next(iter(found.values()))
 
+    def has(self, finding: Finding) -> bool:
+        """Whether it was found here; what others committed is not asked."""
+        return self._finding_path(finding).exists()
+
+    def _finding_path(self, finding: Finding) -> Path:
+        return self._local / "findings" / _component(finding.signature.op, "op") / f"{finding.id}.json"
+
     def _finding_paths(self, op: str | None = None) -> list[Path]:
         folder = "*" if op is None else _component(op, "op")
         return sorted((self._local / "findings").glob(f"{folder}/*.json"))
@@ -240,14 +187,14 @@ class Store:
         """With what was committed about it, by whomever: whether it may fail, why, and until when."""
         folder = self.root / "regressions" / _component(finding.signature.op, "op")
         for path in sorted(folder.glob(f"{glob.escape(_stem(finding))}-*.json")):
-            committed = _record(_read(path), Finding, str(path))
+            committed = read_record(path, Finding)
             if committed.id == finding.id:
                 return finding.but(expect=committed.expect, reason=committed.reason, expires=committed.expires)
         return finding
 
     @staticmethod
     def _local_finding(path: Path) -> Finding:
-        finding = _record(_read(path), Finding, str(path))
+        finding = read_record(path, Finding)
         if finding.id != path.stem:
             raise UsageError(f"{path} holds the finding {finding.id}: its signature was edited; delete the file")
         return finding
@@ -255,7 +202,7 @@ class Store:
     def regressions(self) -> list[tuple[Path, Finding]]:
         """The committed findings with their files, sorted by path."""
         paths = sorted((self.root / "regressions").glob("*/*.json"))
-        return [(path, _record(_read(path), Finding, str(path))) for path in paths]
+        return [(path, read_record(path, Finding)) for path in paths]
 
     def promote(self, finding: Finding) -> Path:
         """Write a finding among the committed ones: state REGRESSION if it was fixed once, else OPEN.
@@ -267,7 +214,7 @@ class Store:
         promoted = finding.but(state=State.REGRESSION if guard else State.OPEN)
         with self._lock():
             if path.exists():
-                old = _record(_read(path), Finding, str(path))
+                old = read_record(path, Finding)
                 seen = min(filter(None, (old.first_seen, finding.first_seen)), default="")
                 promoted = promoted.but(expect=old.expect, first_seen=seen)
             write_atomic(path, _indented(promoted))
@@ -286,7 +233,7 @@ class Store:
         path = self._kept_path(name)
         if not path.exists():
             return []
-        found = [_record(_object(line, str(path)), Kept, str(path)) for line in path.read_text("utf-8").splitlines()]
+        found = [record_of(line, Kept, str(path)) for line in path.read_text("utf-8").splitlines()]
         for each in found:
             _refuse_misfits(each, str(path))
         return found
@@ -298,6 +245,16 @@ class Store:
     def _kept_path(self, name: str) -> Path:
         return self._local / "kept" / f"{_component(name, 'name')}.jsonl"
 
+    # proofs
+
+    def save_proof(self, proof: Proof) -> Path:
+        """Write what is known of every input, in place of what was known of the subject before; its file."""
+        name = _safe(proof.subject.name.replace(":", "-"))
+        path = self._local / "proofs" / _component(proof.subject.op, "op") / f"{name}.json"
+        with self._lock():
+            write_atomic(path, _indented(proof))
+        return path
+
     # seeds
 
     def seeds(self, op: str) -> list[Case]:
@@ -308,7 +265,7 @@ class Store:
         with named_trouble(path):
             lines = path.read_text("utf-8", "replace").split("\n")
         places = [(f"{path}, line {number},", line) for number, line in enumerate(lines, 1) if line.strip()]
-        return [_record(_object(line, where), Case, where) for where, line in places]
+        return [record_of(line, Case, where) for where, line in places]
 
     def add_seed(self, case: Case) -> None:
         """Keep a case, unless it is there already."""
@@ -345,7 +302,7 @@ class Store:
         if not path.exists():
             known = ", ".join(self.runs()) or "none"
             raise UsageError(f"there is no run {name!r} in {path.parent.parent}; the known ones are: {known}")
-        return _record(_read(path), Campaign, str(path))
+        return read_record(path, Campaign)
 
     def latest_unfinished(self) -> Campaign | None:
         """The unfinished run that was updated last."""

@@ -23,6 +23,9 @@ from oracles.judge import Evidence, judge
 from oracles.laws import applies, judge_law
 from oracles.reference import Reference
 
+DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
+"""Kinds of failure that are not run again to be seen closely: each try may cost a whole timeout."""
+
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
@@ -74,7 +77,7 @@ class Look:
     verdict: Verdict
     exhibit: Exhibit
     kept: Kept | None
-    """None: the outputs are too large to keep."""
+    """None: the outputs are too large to keep, or there are none."""
 
 
 class Examiner:
@@ -135,6 +138,14 @@ class Examiner:
         place = origin_of(case.op)
         kept = Kept.of(case, self.subjects[key], outcome.execution, verdict, outcome.outputs, place)
         return Look(verdict, shown, kept)
+
+    def look_at(self, case: Case, key: str, verdict: Verdict) -> Look:
+        """A failure seen closely; where another try is dear, what is known without it."""
+        if verdict.kind not in DEAR:
+            return self.look(case, key, verdict.law)
+        name, spec = next(iter(self.contracts[case.op].output_specs(case).items()))
+        unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)
+        return Look(verdict, unseen, None)
 
     def launch(self, inquiries: Iterable[Inquiry]) -> Flight:
         """Send a batch to the sandbox, and prepare its judgement while it runs."""

@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from corpus.errors import UsageError
-from corpus.files import write_atomic
 from corpus.findings import Finding, State
 from corpus.kept import Kept
-from corpus.records import Kind, Subject
+from corpus.records import Subject
 from corpus.store import Store
 from fuzz.analyze import analyze, said
 from fuzz.check import Checked, Examiner, Inquiry, all_laws
@@ -20,7 +19,7 @@ from fuzz.contracts import know_contracts
 from fuzz.filing import Failure, Observed, event, file
 from fuzz.life import expect_failure, expect_pass, promote
 from fuzz.output import FOUND, write_json
-from fuzz.prove import lines, path_of, prove
+from fuzz.prove import lines, prove
 from fuzz.replay import Item, gather
 from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import contract_of
@@ -28,7 +27,7 @@ from reports.book import Book
 from reports.closeup import case_text, closeup
 from reports.explain import explain
 from reports.format import write
-from reports.model import finding_report, to_json
+from reports.model import finding_report
 from reports.reproducer import reproducer
 from reports.text import table
 
@@ -79,7 +78,7 @@ def _verdicts(checked: Checked) -> str:
 
 def _as_finding(examiner: Examiner, checked: Checked, key: str) -> Finding:
     verdict, subject = checked.verdicts[key], examiner.subjects[key]
-    shown = None if verdict.kind is Kind.TIMEOUT else examiner.look(checked.case, key, verdict.law).exhibit
+    shown = examiner.look_at(checked.case, key, verdict).exhibit
     seen = Observed(checked.case, verdict, checked.input_digest, exhibit=shown)
     failure = Failure(checked.case, subject, verdict, checked.case.token)
     return file(failure, seen, [event(State.NEW, "shown, not filed")])
@@ -168,8 +167,7 @@ def prove_subject(**options: Any) -> int:
     proof = prove(contract, subject, timeout=options["timeout"], memory_mb=options["memory_mb"])
     with Store(options["corpus"]) as store:
         store.prepare()
-        path = path_of(store.root, proof)
-        write_atomic(path, to_json(proof) + "\n")
+        path = store.save_proof(proof)
     click.echo(table(("inputs", "number", "verdict", ""), list(lines(proof))))
     said = "holds for every one of them" if proof.holds else "does not hold"
     click.echo(f"{subject.key} ({subject.source_digest}): {said}; kept in {path}")

@@ -14,6 +14,7 @@ from string import Template
 from corpus.errors import UsageError
 from kernels.catalog import resolve, subjects_of
 from oracles.catalog import contract_of, load_contracts
+from reports.format import write
 
 BACKENDS = ("numpy", "torch")
 """Of which a house's subject is copied: the first there is."""
@@ -22,7 +23,7 @@ BACKENDS = ("numpy", "torch")
 def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:
     """Write the files of an op, a subject or a CUDA kernel; they, and the command that runs them.
 
-    Raises UsageError for a name that is no word, an op that is not known, and a file that exists already.
+    Raises UsageError for a name that is no word, an op that is not known, and a file that exists or cannot be written.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
         advice = "use up to 64 small letters, digits and _, and begin with a letter"
@@ -33,12 +34,8 @@ def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:
     for file in made:
         if (folder / file).exists():
             raise UsageError(f"{folder / file} exists already; take another name or another --folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, text in made.items():
-            (folder / file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write into {folder} ({error.strerror})") from error
+    for file, text in made.items():
+        write(folder / file, text)
     return [folder / file for file in made], _command(what, name, op, folder)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 from corpus.errors import UsageError
 from corpus.formats import format_of
-from corpus.proof import Checked, Proof
+from corpus.proof import Proof, Sweep
 from corpus.records import Case, Fill, Kind, Subject, TensorRecipe
 from fuzz.check import Examiner, Inquiry
 from fuzz.filing import now
@@ -54,13 +53,8 @@ def prove(contract: Contract, subject: Subject, *, timeout: float, memory_mb: in
         subject=subject,
         environment=environment(),
         at=now(),
-        checked=tuple(Checked(case=case, kind=v.kind, rho=v.rho, message=v.message) for case, v in verdicts),
+        checked=tuple(Sweep(case=case, kind=v.kind, rho=v.rho, message=v.message) for case, v in verdicts),
     )
-
-
-def path_of(corpus: Path, proof: Proof) -> Path:
-    """Where the record of a proof is kept."""
-    return corpus / "local" / "proofs" / proof.subject.op / f"{proof.subject.name.replace(':', '-')}.json"
 
 
 def lines(proof: Proof) -> Iterator[tuple[str, str, str, str]]:

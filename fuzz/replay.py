@@ -11,8 +11,9 @@ from pathlib import Path
 from corpus.errors import UsageError, about
 from corpus.findings import Event, Finding, State
 from corpus.materialize import materialize_all
+from corpus.reading import load_record
 from corpus.records import TOKEN, Case, Kind, Subject, Verdict
-from corpus.store import Store, load_record
+from corpus.store import Store
 from fuzz.base import known_on_base
 from fuzz.check import Checked, Examiner, Inquiry, all_laws
 from fuzz.contracts import know_contracts
@@ -236,9 +237,7 @@ def beside_base(results: Sequence[Replayed], base: Path, *, timeout: float, memo
 def _remember(store: Store, replayed: Replayed) -> None:
     """A finding is fixed by replay only, and comes back as a regression."""
     finding = replayed.item.finding
-    if finding is None or finding.id not in {f.id for f in store.findings(finding.case.op)}:
-        return
-    if replayed.item.subject.key != finding.subject.key:
+    if finding is None or not store.has(finding) or replayed.item.subject.key != finding.subject.key:
         return
     if replayed.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS} and not replayed.lost:
         event = Event(at=now(), state=State.FIXED, what="a replay passed")

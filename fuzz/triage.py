@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from corpus.findings import Event, Exhibit, State, Variant
-from corpus.records import Case, Kind, Subject, Verdict
+from corpus.findings import Event, State
+from corpus.records import Case, Subject, Verdict
 from fuzz.check import Examiner, Inquiry
 from fuzz.filing import Failure, Found, Observed, event, file
 from fuzz.gates import learn_gates
 from fuzz.shrinking import SLOW, Other, Shrinker, shrink
 from fuzz.subjects import fitting
 from fuzz.variants import variants
-from oracles.catalog import contract_of
 
 CONFIRMATIONS = 5
 """Times a failure is run again, alone, before it is called confirmed."""
@@ -67,19 +66,9 @@ def investigate(
 
 def _closely(examiner: Examiner, failure: Failure, seen: Observed, events: list[Event]) -> Found:
     """The finding with what a person will want to see: elements, picture, who else fails."""
-    if seen.verdict.kind in {Kind.TIMEOUT, Kind.OUT_OF_MEMORY}:  # looking again would cost a timeout
-        returns = failure.subject.key in examiner.sandbox.returning
-        name, spec = next(iter(contract_of(seen.case.op).output_specs(seen.case).items()))
-        unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=returns)
-        shown = replace(seen, exhibit=unseen, variants=_variants(examiner, failure.subject, seen))
-        return Found(file(failure, shown, events))
-    look = examiner.look(seen.case, failure.subject.key, seen.verdict.law)
-    shown = replace(seen, exhibit=look.exhibit, variants=_variants(examiner, failure.subject, seen))
-    return Found(file(failure, shown, events), look.kept)
-
-
-def _variants(examiner: Examiner, subject: Subject, seen: Observed) -> tuple[Variant, ...]:
-    return variants(examiner, seen.case, subject, seen.verdict.kind, seen.verdict.law)
+    look = examiner.look_at(seen.case, failure.subject.key, seen.verdict)
+    others = variants(examiner, seen.case, failure.subject, seen.verdict.kind, seen.verdict.law)
+    return Found(file(failure, replace(seen, exhibit=look.exhibit, variants=others), events), look.kept)
 
 
 def _blamed(examiner: Examiner, subject: Subject, case: Case, verdict: Verdict) -> Verdict:

@@ -10,12 +10,9 @@ from corpus.distributions import DISTRIBUTIONS
 from corpus.findings import Variant
 from corpus.formats import bits_of, format_of
 from corpus.records import Case, Kind, Subject, TensorRecipe, Verdict
-from fuzz.check import Examiner, Inquiry
+from fuzz.check import DEAR, Examiner, Inquiry
 from fuzz.subjects import fitting
 from oracles.catalog import contract_of
-
-DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
-"""Kinds for which the accused itself is not run again: each try may cost a whole timeout."""
 
 
 def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: str = "") -> tuple[Variant, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,9 @@ def _key(path: Path, constant: str) -> str:
     return constant.lower() if path.suffix == ".cu" else constant
 
 
+@lru_cache(maxsize=1)
 def _tree(path: Path, source: bytes) -> ast.Module:
+    """What a file holds, parsed once for all that is read from it in a row; an edited one has another source."""
     try:
         return ast.parse(source, filename=str(path))
     except SyntaxError as error:

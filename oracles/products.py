@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from corpus.formats import Format, format_of
 from corpus.records import Fill
-from oracles.bounds import LAMBDA, grain, sum_error
-from oracles.contract import INTERVAL, NAN, NINF, PINF, Budget, Question, Reals
+from oracles.bounds import LAMBDA, classes_of, grain, sum_error
+from oracles.contract import NAN, NINF, PINF, Budget, Question, Reals
 
 TENSOR_CORES: dict[str, tuple[int, int]] = {
     "volta": (23, 4),
@@ -124,8 +124,7 @@ def _accept(q: Question, a: Reals, b: Reals, out: Reals, total: Reals) -> NDArra
     finite_a, finite_b = (np.where(np.isfinite(x), np.abs(x), 0.0) for x in (a, b))
     free = ~np.isnan(out) & ((finite_a @ finite_b > limit) | beyond)
     from_finite = np.isfinite(a).all(axis=1, keepdims=True) & np.isfinite(b).all(axis=0, keepdims=True)
-    classes = [np.isnan(out), np.isposinf(out), np.isneginf(out)]
-    mask = np.select(classes, [NAN, PINF, NINF], INTERVAL).astype(np.uint8)
+    mask = classes_of(out)
     mask[free & ~from_finite] |= NAN
     mask[free & from_finite] |= PINF | NINF | NAN
     if q.tiny:  # Inf times an operand flushed to zero

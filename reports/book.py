@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from corpus.campaign import Campaign
@@ -13,6 +14,7 @@ from corpus.errors import UsageError
 from corpus.findings import Finding, State
 from corpus.records import BLAMELESS, TOKEN, Kind
 from corpus.store import Store
+from reports.page_words import count
 
 DEFAULT_CORPUS = "corpus"
 """Folder that commands use if none is named."""
@@ -49,6 +51,7 @@ class Book:
         shows = finding.probability > 0.0 and finding.state is not State.FIXED
         return shows and not finding.expected() and finding.id not in self.known
 
+    @cached_property
     def groups(self) -> list[list[Finding]]:
         """Findings that are not planted, those that are most likely one bug together."""
         return grouped(self.real, self.news)
@@ -153,11 +156,7 @@ def headline(book: Book) -> str:
     outputs = f" in {book.campaign.judged:,} outputs" if book.campaign else ""
     if not book.real:
         return f"No findings{outputs}"
-    groups, kernels = book.groups(), {f.subject.key for f in book.real}
+    groups, kernels = book.groups, {f.subject.key for f in book.real}
     news = sum(any(book.news(f) for f in group) for group in groups)
-    said = f"{_some(len(groups), 'finding')} in {_some(len(kernels), 'kernel')}"
+    said = f"{count(len(groups), 'finding')} in {count(len(kernels), 'kernel')}"
     return said if news == len(groups) else f"{said}, {news or 'none'} of them news"
-
-
-def _some(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'s' * (n != 1)}"

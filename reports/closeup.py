@@ -8,9 +8,9 @@ from pathlib import Path
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.records import Case, Kind
 from reports.book import Book, stopped_at
-from reports.page_words import bits, only_bits_tell
+from reports.page_words import bits, count, only_bits_tell
 from reports.tensors import described
-from reports.text import count, table
+from reports.text import table
 
 DIGITS = 9
 """Significant digits of values: enough to tell every float32 from its neighbours."""

@@ -126,7 +126,7 @@ def environment(e: Environment) -> list[tuple[str, str]]:
 def figures(book: Book) -> list[Figure]:
     """The row of totals."""
     c = book.campaign
-    found = Figure("findings", f"{len(book.groups()):,}", _beside(book), tone_of(book) if book.real else "")
+    found = Figure("findings", f"{len(book.groups):,}", _beside(book), tone_of(book) if book.real else "")
     if c is None:
         return [found]
     bugs = sum(bool(s.planted) for s in c.subjects)
@@ -145,7 +145,7 @@ def figures(book: Book) -> list[Figure]:
 
 
 def _beside(book: Book) -> str:
-    several = len(book.real) > len(book.groups())
+    several = len(book.real) > len(book.groups)
     said = [
         f"{len(book.real):,} by dtype and pattern" if several else "",
         f"{len(book.planted):,} about planted bugs" if book.planted else "",
@@ -183,7 +183,7 @@ def _weaknesses(c: Campaign) -> Iterator[Remark]:
 
 def groups(book: Book) -> list[Group]:
     """The list of findings; those that need a person first."""
-    made = [_group(book, each) for each in book.groups()]
+    made = [_group(book, each) for each in book.groups]
     return sorted(made, key=lambda g: not any(book.news(e.finding) for e in g.entries))
 
 

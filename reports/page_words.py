@@ -1,4 +1,4 @@
-"""Numbers, times and values as the page writes them."""
+"""Numbers, times and values as the page writes them, and the texts where they say the same."""
 
 from __future__ import annotations
 

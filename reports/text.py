@@ -10,6 +10,7 @@ from corpus.campaign import Campaign
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
 from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, planted_missed, stopped_at
+from reports.page_words import count
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -98,7 +99,7 @@ def _planted(c: Campaign, book: Book) -> str:
 def _findings(book: Book) -> str:
     if not book.real:
         return "findings: none"
-    groups = book.groups()
+    groups = book.groups
     blocks = [_group_text(book, group, number) for number, group in enumerate(groups, 1)]
     dtypes = f", {len(book.real)} counted by dtype and pattern" if len(book.real) > len(groups) else ""
     old = sum(not book.news(f) for f in book.real)
@@ -187,8 +188,3 @@ def _row(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _numeric(text: str) -> bool:
     return text.replace(",", "").replace(".", "", 1).isdigit() or text == "-"
-
-
-def count(n: int, noun: str) -> str:
-    """`1 case`, `2 cases`."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.formats import format_of
+from oracles.bounds import classes_of
 from oracles.contract import INTERVAL, NAN, NINF, PINF, Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import scaled
 
@@ -54,8 +55,7 @@ def _accept(q: Question, total: Reals, size: Reals, top: float) -> NDArray[np.ui
     if top <= 1.0 or not size.size or total.max() <= limit:
         return None
     out = q.want["out"]
-    classes = [np.isnan(out), np.isposinf(out), np.isneginf(out)]
-    mask = np.select(classes, [NAN, PINF, NINF], INTERVAL).astype(np.uint8)
+    mask = classes_of(out)
     over = ~np.isnan(out) & (total > limit)
     mask[over & np.isfinite(total)] = INTERVAL | PINF | NINF | NAN
     mask[over & ~np.isfinite(total)] |= NAN

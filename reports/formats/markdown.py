@@ -10,7 +10,7 @@ from corpus.findings import Element, Finding
 from reports.book import Book, blind, headline, planted_missed, stopped_at
 from reports.form import Format
 from reports.holes import holes
-from reports.text import count
+from reports.page_words import count
 
 DETAILED = 20
 """Groups of findings that are told in full."""
@@ -24,7 +24,7 @@ def render(book: Book) -> str:
         f"## {headline(book)}",
         _run(book.campaign) if book.campaign else "",
         _table(book),
-        *(_details(book, group) for group in book.groups()[:DETAILED]),
+        *(_details(book, group) for group in book.groups[:DETAILED]),
         _coverage(book.campaign) if book.campaign else "",
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -44,7 +44,7 @@ def _run(c: Campaign) -> str:
 def _table(book: Book) -> str:
     if not book.real:
         return ""
-    rows = [_row(book, group) for group in book.groups()]
+    rows = [_row(book, group) for group in book.groups]
     head = ("| | kernel | verdict | what is wrong | smallest case | seen |", "|---|---|---|---|---|---|")
     return "\n".join([*head, *rows])
 

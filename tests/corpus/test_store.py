@@ -13,7 +13,9 @@ from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
 from corpus.findings import Environment, Finding, State
 from corpus.merging import merge
-from corpus.records import Case, Kind, Signature, Special, Subject, TensorRecipe, Verdict
+from corpus.proof import Proof, Sweep
+from corpus.reading import read_record
+from corpus.records import Case, Fill, Kind, Signature, Special, Subject, TensorRecipe, Verdict
 from corpus.store import Store
 
 ENVIRONMENT = Environment(python="3.11", platform="linux", machine="x86_64")
@@ -34,6 +36,13 @@ def finding(smallest: Case | None = None, *, op: str = "softmax", rule: str = "r
     return made.but(**fields)
 
 
+def proof(name: str = "bad", **fields) -> Proof:
+    subject = Subject(op="silu", name=name, backend="numpy")
+    whole = case(256, 256, op="silu", fill=Fill(distribution="every_bits"))
+    checked = (Sweep(case=whole, kind=Kind.PASS, rho=0.5),)
+    return Proof(subject=subject, environment=ENVIRONMENT, at="2026-01-01", checked=checked).but(**fields)
+
+
 def campaign(run: str = "r1", **fields) -> Campaign:
     return Campaign(run=run, seed=1, environment=ENVIRONMENT, **fields)
 
@@ -50,14 +59,33 @@ def one_sentence(error: pytest.ExceptionInfo) -> str:
     return text
 
 
-# findings
+# findings and proofs
 
 
 def test_init_creates_nothing_and_reading_an_empty_memory_works(store):
     assert (store.findings(), store.regressions(), store.seeds("softmax"), store.runs()) == ([], [], [], [])
     assert store.latest_unfinished() is None
     assert store.read_journal("r1", "pending") == []
+    assert not store.has(finding())
     assert not store.root.exists()
+
+
+def test_what_was_found_here_is_known_and_what_others_committed_is_not(store):
+    store.save_finding(finding())
+    store.promote(finding(rule="other"))
+    assert store.has(finding(case(7), count=3))
+    assert not store.has(finding(rule="other"))
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("bad", "bad.json"), ("mine:run", "mine-run.json"), ("my köl/../x", "my_k_l_.._x.json")]
+)
+def test_a_proof_takes_the_place_of_the_one_before(store, name, file):
+    store.save_proof(proof(name, at="2025-01-01"))
+    path = store.save_proof(proof(name))
+    assert path == store.root / "local" / "proofs" / "silu" / file
+    assert [p.name for p in path.parent.iterdir()] == [file]
+    assert read_record(path, Proof).canonical() == proof(name).canonical()
 
 
 def test_saved_findings_come_back(store):

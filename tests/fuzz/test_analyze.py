@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _command import refused
 
 from corpus.errors import UsageError
 from corpus.records import Case, Fill, Kind, TensorRecipe, Verdict
 from corpus.store import Store
-from fuzz.__main__ import main
 from fuzz.analyze import analyze, said
 from fuzz.check import Examiner
 from kernels.catalog import user_subject
@@ -48,24 +48,14 @@ def contract(times, more=""):
 
 
 @pytest.fixture
-def fuzz(capsys):
+def fuzz(fuzz):
     """A command, which knows of no contract but the ones it names."""
 
     def call(*words):
         forget_contracts()
-        code = main([*map(str, words)])
-        told = capsys.readouterr()
-        return code, told.out, told.err
+        return fuzz(*words)
 
     return call
-
-
-def refused(answer, *words):
-    code, out, err = answer
-    assert (code, out) == (2, ""), err
-    assert err.startswith("fuzz: ")
-    assert err.count("\n") == 1, "one sentence"
-    assert all(word in err for word in words), err
 
 
 def one(op="twice", dtype="float16", shape=(3,)):

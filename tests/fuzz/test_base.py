@@ -5,29 +5,21 @@ import shutil
 from pathlib import Path
 
 import pytest
+from _silu import RIGHT, finding_of
 
 from corpus.errors import UsageError
 from corpus.findings import State
 from corpus.records import Case, Fill, TensorRecipe
 from corpus.store import Store
-from fuzz.__main__ import main
 from fuzz.base import known_on_base, subject_on
-from fuzz.check import Examiner, Inquiry, all_laws
-from fuzz.filing import Failure, Observed, event, file
+from fuzz.check import all_laws
 from fuzz.replay import Outcome, beside_base, gather, replay
 from kernels.catalog import subjects_of, user_subject
 
 ROOT = Path(__file__).resolve().parents[2]
-RIGHT = """import numpy as np
-OP = "silu"
-
-def run(out, x):
-    w = x.astype(np.float64)
-    with np.errstate(all="ignore"):
-        out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
-"""
 WRONG = RIGHT + "    out[..., -1:] = 5\n"
 WRONG_OTHERWISE = RIGHT + "    if x.size:\n        raise RuntimeError('no')\n"
+CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 3), dtype="float32", fill=Fill(distribution="ones"))})
 BOX = {"timeout": 5.0, "memory_mb": 512}
 SHORT = ("--cases", "32", "--seed", "1", "--quiet", "--peer", "none")
 
@@ -54,22 +46,9 @@ def put(base, text, path="my/mine.py"):
     (base / path).write_text(text)
 
 
-def failure_of(subject, case=None, law=""):
-    """A finding as a run would file it."""
-    case = case or Case(
-        op=subject.op, tensors={"x": TensorRecipe(shape=(2, 3), dtype="float32", fill=Fill(distribution="ones"))}
-    )
-    with Examiner([subject], timeout=5.0) as examiner:
-        checked = examiner.check([Inquiry(case, (subject.key,), (law,) if law else ())])[0]
-    verdict = checked.verdicts[subject.key]
-    assert verdict.failed
-    seen = Observed(case, verdict, checked.input_digest)
-    return file(Failure(case, subject, verdict, "r1:0"), seen, [event(State.NEW, "found")])
-
-
 @pytest.fixture
 def finding(here):
-    return failure_of(user_subject("my/mine.py", ()))
+    return finding_of("my/mine.py", CASE)
 
 
 def known(finding, base):
@@ -170,7 +149,7 @@ def test_a_base_that_is_no_folder_is_refused(here, finding):
 def test_several_findings_are_told_apart(base, here, finding):
     (here / "my" / "new.py").write_text(WRONG)
     put(base, WRONG)
-    other = failure_of(user_subject("my/new.py", ()))
+    other = finding_of("my/new.py", CASE)
     assert known_on_base([finding, other], base, **BOX) == {finding.id}
 
 
@@ -178,16 +157,16 @@ def test_a_function_of_a_file_is_the_same_function_there(here, base):
     both = WRONG + RIGHT.partition('"silu"\n')[2].replace("run", "other")
     put(here, both)
     put(base, both.replace("out[..., -1:] = 5", "pass") + "    out[..., -1:] = 5\n")
-    assert not known(failure_of(user_subject("my/mine.py:run", ())), base)
+    assert not known(finding_of("my/mine.py:run", CASE), base)
     put(base, both)
-    assert known(failure_of(user_subject("my/mine.py:run", ())), base)
+    assert known(finding_of("my/mine.py:run", CASE), base)
 
 
 def test_a_broken_law_is_asked_for(here, base):
     """Right by itself; wrong in memory that does not begin at a multiple of 256, as the law `moved` tries it."""
     text = RIGHT + "    if x.__array_interface__['data'][0] % 256:\n        out[...] *= 2\n"
     put(here, text)
-    broken = failure_of(user_subject("my/mine.py", ()), law="moved")
+    broken = finding_of("my/mine.py", CASE, law="moved")
     assert broken.verdict.law == "moved"
     put(base, RIGHT)
     assert not known(broken, base)
@@ -206,7 +185,7 @@ def test_a_house_subject_is_looked_up_by_its_place_in_the_project(base):
     there = subject_on(subject, base)
     assert (there.key, Path(there.path)) == (subject.key, base / subject.path)
     one = TensorRecipe(shape=(1, 1), dtype="float32", fill=Fill(distribution="ones"))
-    assert known(failure_of(subject, Case(op="silu", tensors={"x": one})), base)
+    assert known(finding_of(subject, Case(op="silu", tensors={"x": one})), base)
 
 
 def test_a_subject_from_outside_of_the_working_folder_is_not_there(tmp_path, base):
@@ -229,16 +208,6 @@ def test_the_subject_there_has_the_name_of_the_one_here(here, base):
 
 
 # the commands
-
-
-@pytest.fixture
-def fuzz(here, capsys):
-    def call(*words):
-        code = main([*map(str, words)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 def test_run_does_not_count_what_the_base_has(fuzz, base):

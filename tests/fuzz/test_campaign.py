@@ -1,5 +1,8 @@
 """A campaign: what is found is stored, small and counted; interrupted and resumed, it is the same campaign."""
 
+import shutil
+from functools import cache
+
 import pytest
 
 from corpus.findings import State
@@ -43,12 +46,40 @@ def one(store, examiner, cases=320, **settings):
     return looking, looking.run()
 
 
+@pytest.fixture(scope="module")
+def made(examiner, tmp_path_factory):
+    """A corpus with one run, that search, and what it told."""
+    with Store(tmp_path_factory.mktemp("made") / "corpus") as made:
+        made.prepare()
+        yield (made, *one(made, examiner))
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    """The same as a corpus of one's own, and what the run told."""
+    shutil.copytree(made[0].root, tmp_path / "copied")
+    with Store(tmp_path / "copied") as copy:
+        yield copy, made[2]
+
+
+@pytest.fixture(scope="module")
+def single(examiner, tmp_path_factory):
+    """What an engine tells of so many cases in one session; each is run once."""
+
+    @cache
+    def told(cases, engine="conjecture"):
+        with Store(tmp_path_factory.mktemp("single") / "corpus") as whole:
+            return search(whole, examiner, begin(whole, examiner, engine=engine), cases).run()
+
+    return told
+
+
 def totals(c):
     return c.cases, c.judged, c.kinds, c.by_subject, set(c.coverage), c.next_index, c.max_rho
 
 
-def test_a_planted_bug_is_found_minimized_and_stored(store, examiner):
-    looking, done = one(store, examiner)
+def test_a_planted_bug_is_found_minimized_and_stored(made):
+    store, looking, done = made
     assert (done.cases, done.judged, done.next_index, done.finished) == (320, 640, 320, True)
     assert sum(done.kinds.values()) == done.judged
     assert done.by_subject[CLEAN.key] == {"pass": 320}
@@ -63,13 +94,13 @@ def test_a_planted_bug_is_found_minimized_and_stored(store, examiner):
     assert store.load_run("r1").model_dump() == done.model_dump()
 
 
-def test_every_failing_execution_is_counted_once(store, examiner):
-    _, done = one(store, examiner)
+def test_every_failing_execution_is_counted_once(made):
+    store, _, done = made
     assert sum(f.count for f in store.findings()) == done.by_subject[TAIL.key]["mismatch"]
 
 
-def test_the_next_run_knows_what_was_found_and_shrinks_nothing(store, examiner, monkeypatch):
-    _, first = one(store, examiner)
+def test_the_next_run_knows_what_was_found_and_shrinks_nothing(copied, examiner, monkeypatch):
+    store, first = copied
     counts = {f.id: f.count for f in store.findings()}
     monkeypatch.setattr("fuzz.campaign.investigate", lambda *a, **k: pytest.fail("a known failure was investigated"))
     _, second = one(store, examiner, run="r2")
@@ -83,8 +114,8 @@ def test_the_next_run_knows_what_was_found_and_shrinks_nothing(store, examiner, 
     assert set(second.findings) <= set(again)
 
 
-def test_a_known_regression_that_is_only_committed_is_known_too(store, examiner):
-    one(store, examiner)
+def test_a_known_regression_that_is_only_committed_is_known_too(copied, examiner):
+    store, _ = copied
     for finding in store.findings():
         store.promote(finding)
     for path in store._finding_paths():
@@ -96,44 +127,39 @@ def test_a_known_regression_that_is_only_committed_is_known_too(store, examiner)
 
 @pytest.mark.parametrize("engine", ["conjecture", "given"])
 @pytest.mark.parametrize("cut", [96, 100])
-def test_two_sessions_are_one(tmp_path, examiner, cut, engine):
-    with Store(tmp_path / "one") as whole, Store(tmp_path / "two") as split:
-        single = search(whole, examiner, begin(whole, examiner, engine=engine), 256).run()
-        first = search(split, examiner, begin(split, examiner, engine=engine), cut).run()
-        assert first.cases == cut
-        second = search(split, examiner, split.load_run("r1"), 256).run()
-    assert totals(second) == totals(single)
+def test_two_sessions_are_one(store, examiner, single, cut, engine):
+    first = search(store, examiner, begin(store, examiner, engine=engine), cut).run()
+    assert first.cases == cut
+    second = search(store, examiner, store.load_run("r1"), 256).run()
+    assert totals(second) == totals(single(256, engine))
     assert (second.cases, second.next_index) == (256, 256)
 
 
 @pytest.mark.parametrize("after", [40, 130])
-def test_an_interrupted_search_goes_on_as_if_nothing_had_been(tmp_path, examiner, after):
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(store, examiner, single, after):
     def stop(looking):
         looking.stop_requested = looking.stop_requested or looking.cases >= after
 
-    with Store(tmp_path / "one") as whole, Store(tmp_path / "two") as split:
-        single = search(whole, examiner, begin(whole, examiner), 512).run()
-        first = search(split, examiner, begin(split, examiner), 512, progress=stop).run()
-        assert not first.finished
-        assert after <= first.cases < 512
-        assert first.next_index == first.cases
-        assert split.latest_unfinished().run == "r1"
-        resumed = search(split, examiner, split.latest_unfinished(), 512)
-        second = resumed.run()
-        assert second.finished
-        assert totals(second) == totals(single)
-        assert {k: v >= 0 for k, v in second.goals.items()} == {k: v >= 0 for k, v in single.goals.items()}
-        assert split.latest_unfinished() is None
-        assert second.seconds > first.seconds
+    first = search(store, examiner, begin(store, examiner), 512, progress=stop).run()
+    assert not first.finished
+    assert after <= first.cases < 512
+    assert first.next_index == first.cases
+    assert store.latest_unfinished().run == "r1"
+    second = search(store, examiner, store.latest_unfinished(), 512).run()
+    assert second.finished
+    assert totals(second) == totals(single(512))
+    assert {k: v >= 0 for k, v in second.goals.items()} == {k: v >= 0 for k, v in single(512).goals.items()}
+    assert store.latest_unfinished() is None
+    assert second.seconds > first.seconds
 
 
 def test_what_an_interrupted_search_found_is_minimized_when_it_goes_on(store, examiner):
     def stop(looking):
         looking.stop_requested = True
 
-    first = search(store, examiner, begin(store, examiner), 512, progress=stop).run()
+    first = search(store, examiner, begin(store, examiner), 128, progress=stop).run()
     assert first.findings
-    resumed = search(store, examiner, store.latest_unfinished(), 512)
+    resumed = search(store, examiner, store.latest_unfinished(), 128)
     resumed.run()
     assert any(f.state is State.MINIMIZED and f.case.elements == 1 for f in store.findings())
 
@@ -154,15 +180,15 @@ def test_time_limits_end_a_search(store, examiner):
     assert done.cases % BATCH == 0
 
 
-def test_goals_name_the_case_that_reached_them(store, examiner):
-    _, done = one(store, examiner)
+def test_goals_name_the_case_that_reached_them(made):
+    _, _, done = made
     assert done.goals["side_by_side"] >= 0
     assert done.goals["empty_tensor"] >= 0
     assert all(-1 <= index < done.cases for index in done.goals.values())
 
 
-def test_coverage_counts_every_output(store, examiner):
-    _, done = one(store, examiner)
+def test_coverage_counts_every_output(made):
+    _, _, done = made
     assert sum(done.coverage.values()) == done.judged
     cells = [cell.split("|") for cell in done.coverage]
     assert {len(c) for c in cells} == {6}
@@ -171,14 +197,14 @@ def test_coverage_counts_every_output(store, examiner):
     assert {c[5] for c in cells} == {"bug_tail", "numpy_float32"}
 
 
-def test_steering_tells_the_largest_error_of_each_subject(store, examiner):
-    _, done = one(store, examiner)
+def test_steering_tells_the_largest_error_of_each_subject(made):
+    store, _, done = made
     assert 0.0 < done.max_rho[CLEAN.key] <= 1.0
     assert store.read_journal("r1", "elites")
 
 
-def test_signatures_met_before_shrinking_are_aliases_of_the_finding(store, examiner):
-    one(store, examiner)
+def test_signatures_met_before_shrinking_are_aliases_of_the_finding(made):
+    store, _, _ = made
     keys = [k for f in store.findings() for k in {f.signature.key, *f.aliases}]
     for finding in store.findings():
         assert finding.aliases

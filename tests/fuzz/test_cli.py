@@ -9,17 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+from _command import refused
+from _silu import RIGHT
 
 from fuzz.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
-SILU = """    w = x.astype(np.float64)
-    with np.errstate(all="ignore"):
-        y = (w / (1.0 + np.exp(-w))).astype(x.dtype)
-"""
-GOOD = f"import numpy as np\nOP = 'silu'\n\ndef run(out, x):\n{SILU}    out[...] = y\n"
-BAD = GOOD + "    out[:, 3:4] = 0\n"
-RETURNS = f"import numpy as np\nOP = 'silu'\n\ndef kernel(x):\n{SILU}    return y\n"
+BAD = RIGHT + "    out[:, 3:4] = 0\n"
+RETURNS = RIGHT.replace("def run(out, x):", "def kernel(x):").replace("out[...] =", "return")
 
 
 @pytest.fixture
@@ -33,29 +30,17 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def fuzz(tmp_path, capsys):
+def fuzz(fuzz, tmp_path):
+    """A command with a corpus, unless it is called without."""
     (tmp_path / "corpus").mkdir()
 
     def call(*words, corpus=tmp_path / "corpus"):
-        code = main([*map(str, words), "--corpus", str(corpus)] if corpus else list(map(str, words)))
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        return fuzz(*words, *(("--corpus", corpus) if corpus else ()))
 
     return call
 
 
 SHORT = ("--cases", "64", "--seed", "1", "--quiet")
-
-
-def refused(answer, *words):
-    code, out, err = answer
-    assert code == 2
-    assert out == ""
-    assert err.startswith("fuzz: ")
-    assert err.count("\n") == 1, "one sentence"
-    for word in words:
-        assert word in err
-    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -151,7 +136,7 @@ def test_a_corpus_below_a_file_is_refused(fuzz, tmp_path):
 
 
 def test_a_good_kernel_has_no_findings_and_exit_0(fuzz, write):
-    code, out, _ = fuzz("run", "--subject", write(GOOD), "--peer", "numpy_float32", *SHORT)
+    code, out, _ = fuzz("run", "--subject", write(RIGHT), "--peer", "numpy_float32", *SHORT)
     assert code == 0
     assert "silu/mine" in out
     assert "silu/numpy_float32" in out
@@ -175,7 +160,7 @@ def test_a_bad_kernel_has_findings_and_exit_1(fuzz, write, tmp_path):
 def test_a_return_style_kernel_and_several_at_once(fuzz, write):
     paths = [
         write(RETURNS, "one.py"),
-        write(GOOD, "two.py"),
+        write(RIGHT, "two.py"),
         f"{write(BAD + RETURNS.partition('def ')[0], 'three.py')}:run",
     ]
     words = [w for p in paths for w in ("--subject", p)]
@@ -188,7 +173,7 @@ def test_a_return_style_kernel_and_several_at_once(fuzz, write):
 
 
 def test_the_same_file_twice_is_refused(fuzz, write):
-    path = write(GOOD)
+    path = write(RIGHT)
     refused(fuzz("run", "--subject", path, "--subject", path, *SHORT), "stands twice")
 
 
@@ -199,7 +184,7 @@ def test_json_stands_alone_on_standard_output(fuzz, write, tmp_path):
     assert said["cases"] == 64
     assert said["findings"][0]["kind"] == "mismatch"
     assert "silu/mine" in err
-    code, out, _ = fuzz("run", "--subject", write(GOOD), "--peer", "none", *SHORT, "--json", tmp_path / "x.json")
+    code, out, _ = fuzz("run", "--subject", write(RIGHT), "--peer", "none", *SHORT, "--json", tmp_path / "x.json")
     assert json.loads((tmp_path / "x.json").read_text())["findings"] == []
 
 
@@ -267,7 +252,7 @@ def start(*words, cwd):
 
 
 def test_ctrl_c_ends_cleanly_and_resume_goes_on(write, tmp_path, fuzz):
-    words = ("run", "--subject", write(GOOD), "--peer", "none", "--budget", "60s", "--seed", "1")
+    words = ("run", "--subject", write(RIGHT), "--peer", "none", "--budget", "60s", "--seed", "1")
     process = start(*words, cwd=tmp_path)
     runs = tmp_path / "corpus" / "local" / "runs"
     deadline = time.monotonic() + 20.0
@@ -291,7 +276,7 @@ def test_ctrl_c_ends_cleanly_and_resume_goes_on(write, tmp_path, fuzz):
 
 
 def test_progress_and_messages_go_to_standard_error(write, tmp_path):
-    process = start("run", "--subject", write(GOOD), "--peer", "none", "--cases", "64", "--json", "-", cwd=tmp_path)
+    process = start("run", "--subject", write(RIGHT), "--peer", "none", "--cases", "64", "--json", "-", cwd=tmp_path)
     out, _ = process.communicate(timeout=60.0)
     assert json.loads(out)["finished"]
 
@@ -307,7 +292,7 @@ def test_a_reader_that_hangs_up_is_no_error(write, tmp_path):
 def test_a_search_that_cannot_begin_leaves_nothing_to_resume(fuzz, tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text('OP = "silu"\nimport no_such_module\n\n\ndef run(out, x):\n    pass\n')
-    assert fuzz("run", "--subject", str(bad))[0] == 2
+    assert fuzz("run", "--subject", str(bad), "--peer", "none")[0] == 2
     code, _, err = fuzz("run", "--resume")
     assert (code, "there is no interrupted run" in err) == (2, True)
 
@@ -320,7 +305,7 @@ def test_a_summary_that_cannot_be_written_is_noticed_before_the_search(fuzz):
 
 
 def test_a_run_that_is_resumed_keeps_to_its_budget(write, tmp_path, fuzz):
-    words = ("run", "--subject", write(GOOD), "--peer", "none", "--budget", "4s", "--seed", "1", "--quiet")
+    words = ("run", "--subject", write(RIGHT), "--peer", "none", "--budget", "3s", "--seed", "1", "--quiet")
     process = start(*words, cwd=tmp_path)
     deadline = time.monotonic() + 20.0
     while time.monotonic() < deadline and not list(tmp_path.glob("corpus/local/runs/*/campaign.json")):

@@ -7,26 +7,17 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from _command import refused
+from _silu import finding_of, right
 
 from corpus.errors import UsageError
 from corpus.findings import State
 from corpus.records import Case, Fill, Kind, TensorRecipe
 from corpus.store import Store, load_record
 from fuzz.__main__ import main
-from fuzz.check import Examiner, Inquiry
-from fuzz.filing import Failure, Observed, event, file
 from fuzz.life import expect_failure, expect_pass, promote
-from kernels.catalog import user_subject
 
-RIGHT = """import numpy as np
-OP = "silu"
-DTYPES = ("float32",)
-
-def run(out, x):
-    w = x.astype(np.float64)
-    with np.errstate(all="ignore"):
-        out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
-"""
+RIGHT = right("float32")
 WRONG = RIGHT + "    out[:, 7:8] = 5\n"
 WORSE = WRONG + "    out[:, 3:4] = np.nan\n"
 RAISES = RIGHT + "    if x.shape[1] > 7:\n        raise RuntimeError('no')\n"
@@ -55,40 +46,18 @@ def store():
         yield made
 
 
-@pytest.fixture
-def fuzz(capsys):
-    def call(*words):
-        code = main([*map(str, words)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def filed(tmp_path_factory):
     """A finding as a run would file it, of a kernel in another folder."""
     path = tmp_path_factory.mktemp("made") / "mine.py"
     path.write_text(WRONG)
-    subject = user_subject(str(path), ())
-    with Examiner([subject], timeout=5.0) as examiner:
-        checked = examiner.check([Inquiry(CASE, (subject.key,))])[0]
-    seen = Observed(CASE, checked.verdicts[subject.key], checked.input_digest)
-    return file(Failure(CASE, subject, seen.verdict, "r1:0"), seen, [event(State.NEW, "found by r1:0")])
+    return finding_of(path, CASE)
 
 
 @pytest.fixture
 def found(filed, store):
     """The same, stored, of the kernel in this folder."""
     return store.save_finding(filed.but(subject=filed.subject.but(path=str(Path("mine.py").resolve()))))
-
-
-def refused(answer, *words):
-    code, out, err = answer
-    assert (code, out) == (2, ""), err
-    assert err.startswith("fuzz: ")
-    assert err.count("\n") == 1, "one sentence"
-    assert all(word in err for word in words), err
 
 
 def committed(store):

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from _command import refused
 
-from fuzz.__main__ import main
 from kernels.catalog import user_subject
 from kernels.loader import loader_of
 from oracles.catalog import forget_contracts, load_contracts
@@ -18,7 +18,7 @@ SHORT = ("--cases", "16", "--seed", "1", "--quiet", "--peer", "none")
 
 
 @pytest.fixture
-def fuzz(tmp_path, monkeypatch, capsys):
+def fuzz(fuzz, tmp_path, monkeypatch):
     """A command, run in an empty folder; contracts that it added are forgotten again."""
     here = tmp_path / "here"
     here.mkdir()
@@ -26,21 +26,10 @@ def fuzz(tmp_path, monkeypatch, capsys):
 
     def call(*words):
         forget_contracts()
-        code = main([*map(str, words)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        return fuzz(*words)
 
     yield call
     forget_contracts()
-
-
-def refused(answer, *words):
-    code, out, err = answer
-    assert (code, out) == (2, ""), err
-    assert err.startswith("fuzz: ")
-    assert err.count("\n") == 1, "one sentence"
-    for word in words:
-        assert word in err
 
 
 def advised(out):

@@ -9,27 +9,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from _command import snapshot
+from _silu import RIGHT, WRONG, finding_of
 
 from corpus.findings import State
 from corpus.records import Case, Fill, TensorRecipe
 from corpus.store import Store, load_record
 from fuzz.__main__ import main
-from fuzz.check import Examiner, Inquiry
-from fuzz.filing import Failure, Observed, event, file
 from kernels.catalog import subjects_of, user_subject
 from kernels.loader import loader_of
 from oracles.catalog import add_contract, forget_contracts
 
 pytest_plugins = ["pytester"]
-RIGHT = """import numpy as np
-OP = "silu"
-
-def run(out, x):
-    w = x.astype(np.float64)
-    with np.errstate(all="ignore"):
-        out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
-"""
-WRONG = RIGHT + "    out[:, 3:4] = 5\n"
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 5), dtype="float32", fill=Fill(distribution="ones"))})
 DAY = timedelta(days=1)
 TODAY = datetime.now(UTC).date()
@@ -55,20 +46,11 @@ def replayed(project):
     return lambda *words: project.runpytest_inprocess(*QUICK, *words)
 
 
-def filed(path, case=CASE):
-    """A finding as a run would file it."""
-    subject = user_subject(str(path), ())
-    with Examiner([subject], timeout=5.0) as examiner:
-        checked = examiner.check([Inquiry(case, (subject.key,))])[0]
-    seen = Observed(case, checked.verdicts[subject.key], checked.input_digest)
-    return file(Failure(case, subject, seen.verdict, "r1:0"), seen, [event(State.CONFIRMED, "found by r1:0")])
-
-
 @pytest.fixture(scope="module")
 def met(tmp_path_factory):
     path = tmp_path_factory.mktemp("made") / "mine.py"
     path.write_text(WRONG)
-    return filed(path)
+    return finding_of(path, CASE, state=State.CONFIRMED)
 
 
 @pytest.fixture
@@ -84,10 +66,6 @@ def commit(project, met):
         return path
 
     return promoted
-
-
-def snapshot():
-    return {str(path): path.read_bytes() for path in Path("corpus").rglob("*") if path.is_file()}
 
 
 # what is a test
@@ -268,7 +246,7 @@ def test_a_planted_bug_is_expected_and_must_not_be_lost(replayed, commit):
 def test_a_crash_is_one_failure_and_the_rest_goes_on(replayed, commit):
     commit()
     case = CASE.but(tensors={"x": CASE.tensors["x"].but(shape=(2, 4))})
-    commit(case=case, signature=filed(Path("mine.py"), case).signature.but(error_pattern="other"), input_digest="")
+    commit(case=case, signature=finding_of("mine.py", case).signature.but(error_pattern="other"), input_digest="")
     kernel(RIGHT.replace("np\n", "np, os\n", 1) + "    if x.shape[1] == 5:\n        os.abort()\n")
     done = replayed()
     done.assert_outcomes(passed=1, failed=1)
@@ -287,7 +265,7 @@ def test_a_finding_of_an_op_of_ones_own(replayed, commit):
     add_contract(Path("twice.py"))
     x = TensorRecipe(shape=(3,), dtype="float16", fill=Fill(distribution="ones"))
     with Store(Path("corpus")) as store:
-        store.promote(filed(Path("mine.py"), Case(op="twice", tensors={"x": x})))
+        store.promote(finding_of("mine.py", Case(op="twice", tensors={"x": x}), state=State.CONFIRMED))
     forget_contracts()
     try:
         done = replayed()
@@ -337,7 +315,7 @@ def test_a_kernel_that_does_not_load_is_one_sentence(replayed, commit):
     assert "check.py" not in done.stdout.str()
 
 
-def test_no_sandbox_is_left_behind(replayed, commit):
+def test_no_sandbox_is_left_behind(own_zygotes, replayed, commit):
     def children():
         return {p.name for p in Path("/proc").glob("[0-9]*") if is_child(p)}
 

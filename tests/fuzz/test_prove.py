@@ -11,7 +11,6 @@ from corpus.formats import FORMATS
 from corpus.materialize import materialize, materialize_all
 from corpus.proof import Proof
 from corpus.records import Fill, TensorRecipe
-from fuzz.__main__ import main
 from fuzz.prove import cases_of
 from kernels.catalog import subjects_of
 from oracles.catalog import contract_of
@@ -32,16 +31,6 @@ WRONG = RIGHT + "    out[x.view(np.uint16) == 0x3C01] = 0\n"
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def fuzz(capsys):
-    def call(*words):
-        code = main(list(words))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8"])

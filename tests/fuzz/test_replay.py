@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from _silu import RIGHT
 
 from corpus.errors import UsageError
 from corpus.findings import State
@@ -24,12 +25,9 @@ from kernels.catalog import subjects_of, user_subject
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
-RIGHT = """    w = x.astype(np.float64)
-    with np.errstate(all="ignore"):
-        out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
-"""
 HEAD = 'import numpy as np\nOP = "silu"\n\ndef run(out, x):\n'
-WRONG = HEAD + RIGHT + "    if x.shape[1] > 4:\n        out[..., -1] = 5\n"
+BODY = RIGHT.removeprefix(HEAD)
+WRONG = RIGHT + "    if x.shape[1] > 4:\n        out[..., -1] = 5\n"
 SHY = HEAD + '    raise NotImplementedError("not today")\n'
 
 
@@ -92,7 +90,7 @@ def test_what_failed_fails(home, store, capsys):
 
 
 def test_what_was_repaired_is_fixed_and_stays_so(home, store, capsys):
-    edit(home, HEAD + RIGHT)
+    edit(home, RIGHT)
     assert {r.outcome for r in outcomes(store)} == {Outcome.FIXED}
     assert {f.state for f in store.findings()} == {State.FIXED}
     assert {r.outcome for r in outcomes(store)} == {Outcome.PASSES}
@@ -101,7 +99,7 @@ def test_what_was_repaired_is_fixed_and_stays_so(home, store, capsys):
 
 
 def test_what_breaks_again_is_a_regression(home, store):
-    edit(home, HEAD + RIGHT)
+    edit(home, RIGHT)
     outcomes(store)
     edit(home, WRONG)
     assert {r.outcome for r in outcomes(store)} == {Outcome.FAILS}
@@ -122,7 +120,7 @@ def test_an_open_bug_fails_as_expected_until_it_starts_to_pass(home, store, caps
     path = committed(store, expect="fail")
     assert [r.outcome for r in outcomes(store, str(path))] == [Outcome.FAILS_AS_EXPECTED]
     assert command(home, path) == 0
-    edit(home, HEAD + RIGHT)
+    edit(home, RIGHT)
     assert [r.outcome for r in outcomes(store, str(path))] == [Outcome.STARTED_TO_PASS]
     assert command(home, path) == 0
     assert "started to pass" in capsys.readouterr().out
@@ -145,7 +143,7 @@ def test_what_declines_cannot_be_told(home, store):
 def test_another_file_can_be_tried_on_a_finding_and_changes_nothing_stored(home, store):
     edit(home, WRONG)
     other = home / "other.py"
-    other.write_text(HEAD + RIGHT)
+    other.write_text(RIGHT)
     results = outcomes(store, first(store).id, files=(str(other),))
     assert [(r.item.subject.name, r.verdict.kind) for r in results] == [("other", Kind.PASS)]
     assert first(store).state is not State.FIXED
@@ -282,7 +280,7 @@ def test_replay_needs_no_hypothesis(home):
 
 
 def test_a_flaky_finding_is_run_often_enough(home, store):
-    edit(home, 'import numpy as np\nOP = "silu"\nN = [0]\n\ndef run(out, x):\n    N[0] += 1\n' + RIGHT
+    edit(home, 'import numpy as np\nOP = "silu"\nN = [0]\n\ndef run(out, x):\n    N[0] += 1\n' + BODY
          + "    if N[0] // 2 % 5 == 4:\n        out[...] = 5\n")  # fmt: skip
     finding = store.save_finding(first(store).but(probability=0.2, case=first(store).original, input_digest=""))
     item = gather(store, [finding.id])[0]
@@ -295,7 +293,7 @@ def test_a_flaky_finding_is_run_often_enough(home, store):
 def test_two_files_of_one_name_are_two_subjects(home, store):
     other = home / "elsewhere"
     other.mkdir()
-    (other / "mine.py").write_text(HEAD + RIGHT)
+    (other / "mine.py").write_text(RIGHT)
     finding = first(store)
     twin = finding.but(
         subject=finding.subject.but(path=str(other / "mine.py")), signature=finding.signature.but(index_pattern="other")

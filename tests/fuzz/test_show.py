@@ -10,28 +10,18 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from _command import refused, snapshot
+from _silu import finding_of, right
 
-from corpus.findings import State
 from corpus.records import Case, Fill, Kind, TensorRecipe
 from corpus.store import Store
-from fuzz.__main__ import main
-from fuzz.check import Examiner, Inquiry
-from fuzz.filing import Failure, Observed, event, file
 from fuzz.goals import GOALS
-from kernels.catalog import subjects_of, user_subject
+from kernels.catalog import subjects_of
 from kernels.loader import loader_of, loaders
 from oracles.catalog import load_contracts
 from reports.explain import explain, topics
 
-RIGHT = """import numpy as np
-OP = "silu"
-DTYPES = ("float16",)
-
-def run(out, x):
-    w = x.astype(np.float64)
-    with np.errstate(all="ignore"):
-        out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
-"""
+RIGHT = right("float16")
 WRONG = RIGHT + "    out[:, 3:4] = 5\n"
 
 
@@ -53,28 +43,12 @@ def here(tmp_path, monkeypatch):
     Path("case.json").write_text(json.dumps(CASE.plain()))
 
 
-@pytest.fixture
-def fuzz(capsys):
-    def call(*words):
-        code = main([*map(str, words)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def filed(tmp_path_factory):
     """A finding as a run would file it, of a kernel in another folder."""
     path = tmp_path_factory.mktemp("made") / "wrong.py"
     path.write_text(WRONG)
-    subject = user_subject(str(path), ())
-    with Examiner([subject], timeout=5.0) as examiner:
-        checked = examiner.check([Inquiry(CASE, (subject.key,))])[0]
-        look = examiner.look(CASE, subject.key)
-    verdict = checked.verdicts[subject.key]
-    seen = Observed(CASE, verdict, checked.input_digest, exhibit=look.exhibit, gates=("fails only if cols >= 4",))
-    return file(Failure(CASE, subject, verdict, "r1:0"), seen, [event(State.NEW, "found by r1:0")])
+    return finding_of(path, CASE, look=True, gates=("fails only if cols >= 4",))
 
 
 @pytest.fixture
@@ -82,18 +56,6 @@ def found(filed):
     """The same, stored, of the kernel in this folder."""
     with Store(Path("corpus")) as store:
         return store.save_finding(filed.but(subject=filed.subject.but(path=str(Path("wrong.py").resolve()))))
-
-
-def refused(answer, *words):
-    code, out, err = answer
-    assert (code, out) == (2, ""), err
-    assert err.startswith("fuzz: ")
-    assert err.count("\n") == 1, "one sentence"
-    assert all(word in err for word in words), err
-
-
-def snapshot():
-    return {str(path): path.read_bytes() for path in Path("corpus").rglob("*") if path.is_file()}
 
 
 def cells(line):

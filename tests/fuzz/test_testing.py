@@ -8,6 +8,7 @@ import re
 import shlex
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -40,6 +41,17 @@ CONTRACT = Contract(
     outputs={"out": Output(("n",), like="x")}, variants=({"x": "float16"},), reference=lambda x: {"out": x * 2.0},
 )
 """
+
+
+@pytest.fixture(autouse=True)
+def sandboxes(monkeypatch):
+    """Those of a test end with it, not with the process."""
+    ends = []
+    monkeypatch.setattr(testing, "atexit", SimpleNamespace(register=lambda *end: ends.append(end)))
+    yield
+    testing._examiner.cache_clear()
+    for end, *words in ends:
+        end(*words)
 
 
 def one(shape=(2, 5), dtype="float32", op="silu", **fields):

@@ -4,7 +4,9 @@ from random import Random
 
 import numpy as np
 import pytest
+from _silu import RIGHT
 
+from corpus.findings import Exhibit
 from corpus.formats import bits_of, format_of
 from corpus.materialize import materialize, materialize_all
 from corpus.records import Case, Fill, Kind, TensorRecipe
@@ -18,16 +20,7 @@ from oracles.contract import Contract, Dim, Input, Output
 SILU = {s.name: s for s in subjects_of("silu")}
 EMBEDDING = {s.name: s for s in subjects_of("embedding")}
 DTYPES = ("float32", "float16", "bfloat16", "float64")
-HALF_WRONG = """import numpy as np
-OP = "silu"
-
-def run(out, x):
-    w = x.astype(np.float64)
-    with np.errstate(all="ignore"):
-        out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
-    if x.dtype == np.float16:
-        out[...] = 5
-"""
+HALF_WRONG = RIGHT + "    if x.dtype == np.float16:\n        out[...] = 5\n"
 NARROW = HALF_WRONG.replace("OP =", 'DTYPES = ("float32", "bfloat16")\nOP =').replace("np.float16", "np.float32")
 MOVES = """import numpy as np
 OP = "silu"
@@ -109,6 +102,18 @@ def test_where_each_try_is_dear_the_accused_is_left_alone(examiner, users, kind)
     cells = table(variants(examiner, silu(), users["half_wrong"], kind))
     assert "silu/half_wrong" not in {s for s, _ in cells}
     assert ("silu/numpy_float32", "float32") in cells
+
+
+@pytest.mark.parametrize("kind", [Kind.TIMEOUT, Kind.OUT_OF_MEMORY])
+def test_where_each_try_is_dear_a_failure_is_shown_without_another(examiner, monkeypatch, kind):
+    case, key = silu(dtype="float16"), "silu/half_wrong"
+    verdict = examiner.check([Inquiry(case, (key,))])[0].verdicts[key]
+    seen = examiner.look_at(case, key, verdict)
+    assert (seen.exhibit.failing, seen.kept is None) == (6, False)
+    monkeypatch.setattr(examiner, "launch", lambda _: pytest.fail("it was run again"))
+    unseen = examiner.look_at(case, key, verdict.but(kind=kind))
+    assert unseen.exhibit == Exhibit(output="out", shape=(2, 3), dtype="float16", returns=False)
+    assert (unseen.verdict.kind, unseen.kept) == (kind, None)
 
 
 def test_a_broken_law_is_looked_for_everywhere(examiner, users):

@@ -166,6 +166,11 @@ def test_the_houses_own_subjects_are_stored_relative_and_lie_where_they_say(op):
         assert bool(subject.planted) == subject.name.startswith("bug_")
 
 
+def test_what_was_edited_is_read_anew(write):
+    said = [read_subject(write(f'DTYPES = ("{t}",){RUN}'), op="silu").dtypes for t in ("float16", "float32", "float16")]
+    assert said == [("float16",), ("float32",), ("float16",)]
+
+
 def test_hints_are_integers_a_kernel_may_tile_by(write):
     path = write("A = 2\nB = 64\nC = 1000000\nD = True\n\ndef run(out, x):\n    return x[:: 7] * 33.0\n")
     assert size_hints(read_subject(path, op="silu")) == (7, 64)

@@ -13,6 +13,7 @@ from corpus.records import Case, TensorRecipe
 from fuzz.check import Examiner, Inquiry
 from kernels.catalog import subjects_of, user_subject
 
+pytestmark = pytest.mark.usefixtures("own_zygotes")
 ROOT = Path(__file__).resolve().parents[2]
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 2), dtype="float32")})
 PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")

@@ -15,6 +15,7 @@ from kernels.protocol import Task
 from kernels.sandbox import Sandbox
 from oracles.catalog import contract_of
 
+pytestmark = pytest.mark.usefixtures("own_zygotes")
 FAULTS = {p.stem: user_subject(str(p), ()) for p in sorted((Path(__file__).parents[1] / "faults").glob("*.py"))}
 PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 TIMEOUT = 0.7

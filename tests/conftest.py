@@ -1,0 +1,109 @@
+"""Zygotes that go on to the next test: to start one costs a third of a second, and two seconds with torch.
+
+A zygote runs no subject, so the next sandbox with the same backends, memory and environment may have it; its workers
+are ended with the sandbox that asked for them, as always. Tests of the processes themselves have zygotes of their own.
+"""
+
+import os
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+import pytest
+
+from corpus.errors import InternalError
+from kernels import sandbox
+from kernels.nursery import Nursery
+
+WAITING = []
+"""Nurseries that have left their zygotes, the last one at the end."""
+LOCK = Lock()
+STARTER = ThreadPoolExecutor(1)
+"""A zygote dies with the thread that has started it, so none of a test may."""
+PYTESTS = re.compile("PYTEST_|HOME$|USERPROFILE$|PY_COLORS$")
+"""Variables that pytest and its `pytester` set anew for each test."""
+
+
+class SharedNursery(Nursery):
+    """One whose zygote outlives it."""
+
+    most = 4
+    """That may wait, in each process that runs tests; the one that has waited longest ends first."""
+
+    def __init__(self, backends, memory_mb):
+        environ = sorted(item for item in os.environ.items() if not PYTESTS.match(item[0]))
+        self._kind, self._made = (backends, memory_mb, environ), []
+        before = taken(self._kind)
+        if before is None:
+            STARTER.submit(super().__init__, backends, memory_mb).result()
+        else:
+            self._process, self._control, self._scratch = before._process, before._control, before._scratch
+            self._unclaimed, self._ended = [], {}
+
+    def spawn(self):
+        self._made.append(super().spawn())
+        return self._made[-1]
+
+    def ending(self, handle):
+        self._made.remove(handle)
+        return super().ending(handle)
+
+    def kill(self, handle):
+        self._made.remove(handle)
+        return super().kill(handle)
+
+    def close(self):
+        if self._process.poll() is not None or not self._without_workers():
+            super().close()
+            return
+        for left in Path(self._scratch).iterdir():  # by a subject; the folder itself is where the next workers begin
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        with LOCK:
+            WAITING.append(self)
+            surplus = WAITING[: max(0, len(WAITING) - self.most)]
+            del WAITING[: len(surplus)]
+        for nursery in surplus:
+            nursery.end()
+
+    def end(self):
+        super().close()
+
+    def _without_workers(self):
+        """End those that are left; whether the zygote has reaped every one of them."""
+        try:
+            for handle in self._made:
+                self._kill(self._pid(handle))
+            for handle in self._made:
+                self._wait_for(handle.pid)
+        except InternalError:
+            return False
+        return True
+
+
+def taken(kind):
+    """A nursery of this kind that waits, and does so no longer."""
+    with LOCK:
+        found = next((n for n in reversed(WAITING) if n._kind == kind and n._process.poll() is None), None)
+        if found is not None:
+            WAITING.remove(found)
+        return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_zygotes():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "Nursery", SharedNursery)
+        yield
+    SharedNursery.most = 0
+    while WAITING:
+        WAITING.pop().end()
+
+
+@pytest.fixture(scope="module")
+def own_zygotes(shared_zygotes):
+    """For tests of the processes themselves: they begin and end with the sandbox."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "Nursery", Nursery)
+        yield
