@@ -1,0 +1,9 @@
+"""What GGML uses on this processor to pack the activations of a product: SIMD code for q8_0 and q8_1."""
+
+from kernels.ggml import quantize
+
+BACKEND = "ggml"
+
+
+def run(out, x, *, format):
+    quantize(out, x, format, reference=False)

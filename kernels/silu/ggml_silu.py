@@ -1,0 +1,10 @@
+"""ggml_silu; float16 by way of float32."""
+
+from kernels.ggml import compute
+
+BACKEND = "ggml"
+DTYPES = ("float32", "float16")
+
+
+def run(out, x):
+    compute("silu", out, x)
