@@ -1,0 +1,209 @@
+"""Scaled dot-product attention with grouped heads, a causal mask and ragged lengths.
+
+    s[i, j] = scale * sum_d q[i, d] * k[j, d],  p[i] = softmax(s[i]) over the keys i sees,  out[i] = sum_j p[i, j] v[j]
+
+of every sequence and head; `group` heads of q share a head of k and v. A sequence has its first lengths[b] keys (all
+without lengths), what lies behind is no input. With causal, query i sees key j where j <= i + length - queries: the
+last query sees all. scale 0 stands for 1/sqrt(head). Source: Vaswani et al., "Attention is all you need", 2017, eq. 1;
+Dao, "FlashAttention-2", 2023, for the online form and the alignment of the mask.
+
+Budget (numerics.md 2.2): a score is off by d = |scale| e_dot + u(2|s| + 2|m| + |z|) + e_exp, which moves the result by
+the lesser of sum p d |v| + |out| sum p d and sqrt(A sum p d (v - out)**2), A = sum p d; then the sum of p v in the
+declared accumulator, the sum of p, rescaling both whenever the running maximum changes and, if declared, the rounding
+of p. A row that sees no key may be 0 or NaN; one with a score of +Inf, or beyond the range of the arithmetic, anything.
+What only the causal mask hides may show if it is not finite, for 0 * NaN and -Inf + Inf are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpus.formats import Array, format_of
+from corpus.records import Fill
+from oracles.attention_laws import ATTENTION_LAWS
+from oracles.axes import Attrs, Dims
+from oracles.balls import Ball, ball, balls, dot, shares
+from oracles.bounds import ALL, classes_of, grain, sum_range
+from oracles.contract import (
+    INTERVAL,
+    NAN,
+    NINF,
+    PINF,
+    ZERO,
+    Budget,
+    Contract,
+    Dim,
+    Input,
+    Output,
+    Question,
+    Reals,
+)
+from oracles.mixtures import (
+    Mask,
+    Scores,
+    deviation,
+    held,
+    mixture_error,
+    near,
+    scale_of,
+    score_error,
+    scores_of,
+    visible,
+)
+from oracles.products import exact_bits, tf32_of
+
+
+def reference(
+    q: Reals,
+    k: Reals,
+    v: Reals,
+    lengths: NDArray[np.int32] | None = None,
+    *,
+    causal: bool = False,
+    scale: float = 0.0,
+) -> dict[str, Reals]:
+    """The formula; rows that see nothing are 0."""
+    seen = visible(q.shape, k.shape, lengths, causal=causal)
+    group = q.shape[1] // max(1, k.shape[1])
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    s = np.where(seen, scale_of(scale, q) * (q @ np.swapaxes(k, -1, -2)), -np.inf)
+    top = np.max(s, axis=-1, keepdims=True, initial=-np.inf)
+    e = np.exp(s - np.where(top == -np.inf, 0.0, top))
+    sums = e.sum(axis=-1, keepdims=True)
+    known = np.isfinite(v)
+    out = e @ np.where(known, v, 0.0) / np.where(sums == 0.0, 1.0, sums)
+    return {"out": out if known.all() else _with_infinities(out, seen, v)}
+
+
+def _with_infinities(out: Reals, seen: Mask, v: Reals) -> Reals:
+    """The result where a row sees values that are not finite."""
+    weight = np.broadcast_to(seen, (*out.shape[:-1], v.shape[2])).astype(np.float64)
+    up, down, lost = (weight @ some.astype(np.float64) > 0 for some in (v == np.inf, v == -np.inf, np.isnan(v)))
+    out = np.where(up, np.inf, np.where(down, -np.inf, out))
+    return np.where(lost | (up & down), np.nan, out)
+
+
+def budget(q: Question) -> dict[str, Budget]:
+    """See above; the terms are in oracles/mixtures.py."""
+    w = scores_of(q)
+    off, fits = score_error(q, w), held(q, w)
+    shape, want = q.want["out"].shape, q.want["out"].reshape(w.a.shape)
+    out = np.where(np.isfinite(want), want, 0.0)
+    error = mixture_error(q, w, out, off)
+    if q.exact and not q.numerics.fast_math:
+        error = np.where(_is_exact(q, w, off), 0.0, error)
+    error = np.where(np.isnan(error), np.inf, error)
+    accept = _accept(q, w, want, fits)
+    accept = None if accept is None else accept.reshape(shape)
+    if not q.iid or q.case.dtype not in {"float16", "bfloat16"}:
+        return {"out": Budget(error.reshape(shape), accept)}
+    sigma = deviation(q, w, out, error).reshape(shape)
+    return {"out": Budget(error.reshape(shape), accept, sigma=sigma, rows=_different_rows(q))}
+
+
+def _different_rows(q: Question) -> int:
+    """Queries that mix the values of their sequence alike are all rounded alike."""
+    rounded = q.want["out"].astype(q.inputs["q"].dtype).view(np.uint16)
+    return max(1, len(np.unique(rounded.reshape(-1, rounded.shape[-1]), axis=0)))
+
+
+def _is_exact(q: Question, w: Scores, off: Reals) -> Mask:
+    """Rows of equal scores, whose values are summed without rounding, or of one key that alone has a weight."""
+    bits = exact_bits(q) if tf32_of(q) == "none" else 11
+    step = grain(w.finite, axis=-2)
+    count = np.count_nonzero(w.seen, axis=-1, keepdims=True)
+    equal = ~w.size.any(axis=-1, keepdims=True) & (count > 0) & (count & (count - 1) == 0)
+    equal = equal & (w.seen.astype(np.float64) @ np.abs(w.finite) <= 2.0**bits * step)
+    alone = np.count_nonzero(near(q, w, off), axis=-1, keepdims=True) == 1
+    alone = alone & (np.abs(w.finite).max(axis=-2, keepdims=True, initial=0.0) <= 2.0**bits * step)
+    return np.asarray((equal | alone) & (step >= q.tiny * w.keys) & (q.numerics.exp != "poly3"))
+
+
+def _accept(q: Question, w: Scores, want: Reals, fits: Mask) -> NDArray[np.uint8] | None:
+    summed = np.asarray(np.abs(w.v).sum(axis=-2, keepdims=True) <= sum_range(q)[1] * 0.999)  # false for NaN
+    blind: Mask = np.asarray(~(w.seen & (w.s > -np.inf)).any(axis=-1, keepdims=True))
+    if fits.all() and summed.all():
+        return np.full(want.shape, INTERVAL, np.uint8) | _where(blind, ZERO | NAN) if blind.any() else None
+    unknown = _unknown(w)
+    over = (w.top == np.inf) | (w.seen & ~fits).any(axis=-1, keepdims=True)
+    mask = classes_of(want) | _where(blind & ~unknown, ZERO | NAN) | _where(over & ~unknown, ALL)
+    if not summed.all():
+        mask |= _where(w.seen.astype(np.float64) @ np.isinf(w.v).astype(np.float64) > 0, NAN)  # its weight may be 0
+        mask |= _where(~summed & ((mask & INTERVAL) != 0), PINF | NINF | NAN)
+    if q.attrs["causal"]:
+        hidden = w.inside & ~w.seen
+        mask |= _where(hidden.astype(np.float64) @ (~np.isfinite(w.v)).astype(np.float64) > 0, NAN)
+        mask |= _where((hidden & ~fits).any(axis=-1, keepdims=True), NAN)
+    return mask
+
+
+def _where(rows: Mask | np.bool_, classes: int) -> NDArray[np.uint8]:
+    return np.where(rows, np.uint8(classes), np.uint8(0))
+
+
+def _unknown(w: Scores) -> Mask:
+    """Rows that see a score of NaN, and not for want of range."""
+    a, bt = (np.where(np.isfinite(x), np.abs(x), 0.0) for x in (w.a, w.bt))
+    return np.asarray((w.seen & np.isnan(w.s) & np.isfinite(a @ bt)).any(axis=-1, keepdims=True))
+
+
+def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
+    """Scores of 0, so that a row is the mean of a power of two of keys; else scores so far apart that one key has all.
+
+    Values are as wide as their sum allows; scores as far apart in every dtype.
+    """
+    keys, precision = dims["keys"], format_of(dtypes["v"]).precision
+    wide = 1 << min(precision, 15)
+    bounds = wide, min(1 << min(precision, 20), (1 << 24) // max(1, keys))
+    k, v = (Fill(distribution="exact_integers", params={"bound": bound}) for bound in bounds)
+    apart = Fill(distribution="powers_of_two", scale=(1 << 15) / wide)
+    return {"q": Fill(distribution="zeros") if keys & (keys - 1) == 0 else apart, "k": k, "v": v}
+
+
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula over the keys that are seen; 0 without any."""
+    batch, head, query, column = index
+    q, group = inputs["q"], inputs["q"].shape[1] // inputs["k"].shape[1]
+    k, v = (inputs[name][batch, head // group] for name in ("k", "v"))
+    length = int(inputs["lengths"][batch]) if "lengths" in inputs else len(k)
+    end = length - (q.shape[2] - 1 - query) if attrs["causal"] else length
+    if end <= 0:
+        return Ball(0)
+    scale = ball(attrs["scale"]) if attrs.get("scale", 0.0) else 1 / Ball(q.shape[3]).sqrt()
+    s = [scale * dot(balls(q[batch, head, query]), balls(key)) for key in k[:end]]
+    return dot(shares(s), balls(v[:end, column]))
+
+
+_HEADS, _KEYS = ("batch", "kv_heads*group", "queries", "head"), ("batch", "kv_heads", "keys", "head")
+
+CONTRACT = Contract(
+    name="attention",
+    summary="mixtures of values, weighted by how well queries and keys agree",
+    dims={
+        "batch": Dim(0, 8),
+        "kv_heads": Dim(1, 8),
+        "group": Dim(1, 8),
+        "queries": Dim(0, 256),
+        "keys": Dim(0, 512),
+        "head": Dim(1, 256),
+    },
+    inputs={
+        "q": Input(_HEADS),
+        "k": Input(_KEYS),
+        "v": Input(_KEYS),
+        "lengths": Input(("batch",), upto="keys"),
+    },
+    outputs={"out": Output(_HEADS, like="q")},
+    variants=tuple({"q": t, "k": t, "v": t, "lengths": "int32"} for t in ("float32", "float16", "bfloat16", "float64")),
+    attrs={"causal": (False, True), "scale": (0.0, 0.125, 1.0, 0.3)},
+    optional=("lengths", "scale"),
+    reference=reference,
+    element=element,
+    budget=budget,
+    probe=probe,
+    laws=ATTENTION_LAWS,
+    work=lambda d: d["batch"] * d["kv_heads"] * d["group"] * d["queries"] * d["keys"] * (d["head"] + 16),
+)

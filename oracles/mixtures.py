@@ -1,0 +1,250 @@
+"""How wrong mixtures of values may be whose weights come from scores (numerics.md 2.2, attention).
+
+Arrays have the shape (batch, kv_heads, rows, keys), with head for keys where they are values: rows are the queries of
+all heads that share their keys.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpus.formats import format_of
+from oracles.bounds import (
+    LAMBDA,
+    exp_error,
+    quotient_error,
+    range_of,
+    reference_error,
+    row_sum_rel,
+    sum_error,
+    sum_range,
+    sum_unit,
+)
+from oracles.contract import Question, Reals
+from oracles.products import TENSOR_CORES, TF32_UNIT, tf32_of
+
+Mask = NDArray[np.bool_]
+
+UNSURE = 2.0**-6
+"""A score that is off by more than this has no first-order bound; its row may be any mixture of the values it sees."""
+SECOND = 1.0 + 2.0**-5
+"""What higher orders add below that: (exp(d) - 1) / d * exp(d), for d = UNSURE."""
+ROUNDED = 1e-14
+"""Of a difference of squares in float64, relative to them."""
+FAR = {"float64": 800.0}
+"""The exponential of a number this far below 0 is 0 in the arithmetic; 128 in float32."""
+CELLS = 16.0
+"""Weights within so many units of one another are all rounded in the same direction."""
+
+
+def scale_of(scale: float, q: NDArray[Any]) -> np.floating[Any] | float:
+    """What scores are multiplied with; for 0, 1/sqrt(head) in the type of q."""
+    return scale or 1 / np.sqrt(q.dtype.type(max(1, q.shape[-1])))
+
+
+def visible(
+    q: tuple[int, ...], k: tuple[int, ...], lengths: NDArray[np.int32] | None = None, *, causal: bool = False
+) -> Mask:
+    """Which query sees which key, from the shapes of q and k: (batch or 1, 1, queries or 1, keys)."""
+    queries, keys = q[2], k[2]
+    length = np.array([keys]) if lengths is None else lengths
+    last = length[:, None] - 1  # of the keys that a query sees
+    if causal:
+        last = last + np.arange(1 - queries, 1)
+    return np.asarray((np.arange(keys) <= last[..., None])[:, None])
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores and what they are made of."""
+
+    a: Reals
+    """q: (batch, kv_heads, rows, head)."""
+    bt: Reals
+    """k: (batch, kv_heads, head, keys); 0 behind the lengths, as v is."""
+    v: Reals
+    finite: Reals
+    """v with 0 for what is not finite."""
+    inside: Mask
+    """Which keys belong to a sequence: (batch or 1, 1, 1, keys)."""
+    seen: Mask
+    """Which of them a row sees: (batch or 1, 1, rows or 1, keys)."""
+    scale: float
+    dot: Reals
+    size: Reals
+    """S = sum |q k|"""
+    s: Reals
+    """-Inf where a key is not seen."""
+    top: Reals
+    z: Reals
+    """s - top, and 0 where that is not finite."""
+    p: Reals
+
+    @property
+    def keys(self) -> int:
+        """How many there are."""
+        return int(self.s.shape[-1])
+
+
+def scores_of(q: Question) -> Scores:
+    """The scores of all rows, in float64."""
+    a, b, v = q.real("q"), q.real("k"), q.real("v")
+    lengths, group = q.inputs.get("lengths"), a.shape[1] // max(1, b.shape[1])
+    inside = visible(a.shape, b.shape, lengths)
+    seen = np.tile(visible(a.shape, b.shape, lengths, causal=True), (1, 1, group, 1)) if q.attrs["causal"] else inside
+    scale = float(scale_of(float(q.attrs["scale"]), a))
+    if lengths is not None:
+        b, v = (np.where(np.swapaxes(inside, -1, -2), x, 0.0) for x in (b, v))
+    a = a.reshape(*b.shape[:2], group * a.shape[2], a.shape[3])
+    bt = np.swapaxes(b, -1, -2)
+    dot, size = a @ bt, np.abs(a) @ np.abs(bt)
+    s = np.where(seen, scale * dot, -np.inf)
+    top = np.fmax.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
+    known = np.isfinite(s)
+    z = np.where(known, s - np.where(np.isfinite(top), top, 0.0), 0.0)
+    p = np.where(known, np.exp(z), 0.0)
+    p /= np.maximum(p.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
+    return Scores(a, bt, v, np.where(np.isfinite(v), v, 0.0), inside, seen, scale, dot, size, s, top, z, p)
+
+
+def held(q: Question, w: Scores) -> Mask:
+    """Where a score stays in the range of the arithmetic, whatever the order of its sum and of scaling."""
+    return np.asarray(max(1.0, abs(w.scale)) * w.size <= sum_range(q)[1] * 0.999)  # false for NaN
+
+
+def score_error(q: Question, w: Scores) -> Reals:
+    """How far a score may be off, its exponential included, which is then relative; Inf where it is not `held`."""
+    root = np.sqrt((w.a * w.a) @ (w.bt * w.bt)) if q.iid else w.size
+    off = abs(w.scale) * (_products_error(q, w.a.shape[-1], w.dot, w.size, root) + _flushed(q, w))
+    off += 2.0 * q.u * (np.abs(w.s) + np.abs(w.top))
+    off += exp_error(q, w.z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * w.z
+    off += _rescalings(q, w) * (8.0 if q.numerics.exp == "fast" else 4.0) * q.u
+    off = np.where(np.isfinite(w.s), off, 0.0)
+    fits = held(q, w)
+    return off if fits.all() else np.where(w.seen & ~fits, np.inf, off)
+
+
+def _products_error(q: Question, terms: int, sums: Reals, size: Reals, root: Reals) -> Reals:
+    """Of a sum of products in the declared arithmetic (2.1). All products round: a factor may have been scaled."""
+    error, operand = sum_error(q, terms, sums, size, root, products=True), TF32_UNIT[tf32_of(q)]
+    if q.numerics.accumulate in TENSOR_CORES:
+        bits, block = TENSOR_CORES[q.numerics.accumulate]
+        block = block // 2 if operand else block
+        step = (2.0**-13 if bits == 13 else 2.0**-23) + (block + 1) * 2.0**-bits
+        blocks = np.minimum(size, 0.5 * np.abs(sums) + 1.25 * root) if q.iid else size
+        error = np.maximum(error, (math.ceil(terms / block) + 1) * step * blocks)
+    return error + (2.0 * operand + operand * operand) * size if operand else error
+
+
+def _flushed(q: Question, w: Scores) -> Reals | float:
+    """What subnormal products, and products of subnormal numbers, add to a dot product."""
+    if not q.tiny or format_of(q.case.dtype).eta >= q.tiny:
+        return 0.0
+    least, flat = q.tiny / min(1.0, abs(w.scale)), float(w.a.shape[-1] * q.tiny)
+    low_a, low_b = (np.where(np.abs(x) < least, np.abs(x), 0.0) for x in (w.a, w.bt))
+    if not low_a.any() and not low_b.any():
+        return flat
+    return np.asarray(flat + low_a @ np.abs(w.bt) + np.abs(w.a) @ low_b)
+
+
+def _rescalings(q: Question, w: Scores) -> int:
+    """How often a running maximum may change: of random scores, as many records as H(n) and six deviations."""
+    last = max(0, w.keys - 1)
+    if not q.iid:
+        return last
+    records = math.log(last + 1) + 0.58
+    return min(last, math.ceil(records + LAMBDA * math.sqrt(records)))
+
+
+def _moments(weights: Reals, *values: Reals) -> list[Reals]:
+    """Sums of several values with one set of weights."""
+    return np.split(weights @ np.concatenate(values, axis=-1), len(values), axis=-1)
+
+
+def mixture_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
+    """Of sum p v, before it is rounded; out: the exact result, off: see `score_error`."""
+    mixed, square = _moments(w.p, np.abs(w.finite), w.finite * w.finite)
+    least = range_of(q)[0] * (1.0 if q.tiny else 2.0 * q.u)  # weights below it are lost, and what is made of them
+    flushed = 4.0 * w.keys * least * (1.0 + np.abs(w.finite).max(initial=0.0))
+    sums = _sums_error(q, w, out, mixed) + _narrow_error(q, w, out, mixed, square)
+    return np.asarray(_weight_error(q, w, out, off) + sums + flushed)
+
+
+def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
+    """What scores that are off by d do to a mixture: the lesser of a worst case and of Cauchy's inequality.
+
+    Where d is too large for either, the result is a mixture of the values that may have any weight.
+    """
+    weights = w.p * off
+    shift = weights.sum(axis=-1, keepdims=True)
+    size, square, mean = _moments(weights, np.abs(w.finite), w.finite * w.finite, w.finite)
+    spread = square - 2.0 * out * mean + out * out * shift
+    spread = np.maximum(spread + ROUNDED * square, 0.0)
+    error = SECOND * np.fmin(size + np.abs(out) * shift, np.sqrt(shift * spread))
+    if not (off > UNSURE).any():
+        return np.asarray(error)
+    some = near(q, w, off)
+    unsure = (some & (off > UNSURE)).any(axis=-1, keepdims=True)
+    return np.where(unsure, _reach(w, some, out), error)
+
+
+def near(q: Question, w: Scores, off: Reals) -> Mask:
+    """Which keys may have a weight at all; where it is only one, the others' are 0."""
+    least = np.fmax.reduce(w.s - off, axis=-1, keepdims=True, initial=-np.inf)
+    return np.asarray((w.s + off > least - FAR.get(q.case.dtype, 128.0)) | (off == np.inf))
+
+
+def _reach(w: Scores, some: Mask, out: Reals) -> Reals:
+    """How far any mixture of some values may be from the right one; twice that, for all of it is right."""
+    count = np.count_nonzero(some, axis=-1, keepdims=True)
+    mean, square = _moments(some.astype(np.float64), w.finite, w.finite * w.finite)
+    spread = np.maximum(square - 2.0 * out * mean + count * out * out + ROUNDED * square, 0.0)
+    widest = np.abs(w.finite).max(axis=-2, keepdims=True, initial=0.0) + np.abs(out)
+    return 2.0 * np.where(count == 1, np.abs(mean - out), np.fmin(widest, np.sqrt(spread)))
+
+
+def _sums_error(q: Question, w: Scores, out: Reals, mixed: Reals) -> Reals:
+    """Summing p v and p, multiplying both when the running maximum changes, dividing; mixed: sum p |v|."""
+    root = np.sqrt((w.p * w.p) @ (w.finite * w.finite)) if q.iid else mixed
+    error = _products_error(q, w.keys, out, mixed, root) + _rescalings(q, w) * sum_unit(q) * (mixed + np.abs(out))
+    rounded = (8.0 + reference_error(q)) * q.u + quotient_error(q)
+    return np.asarray(error + (row_sum_rel(q, w.keys) + rounded) * np.abs(out))
+
+
+def _narrow(q: Question) -> tuple[float, float]:
+    """What rounding p to the type that is declared for it does: relative to p, and absolutely. 0, 0 without."""
+    name = q.numerics.intermediate("p", q.case.dtype)
+    fmt = format_of(name) if name else None
+    return (fmt.unit, fmt.eta / 2.0) if fmt and fmt.unit > q.u else (0.0, 0.0)
+
+
+def _narrow_error(q: Question, w: Scores, out: Reals, mixed: Reals, square: Reals) -> Reals | float:
+    """Of weights that are rounded, before or after they are divided by their sum; square: sum p v**2."""
+    unit, least = _narrow(q)
+    if not unit:
+        return 0.0
+    seen = w.seen.astype(np.float64)
+    if not q.iid:
+        spread = np.sqrt(np.maximum(square - out * out, 0.0))
+        return np.asarray(unit * np.maximum(mixed, spread) + least * (seen @ np.abs(w.finite)))
+    squares = w.finite * w.finite
+    spread = unit * np.sqrt((w.p * w.p) @ squares) + least * np.sqrt(seen @ squares)
+    return np.asarray(LAMBDA * 0.6 * spread + unit * np.abs(out))
+
+
+def deviation(q: Question, w: Scores, out: Reals, error: Reals) -> Reals:
+    """What is expected of the error; almost equal weights are all off by the same."""
+    unit, least = _narrow(q)
+    if not unit:
+        return 0.1 * error
+    squares = w.finite * w.finite
+    variance = (0.42 * unit) ** 2 * ((w.p * w.p) @ squares) + (0.58 * least) ** 2 * (w.seen @ squares)
+    smallest = np.min(w.p, axis=-1, keepdims=True, initial=1.0, where=w.seen)
+    largest = np.max(w.p, axis=-1, keepdims=True, initial=0.0)
+    alike = largest - smallest <= CELLS * unit * largest
+    return np.asarray(np.sqrt(variance + (0.1 * error) ** 2 + np.where(alike, unit * out, 0.0) ** 2))
