@@ -1,0 +1,152 @@
+"""Laws in the sandbox: each kind of law finds the kernel that breaks it and no other; clean kernels break none."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from _lawless import LAWLESS
+
+from corpus.findings import Exhibit
+from corpus.records import Kind
+from corpus.store import Store
+from fuzz.campaign import LAW_EVERY, Limits, Search
+from fuzz.check import Examiner, Inquiry, all_laws
+from fuzz.elites import Elites
+from fuzz.engine import Target, generate, propose
+from fuzz.plan import new_campaign
+from fuzz.shrinking import Shrinker, shrink
+from fuzz.subjects import fitting
+from kernels.catalog import subjects_of, user_subject
+from oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
+from oracles.laws import law_of
+
+
+@pytest.fixture(params=LAWLESS)
+def lawless(request):
+    return LAWLESS[request.param]
+
+
+@pytest.fixture
+def subject(lawless, tmp_path):
+    (tmp_path / "mine.py").write_text(lawless.text())
+    return user_subject(str(tmp_path / "mine.py"), ())
+
+
+def test_what_each_kernel_breaks_is_seen_by_its_law(lawless, subject):
+    with Examiner([subject]) as examiner:
+        case, key = lawless.case, subject.key
+        plain, held = examiner.check([Inquiry(case, (key,), laws) for laws in ((), (lawless.law,))])
+        assert plain.verdicts[key].kind is Kind.PASS, "the oracle sees nothing on this case"
+        assert (held.verdicts[key].kind, held.verdicts[key].rule) == (Kind.MISMATCH, f"law:{lawless.law}")
+        assert held.laws == 1
+        look = examiner.look(case, key, lawless.law)
+        assert look.verdict.message == held.verdicts[key].message
+        law = law_of(contract_of(case.op), lawless.law)
+        assert look.exhibit.partner.id == law.transform(case).id
+        assert look.exhibit.failing == sum(e.fails for e in look.exhibit.elements) > 0
+        assert look.exhibit.within == law.within
+        assert Exhibit.model_validate_json(look.exhibit.model_dump_json()).canonical() == look.exhibit.canonical()
+        assert all(e.bound > 0 for e in look.exhibit.elements) == bool(law.within)
+        assert np.prod(look.exhibit.shape) <= np.prod(look.exhibit.whole or look.exhibit.shape)
+
+
+def test_a_repaired_kernel_breaks_none(lawless, tmp_path):
+    (tmp_path / "mine.py").write_text(lawless.text(repaired=True))
+    subject = user_subject(str(tmp_path / "mine.py"), ())
+    with Examiner([subject]) as examiner:
+        checked = examiner.check([Inquiry(lawless.case, (subject.key,), all_laws(lawless.case))])[0]
+        assert checked.verdicts[subject.key].kind is Kind.PASS
+        assert checked.laws >= 1
+
+
+def test_what_breaks_a_law_is_shrunk(lawless, subject):
+    with Examiner([subject]) as examiner:
+        target = examiner.check([Inquiry(lawless.case, (subject.key,), (lawless.law,))])[0].verdicts[subject.key]
+        small = shrink(Shrinker(examiner, subject.key, target), lawless.case)
+        assert small.verdict.law == lawless.law
+        assert small.case.elements <= lawless.case.elements
+
+
+# ---- an op whose reference is as wrong as its kernel
+
+WRONG_TOGETHER = """
+import numpy as np
+from oracles.contract import Budget, Contract, Dim, Input, Output
+from oracles.relations import row_sums
+
+def reference(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return {"out": e / e[:, :-1].sum(axis=-1, keepdims=True)}
+
+CONTRACT = Contract(
+    name="shares",
+    summary="shares of a whole",
+    dims={"rows": Dim(1, 8), "cols": Dim(2, 64)},
+    inputs={"x": Input(("rows", "cols"), low=-4, high=4)},
+    outputs={"out": Output(("rows", "cols"), like="x")},
+    variants=({"x": "float32"},),
+    reference=reference,
+    laws=(row_sums("sum", 1.0),),
+)
+"""
+SHARES = """
+import numpy as np
+OP = "shares"
+def run(x):
+    w = x.astype(np.float64)
+    e = np.exp(w - w.max(axis=-1, keepdims=True))
+    return (e / e[:, :-1].sum(axis=-1, keepdims=True)).astype(x.dtype)
+"""
+
+
+@pytest.fixture
+def shares(tmp_path):
+    """The contract of an op, and a kernel that agrees with it."""
+    (tmp_path / "shares_contract.py").write_text(WRONG_TOGETHER)
+    (tmp_path / "shares.py").write_text(SHARES)
+    yield add_contract(tmp_path / "shares_contract.py"), user_subject(str(tmp_path / "shares.py"), ())
+    forget_contracts()
+
+
+def test_an_invariant_speaks_against_kernel_and_oracle_alike(shares):
+    contract, subject = shares
+    case = generate(Target(contract, max_elements=128), Random("shares"))[0]
+    with Examiner([subject]) as examiner:
+        plain, held = examiner.check([Inquiry(case, (subject.key,), laws) for laws in ((), ("sum",))])
+        assert plain.verdicts[subject.key].kind is Kind.PASS
+        assert held.verdicts[subject.key].law == "sum"
+        look = examiner.look(case, subject.key, "sum")
+        assert look.exhibit.groups
+        assert look.exhibit.partner is None
+        assert look.exhibit.failing > 0
+
+
+# ---- in a campaign
+
+
+@pytest.mark.parametrize("ops", [["gemm"], ["gemm", "silu", "softmax", "rope"], ["gemm", "silu", "row_max"]])
+def test_every_law_of_every_op_has_its_turn(tmp_path, ops):
+    subjects = [next(s for s in subjects_of(op) if s.name == "numpy_float32" or not s.planted) for op in ops]
+    with Store(tmp_path / "corpus") as store, Examiner(subjects) as examiner:
+        search = Search(examiner, store, new_campaign("r1", 1, "conjecture", subjects, {}, ""), Limits(1.0, 1))
+        targets = [Target(contract_of(op), max_elements=64) for op in ops]
+        proposals = [propose(targets, 1, index, Elites([])) for index in range(LAW_EVERY * 10 * len(ops))]
+        asked = [search._inquiry(p) for p in proposals]
+    laws = [(q.case.op, name) for q in asked for name in q.laws]
+    assert len(laws) * LAW_EVERY == len(proposals)
+    assert set(laws) == {(op, law.name) for op in ops for law in contract_of(op).laws}
+
+
+# ---- clean kernels
+
+
+@pytest.mark.parametrize("op", [op for op, contract in sorted(load_contracts().items()) if contract.laws])
+def test_clean_kernels_break_no_law(op):
+    """As a campaign would, but with all laws on every case."""
+    clean = [s for s in subjects_of(op) if not s.planted and s.backend in {"numpy", "torch"}]
+    random = Random(f"laws {op}")
+    with Examiner(clean) as examiner:
+        cases = [generate(Target(contract_of(op), max_elements=2048), random)[0] for _ in range(48)]
+        checked = examiner.check([Inquiry(c, fitting(examiner.subjects.values(), c), all_laws(c)) for c in cases])
+    assert {v.message for c in checked for v in c.verdicts.values() if v.failed} == set()
+    assert sum(c.laws for c in checked) >= 24
