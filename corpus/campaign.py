@@ -19,6 +19,16 @@ class Space(Record):
     """Names of the subjects that take the dtype."""
 
 
+class Fidelity(Record):
+    """How far passing outputs of one kind were from what they stand for; told, never judged."""
+
+    what: str
+    """The quantity; less is better."""
+    worst: float
+    limit: float
+    """Up to where it is in use in the field."""
+
+
 class Statistics(Record):
     """What was seen of one subject."""
 
@@ -36,6 +46,8 @@ class Statistics(Record):
     """Passing outputs in which the reference demanded nan, inf or -inf somewhere."""
     skipped: dict[str, int] = {}
     """Reason -> cases that it declined."""
+    fidelity: dict[str, Fidelity] = {}
+    """Of ops that lose something by design: by the attribute that decides what, over cases of independent draws."""
 
 
 class Moment(Record):

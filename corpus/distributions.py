@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus.distributions_blocks import exact, packed, plain, ramp, wild
 from corpus.errors import InternalError, UsageError
 from corpus.field import Window
 from corpus.formats import Format, format_of
@@ -308,3 +309,31 @@ def _within(low: float, high: float, fmt: Format) -> tuple[float, float]:
 def _integers_within(low: float, high: float, fmt: Format) -> tuple[int, int]:
     info = np.iinfo(fmt.dtype)
     return max(math.ceil(low), int(info.min)), min(math.floor(high), int(info.max))
+
+
+PACKED = {"floats": False, "integers": False, "patterns": True}
+"""Distributions of packed blocks (corpus/blocks.py): never chosen for an input whose contract does not name them."""
+
+
+@distribution("structured", **PACKED)
+def exact_blocks(w: Window) -> Values:
+    """Packed blocks, scales plus or minus 1/2, 1 or 2, quants of a byte up to `bound` (8): sums stay exact."""
+    return packed(w, exact, max(1, min(int(w.params.get("bound", 8)), 127)))
+
+
+@distribution("iid", **PACKED)
+def blocks(w: Window) -> Values:
+    """Packed blocks of `block` bytes: `scales` float16 numbers from 2**-8 to 1 (sums: to 2**8), then random quants."""
+    return packed(w, plain)
+
+
+@distribution("adversarial", **PACKED)
+def wild_blocks(w: Window) -> Values:
+    """Packed blocks whose scales are any finite float16: subnormal, zero and the largest often."""
+    return packed(w, wild)
+
+
+@distribution("structured", **PACKED)
+def every_blocks(w: Window) -> Values:
+    """Packed blocks with every pattern of d once in 256 rows of 256 blocks; quants in order from `start` on."""
+    return ramp(w)

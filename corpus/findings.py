@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import field_validator
+from pydantic import NonNegativeInt, PositiveInt, field_validator
 
 from corpus.record import Record
 from corpus.records import Case, Kind, Signature, Subject, Verdict
@@ -114,6 +114,28 @@ class Opinion(Record):
     """True: this check is blind to the failure."""
 
 
+GroupOf = Literal["sum", "length"]
+"""What elements that belong together give: their sum, or the root of the sum of their squares."""
+
+
+class Group(Record):
+    """Elements of an output that together break an invariant."""
+
+    of: GroupOf
+    start: NonNegativeInt
+    """Flat index, in C order, of the first."""
+    step: PositiveInt
+    count: PositiveInt
+    got: float
+    wanted: float
+    bound: float
+    """How far got may be from wanted."""
+
+
+Slice = tuple[int | None, int | None, int | None]
+"""Start, stop and step."""
+
+
 class Exhibit(Record):
     """What a person is shown of a failing execution."""
 
@@ -132,6 +154,14 @@ class Exhibit(Record):
     """For a law: the other case of the pair."""
     factor: float = 1.0
     """For a law: by what its outputs must differ."""
+    view: tuple[Slice, ...] = ()
+    """For a law: the part of the first output that the other's must be, a slice an axis; () is all of it."""
+    whole: tuple[int, ...] = ()
+    """For a law with a view: the shape of the first output."""
+    within: float = 0.0
+    """For a law: how many error budgets the two may be apart, and the rounding of both; 0: not a bit."""
+    groups: tuple[Group, ...] = ()
+    """For an invariant: the groups that break it most."""
     returns: bool = False
     """Whether the subject returns its result (else it writes into its first arguments)."""
     detail: str = ""
@@ -150,7 +180,7 @@ class Variant(Record):
 class Finding(Record):
     """A failure worth keeping."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     signature: Signature
     aliases: tuple[str, ...] = ()
     """Keys of the signatures under which it was met before it was shrunk."""

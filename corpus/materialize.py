@@ -19,7 +19,7 @@ def materialize(recipe: TensorRecipe) -> Array:
     """The tensor's values, C-contiguous (except for `broadcast`: a read-only view with stride 0).
 
     Raises UsageError for a distribution, layout, dtype or special that is not known, for an origin whose rank is not
-    the shape's, and for a poke that is wider than the dtype.
+    the shape's, for a poke that is wider than the dtype, and for a flip along an axis that the shape does not have.
     """
     if recipe.layout not in LAYOUTS:
         raise UsageError(f"layout {recipe.layout!r} is not known; the known ones are {', '.join(LAYOUTS)}")
@@ -41,7 +41,14 @@ def _dense(recipe: TensorRecipe) -> Array:
                 raise UsageError(f"poke {pattern:#x} at {index} does not fit the {fmt.bits} bits of {fmt.name}")
             if index < carrier.size:
                 carrier[index] = pattern
-    return values
+    flip = recipe.fill.params.get("flip")
+    return values if flip is None else _reversed(values, flip)
+
+
+def _reversed(values: Array, axis: float) -> Array:
+    if axis not in range(values.ndim):
+        raise UsageError(f"flip {axis} is no axis of a tensor of shape {values.shape}")
+    return np.ascontiguousarray(np.flip(values, int(axis)))
 
 
 def _filled(recipe: TensorRecipe, fmt: Format) -> Array:

@@ -43,7 +43,8 @@ class Fill(Record):
     scale: float = 1.0
     """Every value is multiplied by this before it is rounded to the dtype."""
     params: dict[str, int | float] = {}
-    """`below`: values are integers in [0, below); `bound`: see exact_integers; `shift`: added to every value."""
+    """`below`: values are integers in [0, below); `bound`: see exact_integers; `shift`: added to every value;
+    `flip`: the axis along which the tensor is reversed at last, special values and all."""
 
 
 class Special(Record):
@@ -174,6 +175,10 @@ ACCUMULATORS = (
 """In what a subject can say that it sums."""
 
 
+INPUT = "input"
+"""Of an intermediate result: the dtype of the first input."""
+
+
 class Numerics(Record):
     """The arithmetic a subject says it uses; the error budget follows it, and reports show it."""
 
@@ -182,12 +187,27 @@ class Numerics(Record):
     tf32: Literal["none", "rn", "rz"] = "none"
     """Operands of a float32 product rounded to tf32, to nearest or towards zero."""
     intermediates: dict[str, str] = {}
-    """Named intermediate results that are rounded to a narrower type, e.g. {"p": "bfloat16"}."""
+    """Named intermediate results that are rounded to a narrower type, e.g. {"p": "bfloat16"}; or to INPUT."""
     exp: Literal["accurate", "fast", "poly3"] = "accurate"
     tanh: Literal["accurate", "approx"] = "accurate"
     store: Literal["nearest", "saturate"] = "nearest"
     ftz: bool = True
     """Subnormal intermediates may be flushed to zero; budgets allow it by default."""
+    fast_math: bool = False
+    """What nvcc's -use_fast_math makes of float32: fast exp, approximate tanh, sines, powers and quotients, and ftz."""
+
+    def spelled_out(self, dtype: str) -> Numerics:
+        """With what fast_math stands for in other keys, for inputs of this dtype; it does nothing to float64."""
+        if not self.fast_math:
+            return self
+        if dtype == "float64":
+            return self.but(fast_math=False)
+        return self.but(exp="fast" if self.exp == "accurate" else self.exp, tanh="approx", ftz=True)
+
+    def intermediate(self, name: str, dtype: str) -> str:
+        """The type that a named intermediate result is rounded to, for inputs of this dtype; "" if to none."""
+        said = self.intermediates.get(name, "")
+        return dtype if said == INPUT else said
 
 
 class Subject(Record):

@@ -256,7 +256,10 @@ def analyze_command(**options: Any) -> int:
 @_box_options
 @_corpus_option
 def prove_command(**options: Any) -> int:
-    """Try a kernel on every input there is: all 65,536 float16 and bfloat16 numbers of an elementwise OP."""
+    """Try a kernel on every input there is: all 65,536 float16 and bfloat16 numbers of an elementwise OP.
+
+    Of packed blocks it is every scale with every quant.
+    """
     from fuzz.commands_show import prove_subject  # noqa: PLC0415  as above
 
     return prove_subject(**options)
@@ -305,7 +308,7 @@ def new_command(what: str, name: str, op: str, folder: Path) -> int:
 @cli.command("list")
 @click.argument(
     "what",
-    type=click.Choice(["ops", "subjects", "backends", "distributions", "findings", "goals", "verdicts"]),
+    type=click.Choice(["ops", "subjects", "backends", "distributions", "findings", "goals", "verdicts", "criteria"]),
     default="ops",
 )
 @click.argument("words", nargs=-1, metavar="[WORD|COLUMN=VALUE]...")

@@ -186,7 +186,7 @@ class Search:
             yield [p for p in batch if self.campaign.next_index <= p.index < self._last_index()]
 
     def _targets(self) -> list[Target]:
-        return targets(list(self.examiner.subjects.values()), self.campaign.ops, self.max_elements)
+        return targets(self.campaign, self.max_elements)
 
     def _over(self, next_index: int) -> bool:
         return self.stop_requested or self.elapsed >= self.limits.seconds or next_index >= self._last_index()
@@ -197,8 +197,9 @@ class Search:
     def _inquiry(self, p: Proposal) -> Inquiry:
         contract = self.examiner.contracts[p.case.op]
         laws: tuple[str, ...] = ()
-        if contract.laws and p.index % LAW_EVERY == 0:
-            laws = (contract.laws[p.index // LAW_EVERY % len(contract.laws)].name,)
+        turn = p.index // len(self.campaign.ops)  # of its op: the index would always hit the same ops
+        if contract.laws and turn % LAW_EVERY == 0:
+            laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
         return Inquiry(p.case, fitting(self.examiner.subjects.values(), p.case), laws)
 
     def _account(self, proposal: Proposal, checked: Checked) -> None:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
+from corpus.campaign import Fidelity
 from corpus.errors import InternalError, UsageError
 from corpus.findings import Exhibit
 from corpus.kept import Kept
-from corpus.materialize import Tensors, digest, materialize_all
+from corpus.materialize import digest, materialize_all
 from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
 from kernels.calling import Interface
 from kernels.protocol import Task
 from kernels.sandbox import Outcome, Sandbox, Ticket
 from oracles.blame import Heard, blame
 from oracles.catalog import contract_of, origin_of
-from oracles.contract import Contract, Law
-from oracles.exhibit import exhibit, exhibit_of_law
+from oracles.contract import Contract, Invariant, Law
+from oracles.exhibit import exhibit, exhibit_of_invariant, exhibit_of_law
+from oracles.invariants import invariants, judge_invariant
 from oracles.judge import Evidence, judge
-from oracles.laws import applies, judge_law
+from oracles.laws import applies, judge_law, law_of
 from oracles.reference import Reference
 
 DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
@@ -49,6 +53,8 @@ class Checked:
     """Laws that could be tested on this case."""
     classes: tuple[str, ...] = ()
     """Which of nan, inf and -inf the reference demands."""
+    fidelity: dict[str, tuple[str, Fidelity]] = field(default_factory=dict)
+    """Of those that passed, if the op has such a thing: the kind, and this case's number as the worst."""
 
 
 @dataclass(slots=True)
@@ -58,8 +64,8 @@ class _Prepared:
     inquiry: Inquiry
     reference: Reference
     digest: str
-    laws: list[tuple[Law, Case, Tensors]]
-    """Laws that apply, each with the other case and its inputs."""
+    laws: list[tuple[Law, Reference]]
+    """Laws of two runs that apply, each with the other case and its inputs."""
 
 
 @dataclass(slots=True)
@@ -127,12 +133,13 @@ class Examiner:
         prepared, outcome = flight.prepared[0], outcomes[0][key]
         verdict = self.judge(flight, outcomes)[0].verdicts[key]
         mine = Evidence(prepared.reference, self.subjects[key], outcome.execution, outcome.outputs)
-        returns = key in self._box.returning
-        if verdict.law:
-            rule, partner, _ = prepared.laws[0]
+        returns, broken = key in self._box.returning, law_of(self.contracts[case.op], verdict.law)
+        if isinstance(broken, Law):
             second = outcomes[1][key]
-            other = Evidence(prepared.reference, self.subjects[key], second.execution, second.outputs)
-            shown = exhibit_of_law(rule, mine, other, partner, verdict, returns=returns)
+            other = Evidence(prepared.laws[0][1], self.subjects[key], second.execution, second.outputs)
+            shown = exhibit_of_law(broken, mine, other, verdict, returns=returns)
+        elif isinstance(broken, Invariant):
+            shown = exhibit_of_invariant(broken, mine, verdict, returns=returns)
         else:
             shown = exhibit(mine, verdict, returns=returns)
         place = origin_of(case.op)
@@ -184,15 +191,17 @@ class Examiner:
 
     def _other_cases(self, inquiry: Inquiry) -> Iterable[tuple[Law, Case]]:
         for law in self.contracts[inquiry.case.op].laws:
-            if law.name in inquiry.laws and (other := law.transform(inquiry.case)) is not None:
-                yield law, other
+            asked = law if law.name in inquiry.laws and isinstance(law, Law) else None
+            if asked is not None and (other := asked.transform(inquiry.case)) is not None:
+                yield asked, other
 
     def _prepare(self, inquiry: Inquiry, others: list[tuple[Law, Case]]) -> _Prepared:
         inputs = materialize_all(inquiry.case)
-        reference = Reference(self.contracts[inquiry.case.op], inquiry.case, inputs)
+        contract = self.contracts[inquiry.case.op]
+        reference = Reference(contract, inquiry.case, inputs)
         for numerics in {self.subjects[k].numerics.id: self.subjects[k].numerics for k in inquiry.subjects}.values():
             reference.budget(numerics)
-        laws = [(law, case, materialize_all(case)) for law, case in others]
+        laws = [(law, Reference(contract, case, materialize_all(case))) for law, case in others]
         return _Prepared(inquiry, reference, digest(inputs), laws)
 
     def _judge(self, p: _Prepared, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
@@ -207,7 +216,9 @@ class Examiner:
                 verdicts[key] = verdicts[key].but(blame=text)
         tested = self._judge_laws(p, outcomes, rest, verdicts)
         executions = {k: o.execution for k, o in outcomes.items()}
-        return Checked(p.inquiry.case, p.digest, verdicts, executions, tested, p.reference.classes)
+        passed = {k: o for k, o in outcomes.items() if verdicts[k].kind is Kind.PASS}
+        fidelity = _fidelity(p.reference, passed)
+        return Checked(p.inquiry.case, p.digest, verdicts, executions, tested, p.reference.classes, fidelity)
 
     def _judge_laws(
         self,
@@ -217,22 +228,41 @@ class Examiner:
         verdicts: dict[str, Verdict],
     ) -> int:
         tested = 0
-        for (law, case, inputs), others in zip(p.laws, rest, strict=False):
-            if not applies(law, p.inquiry.case, p.reference.inputs, case, inputs):
+        bases = {k: Evidence(p.reference, self.subjects[k], o.execution, o.outputs) for k, o in outcomes.items()}
+        for (law, second), others in zip(p.laws, rest, strict=False):
+            if not applies(p.inquiry.case, p.reference.inputs, second.case, second.inputs):
                 continue
             tested += 1
-            for key, outcome in outcomes.items():
+            for key, base in bases.items():
                 if verdicts[key].kind is Kind.PASS and others[key].execution.status is Status.OK:
-                    base = Evidence(p.reference, self.subjects[key], outcome.execution, outcome.outputs)
-                    other = Evidence(p.reference, self.subjects[key], others[key].execution, others[key].outputs)
+                    other = Evidence(second, base.subject, others[key].execution, others[key].outputs)
                     verdicts[key] = judge_law(law, base, other) or verdicts[key]
+        for kept in invariants(p.reference, p.inquiry.laws):
+            tested += 1
+            for key, base in bases.items():
+                if verdicts[key].kind is Kind.PASS:
+                    verdicts[key] = judge_invariant(kept, base) or verdicts[key]
         return tested
+
+
+def _fidelity(reference: Reference, passed: Mapping[str, Outcome]) -> dict[str, tuple[str, Fidelity]]:
+    """How far right results are from what they stand for, by subject key."""
+    asked = reference.contract.fidelity
+    if asked is None or not reference.iid:
+        return {}
+    kind = str(reference.attrs[asked.by])
+    with np.errstate(all="ignore"):  # right results may be Inf
+        found = {k: asked.measure(o.outputs, reference.inputs, reference.attrs) for k, o in passed.items()}
+    limit = asked.customary[kind]
+    told = {k: Fidelity(what=asked.what, worst=lost, limit=limit) for k, lost in found.items() if lost is not None}
+    return {key: (kind, one) for key, one in told.items()}
 
 
 def interface_of(contract: Contract) -> Interface:
     """What the op hands to its subjects."""
-    optional = {name: contract.attrs[name][0] for name in contract.optional}
-    return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs), optional)
+    optional = {name: contract.attrs[name][0] for name in contract.optional if name in contract.attrs}
+    extra = tuple(name for name in contract.inputs if name in contract.optional)
+    return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs), optional, extra)
 
 
 def all_laws(case: Case) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from fuzz.check import Examiner, Inquiry, all_laws
 from fuzz.contracts import know_run
 from fuzz.filing import Failure, Found
 from fuzz.output import FOUND, check_json, write_json
-from fuzz.plan import new_campaign
+from fuzz.plan import fitted, new_campaign
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
 from fuzz.selection import select
@@ -66,7 +66,11 @@ def run(**options: Any) -> int:
             limits = _rest(campaign)
         settings = {"timeout": float(campaign.options["timeout"]), "memory_mb": int(campaign.options["memory_mb"])}
         with Examiner(campaign.subjects, **settings) as examiner, Progress(quiet=options["quiet"]) as progress:  # type: ignore[arg-type]
-            (store.checkpoint if options["resume"] else store.start_run)(campaign)  # now that every kernel has loaded
+            if options["resume"]:
+                store.checkpoint(campaign)
+            else:
+                campaign = fitted(campaign, examiner.sandbox)
+                store.start_run(campaign)  # now that every kernel has loaded
             most = int(campaign.options["max_elements"]) or None
             search = Search(examiner, store, campaign, limits, most, progress)
             with stopping_on_interrupt(search):

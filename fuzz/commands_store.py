@@ -24,6 +24,7 @@ from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version
 from kernels.loader import loader_of, loaders
 from oracles.catalog import load_contracts
 from oracles.contract import Contract
+from oracles.criteria import CRITERIA
 from reports.book import Book
 from reports.explain import short
 from reports.format import formats, write
@@ -139,9 +140,11 @@ def _ops(_: Path) -> tuple[Row, list[Row]]:
 
 
 def _call(contract: Contract) -> str:
-    """How a kernel that returns its result is called; an attribute in brackets may be left out."""
-    attrs = [f"[{name}]" if name in contract.optional else name for name in contract.attrs]
-    return f"({', '.join([*contract.inputs, *(['*', *attrs] if attrs else [])])})"
+    """How a kernel that returns its result is called; what stands in brackets may be left out."""
+    inputs = [name for name in contract.inputs if name not in contract.optional]
+    named = [name for name in contract.inputs if name in contract.optional] + list(contract.attrs)
+    named = [f"[{name}]" if name in contract.optional else name for name in named]
+    return f"({', '.join([*inputs, *(['*', *named] if named else [])])})"
 
 
 def _subjects(_: Path) -> tuple[Row, list[Row]]:
@@ -202,6 +205,10 @@ def _verdicts(_: Path) -> tuple[Row, list[Row]]:
     return ("verdict", "about", "means"), [(k.value, about[k in BLAMELESS], short(k.value)) for k in Kind]
 
 
+def _criteria(_: Path) -> tuple[Row, list[Row]]:
+    return ("criterion", "in use by"), [(c.name, c.source) for c in CRITERIA]
+
+
 _LISTS = {
     "ops": _ops,
     "subjects": _subjects,
@@ -210,6 +217,7 @@ _LISTS = {
     "findings": _findings,
     "goals": _goals,
     "verdicts": _verdicts,
+    "criteria": _criteria,
 }
 
 

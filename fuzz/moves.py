@@ -11,11 +11,13 @@ import numpy as np
 from corpus.distributions import DISTRIBUTIONS
 from corpus.formats import Array, Format, format_of
 from corpus.materialize import materialize
+from corpus.record import Scalar
 from corpus.records import Case, Fill, TensorRecipe
 from corpus.specials import PLACES, VALUES
 from fuzz.strategies import distributions_for
+from oracles.axes import Dims, shape_of
 from oracles.catalog import contract_of
-from oracles.contract import Input, parse_axis
+from oracles.contract import Input
 
 Move = Callable[[Case], Iterator[Case]]
 MOVES: list[Move] = []
@@ -66,19 +68,17 @@ def _rank(case: Case, name: str, value: Any) -> int:
 def with_dims(case: Case, changes: Mapping[str, int], *, front: bool = False) -> Case:
     """The case with other extents; what stays is the end of each changed axis if front is cut, else its beginning."""
     contract = contract_of(case.op)
-    old = contract.dims_of(case)
-    dims = {**old, **changes}
+    attrs, dims = contract.attrs_of(case), {**contract.dims_of(case), **changes}
     tensors = {}
     for name, recipe in case.tensors.items():
         spec = contract.inputs[name]
-        axes = [parse_axis(axis) for axis in spec.axes]
-        shape = tuple(dims[d] * f for d, f in axes)
+        shape = shape_of(spec.axes, dims, attrs)
         cut = tuple(max(0, a - b) if front else 0 for a, b in zip(recipe.shape, shape, strict=True))
-        params = {**recipe.fill.params, "below": dims[spec.below]} if spec.below else recipe.fill.params
+        params = {**recipe.fill.params, **spec.params(dims, attrs)} if spec.counts else recipe.fill.params
         tensors[name] = recipe.but(
             shape=shape,
             origin=tuple(o + c for o, c in zip(recipe.origin or (0,) * len(shape), cut, strict=True)),
-            pokes=_moved_pokes(recipe, shape, cut, dims[spec.below] if spec.below else None),
+            pokes=_moved_pokes(recipe, shape, cut, int(params["below"]) if spec.counts else None),
             fill=recipe.fill.but(params=params),
         )
     return case.but(tensors=tensors)
@@ -208,7 +208,16 @@ def plainer_distribution(case: Case) -> Iterator[Case]:
 
 def _in_range(spec: Input, fill: Fill) -> Fill:
     """The fill, told the range of an input that has one."""
-    return fill.but(params=spec.params({})) if spec.ranged else fill
+    return fill.but(params=spec.params({}, {})) if spec.ranged else fill
+
+
+@move
+def without_optional(case: Case) -> Iterator[Case]:
+    """Without inputs that it need not have."""
+    contract = contract_of(case.op)
+    for name in contract.optional:
+        if name in case.tensors:
+            yield case.but(tensors={n: t for n, t in case.tensors.items() if n not in contract.group(name)})
 
 
 @move
@@ -222,9 +231,22 @@ def plain_scale(case: Case) -> Iterator[Case]:
 @move
 def plain_attributes(case: Case) -> Iterator[Case]:
     """The plainest value of each attribute."""
-    for name, values in contract_of(case.op).attrs.items():
-        if case.attrs[name] != values[0]:
-            yield case.but(attrs={**case.attrs, name: values[0]})
+    contract = contract_of(case.op)
+    attrs = dict(contract.attrs_of(case))
+    for name, values in contract.attrs.items():
+        if attrs[name] != values[0]:
+            yield _with_attrs(case, {**attrs, name: values[0]}, contract.dims_of(case))
+
+
+def _with_attrs(case: Case, attrs: dict[str, Scalar], dims: Dims) -> Case:
+    """The case with other attributes; a tensor whose shape they decide is taken from the start of its field."""
+    tensors = {}
+    for name, recipe in case.tensors.items():
+        spec = contract_of(case.op).inputs[name]
+        shape = shape_of(spec.axes, dims, attrs)
+        fill = recipe.fill.but(params={**recipe.fill.params, **spec.params(dims, attrs)})
+        tensors[name] = recipe if shape == recipe.shape else recipe.but(shape=shape, origin=(), pokes=(), fill=fill)
+    return case.but(attrs=attrs, tensors=tensors)
 
 
 @move
@@ -281,7 +303,7 @@ def plainer_pokes(case: Case) -> Iterator[Case]:
 
 
 def _lies_within(spec: Input, fmt: Format, bits: int) -> bool:
-    params = spec.params({})
+    params = spec.params({}, {})
     value = float(np.array(bits, fmt.carrier).view(fmt.dtype)[()])
     return params["low"] <= value <= params["high"]
 

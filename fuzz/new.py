@@ -12,12 +12,15 @@ from pathlib import Path
 from string import Template
 
 from corpus.errors import UsageError
+from fuzz.selection import claims
 from kernels.catalog import resolve, subjects_of
 from oracles.catalog import contract_of, load_contracts
 from reports.format import write
 
 BACKENDS = ("numpy", "torch")
-"""Of which a house's subject is copied: the first there is."""
+"""Of which a house's subject is copied: the first there is, ..."""
+PLAIN = "numpy_float32"
+"""... or this one, which takes nothing that is optional."""
 
 
 def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:
@@ -57,7 +60,7 @@ def _op(name: str, op: str) -> dict[str, str]:
 def _subject(name: str, op: str) -> dict[str, str]:
     """The house's plainest kernel of the op: it runs and passes, until its body is replaced."""
     contract_of(op)
-    clean = [s for s in subjects_of(op) if not s.planted]
+    clean = sorted((s for s in subjects_of(op) if not s.planted), key=lambda s: (claims(s), s.name != PLAIN))
     model = next((s for backend in BACKENDS for s in clean if s.backend == backend), None)
     if model is None:
         raise UsageError(f"op {op!r} has no kernel to start from; `python -m fuzz new op` writes one with its contract")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
 
 from corpus.campaign import Campaign, Space
 from corpus.formats import format_of
@@ -17,18 +19,37 @@ from fuzz.goals import Reach, goals_of
 from fuzz.strategies import distributions_for, layouts_for
 from kernels.catalog import size_hints
 from kernels.environment import environment
+from kernels.sandbox import Sandbox
+from oracles.axes import filled, parse_axis
 from oracles.catalog import contract_of, origin_of
-from oracles.contract import Contract, parse_axis
+from oracles.contract import Contract, Dim, Input
 
 
-def targets(subjects: Sequence[Subject], ops: Sequence[str], max_elements: int | None) -> list[Target]:
-    """What to search: every op with the dtypes and sizes its subjects suggest."""
+def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
+    """The campaign with what loading its subjects has told about the optional parts of their ops.
+
+    Subjects of one's own decide; peers of the house decline what they cannot take.
+    """
+    mine = {op: [s.key for s in campaign.subjects if s.op == op] for op in campaign.ops}
+    own = {s.key for s in campaign.subjects if Path(s.path).is_absolute()}
+    mine = {op: [key for key in keys if key in own] or keys for op, keys in mine.items()}
+    unused = {op: tuple(sorted(frozenset.intersection(*(box.lacks[k] for k in keys)))) for op, keys in mine.items()}
+    needed = {op: tuple(sorted(frozenset.intersection(*(box.needs[k] for k in keys)))) for op, keys in mine.items()}
+    return campaign.but(
+        unused={op: names for op, names in unused.items() if names},
+        needed={op: names for op, names in needed.items() if names},
+    )
+
+
+def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]:
+    """What to search: every op with the dtypes, sizes and optional parts that its subjects suggest."""
     found = []
-    for op in ops:
-        mine = [s for s in subjects if s.op == op]
+    for op in campaign.ops:
+        mine = [s for s in campaign.subjects if s.op == op]
         dtypes = () if any(not s.dtypes for s in mine) else tuple(sorted({t for s in mine for t in s.dtypes}))
         hints = tuple(sorted({n for s in mine for n in size_hints(s)}))
-        found.append(Target(contract_of(op), dtypes, hints, max_elements))
+        contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()))
+        found.append(Target(contract, dtypes, hints, max_elements))
     return found
 
 
@@ -109,17 +130,32 @@ def _specials(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]
 def _shapes(contract: Contract) -> tuple[str, ...]:
     """Shape classes of the first input, plain ones first."""
     first = next(iter(contract.inputs.values()))
-    axes = [parse_axis(axis) for axis in first.axes]
     found = ["empty"] if any(dim.low == 0 for dim in contract.dims.values()) else []
-    dims = [contract.dims[dim] for dim, _ in axes]
-    if all(dim.low <= 1 and dim.multiple == factor == 1 for dim, (_, factor) in zip(dims, axes, strict=True)):
-        found.append("one")
-    if axes:
-        room = contract.max_elements // math.prod(max(1, dim.low) for dim in dims[:-1])
-        spec, factor = dims[-1], axes[-1][1]
-        extents = range(max(spec.multiple, -(-spec.low // spec.multiple) * spec.multiple), spec.high + 1, spec.multiple)
-        found += sorted({last_class(n * factor) for n in extents if n * factor <= room}, key=_by_size)
+    if not first.axes:
+        return (*found, "one")
+    for attrs in _variations(contract, first):
+        axes = [parse_axis(filled(axis, attrs)) for axis in first.axes]
+        dims = [[contract.dims[name] for name in names] for names, _ in axes]
+        if all(d.low <= 1 and d.multiple == 1 for some in dims for d in some) and all(f == 1 for _, f in axes):
+            found.append("one")
+        room = contract.max_elements // math.prod(max(1, d.low) for some in dims[:-1] for d in some)
+        found += sorted({last_class(n) for n in _extents(dims[-1], axes[-1][1]) if n <= room}, key=_by_size)
     return tuple(dict.fromkeys(found))
+
+
+def _variations(contract: Contract, first: Input) -> list[dict[str, Scalar]]:
+    """The values of the attributes that decide the input's shape; one empty set if none does."""
+    names = [name for name in contract.attrs if any(f"{{{name}}}" in axis for axis in first.axes)]
+    return [dict(zip(names, values, strict=True)) for values in product(*(contract.attrs[name] for name in names))]
+
+
+def _extents(dims: Sequence[Dim], factor: int) -> set[int]:
+    """What an axis can measure that is a product of these dimensions and a factor."""
+    found = {factor}
+    for dim in dims:
+        low = max(dim.multiple, -(-dim.low // dim.multiple) * dim.multiple)
+        found = {n * extent for n in found for extent in range(low, dim.high + 1, dim.multiple)}
+    return found
 
 
 def _by_size(name: str) -> tuple[int, str]:

@@ -1,10 +1,14 @@
-"""Every input there is, where an op takes elements of at most 16 bits one by one: the prover of finite domains."""
+"""Every input there is, where an op takes elements of at most 16 bits one by one: the prover of finite domains.
+
+Of packed blocks it is every scale with every quant; where a block has a min, too, with some of the mins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
 
+from corpus.blocks import ELEMENTS
 from corpus.errors import UsageError
 from corpus.formats import format_of
 from corpus.proof import Proof, Sweep
@@ -12,10 +16,13 @@ from corpus.records import Case, Fill, Kind, Subject, TensorRecipe
 from fuzz.check import Examiner, Inquiry
 from fuzz.filing import now
 from kernels.environment import environment
+from oracles.axes import Attrs, packed_format, shape_of
 from oracles.contract import Contract
 
 BITS = 16
 """Of the widest type whose every pattern is tried."""
+MINS = (0x0000, 0x3C00, 0xB801, 0x0001, 0xFBFF)
+"""Patterns of float16 that are tried beside every scale: 0, 1, -0.50049, the least and the most negative number."""
 
 
 def cases_of(contract: Contract, subject: Subject) -> list[Case]:
@@ -34,10 +41,25 @@ def cases_of(contract: Contract, subject: Subject) -> list[Case]:
 
 
 def _cases(contract: Contract, name: str, dtype: str) -> Iterator[Case]:
-    shape = (256, 256) if format_of(dtype).bits == BITS else (1, 256)
-    recipe = TensorRecipe(shape=shape, dtype=dtype, fill=Fill(distribution="every_bits"))
     for values in product(*contract.attrs.values()):
-        yield Case(op=contract.name, tensors={name: recipe}, attrs=dict(zip(contract.attrs, values, strict=True)))
+        attrs = dict(zip(contract.attrs, values, strict=True))
+        for recipe in _blocks(contract, name, attrs) if contract.inputs[name].packed else _numbers(dtype):
+            yield Case(op=contract.name, tensors={name: recipe}, attrs=attrs)
+
+
+def _numbers(dtype: str) -> Iterator[TensorRecipe]:
+    shape = (256, 256) if format_of(dtype).bits == BITS else (1, 256)
+    yield TensorRecipe(shape=shape, dtype=dtype, fill=Fill(distribution="every_bits"))
+
+
+def _blocks(contract: Contract, name: str, attrs: Attrs) -> Iterator[TensorRecipe]:
+    """Blocks of every scale, in as many tensors as there are groups of 32 quants, and mins."""
+    spec, dims = contract.inputs[name], dict.fromkeys(contract.dims, 256)
+    fmt, shape = packed_format(spec.axes[-1], attrs), shape_of(spec.axes, dims, attrs)
+    for second in MINS if fmt.second == "min" else MINS[:1]:
+        for start in range(0, 1 << fmt.bits, ELEMENTS):
+            params = {**spec.params(dims, attrs), "start": start, "second": second}
+            yield TensorRecipe(shape=shape, dtype="uint8", fill=Fill(distribution="every_blocks", params=params))
 
 
 def prove(contract: Contract, subject: Subject, *, timeout: float, memory_mb: int) -> Proof:
@@ -47,8 +69,8 @@ def prove(contract: Contract, subject: Subject, *, timeout: float, memory_mb: in
     """
     cases = cases_of(contract, subject)
     with Examiner([subject], timeout=timeout, memory_mb=memory_mb) as examiner:
-        done = examiner.check([Inquiry(case, (subject.key,)) for case in cases])
-    verdicts = [(c.case, c.verdicts[subject.key]) for c in done]
+        # One by one: all of them at once would take gigabytes.
+        verdicts = [(c, examiner.check([Inquiry(c, (subject.key,))])[0].verdicts[subject.key]) for c in cases]
     return Proof(
         subject=subject,
         environment=environment(),
@@ -61,5 +83,15 @@ def lines(proof: Proof) -> Iterator[tuple[str, str, str, str]]:
     """Rows for people: dtype and attributes, inputs, verdict, budget used or what is wrong."""
     for c in proof.checked:
         attrs = " ".join(f"{name}={value}" for name, value in c.case.attrs.items())
+        part, count = _part(next(iter(c.case.tensors.values())))
         said = f"budget used {c.rho:.2f}" if c.kind is Kind.PASS else c.message
-        yield f"{c.case.dtype} {attrs}".strip(), f"{c.case.elements:,}", c.kind.value, said
+        yield f"{c.case.dtype} {attrs}{part}".strip(), f"{count:,}", c.kind.value, said
+
+
+def _part(recipe: TensorRecipe) -> tuple[str, int]:
+    """Which part of all inputs a tensor holds, where it holds only one, and how many they are."""
+    params = recipe.fill.params
+    if "start" not in params:
+        return "", recipe.size
+    least = f" min=0x{params['second']:04x}" if params["scales"] == 2 else ""
+    return f" q={params['start']}..{least}", recipe.size // int(params["block"]) * ELEMENTS

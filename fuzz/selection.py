@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corpus.errors import UsageError, about
-from corpus.records import Subject
+from corpus.records import Numerics, Subject
 from kernels.catalog import subjects_of, user_subject
 from kernels.loader import loader_of
 from oracles.catalog import contract_of, load_contracts
@@ -55,12 +55,17 @@ def runnable(op: str) -> list[Subject]:
     return [s for s in subjects_of(op) if not loader_of(s.backend).unavailable()]
 
 
+def claims(subject: Subject) -> bool:
+    """Whether a subject claims other arithmetic than is usual."""
+    return subject.numerics.id != Numerics().id
+
+
 def _peers(house: list[Subject], names: Sequence[str]) -> list[Subject]:
     if "none" in names:
         return []
     if names:
         return [s for s in house if s.name in names]
-    clean = [s for s in house if not s.planted]
+    clean = sorted((s for s in house if not s.planted), key=claims)  # coarse arithmetic is judged mildly
     firsts = (next((s for s in clean if s.backend == b), None) for b in DEFAULT_PEERS)
     return [s for s in firsts if s is not None]
 

@@ -21,8 +21,9 @@ from corpus.layouts import LAYOUTS
 from corpus.record import GENERATOR_VERSION, SCHEMA_VERSION, Scalar
 from corpus.records import Case, Fill, Special, TensorRecipe
 from corpus.specials import PLACES, VALUES
+from oracles.axes import Attrs, shape_of
 from oracles.catalog import contract_of
-from oracles.contract import Contract, Input, shape_of
+from oracles.contract import Contract, Input
 
 Choose = Callable[[int, int], int]
 """Asks for an integer between two bounds, both included."""
@@ -41,6 +42,12 @@ ROOM_QUESTION = 1
 """The number of the question for it."""
 RANGED = ("least", "ends", *("between",) * 4, *("tapered",) * 2)
 """What an input with a range may be filled with; repeats are weights."""
+PACKED = ("exact_blocks", *("blocks",) * 4, "wild_blocks")
+"""What an input of packed blocks may be filled with."""
+COUNTS = ("zeros", "uniform", "edge_indices")
+"""What indices and lengths may be filled with."""
+EXTRA_WEIGHT = 3
+INPUT_WEIGHT = 2
 MAX_WORK = 1 << 23
 """Multiplications of a case: what a slow subject does in well under a second."""
 
@@ -76,14 +83,31 @@ def build(contract: Contract, choose: Choose, *, dtypes: tuple[str, ...] = (), m
         variants = tuple(v for v in variants if v[_first(contract)] in dtypes)
     variant = variants[choose(0, len(variants) - 1)]
     room = min(max_elements or contract.max_elements, ROOMS[choose(0, len(ROOMS) - 1)])
-    dims = _fit(contract, _choose_dims(contract, choose), room)
-    attrs = {name: values[choose(0, len(values) - 1)] for name, values in contract.attrs.items()}
+    dims, attrs = _choose_dims(contract, choose), _choose_attrs(contract, choose)
+    dims = _fit(contract, dims, attrs, room)
+    present = _choose_inputs(contract, choose)
     fills = _probe(contract, choose, dims, variant)
-    drafts = {
-        name: _choose_tensor(spec, variant[name], dims, choose, fills.get(name), plain=bool(fills))
-        for name, spec in contract.inputs.items()
-    }
+    frame = Frame(dims, attrs, choose, plain=bool(fills))
+    drafts = {name: frame.tensor(contract.inputs[name], variant[name], fills.get(name)) for name in present}
     return _assemble(contract, drafts, attrs, choose(0, MAX_SEED - 1))
+
+
+def _choose_attrs(contract: Contract, choose: Choose) -> dict[str, Scalar]:
+    """Every attribute; optional ones are varied in one case of EXTRA_WEIGHT + 1 only."""
+    extras = any(name in contract.optional for name in contract.attrs) and choose(0, EXTRA_WEIGHT) == EXTRA_WEIGHT
+    return {
+        name: values[choose(0, len(values) - 1)] if extras or name not in contract.optional else values[0]
+        for name, values in contract.attrs.items()
+    }
+
+
+def _choose_inputs(contract: Contract, choose: Choose) -> list[str]:
+    """The inputs a case has: an optional one in one case of INPUT_WEIGHT + 1."""
+    present: dict[str, bool] = {}
+    for name in contract.inputs:
+        if name in contract.optional and name not in present:
+            present |= dict.fromkeys(contract.group(name), choose(0, INPUT_WEIGHT) == INPUT_WEIGHT)
+    return [name for name in contract.inputs if present.get(name, True)]
 
 
 def _assemble(contract: Contract, drafts: Mapping[str, Draft], attrs: dict[str, Scalar], seed: int) -> Case:
@@ -137,18 +161,18 @@ def _choose_dims(contract: Contract, choose: Choose) -> dict[str, int]:
     return dims
 
 
-def _fit(contract: Contract, dims: dict[str, int], max_elements: int) -> dict[str, int]:
+def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, max_elements: int) -> dict[str, int]:
     """Halve the largest dimension until every tensor and the work fit; halving keeps what is odd about a size."""
-    while _too_large(contract, dims, max_elements):
+    while _too_large(contract, dims, attrs, max_elements):
         widest = max(dims, key=lambda d: dims[d] // contract.dims[d].multiple)
         step = contract.dims[widest].multiple
         dims = {**dims, widest: max(contract.dims[widest].low, dims[widest] // step // 2 * step)}
     return dims
 
 
-def _too_large(contract: Contract, dims: dict[str, int], max_elements: int) -> bool:
+def _too_large(contract: Contract, dims: dict[str, int], attrs: Attrs, max_elements: int) -> bool:
     shaped = [i.axes for i in contract.inputs.values()] + [o.axes for o in contract.outputs.values()]
-    if any(math.prod(shape_of(axes, dims)) > max_elements for axes in shaped):
+    if any(math.prod(shape_of(axes, dims, attrs)) > max_elements for axes in shaped):
         return True
     return contract.work is not None and contract.work(dims) > MAX_WORK
 
@@ -166,6 +190,10 @@ def distributions_for(spec: Input, dtype: str) -> tuple[str, ...]:
         return RANGED
     if spec.distributions:
         return spec.distributions
+    if spec.packed:
+        return PACKED
+    if spec.counts:
+        return COUNTS
     is_float = format_of(dtype).is_float
     return tuple(d.name for d in DISTRIBUTIONS.values() if (d.floats if is_float else d.integers))
 
@@ -177,22 +205,32 @@ def layouts_for(spec: Input) -> tuple[str, ...]:
     return (names[0],) * len(names) + names
 
 
-def _choose_tensor(
-    spec: Input, dtype: str, dims: dict[str, int], choose: Choose, probe: Fill | None, *, plain: bool
-) -> Draft:
-    draft = Draft(shape_of(spec.axes, dims), dtype)
-    if probe is not None and not spec.ranged:
-        draft.distribution, draft.scale, draft.params = probe.distribution, probe.scale, probe.params
-    else:
-        names = distributions_for(spec, dtype)
-        draft.distribution = names[choose(0, len(names) - 1)]
-        draft.params = spec.params(dims)
-        if spec.specials and not spec.ranged and not plain and format_of(dtype).is_float:
-            draft.scale = SCALES[choose(0, len(SCALES) - 1)]
-            draft.specials = _choose_specials(choose)
-    layouts = layouts_for(spec)
-    draft.layout = layouts[choose(0, len(layouts) - 1)]
-    return draft
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What all tensors of a case share, while it is made."""
+
+    dims: dict[str, int]
+    attrs: Attrs
+    choose: Choose
+    plain: bool
+    """An exact probe: no scales, no special values."""
+
+    def tensor(self, spec: Input, dtype: str, probe: Fill | None) -> Draft:
+        """A tensor of this input; probe: its values, if they are settled."""
+        choose, draft = self.choose, Draft(shape_of(spec.axes, self.dims, self.attrs), dtype)
+        draft.params = spec.params(self.dims, self.attrs)
+        if probe is not None and not spec.ranged:
+            draft.distribution, draft.scale = probe.distribution, probe.scale
+            draft.params = {**draft.params, **probe.params}
+        else:
+            names = distributions_for(spec, dtype)
+            draft.distribution = names[choose(0, len(names) - 1)]
+            if not spec.ranged and not self.plain and format_of(dtype).is_float:
+                draft.scale = SCALES[choose(0, len(SCALES) - 1)] if spec.specials or spec.scaled else 1.0
+                draft.specials = _choose_specials(choose) if spec.specials else ()
+        layouts = layouts_for(spec)
+        draft.layout = layouts[choose(0, len(layouts) - 1)]
+        return draft
 
 
 _VALUES, _PLACES = tuple(VALUES), tuple(PLACES)

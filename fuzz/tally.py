@@ -26,6 +26,7 @@ class Tally:
         self._rho = list(said.rho) or [0] * BUDGET_BUCKETS
         self._ulps = list(said.ulps)
         self._classes, self._skipped = Counter(said.classes), Counter(said.skipped)
+        self._fidelity = dict(said.fidelity)
 
     def add(self, checked: Checked, key: str) -> None:
         """Count what came of one case."""
@@ -38,6 +39,7 @@ class Tally:
             self._rho[budget_bucket(verdict.rho)] += 1
             self._count_ulps(verdict.ulps)
             self._classes.update(checked.classes)
+            self._keep_worst(checked, key)
         elif verdict.kind is Kind.UNSUPPORTED:
             known = verdict.message in self._skipped or len(self._skipped) < REASONS
             self._skipped[verdict.message if known else OTHER_REASONS] += 1
@@ -46,6 +48,12 @@ class Tally:
         bucket = ulps_bucket(ulps)
         self._ulps += [0] * (bucket + 1 - len(self._ulps))
         self._ulps[bucket] += 1
+
+    def _keep_worst(self, checked: Checked, key: str) -> None:
+        if key in checked.fidelity:
+            kind, one = checked.fidelity[key]
+            if kind not in self._fidelity or one.worst > self._fidelity[kind].worst:
+                self._fidelity[kind] = one
 
     def record(self) -> Statistics:
         """The counts so far."""
@@ -57,6 +65,7 @@ class Tally:
             ulps=tuple(self._ulps),
             classes=dict(self._classes),
             skipped=dict(self._skipped),
+            fidelity=dict(sorted(self._fidelity.items())),
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Self
 
 from corpus.errors import UsageError
@@ -21,17 +22,27 @@ class Interface:
     attrs: tuple[str, ...]
     optional: Mapping[str, Scalar] = field(default_factory=dict)
     """Attributes that a subject may do without, and the value it then stands for."""
+    extra: tuple[str, ...] = ()
+    """Inputs that a case need not have; a subject is given them by name."""
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Self:
         """From a message, in which tuples are lists."""
-        return cls(tuple(said["inputs"]), tuple(said["outputs"]), tuple(said["attrs"]), said["optional"])
+        inputs, outputs, attrs, extra = (tuple(said[key]) for key in ("inputs", "outputs", "attrs", "extra"))
+        return cls(inputs, outputs, attrs, said["optional"], extra)
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """The inputs that every case has; a subject is given them by position."""
+        return tuple(name for name in self.inputs if name not in self.extra)
 
     def describe(self) -> str:
         """Both forms a subject may have, as a signature."""
-        attrs = f", *, {', '.join(self.attrs)}" if self.attrs else ""
-        inputs = ", ".join(self.inputs)
-        return f"run({', '.join(self.outputs)}, {inputs}{attrs}) or run({inputs}{attrs})"
+        attrs = [f"{name}={self.optional[name]!r}" if name in self.optional else name for name in self.attrs]
+        named = [*(f"{name}=None" for name in self.extra), *attrs]
+        rest = f", *, {', '.join(named)}" if named else ""
+        inputs = ", ".join(self.always)
+        return f"run({', '.join(self.outputs)}, {inputs}{rest}) or run({inputs}{rest})"
 
 
 class Unfitted(ABC):
@@ -56,11 +67,17 @@ class Bound:
     """True: return-style; False: it writes into its outputs."""
     fixed: Mapping[str, Scalar] = field(default_factory=dict)
     """Attributes it does not take, and the only value for which it may be called."""
+    refused: frozenset[str] = frozenset()
+    """Optional inputs it does not take."""
+    needed: frozenset[str] = frozenset()
+    """Optional inputs it cannot do without."""
 
-    def declines(self, attrs: Mapping[str, Scalar]) -> str:
-        """Why it cannot be called with these attributes; an empty string if it can."""
-        others = [(n, v) for n, v in self.fixed.items() if attrs.get(n, v) != v]
-        return next((f"it takes no {n}, so only {n}={v} is tried" for n, v in others), "")
+    def declines(self, attrs: Mapping[str, Scalar], inputs: Collection[str] = ()) -> str:
+        """Why it cannot be called with these attributes and inputs; an empty string if it can."""
+        others = (f"it takes no {n}, so only {n}={v} is tried" for n, v in self.fixed.items() if attrs.get(n, v) != v)
+        given = (f"it takes no {name}" for name in sorted(self.refused) if name in inputs)
+        missing = (f"it needs {name}" for name in sorted(self.needed) if name not in inputs)
+        return next(chain(others, given, missing), "")
 
     def attributes(self, attrs: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Those it takes."""
@@ -70,23 +87,28 @@ class Bound:
 def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
     """Decide the style of a function. Raises UsageError if it can be called neither way."""
     if isinstance(function, Unfitted):
-        return Bound(function(face), returns=False, fixed=_left_out(function.names, face))
+        taken = frozenset(face.extra) & function.names
+        return Bound(function(face), False, _left_out(function.names, face), frozenset(face.extra) - taken, taken)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # builtins without a signature
-        return Bound(function, returns=True)
-    tensors = [p for p in parameters if p.kind in _POSITIONAL and p.name not in face.attrs and p.default is p.empty]
+        return Bound(function, returns=True, refused=frozenset(face.extra))
+    named = {*face.attrs, *face.extra}
+    tensors = [p for p in parameters if p.kind in _POSITIONAL and p.name not in named and p.default is p.empty]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         returns = False
-    elif len(tensors) == len(face.inputs):
+    elif len(tensors) == len(face.always):
         returns = True
-    elif len(tensors) == len(face.inputs) + len(face.outputs):
+    elif len(tensors) == len(face.always) + len(face.outputs):
         returns = False
     else:
         raise UsageError(f"{where} takes {_count(len(tensors))}, but it must be {face.describe()}")
     _check_attrs(parameters, face, where)
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    return Bound(function, returns, {} if takes_any else _left_out({p.name for p in parameters}, face))
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return Bound(function, returns)
+    names = {p.name for p in parameters}
+    needed = {p.name for p in parameters if p.name in face.extra and p.default is p.empty}
+    return Bound(function, returns, _left_out(names, face), frozenset(face.extra) - names, frozenset(needed))
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -98,16 +120,17 @@ def _left_out(names: set[str], face: Interface) -> dict[str, Scalar]:
 
 
 def _check_attrs(parameters: Iterable[inspect.Parameter], face: Interface, where: str) -> None:
-    names = {p.name for p in parameters}
+    names, known = {p.name for p in parameters}, {*face.attrs, *face.extra}
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
     for attr in face.attrs:
         if attr not in names and attr not in face.optional:
             raise UsageError(f"{where} does not take the attribute {attr!r}; it must be {face.describe()}")
     for p in parameters:
-        if p.kind is p.POSITIONAL_ONLY and p.name in face.attrs:
-            raise UsageError(f"{where} takes {p.name!r} by position only, but attributes are passed by name")
-        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in face.attrs:
+        if p.kind is p.POSITIONAL_ONLY and p.name in known:
+            what = "attributes" if p.name in face.attrs else "optional inputs"
+            raise UsageError(f"{where} takes {p.name!r} by position only, but {what} are passed by name")
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in known:
             raise UsageError(f"{where} asks for {p.name!r}, which the op does not have; it must be {face.describe()}")
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from corpus.errors import UsageError, about
 from corpus.formats import FORMATS, format_of
-from corpus.records import ACCUMULATORS, BLAMELESS, Kind, Numerics, Subject
+from corpus.records import ACCUMULATORS, BLAMELESS, INPUT, Kind, Numerics, Subject
 from kernels.front_matter import integers_of, line_of, read_front_matter
 from kernels.loader import loader_of
 
@@ -87,8 +87,11 @@ def _numerics(said: dict[str, Any]) -> Numerics:
         raise UsageError(_complaint(error)) from None
     if numerics.accumulate not in ACCUMULATORS:
         raise UsageError(f"accumulate = {numerics.accumulate!r} must be one of {', '.join(ACCUMULATORS)}")
+    if numerics.fast_math and not numerics.ftz:
+        raise UsageError("fast_math = True flushes subnormal numbers, so ftz = False cannot stand beside it")
     for dtype in numerics.intermediates.values():
-        format_of(dtype)
+        if dtype != INPUT:
+            format_of(dtype)
     return numerics
 
 

@@ -109,7 +109,7 @@ class FrontMatter:
         for formula in launch:
             self._check_names(formula, known, face)
         for name in (*face.outputs, *face.inputs, *face.attrs):
-            if name not in self.used and name not in face.optional:
+            if name not in self.used and name not in face.optional and name not in face.extra:
                 raise UsageError(f"{self.path}: args: {name!r} is missing; the op has {_names_of(face)}")
 
     def _check_names(self, formula: Formula, known: set[str], face: Interface) -> None:

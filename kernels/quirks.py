@@ -16,13 +16,33 @@ ROW_PADDING = (
 With a = zeros(84, 1) whose rows lie 4 elements apart with NaN in the gaps, a @ zeros(1, 49) has 2058 NaN of 4116
 elements; a.contiguous() gives none. With a = ones(17, 31), a[8, 0] = inf, rows 7 and 8 of a @ ones(31, 8) are not
 finite; only row 8 may be. ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 is right; with AVX512_CORE, odd k gives NaN for some
-Inf. matmul, addmm, bmm and einsum alike."""
+Inf. matmul, addmm, bmm, einsum and mv alike."""
 
 SAFE_K = 32
 """Even inner dimensions up to here showed nothing."""
 
+NARROW_ADDMV = "torch.addmv in 16 bits rounds alpha and the product before the sum, and with alpha = 0 may do nothing"
+"""PyTorch 2.13.0 (CPU), float16 and bfloat16; addmm does neither.
+
+With a = 1 + 3 * 2**-10 in float16, addmv([1], [[a]], [a], beta=-1) is 0.005859375 and addmm 0.00586700, which is right;
+addmv([0], [[1]], [0.731], alpha=0.3) is 0.2194, for 0.2193. addmv(3 * ones(5), ones(5, 835), ones(835), alpha=0,
+beta=2) is 3, not 6, and with beta=0 an `out` keeps what was in it: at alpha = 0 oneDNN writes nothing."""
+
 NAN_PAYLOAD = "torch.gather sets the quiet bit of 16-bit NaNs (0x7c01 becomes 0x7e01): it does not copy bits"
 """PyTorch 2.13.0 (CPU): float16 and bfloat16, depending on stride and width; index_select, embedding copy exactly."""
+
+FORGOTTEN_MAXIMUM = "ggml_argmax forgets at a NaN what it has seen, and gives the largest number behind it"
+"""libggml-python 0.20.2 (GGML's CPU backend), float32: max = MAX(max, x) is NaN after a NaN, and x after that.
+
+ggml_argmax of [1, nan, 0] is 2, the place of the 0; of [1, nan] it is 0."""
+
+LOST_NAN = "torch's attention without a mask gives 0 for a row whose last scores are NaN and whose others are -Inf"
+"""PyTorch 2.13.0 (CPU), all float types: the maximum behind the last whole vector is taken with std::max, which drops a
+NaN that stands second, and a row whose maximum is -Inf counts as masked.
+
+With q, v = ones(1, 1, 1, 4), ones(1, 1, n, 4) and k = full((1, 1, n, 4), nan), scaled_dot_product_attention(q, k, v) is
+0 for n up to 15 (float64: 7; half of that with AVX2) and NaN from there on. Whole vectors were repaired after issue
+141128. With attn_mask it is right."""
 
 
 def decline_row_padding(a: Any, b: Any) -> None:
@@ -34,7 +54,31 @@ def decline_row_padding(a: Any, b: Any) -> None:
         raise NotImplementedError(ROW_PADDING)
 
 
+def decline_narrow_addmv(a: Any, y: Any, alpha: float) -> None:
+    """Raise NotImplementedError for the products that NARROW_ADDMV describes; y: the summand, or None."""
+    if a.element_size() == 2 and (y is not None or alpha != 1.0):
+        raise NotImplementedError(NARROW_ADDMV)
+
+
 def decline_nan_payload(table: Any) -> None:
     """Raise NotImplementedError for the copies that NAN_PAYLOAD describes."""
     if table.is_floating_point() and table.element_size() == 2 and bool(table.isnan().any()):
         raise NotImplementedError(NAN_PAYLOAD)
+
+
+def decline_lost_nan(scores: Any, vector: int) -> None:
+    """Raise NotImplementedError for the rows that LOST_NAN describes.
+
+    scores: a torch tensor, keys along the last axis, in the type they are computed in; vector: bytes of a vector.
+    """
+    whole = scores.shape[-1] // (vector // scores.element_size()) * (vector // scores.element_size())
+    last, masked = scores[..., whole:], scores == -float("inf")
+    lost = last.isnan().any(-1) & (last.isnan() | masked[..., whole:]).all(-1) & masked[..., :whole].all(-1)
+    if bool(lost.any()):
+        raise NotImplementedError(LOST_NAN)
+
+
+def decline_forgotten_maximum(x: Any) -> None:
+    """Raise NotImplementedError for the rows that FORGOTTEN_MAXIMUM describes; x is a numpy array."""
+    if bool((x != x).any()):  # noqa: PLR0124  only NaN differs from itself
+        raise NotImplementedError(FORGOTTEN_MAXIMUM)

@@ -82,6 +82,10 @@ class Sandbox:
         self._subjects = {s.key: s for s in subjects}
         self.returning: set[str] = set()
         """Keys of the subjects that return their result; the others write into their first arguments. Set by probe."""
+        self.lacks: dict[str, frozenset[str]] = {}
+        """By key: what is optional for the op and a subject does not take. Set by probe."""
+        self.needs: dict[str, frozenset[str]] = {}
+        """By key: optional inputs that a subject cannot do without. Set by probe."""
         self.timeout = timeout
         """Seconds for one execution; may be changed between batches."""
         for subject in subjects:
@@ -276,6 +280,7 @@ class Sandbox:
                 said = self._active.channel.receive()[0]
                 if said.get("returns"):
                     self.returning.add(key)
+                self.lacks[key], self.needs[key] = (frozenset(said.get(k, ())) for k in ("lacks", "needs"))
                 return str(said["error"])
             ending = self._nursery.kill(self._active)
             problem = f"does not load within {_LOAD_SECONDS:g} s"

@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -45,13 +46,14 @@ class Setting:
         """The slab with all buffers."""
         return Guarded(self.case.tensors, self.inputs, self.specs)
 
-    def arguments(self, loader: Loader, *, returns: bool) -> list[Any]:
-        """The tensors to call with, outputs first unless the subject returns them.
+    def arguments(self, loader: Loader, extra: Collection[str], *, returns: bool) -> tuple[list[Any], dict[str, Any]]:
+        """The tensors to call with, outputs first unless the subject returns them; the extra inputs by name.
 
         Views of its own for every call: a subject may reshape or transpose what it is given in place.
         """
-        inputs = [loader.wrap(b.view[...]) for b in self.memory.inputs]
-        return inputs if returns else [loader.wrap(b.view[...]) for b in self.memory.outputs] + inputs
+        inputs = [loader.wrap(b.view[...]) for b in self.memory.inputs if b.name not in extra]
+        named = {b.name: loader.wrap(b.view[...]) for b in self.memory.inputs if b.name in extra}
+        return inputs if returns else [loader.wrap(b.view[...]) for b in self.memory.outputs] + inputs, named
 
 
 class Worker:
@@ -90,15 +92,14 @@ class Worker:
         bound = self._bind(key)
         self._note(IDLE, IDLE)
         ours = sorted(m for m in sys.modules if m.partition(".")[0] in {"fuzz", "oracles", "reports", "hypothesis"})
-        said = {"error": str(bound)} if isinstance(bound, UsageError) else {"error": "", "returns": bound.returns}
-        self._send({**said, "modules": ours}, [])
+        self._send({**_said_of(bound), "modules": ours}, [])
 
     def _warm(self, keys: list[str]) -> None:
         """Do beforehand what makes a first task slow: load these subjects, and touch what a task touches."""
         setting = Setting(_PRACTICE, {"out": TensorSpec(shape=(4, 4), dtype="float32")})
         for key in keys:
             self._bind(key)
-            setting.arguments(loader_of(self._subjects[key].backend), returns=False)
+            setting.arguments(loader_of(self._subjects[key].backend), (), returns=False)
         setting.memory.reset(0)
         setting.memory.intact(0)
 
@@ -137,11 +138,12 @@ class Worker:
         bound = self._bind(key)
         if isinstance(bound, UsageError):
             return {**head, "status": Status.BUILD_FAILED, "message": str(bound)}, []
-        if reason := bound.declines(setting.case.attrs):
+        if reason := bound.declines(setting.case.attrs, setting.inputs):
             return {**head, "status": Status.UNSUPPORTED, "message": reason}, []
         loader = loader_of(self._subjects[key].backend)
         try:
-            runs = [_run_once(setting, bound, loader, run) for run in (0, 1)]
+            extra = self._faces[setting.case.op].extra
+            runs = [_run_once(setting, bound, loader, extra, run) for run in (0, 1)]
         except SubjectError as error:
             return {**head, **_raised(error.cause, loader)}, []
         try:
@@ -150,6 +152,14 @@ class Worker:
             message = "its results are too large to be read back within the memory limit"
             return {**head, "status": Status.OUT_OF_MEMORY, "message": message}, []
         return {**head, **found}, payload
+
+
+def _said_of(bound: Bound | UsageError) -> dict[str, Any]:
+    """What a probe is answered."""
+    if isinstance(bound, UsageError):
+        return {"error": str(bound)}
+    lacks = sorted({*bound.fixed, *bound.refused})
+    return {"error": "", "returns": bound.returns, "lacks": lacks, "needs": sorted(bound.needed)}
 
 
 _PRACTICE = Case(
@@ -194,13 +204,13 @@ def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[
     return head, payload
 
 
-def _run_once(setting: Setting, bound: Bound, loader: Loader, run: int) -> _Run:
+def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[str], run: int) -> _Run:
     memory = setting.memory
-    arguments = setting.arguments(loader, returns=bound.returns)
+    arguments, named = setting.arguments(loader, extra, returns=bound.returns)
     memory.reset(run)
     begin = time.perf_counter_ns()
     try:
-        answer = bound.call(*arguments, **bound.attributes(setting.case.attrs))
+        answer = bound.call(*arguments, **named, **bound.attributes(setting.case.attrs))
         took = time.perf_counter_ns() - begin
         if os.getpid() != _mine():
             os._exit(0)  # the subject forked, and this is its child

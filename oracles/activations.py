@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 from scipy import special
 
-from oracles.bounds import classes_of, exp_error, range_of, reference_error
+from oracles.balls import Ball
+from oracles.bounds import classes_of, exp_error, quotient_error, range_of, reference_error
 from oracles.contract import NAN, NINF, PINF, ZERO, Question, Reals
 
 ROOT, CUBIC = 0.7978845608028654, 0.044715
@@ -26,8 +28,23 @@ def gelu(x: Reals, approximate: str) -> Reals:
     """X / 2 (1 + erf(x / sqrt 2)) or its tanh form, without the cancellation of 1 + f for negative x."""
     if approximate == "tanh":
         return x / (1.0 + np.exp(-2.0 * (ROOT * (x * (1.0 + CUBIC * x * x)))))
-    # scipy has no longdouble; what float64 costs stands in gelu_error
-    return np.asarray(0.5 * x * special.erfc(np.asarray(-x, np.float64) * np.sqrt(0.5)))
+    return np.asarray(0.5 * x * _erfc(-x * np.sqrt(x.dtype.type(0.5))))
+
+
+_SERIES = np.cumprod([np.longdouble(1), *(1 / (np.arange(1, 42, dtype=np.longdouble) + 0.5))])
+"""2**n / (1 3 5 ... (2n + 1)): erf(z) = 2 / sqrt(pi) exp(-z**2) z sum_n of these times z**2n (Abramowitz and Stegun,
+7.1.6), a sum of positive terms; so many are enough for z <= 2."""
+
+
+def _erfc(z: Reals) -> Reals:
+    """1 - erf. scipy has no longdouble: of one only the tail, which is small, is scipy's; the rest is a series."""
+    if z.dtype == np.float64:
+        return np.asarray(special.erfc(z))
+    size = np.abs(z)
+    near = np.minimum(size, 2.0)
+    erf = np.exp(-near * near) / np.sqrt(np.arctan(np.longdouble(1))) * near * polyval(near * near, _SERIES)  # pi / 4
+    tail = np.where(size < 2.0, 1.0 - erf, special.erfc(np.asarray(size, np.float64)))
+    return np.asarray(np.where(z < 0.0, 2.0 - tail, tail))
 
 
 def widened(q: Question, name: str) -> Reals:
@@ -38,11 +55,10 @@ def widened(q: Question, name: str) -> Reals:
 def silu_error(q: Question, x: Reals, y: Reals) -> Reals:
     """Relative error e_exp (1 - sigma) + 6u of y = silu(x); what can vanish is |x| sigma where sigma < 4 tiny."""
     magnitude, size, least = np.abs(x), np.abs(y), range_of(q)[0]
-    constant = (6.0 + reference_error(q)) * q.u
+    constant = (6.0 + reference_error(q)) * q.u + quotient_error(q)
     relative = exp_error(q, np.minimum(magnitude, 1e4)) / (1.0 + np.exp(x)) + constant
-    return np.asarray(
-        size * relative + 1.25 * np.minimum(size, (4.0 * least) * magnitude) + 4.0 * q.tiny + 4.0 * q.u * least
-    )
+    vanishing = 1.25 * np.minimum(size, (4.0 * least) * magnitude)
+    return _nothing_at_zero(x, size * relative + vanishing + 4.0 * q.tiny + 4.0 * q.u * least)
 
 
 def gelu_error(q: Question, x: Reals, y: Reals, approximate: str) -> Reals:
@@ -58,10 +74,16 @@ def gelu_error(q: Question, x: Reals, y: Reals, approximate: str) -> Reals:
         off = (
             q.u * (ERF_ERROR * special.erf(z) + ERF_FLOOR)
             + q.u
-            + 2.0 / np.sqrt(np.pi) * np.exp(-z * z) * z * (3.0 * q.u)
+            + 2.0 / np.sqrt(np.pi) * np.exp(-z * z) * z * (3.0 * q.u + quotient_error(q))
         )
     flushed = np.minimum(size, 2.0 * least * (1.0 + magnitude)) if q.tiny else 0.0
-    return np.asarray(0.5 * magnitude * off + (3.0 + reference_error(q)) * q.u * size + flushed + 4.0 * q.u * least)
+    error = 0.5 * magnitude * off + (3.0 + reference_error(q)) * q.u * size + flushed + 4.0 * q.u * least
+    return _nothing_at_zero(x, error)
+
+
+def _nothing_at_zero(x: Reals, error: Reals) -> Reals:
+    """0 times any number is 0, however it is computed; that matters where the result is multiplied with Inf."""
+    return np.where(x == 0.0, 0.0, error)
 
 
 def silu_classes(x: Reals, y: Reals) -> NDArray[np.uint8]:
@@ -80,14 +102,29 @@ def gelu_classes(q: Question, x: Reals, y: Reals) -> NDArray[np.uint8]:
     return mask
 
 
-def gated_classes(y: Reals, act: Reals, error: Reals, mask: NDArray[np.uint8], gate: Reals) -> NDArray[np.uint8]:
-    """Classes of y = act * gate where act is off by up to error and of the classes in mask."""
-    found = classes_of(y)
-    others = [act - error, act + error, np.where((mask & ZERO != 0) | (np.abs(act) <= error), 0.0, act)]
+def gated_classes(
+    y: Reals, act: Reals, ends: tuple[Reals, Reals], mask: NDArray[np.uint8], up: Reals
+) -> NDArray[np.uint8]:
+    """Classes of y = act * up where act lies between two ends and is of the classes in mask."""
+    found, (low, high) = classes_of(y), ends
+    others = [low, high, np.where((mask & ZERO != 0) | ((low <= 0.0) & (high >= 0.0)), 0.0, act)]
     others += [np.where(mask & bit != 0, value, act) for bit, value in ((NAN, np.nan), (PINF, np.inf))]
     for value in others:
-        product = value * gate
+        product = value * up
         for bit, met in ((NAN, np.isnan(product)), (PINF, product == np.inf), (NINF, product == -np.inf)):
             found[met] |= bit
         found[(product == 0.0) & ~np.isfinite(y)] |= ZERO
     return found
+
+
+def silu_ball(x: Ball) -> Ball:
+    """The formula, x / (1 + exp(-x)), with exp only of negative numbers: that of large ones is no finite ball."""
+    e = (-abs(x)).exp()
+    return x * (e if x < 0 else 1) / (1 + e)
+
+
+def gelu_ball(x: Ball, approximate: str) -> Ball:
+    """The formula as it stands, x / 2 (1 + f)."""
+    if approximate == "tanh":
+        return x / 2 * (1 + ((2 / Ball.pi()).sqrt() * (x + Ball(44715) / 1000000 * x**3)).tanh())
+    return x / 2 * (1 + (x / Ball(2).sqrt()).erf())

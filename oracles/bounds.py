@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus.formats import format_of
 from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO, Question, Reals
 
 ALL = INTERVAL | ZERO | PINF | NINF | NAN
@@ -49,7 +50,7 @@ def sum_error(q: Question, terms: int, total: Reals, magnitude: Reals, root_squa
     total: the exact sums s; magnitude: S = sum |t|; root_square: R = sqrt(sum t**2); products: the terms themselves
     were rounded once (no fused multiply-add with inputs as wide as the accumulator).
     """
-    u = q.u if q.numerics.accumulate in {"float32", "float64"} else ACCUMULATOR_UNIT[q.numerics.accumulate]
+    u = sum_unit(q)
     worst = (terms + 1 + (1 if products else 0)) * u * magnitude
     if not q.iid:
         return worst
@@ -62,10 +63,33 @@ ACCUMULATOR_UNIT: dict[str, float] = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Unit roundoff of the narrow accumulators a subject may declare; tensor cores come with their own steps."""
 
 
+def sum_unit(q: Question) -> float:
+    """Unit roundoff of the declared accumulator."""
+    return ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u)
+
+
+def sum_range(q: Question) -> tuple[float, float]:
+    """Smallest normal and largest number of the declared accumulator."""
+    if q.numerics.accumulate not in ACCUMULATOR_UNIT:
+        return range_of(q)
+    fmt = format_of(q.numerics.accumulate)
+    return fmt.tiny, fmt.max
+
+
+STAGNANT = 0.25
+"""From a relative error like this on a sum has no first-order bound: new terms may vanish beside it, all one way."""
+
+
 def row_sum_rel(q: Question, terms: int) -> float:
-    """Relative error of a sum of `terms` non-negative numbers: (n+2)u, or for random terms LAMBDA u sqrt(n/3) + 3u."""
-    worst = (terms + 2) * q.u
-    return min(worst, LAMBDA * q.u * float(np.sqrt(terms / 3.0)) + 3.0 * q.u) if q.iid else worst
+    """Relative error of a sum of `terms` non-negative numbers: (n+2)u, or for random terms LAMBDA u sqrt(n/3) + 3u.
+
+    u is the declared accumulator's; Inf where the bound is STAGNANT.
+    """
+    u = sum_unit(q)
+    worst = (terms + 2) * u
+    if worst > STAGNANT:
+        return float(np.inf)
+    return min(worst, LAMBDA * u * float(np.sqrt(terms / 3.0)) + 3.0 * u) if q.iid else worst
 
 
 def exp_error(q: Question, x: Reals) -> Reals | float:
@@ -74,6 +98,20 @@ def exp_error(q: Question, x: Reals) -> Reals | float:
     if q.numerics.exp == "fast":
         return accurate + 2.0 * q.u * (2.0 + 1.173 * np.abs(x))
     return accurate + (1.25e-4 if q.numerics.exp == "poly3" else 0.0)
+
+
+def quotient_error(q: Question) -> float:
+    """What fast math adds to the rounding of a quotient or a root: 2.5 ulp are 5u (numerics.md 2.2)."""
+    return 4.0 * q.u if q.numerics.fast_math else 0.0
+
+
+def sine_error(q: Question, x: Reals) -> Reals:
+    """Absolute error of a sine or a cosine that is not exactly known: 2 ulp.
+
+    Those of fast math multiply with 1 / 2 pi first and have some fixed number of bits: 2**-20.5 for one turn, 2**-14.7
+    for fifty (PTX ISA, sin.approx).
+    """
+    return (2.0**-20 + 2.0 * q.u * np.abs(x)) if q.numerics.fast_math else np.full(x.shape, 4.0 * q.u)
 
 
 def grain(x: Reals, axis: int) -> Reals:

@@ -18,7 +18,8 @@ from corpus.formats import format_of
 from corpus.materialize import materialize_all
 from corpus.records import Case, Fill, Numerics, TensorRecipe
 from oracles import contracts
-from oracles.contract import Contract, parse_axis, shape_of
+from oracles.axes import dims_in, shape_of
+from oracles.contract import Contract
 from oracles.reference import Reference
 
 _OWN: dict[str, Contract] = {}
@@ -109,9 +110,9 @@ def _must_fit(contract: Contract) -> None:
     where = contract.origin
     if not contract.variants or not contract.inputs or not contract.outputs:
         raise UsageError(f"{where}: a contract needs at least one input, one output and one variant")
-    known = {parse_axis(axis)[0] for tensor in contract.inputs.values() for axis in tensor.axes}
-    asked = {parse_axis(axis)[0] for tensor in contract.outputs.values() for axis in tensor.axes}
-    asked |= {i.below for i in contract.inputs.values() if i.below}
+    known = {d for tensor in contract.inputs.values() for axis in tensor.axes for d in dims_in(axis)}
+    asked = {d for tensor in contract.outputs.values() for axis in tensor.axes for d in dims_in(axis)}
+    asked |= {d for i in contract.inputs.values() for d in (i.below, i.upto) if d}
     if lost := sorted((known - set(contract.dims)) | (asked - known)):
         raise UsageError(f"{where}: dimension {lost[0]!r} must be one of the dims and an axis of an input")
     if not contract.factor >= 1.0:
@@ -119,6 +120,8 @@ def _must_fit(contract: Contract) -> None:
     for name, out in contract.outputs.items():
         if out.like not in contract.inputs and (out.like or not out.dtype):
             raise UsageError(f"{where}: output {name!r} must be like one of the inputs, or have a dtype")
+    if unknown := sorted(set(contract.optional) - set(contract.attrs) - set(contract.inputs)):
+        raise UsageError(f"{where}: optional names {unknown[0]!r}, which is neither an input nor an attribute")
     for variant in contract.variants:
         if set(variant) != set(contract.inputs):
             raise UsageError(
@@ -144,10 +147,9 @@ def _must_answer(contract: Contract) -> None:
 
 
 def _sample(contract: Contract, variant: Mapping[str, str], dims: Mapping[str, int]) -> Case:
-    tensors = {}
+    tensors, attrs = {}, {name: values[0] for name, values in contract.attrs.items()}
     for name, spec in contract.inputs.items():
-        distribution = "between" if spec.ranged else (spec.distributions or ("uniform",))[0]
-        fill = Fill(distribution=distribution, params=spec.params(dims))
-        tensors[name] = TensorRecipe(shape=shape_of(spec.axes, dims), dtype=variant[name], fill=fill)
-    attrs = {name: values[0] for name, values in contract.attrs.items()}
+        usual = "between" if spec.ranged else "blocks" if spec.packed else "uniform"
+        fill = Fill(distribution=(spec.distributions or (usual,))[0], params=spec.params(dims, attrs))
+        tensors[name] = TensorRecipe(shape=shape_of(spec.axes, dims, attrs), dtype=variant[name], fill=fill)
     return Case(op=contract.name, tensors=tensors, attrs=attrs)

@@ -11,22 +11,26 @@ budget gets a `Question` with the inputs as they were and everything else it may
 estimated from the reference (oracles/estimate.py).
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpus.errors import UsageError
+from corpus.findings import GroupOf
 from corpus.formats import Array, compute_unit, format_of
 from corpus.record import Scalar
 from corpus.records import Case, Fill, Numerics, TensorSpec
+from oracles.axes import Attrs as Attrs  # noqa: PLC0414  contract files take both from here
+from oracles.axes import Dims as Dims  # noqa: PLC0414
+from oracles.axes import filled, is_packed, packed_format, shape_of, solve
+from oracles.balls import Ball
 
 Reals = NDArray[np.float64]
-Dims = Mapping[str, int]
-Attrs = Mapping[str, Scalar]
 
 INTERVAL, ZERO, PINF, NINF, NAN = 1, 2, 4, 8, 16
 """Bits of an accept mask: which classes of result are right for an element."""
@@ -49,15 +53,19 @@ class Input:
     """One input tensor."""
 
     axes: tuple[str, ...]
-    """Names of dimensions; `half*2` is twice the dimension half."""
+    """Names of dimensions, or products of them (oracles/axes.py)."""
     below: str = ""
     """For indices: values are integers in [0, that dimension)."""
+    upto: str = ""
+    """For lengths: values are integers in [0, that dimension], the end included."""
     distributions: tuple[str, ...] = ()
     """Names it may be filled with; () means every one that suits its dtype."""
     layouts: tuple[str, ...] = ()
     """Names; () means all."""
     specials: bool = True
     """Whether NaN, Inf and friends may be sprinkled in."""
+    scaled: bool = False
+    """Whether its values may be scaled even if there are no specials."""
     low: float | None = None
     """All values are at least this, also when rounded to the dtype; a range excludes specials and distributions."""
     high: float | None = None
@@ -70,7 +78,7 @@ class Input:
             raise UsageError(f"the range of an input must have finite ends, not {ends}; leave out an end that is open")
         if sorted(ends) != ends:
             raise UsageError(f"the range of an input is empty: low={self.low} is above high={self.high}")
-        if ends and (self.below or self.distributions):
+        if ends and (self.below or self.upto or self.distributions):
             raise UsageError("an input has either a range or `below` and distributions of its own, not both")
 
     @property
@@ -78,10 +86,23 @@ class Input:
         """Whether all values must lie in [low, high]."""
         return self.low is not None or self.high is not None
 
-    def params(self, dims: Dims) -> dict[str, int | float]:
-        """What its fills are told: the range, or where indices end."""
-        if self.below:
-            return {"below": dims[self.below]}
+    @property
+    def counts(self) -> bool:
+        """Whether its values are indices or lengths, which nobody computes with."""
+        return bool(self.below or self.upto)
+
+    @property
+    def packed(self) -> bool:
+        """Whether it holds packed blocks."""
+        return bool(self.axes) and is_packed(self.axes[-1])
+
+    def params(self, dims: Dims, attrs: Attrs) -> dict[str, int | float]:
+        """What its fills are told: the range, where indices end, or how blocks are packed."""
+        if self.counts:
+            return {"below": dims[self.below] if self.below else dims[self.upto] + 1}
+        if self.packed:
+            form = packed_format(self.axes[-1], attrs)
+            return {"block": form.size, "scales": form.scales}
         if not self.ranged:
             return {}
         low = min(self.high or 0.0, 0.0) - OPEN_END if self.low is None else self.low
@@ -95,7 +116,9 @@ class Output:
 
     axes: tuple[str, ...]
     like: str = ""
-    """Has the dtype of this input..."""
+    """Has the dtype of this input, ..."""
+    widened: str = ""
+    """... but this one if that has only 8 bits..."""
     dtype: str = ""
     """... or this one; `{to}` is the value of the attribute `to`."""
 
@@ -149,28 +172,79 @@ class Budget:
     estimated: bool = False
     """Not derived by a person, but estimated from the reference (numerics.md 6)."""
 
-    def column(self, index: int) -> "Budget":
+    def column(self, index: int) -> Budget:
         """The budget of one column, of that of a matrix."""
         accept = None if self.accept is None else self.accept[:, index]
         sigma = self.sigma[:, index] if isinstance(self.sigma, np.ndarray) else self.sigma
         return replace(self, error=np.asarray(self.error)[:, index], accept=accept, sigma=sigma)
 
 
+View = tuple[slice, ...]
+"""A part of an output: one slice an axis, from the first on; () is all of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Law:
     """A relation between two runs of the same subject that needs no oracle.
 
-    transform changes a case (through its recipe) and says by which factor every output must change; the outputs must
-    then be equal bit for bit after multiplying with that power of two (or -1), wherever both are normal numbers.
-    None: the law does not apply to this case.
+    transform changes a case through its recipe: scales, shifts, cuts or reverses tensors, or changes attributes (None:
+    the law does not apply to it). The second run's outputs must then be those of the first (of which `view` says which
+    part, in which order), times a power of two or -1, equal bit for bit wherever both are normal numbers.
     """
 
     name: str
     transform: Callable[[Case], Case | None]
     factor: float = 1.0
     """Of the outputs."""
-    shift: float = 0.0
-    """What the transformation adds to every value of the tensors it changes."""
+    view: Callable[[Case], View] | None = None
+    """What of the first run's outputs, from the first case; None: all of it."""
+    within: float = 0.0
+    """Not bit for bit: the two may be that many error budgets apart, and the rounding of both. 2 is what two right
+    results may be, of a library that may take another path for another shape or order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Elements of an output that belong together, in groups of `count`."""
+
+    starts: NDArray[np.int64]
+    """The flat index (C order) of each group's first element; an array of any shape, whose indices name the groups."""
+    step: int
+    """From one element of a group to the next."""
+    count: int
+    wanted: Reals | float
+    """What each group must give, exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """What one run's output must keep, element errors within their budgets and rounding granted: a law without a pair.
+
+    Silent about groups with an element that may be other than a number.
+    """
+
+    name: str
+    of: GroupOf
+    """What elements that belong together give."""
+    each: str
+    """What such a group is called."""
+    groups: Callable[[Question], Groups | None]
+    """None: this case has none."""
+    output: str = "out"
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """How far results are from what they stand for, where the op itself gives something away: told, never judged."""
+
+    what: str
+    """The quantity's name; less is better."""
+    measure: Callable[[Mapping[str, Array], Mapping[str, Array], Attrs], float | None]
+    """From outputs, inputs and attributes; None: this case tells nothing. Asked for independent draws that passed."""
+    by: str
+    """The attribute whose values are told apart."""
+    customary: Mapping[str, float]
+    """Up to where each of them is in use in the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,10 +261,16 @@ class Contract:
     attrs: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     """Values each attribute is tried with, plainest first."""
     optional: tuple[str, ...] = ()
-    """Attributes that a kernel need not take; one without is tried with the plainest value only."""
+    """Attributes that a kernel need not take (one without is tried with the plainest value only), and inputs that a
+    case need not have; those a kernel is given by name."""
+    together: tuple[tuple[str, ...], ...] = ()
+    """Optional inputs of which a case has all or none."""
     reference: Callable[..., Mapping[str, Reals]]
     budget: Callable[[Question], Mapping[str, Budget]] | None = None
     """None: estimated from the reference, or every bit if the op has `copies`."""
+    element: Callable[[Mapping[str, Array], Attrs, tuple[int, ...]], Ball] | None = None
+    """One element of the only output in ball arithmetic, from inputs, attributes and its index: the formula as it is
+    written on paper, with plain loops, independent of `reference`. Close calls are decided by it (numerics.md 7)."""
     factor: float = 2.0
     """Of an estimated budget, without unit: how many times the error of the reference's own formula a kernel may make
     that computes the same in another way."""
@@ -199,12 +279,15 @@ class Contract:
     choices: Callable[[Mapping[str, Array], Mapping[str, Array], Attrs], Mapping[str, NDArray[np.bool_]]] | None = None
     """For ops with several right answers, as the index of a maximum: from outputs, inputs and attributes, where an
     output is one of them. The reference gives one for the places where it is not."""
-    laws: tuple[Law, ...] = ()
+    fidelity: Fidelity | None = None
+    """For ops that lose something by design, as quantizers do."""
+    laws: tuple[Law | Invariant, ...] = ()
     probe: Callable[[Dims, Mapping[str, str]], Mapping[str, Fill]] | None = None
     """Fills for which every intermediate is exactly representable whatever the order (numerics.md 4), from the dims
     and the dtypes; inputs it does not name keep an exact distribution of their own."""
     elementwise: bool = False
-    """Each element of an output depends on the one at its place in the only input: all inputs can be counted out."""
+    """Each element of an output depends on the one at its place in the only input (of packed blocks, on that quant and
+    its block's scales): all inputs can be counted out."""
     max_elements: int = 1 << 16
     """Of the largest tensor of a case in a campaign of small shapes."""
     work: Callable[[Dims], int] | None = None
@@ -217,54 +300,76 @@ class Contract:
         """Whether its budgets are estimated from the reference."""
         return self.budget is None and self.copies is None
 
+    def group(self, name: str) -> tuple[str, ...]:
+        """An optional input and those that a case has together with it."""
+        return next((names for names in self.together if name in names), (name,))
+
+    def narrowed(self, unused: Collection[str], needed: Collection[str]) -> Contract:
+        """The contract without optional attributes and inputs that nobody takes, and with inputs that all need."""
+        gone = set(self.optional) & set(unused)
+        return replace(
+            self,
+            inputs={name: spec for name, spec in self.inputs.items() if name not in gone},
+            attrs={name: values[:1] if name in gone else values for name, values in self.attrs.items()},
+            optional=tuple(name for name in self.optional if name not in {*gone, *needed}),
+        )
+
     def check(self, case: Case) -> None:
         """Raises UsageError for a case the op cannot have: other inputs or attributes, or shapes that do not fit."""
         for what, mine, theirs in (("inputs", self.inputs, case.tensors), ("attributes", self.attrs, case.attrs)):
-            if (set(mine) ^ set(theirs)) - set(self.optional):
+            if (set(mine) - set(self.optional)) - set(theirs) or set(theirs) - set(mine):
                 names = (", ".join(some) or "none" for some in (mine, theirs))
                 raise UsageError(f"the {what} of {self.name} are {{}}, but those of the case are {{}}".format(*names))
-        dtypes = {name: case.tensors[name].dtype for name in self.inputs}
-        if all(dtypes != dict(variant) for variant in self.variants):
+        for group in self.together:
+            if len({name in case.tensors for name in group}) == 2:
+                raise UsageError(f"a case of {self.name} has all of {', '.join(group)} or none of them")
+        dtypes = {name: t.dtype for name, t in case.tensors.items()}
+        if all(dtypes != {name: variant[name] for name in dtypes} for variant in self.variants):
             raise UsageError(f"{self.name} does not take {', '.join(f'{n} as {t}' for n, t in dtypes.items())}")
+        every = [*(i.axes for i in self.inputs.values()), *(o.axes for o in self.outputs.values())]
+        for axis in (axis for axes in every for axis in axes if is_packed(axis)):
+            packed_format(axis, self.attrs_of(case))
         for spec in self.output_specs(case).values():
             format_of(spec.dtype)
 
+    def attrs_of(self, case: Case) -> Attrs:
+        """The attributes of a case; one that it leaves out has its plainest value."""
+        return {**{name: self.attrs[name][0] for name in self.optional if name in self.attrs}, **case.attrs}
+
     def dims_of(self, case: Case) -> dict[str, int]:
         """The value of every dimension, read from the shapes. Raises UsageError if shapes contradict one another."""
-        found: dict[str, int] = {}
-        for name, spec in self.inputs.items():
-            shape = case.tensors[name].shape
-            fits = len(shape) == len(spec.axes)
-            for axis, extent in zip(spec.axes, shape, strict=False):
-                dim, factor = parse_axis(axis)
-                value, rest = divmod(extent, factor)
-                fits = fits and not rest and found.setdefault(dim, value) == value
-            if not fits:
-                axes = ", ".join(spec.axes)
-                raise UsageError(f"{name} has shape {shape}, which does not fit the axes ({axes}) of {self.name}")
+        extents: list[tuple[str, int]] = []
+        attrs = self.attrs_of(case)
+        for name, recipe in case.tensors.items():
+            if len(recipe.shape) != len(self.inputs[name].axes):
+                raise self._misfit(case, name)
+            extents += zip((filled(axis, attrs) for axis in self.inputs[name].axes), recipe.shape, strict=True)
+        found = solve(extents)
+        if found is None:
+            whole = (name for n, name in enumerate(case.tensors, 1) if not self._fit(case, n))
+            raise self._misfit(case, next(whole))
         return found
+
+    def _fit(self, case: Case, first: int) -> bool:
+        """Whether the first so many tensors agree with one another."""
+        some, attrs = list(case.tensors.items())[:first], self.attrs_of(case)
+        axes = ((filled(a, attrs), e) for n, t in some for a, e in zip(self.inputs[n].axes, t.shape, strict=True))
+        return solve(list(axes)) is not None
+
+    def _misfit(self, case: Case, name: str) -> UsageError:
+        shape, axes = case.tensors[name].shape, ", ".join(self.inputs[name].axes)
+        return UsageError(f"{name} has shape {shape}, which does not fit the axes ({axes}) of {self.name}")
 
     def output_specs(self, case: Case) -> dict[str, TensorSpec]:
         """Shape and dtype of every output of a case."""
-        dims = self.dims_of(case)
+        dims, attrs = self.dims_of(case), self.attrs_of(case)
         return {
-            name: TensorSpec(shape=shape_of(out.axes, dims), dtype=self._output_dtype(out, case))
+            name: TensorSpec(shape=shape_of(out.axes, dims, attrs), dtype=self._output_dtype(out, case))
             for name, out in self.outputs.items()
         }
 
     def _output_dtype(self, out: Output, case: Case) -> str:
-        if out.like:
-            return case.tensors[out.like].dtype
-        return out.dtype.format(**case.attrs)
-
-
-@cache
-def parse_axis(axis: str) -> tuple[str, int]:
-    """`half*2` -> ("half", 2)."""
-    dim, _, factor = axis.partition("*")
-    return dim, int(factor or 1)
-
-
-def shape_of(axes: tuple[str, ...], dims: Dims) -> tuple[int, ...]:
-    """The shape that axes have for given dims."""
-    return tuple([dims[d] * f for d, f in map(parse_axis, axes)])  # a list is built faster than a generator runs
+        if not out.like:
+            return out.dtype.format(**self.attrs_of(case))
+        dtype = case.tensors[out.like].dtype
+        return out.widened if out.widened and format_of(dtype).bits == 8 else dtype

@@ -3,70 +3,85 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.findings import Element, Exhibit, Opinion, Picture
+from corpus.findings import Element, Exhibit, Picture
 from corpus.formats import Array, Format, format_of
-from corpus.records import Case, Kind, Verdict
+from corpus.records import Kind, Verdict
 from oracles import plain
-from oracles.contract import Budget, Law, Reals
+from oracles.contract import Budget, Invariant, Law, Reals
+from oracles.criteria import due_of, opinions
 from oracles.failing import Mask, misclassed
+from oracles.invariants import groups_of, sums
 from oracles.judge import Evidence, tie_failures, unwritten, value_failures
-from oracles.laws import broken
+from oracles.laws import pair
 from oracles.measure import measure
-from oracles.rounding import round_to
 
 WORST, FIRST, FEW = 8, 8, 16
 """Elements shown: the worst, the first that fail; an output of at most FEW elements is shown whole."""
 LINES, COLUMNS = 32, 64
 """Cells of a picture."""
-DTYPE_CLOSE = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
-"""rtol and atol of torch.testing.assert_close (PyTorch's documentation, table of `assert_close`)."""
 
 
 def exhibit(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
     """How an execution fails, for people; what could not be compared is left out."""
-    name = verdict.output or next(iter(evidence.reference.specs))
-    spec, got = evidence.reference.specs[name], evidence.outputs.get(verdict.output)
-    base = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=returns, detail=evidence.execution.detail)
-    if got is None or got.shape != spec.shape or format_of(got.dtype).name != spec.dtype:
+    base, got = _unseen(evidence, verdict, returns=returns), evidence.outputs.get(verdict.output)
+    if got is None or got.shape != base.shape or format_of(got.dtype).name != base.dtype:
         return base
     with np.errstate(all="ignore"):
         return _compared(base, evidence, verdict, got)
 
 
-def exhibit_of_law(
-    law: Law, base: Evidence, other: Evidence, partner: Case, verdict: Verdict, *, returns: bool
-) -> Exhibit:
-    """How a pair of runs breaks a law: got is the other case's output, wanted this one's times the law's factor."""
-    name = verdict.output
-    got, mine = other.outputs[name], base.outputs[name]
+def _unseen(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
+    name = verdict.output or next(iter(evidence.reference.specs))
+    spec = evidence.reference.specs[name]
+    return Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=returns, detail=evidence.execution.detail)
+
+
+def exhibit_of_invariant(law: Invariant, evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
+    """How one run breaks an invariant: failing are all elements of the groups that do, against the reference."""
+    got = evidence.outputs[verdict.output]
     with np.errstate(all="ignore"):
-        want = mine.astype(np.float64) * law.factor
-        bad = broken(law, mine.astype(np.float64), got.astype(np.float64), got.dtype.name)
+        found = sums(law, evidence)
+        assert found is not None
+        bad = np.zeros(got.size, np.bool_)
+        bad[found.members[found.bad]] = True
+        shown = _compared(_unseen(evidence, verdict, returns=returns), evidence, verdict, got, bad.reshape(got.shape))
+    return shown.but(groups=groups_of(law, found))
+
+
+def exhibit_of_law(law: Law, base: Evidence, other: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
+    """How a pair of runs breaks a law: got is the other case's output, wanted what this one's says of it."""
+    name = verdict.output
+    with np.errstate(all="ignore"):
+        p = pair(law, base, other, name)
+        fmt = format_of(p.got.dtype)
+        view = law.view(base.reference.case) if law.view is not None else ()
         return Exhibit(
             output=name,
-            shape=got.shape,
-            dtype=format_of(got.dtype).name,
-            failing=int(bad.sum()),
-            elements=_elements(got, want, _due(got, want), Budget(0.0), bad, bad),
-            picture=picture(bad),
-            partner=partner,
+            shape=p.got.shape,
+            dtype=fmt.name,
+            failing=int(p.bad.sum()),
+            elements=_elements(p.got, p.want, due_of(p.want, fmt), p.budget, p.bad, p.lead),
+            picture=picture(p.bad),
+            partner=other.reference.case,
             factor=law.factor,
+            view=tuple((part.start, part.stop, part.step) for part in view),
+            whole=base.outputs[name].shape if view else (),
+            within=law.within,
             returns=returns,
         )
 
 
-def _compared(base: Exhibit, e: Evidence, verdict: Verdict, got: Array) -> Exhibit:
+def _compared(base: Exhibit, e: Evidence, verdict: Verdict, got: Array, bad: Mask | None = None) -> Exhibit:
     name = verdict.output
     budget, want = e.reference.budget(e.subject.numerics)[name], e.want(name)
-    due = e.reference.copies[name] if budget.bitwise else _due(got, want)
+    due = e.reference.copies[name] if budget.bitwise else due_of(want, format_of(got.dtype))
     if budget.bitwise:
         want = due.astype(np.float64)
-    bad = _failing(e, verdict, got, budget)
+    bad = _failing(e, verdict, got, budget) if bad is None else bad
     alike = budget.bitwise or verdict.kind is Kind.UNWRITTEN  # no failure is worse than another
     return base.but(
         shape=got.shape,
@@ -75,14 +90,8 @@ def _compared(base: Exhibit, e: Evidence, verdict: Verdict, got: Array) -> Exhib
         elements=_elements(got, want, due, budget, bad, bad if alike else misclassed(got, want, budget)),
         picture=picture(bad),
         ulps=measure(got, want, budget.error, budget.accept).ulp_histogram,
-        opinions=tuple(_opinions(got, due)) if verdict.kind in {Kind.MISMATCH, Kind.NONFINITE} else (),
+        opinions=tuple(opinions(got, due)) if verdict.kind in {Kind.MISMATCH, Kind.NONFINITE} else (),
     )
-
-
-def _due(got: Array, want: Reals) -> Array:
-    """What should stand there: the reference rounded to the output's type."""
-    fmt = format_of(got.dtype)
-    return round_to(want, fmt) if fmt.is_float else want.astype(fmt.dtype)
 
 
 def _failing(e: Evidence, verdict: Verdict, got: Array, budget: Budget) -> Mask:
@@ -90,6 +99,9 @@ def _failing(e: Evidence, verdict: Verdict, got: Array, budget: Budget) -> Mask:
     if verdict.kind is Kind.UNWRITTEN:
         return unwritten(e, next(report for report in e.execution.outputs if report.name == name))
     bad = value_failures(e, name)
+    for m in verdict.measurements:
+        if m.metric == "rho_rigorous" and m.index is not None:  # the reference may have let it pass
+            bad[m.index] = True
     return bad if bad.any() or budget.bitwise else tie_failures(got, e.want(name), budget)
 
 
@@ -171,19 +183,3 @@ def _cell(count: int, size: int) -> str:
     if count == 0:
         return "."
     return "#" if count == size else str(max(1, min(9, int(10 * count // size))))
-
-
-def _opinions(got: Array, due: Array) -> Iterator[Opinion]:
-    """What the checks that people use would have said, against the reference rounded to the output's type."""
-    fmt = format_of(got.dtype)
-    near, y = due.astype(np.float64), got.astype(np.float64)
-    m = measure(got, near, 0.0)
-    worst = f"largest error {m.max_abs:.3g}"
-    rtol, atol = DTYPE_CLOSE.get(fmt.name, (0.0, 0.0))
-    if fmt.is_float:
-        close = [("torch.testing.assert_close", rtol, atol), ("np.allclose", 1e-5, 1e-8)]
-        for check, r, a in [*close, ("allclose with 1e-2", 1e-2, 1e-2)]:
-            yield Opinion(check=check, value=worst, passes=bool(np.allclose(y, near, r, a, equal_nan=True)))
-    yield Opinion(check="cosine >= 0.999", value=f"{m.cosine:.6g}", passes=m.cosine >= 0.999)
-    yield Opinion(check="NMSE <= 5e-4", value=f"{m.nmse:.3g}", passes=m.nmse <= 5e-4)
-    yield Opinion(check="PSNR >= 40 dB", value=f"{m.psnr:.4g} dB", passes=m.psnr >= 40)

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from corpus.errors import InternalError
-from corpus.formats import Array, format_of
+from corpus.formats import Array, Format, format_of
 from corpus.materialize import Tensors
 from corpus.records import Execution, Kind, Measurement, OutputReport, Signature, Status, Subject, Verdict
+from oracles.arbiter import Ruling, arbitrate
 from oracles.contract import INTERVAL, Budget, Reals
 from oracles.failing import Mask, failing, failing_bits
 from oracles.measure import Measured, measure
 from oracles.patterns import error_pattern, index_pattern
+from oracles.plain import OVERFLOW, facts_of
 from oracles.reference import Reference
 from oracles.rounding import round_to
 
@@ -46,7 +48,7 @@ class Evidence:
         if choose is None:
             return want
         got = self.outputs[name]
-        right = choose({name: got}, self.reference.inputs, self.reference.case.attrs)[name]
+        right = choose({name: got}, self.reference.inputs, self.reference.attrs)[name]
         return np.where(right, got.astype(np.float64), want)
 
     def verdict(self, kind: Kind, rule: str, message: str, output: str = "", index: str = "none", error: str = "none",
@@ -218,12 +220,17 @@ def _judge_values(e: Evidence) -> Verdict:
             if verdict := _judge_bits(e, name, got):
                 return verdict
             continue
-        m = measure(got, e.want(name), budget.error, budget.accept, budget.sigma)
-        if m.bad:
-            return _value_failure(e, name, budget, m)
+        want = e.want(name)
+        m = measure(got, want, budget.error, budget.accept, budget.sigma)
+        ruling = arbitrate(e.reference, want, budget, got, m)
+        if ruling is not None and ruling.doubt:
+            text = f"{name} is off by {m.rho:.3g} times its error budget, but {ruling.doubt}"
+            return Verdict(kind=Kind.INCONCLUSIVE, message=text, output=name, rho=m.rho)
+        if m.bad if ruling is None else ruling.fails:
+            return _value_failure(e, name, budget, m, ruling)
         if verdict := _judge_ties(e, name, budget, m) or _judge_z(e, name, budget, m):
             return verdict
-        rho, ulps = max(rho, m.rho), max(ulps, m.max_ulp)
+        rho, ulps = max(rho, m.rho if ruling is None else ruling.rho), max(ulps, m.max_ulp)
     return Verdict.trusted(
         kind=Kind.PASS, rule="", message="", output="", measurements=(), signature=None, blame="", rho=rho, ulps=ulps
     )
@@ -257,34 +264,39 @@ def _exactly(value: np.generic[object]) -> str:
     return f"{float(value)!r} (0x{raw})"
 
 
-def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict:
+def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: Ruling | None) -> Verdict:
     got, want = e.outputs[name], e.want(name)
     bad = np.flatnonzero(failing(got, want, budget).reshape(-1))
     if bad.size != m.bad:
         raise InternalError(f"{e.subject.key}: the fused pass counts {m.bad} failures, the mask {bad.size}")
-    worst = m.worst_index
-    y, r = float(got.reshape(-1)[worst]), float(want.reshape(-1)[worst])
+    if ruling is not None and not m.bad:
+        bad = np.array([ruling.at])
+    worst, rho = (m.worst_index, m.rho) if ruling is None else (ruling.at, ruling.rho)
+    y, r = float(got.reshape(-1)[worst]), float(want.reshape(-1)[worst]) if ruling is None else ruling.true
     limit = float(np.broadcast_to(np.asarray(budget.error, np.float64), want.shape).reshape(-1)[worst])
     kind = Kind.NONFINITE if m.class_bad else Kind.MISMATCH
     rule = "class" if m.class_bad else "exact" if limit == 0 else "rho"
-    share = f"{m.bad} of {m.count} elements fail"
-    given, due = _apart(y, r)
+    share = f"{bad.size} of {m.count} elements fail"
+    given, due = apart(y, r)
     where = f"{name}{place_of(worst, got.shape)} is {given}"
     if m.class_bad:
         text = f"{where}, wanted {due} ({share})"
     elif limit == 0:
         text = f"{where}, must be exactly {due} after rounding ({share})"
     else:
-        times = f"{m.rho:.3g}" if m.rho < MANY else "more than a million"
+        times = f"{rho:.3g}" if rho < MANY else "more than a million"
         text = (
-            f"{where}, wanted {due}: {times} times its {'estimated ' * budget.estimated}error budget of {limit:.3g} "
-            f"({share})"
+            f"{where}, wanted {due}: {times} times its {'estimated ' * budget.estimated}error budget of {limit:.3g}"
+            f"{', confirmed in ball arithmetic' * (ruling is not None)} ({share})"
         )
-    index, error = index_pattern(bad, got.shape), error_pattern(got, want, bad)
-    return e.verdict(kind, rule, text, name, index, error, measurements(m, got, want, limit), m.rho)
+    found = measurements(m, got, want, limit)
+    if ruling is not None:
+        place = _at_index(worst, got.shape)
+        found.insert(1, Measurement(metric="rho_rigorous", value=rho, limit=1.0, index=place, got=y, wanted=r))
+    return e.verdict(kind, rule, text, name, index_pattern(bad, got.shape), error_pattern(got, want, bad), found, rho)
 
 
-def _apart(y: float, r: float) -> tuple[str, str]:
+def apart(y: float, r: float) -> tuple[str, str]:
     """Two numbers with as many digits as it takes to tell them apart."""
     short = f"{y:.9g}", f"{r:.9g}"
     return short if short[0] != short[1] else (f"{y:.17g}", f"{r:.17g}")
@@ -292,10 +304,9 @@ def _apart(y: float, r: float) -> tuple[str, str]:
 
 def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | None:
     """Without any error before the rounding, a tie must go to the even neighbour; both lie in cells that touch it."""
-    error = np.asarray(budget.error)
-    if m.max_ulp == 0 or (error != 0).all():
-        return None
     got, want = e.outputs[name], e.want(name)
+    if (np.asarray(budget.error) != 0).all() or not (m.max_ulp or _at_the_end(want, format_of(got.dtype))):
+        return None
     bad = np.flatnonzero(tie_failures(got, want, budget).reshape(-1))
     if not bad.size:
         return None
@@ -306,6 +317,11 @@ def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict 
     )
     found = measurements(m, got, want, 0.0)
     return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), "tie", found, m.rho)
+
+
+def _at_the_end(want: Reals, fmt: Format) -> bool:
+    """Whether there is a tie between the largest number and Inf, which steps between numbers do not see."""
+    return bool((np.abs(want) == facts_of(fmt.name)[OVERFLOW]).any())
 
 
 def tie_failures(got: Array, want: Reals, budget: Budget) -> Mask:

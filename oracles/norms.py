@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus.formats import format_of
 from corpus.records import Fill
-from oracles.bounds import ALL, LIMIT, classes_of, range_of, reference_error, row_sum_rel, saturated
-from oracles.contract import NAN, NINF, PINF, ZERO, Budget, Dims, Question, Reals
+from oracles.axes import Dims
+from oracles.balls import Ball, ball, dot
+from oracles.bounds import (
+    ALL,
+    LIMIT,
+    classes_of,
+    quotient_error,
+    range_of,
+    reference_error,
+    row_sum_rel,
+    saturated,
+    sum_range,
+)
+from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO, Budget, Question, Reals
 
 
 def rms_normalized(x: Reals, weight: Reals, eps: float) -> Reals:
@@ -18,26 +31,34 @@ def rms_normalized(x: Reals, weight: Reals, eps: float) -> Reals:
     return saturated(x / np.sqrt(v) * weight)
 
 
+def rms_ball(row: Sequence[Ball], column: int, eps: float) -> Ball:
+    """One element of a row divided by sqrt(mean(x**2) + eps)."""
+    return row[column] / (dot(row, row) / len(row) + ball(eps)).sqrt()
+
+
 def rms_budget(q: Question, weight: Reals, off: float = 0.0) -> Budget:
     """|y| (e_v / 2 + 7u), plus what flushing x, 1 / sqrt(v), their product or the weight to zero can cost.
 
     weight: what the rows are multiplied by, known to a relative error of off.
     """
     x, factor, n = q.real("x"), np.abs(weight), q.inputs["x"].shape[-1]
-    least, largest = range_of(q)
+    least, largest = sum_range(q)
     sum_square = np.einsum("ij,ij->i", x, x)[:, None]
     v = sum_square / max(1, n) + float(q.attrs["eps"])
     relative = _relative(q, x, v, least) + off
-    lost = v < 8.0 * least
+    lost = (v < 8.0 * least) | np.isinf(row_sum_rel(q, n))
     relative[lost] = np.inf
     error = np.abs(q.want["out"]) * relative
+    if narrowest := _narrow(q)[1]:
+        error += 0.5 * narrowest * factor
     if q.tiny:
         error += (q.tiny * (1.0 + 1.0 / np.sqrt(v))) * factor
         error += q.tiny * (1.0 + n**0.5)
-    highest = np.abs(q.want["out"]) if largest == LIMIT else factor
-    if _below(sum_square, 0.99 * largest) and _below(highest, 0.99 * largest) and not lost.any():
-        return Budget(error)
     error[lost[:, 0]] = np.inf
+    error[x == 0.0] = 0.0  # times anything finite
+    highest, top = np.abs(q.want["out"]) if largest == LIMIT else factor, range_of(q)[1]
+    if _below(sum_square, 0.99 * largest) and _below(highest, 0.99 * top) and not lost.any():
+        return Budget(error)
     return Budget(error, accept=_accept(q, weight, sum_square, v, lost))
 
 
@@ -49,25 +70,36 @@ def _below(x: Reals, limit: float) -> bool:
 def _relative(q: Question, x: Reals, v: Reals, least: float) -> Reals:
     """Relative error of each row; squares that underflow cost v at most 2 least."""
     n, eps = x.shape[-1], float(q.attrs["eps"])
-    e_v = row_sum_rel(q, n) * (1.0 - eps / v) + 2.0 * q.u + 2.0 * least / v
-    relative = 0.5 * e_v + (7.0 + reference_error(q)) * q.u
-    if q.exact and n & (n - 1) == 0:  # mean 1 and its root are exact; so are the products
+    e_v = row_sum_rel(q, n) * (1.0 - eps / v) + 2.0 * q.u + quotient_error(q) + 2.0 * least / v
+    relative = 0.5 * e_v + (7.0 + reference_error(q)) * q.u + quotient_error(q) + _narrow(q)[0]
+    if q.exact and n & (n - 1) == 0 and not q.numerics.fast_math:  # mean 1 and its root are exact; so are the products
         relative[(np.abs(x) == 1.0).all(axis=-1, keepdims=True) & ((v == 1.0) | (v == 4.0))] = 0.0
     return relative
 
 
+def _narrow(q: Question) -> tuple[float, float]:
+    """Unit roundoff and least number of a declared narrower type of x / root, rounded so before the weight; else 0, 0.
+
+    The name "xr": the modules of Hugging Face's transformers do that.
+    """
+    name = q.numerics.intermediate("xr", q.case.dtype)
+    fmt = format_of(name) if name else None
+    return (fmt.unit, fmt.eta) if fmt and fmt.unit > q.u else (0.0, 0.0)
+
+
 def _accept(q: Question, weight: Reals, sum_square: Reals, v: Reals, lost: NDArray[np.bool_]) -> NDArray[np.uint8]:
     x, y = q.real("x"), q.want["out"]
-    least, largest = range_of(q)
+    least, largest = sum_range(q)
     mask = classes_of(y)
     vanishes = (sum_square > 0.99 * largest) & np.isfinite(x)
-    mask[vanishes & ~np.isnan(y)] |= ZERO
-    mask[np.isinf(y) & (vanishes | (np.abs(x) < 2.0 * least * np.maximum(1.0, np.sqrt(v))))] |= NAN  # 0 * Inf
+    mask[vanishes & np.isfinite(y)] |= ZERO
+    floor = np.maximum(2.0 * least * np.maximum(1.0, np.sqrt(v)), _narrow(q)[1] * np.sqrt(v))
+    mask[np.isinf(y) & (vanishes | (np.abs(x) < floor))] |= NAN  # 0 * Inf
     mask[np.isfinite(y) & (y > 0.99 * LIMIT)] |= PINF
     mask[np.isfinite(y) & (y < -0.99 * LIMIT)] |= NINF
     mask[lost & ~np.isnan(y)] = ALL
     zero_row = lost & ~x.any(axis=-1, keepdims=True) & np.isfinite(weight)
-    mask[zero_row] = NAN | ZERO
+    mask[zero_row] = INTERVAL | ZERO | NAN
     return mask
 
 

@@ -6,13 +6,16 @@ Higham, "Accuracy and Stability of Numerical Algorithms", 3.1 and 4.2; Khattak a
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpus.formats import Format, format_of
 from corpus.records import Fill
-from oracles.bounds import LAMBDA, classes_of, grain, sum_error
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball
+from oracles.bounds import ACCUMULATOR_UNIT, LAMBDA, LIMIT, classes_of, grain, sum_error
 from oracles.contract import NAN, NINF, PINF, Budget, Question, Reals
 
 TENSOR_CORES: dict[str, tuple[int, int]] = {
@@ -24,27 +27,129 @@ TENSOR_CORES: dict[str, tuple[int, int]] = {
 }
 """F, L: blocks of L products (half of that for tf32) are aligned and truncated to F fractional bits (numerics.md 5)."""
 
+VARIANTS = (
+    *((t, t, t) for t in ("float32", "float16", "bfloat16", "float64")),
+    ("float8_e4m3fn", "float8_e4m3fn", "float32"),
+    ("float8_e5m2", "float8_e5m2", "float32"),
+    ("float8_e5m2", "float8_e4m3fn", "float32"),
+)
+"""Dtypes of two factors and of a summand."""
+ALPHAS, BETAS = (1.0, -1.0, 0.5, 0.3, 0.0), (1.0, 0.5, -1.7, 0.0)
+"""What the product and the summand are multiplied with."""
+
 TF32_UNIT = {"none": 0.0, "rn": 2.0**-11, "rz": 2.0**-10}
 
 
-def product_budget(q: Question, a: Reals, b: Reals, out: Reals) -> Budget:
-    """Of out = a @ b: rounding of the sum, of tf32 operands, of the reference itself, and flushing.
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What becomes of a product: alpha * product + beta * c."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    c: Reals | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the product itself is the result."""
+        return self.alpha == 1.0 and self.c is None
+
+    @property
+    def unread(self) -> NDArray[np.bool_]:
+        """Where 0 is multiplied with a summand that is not finite: it may be read, which gives NaN, or not."""
+        return np.zeros((1, 1), np.bool_) if self.c is None or self.beta else ~np.isfinite(self.c)
+
+    @property
+    def exact(self) -> bool:
+        """Whether both factors are powers of two, or 0: multiplying by them rounds nothing."""
+        return _is_power(self.alpha) and (self.c is None or _is_power(self.beta))
+
+    @property
+    def added(self) -> Reals:
+        """|beta * c|, 0 where that is not finite."""
+        size = np.zeros((1, 1)) if self.c is None or self.beta == 0.0 else np.abs(self.beta * self.c)
+        return np.where(np.isfinite(size), size, 0.0)
+
+    @property
+    def grain(self) -> Reals:
+        """What c and beta * c are multiples of, element by element; Inf without a summand."""
+        if self.c is None or self.beta == 0.0:
+            return np.full((1, 1), np.inf)
+        return np.asarray(grain(self.c[None], axis=0)[0] * min(1.0, abs(self.beta)))
+
+    def reach(self, total: Reals) -> Reals:
+        """What no partial sum exceeds, of sums of magnitudes of the product."""
+        return self.added + (abs(self.alpha) * total if self.alpha else np.zeros(total.shape))
+
+
+PLAIN = Scaling()
+
+
+def scaling_of(q: Question, c: Reals | None) -> Scaling:
+    """That of a case, whose summand is c if it has one."""
+    return Scaling(float(q.attrs.get("alpha", 1.0)), float(q.attrs.get("beta", 1.0)), c)
+
+
+def product_budget(q: Question, a: Reals, b: Reals, out: Reals, scaling: Scaling = PLAIN) -> Budget:
+    """Of out = alpha * a @ b + beta * c: rounding of the sum, of tf32 operands, of the reference itself, and flushing.
 
     0 where no rounding can happen.
     """
     size_a, size_b = np.abs(a), np.abs(b)
     total = size_a @ size_b
-    root = _root_square(q, a, b) if q.iid else total
-    error = _sum_error(q, a.shape[1], out, total, root)
-    if q.numerics.tf32 != "none":
-        error += _operand_error(q, out, total, root)
+    size = np.minimum(total, LIMIT)  # a sum that stays finite rounds no more than that
+    root = _root_square(q, a, b) if q.iid else size
+    acc = out if scaling.plain else a @ b
+    error = _sum_error(q, a.shape[1], acc, size, root)
+    if tf32_of(q) != "none":
+        error += _operand_error(q, acc, size, root)
+    if not scaling.plain:
+        error = _scaled_error(q, scaling, a.shape[1], error, _factor_error(q, acc, size, root))
     if q.case.dtype == "float64":
-        error += _oracle_error(a.shape[1], out, total)
-    error += _underflow_error(q, size_a, size_b)
-    if q.exact:
-        error[_is_exact(q, a, b, total)] = 0.0
+        error += _oracle_error(a.shape[1] + 2, out, scaling.reach(size))
+    error += _underflow_error(q, size_a, size_b, scaling)
+    if q.exact and scaling.exact:
+        error[_is_exact(q, a, b, total, scaling)] = 0.0
     sigma = 0.1 * error if q.iid and q.case.dtype in {"float16", "bfloat16"} else None
-    return Budget(error, _accept(q, a, b, out, total), sigma=sigma, rows=max(1, out.size))
+    return Budget(error, _accept(q, a, b, out, total, scaling), sigma=sigma, rows=max(1, out.size))
+
+
+def tf32_of(q: Question) -> str:
+    """How operands are rounded to tf32; the claim is about float32, and tf32 holds all narrower numbers."""
+    return q.numerics.tf32 if q.case.dtype == "float32" else "none"
+
+
+def summed(product: Reals, alpha: float, beta: float, c: Reals | None) -> Reals:
+    """Alpha * product + beta * c; what is multiplied with 0 is not read."""
+    scaled = product if alpha == 1.0 else alpha * product if alpha else np.zeros(product.shape, product.dtype)
+    return scaled if c is None or beta == 0.0 else scaled + beta * c
+
+
+def scaled_ball(product: Ball, attrs: Attrs, c: Ball | None) -> Ball:
+    """Alpha * product + beta * c in ball arithmetic; what is multiplied with 0 is not read."""
+    alpha, beta = ball(attrs.get("alpha", 1.0)), ball(attrs.get("beta", 1.0))
+    scaled = alpha * product if alpha != 0 else Ball(0)
+    return scaled if c is None or beta == 0 else scaled + beta * c
+
+
+def _is_power(x: float) -> bool:
+    """Whether multiplying by it is exact: plus or minus a power of two, or 0."""
+    return x == 0.0 or abs(math.frexp(x)[0]) == 0.5
+
+
+def _scaled_error(q: Question, scaling: Scaling, k: int, product: Reals, factor: Reals) -> Reals:
+    """The summand may stand at the head of the sum, so that each addition rounds it again (numerics.md 2.1)."""
+    alpha, unit = abs(scaling.alpha), ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u)
+    scaled = alpha * (product if _is_power(alpha) else product + factor) if alpha else np.zeros(product.shape)
+    held = max((k + 1) * unit, _steps(q, k + 1) if q.numerics.accumulate in TENSOR_CORES else 0.0)
+    held += 0.0 if _is_power(scaling.beta) else 2.0 * unit
+    return np.asarray(scaled + held * scaling.added)
+
+
+def _factor_error(q: Question, acc: Reals, total: Reals, root: Reals) -> Reals:
+    """Of a factor alpha: rounded itself, and multiplied into the sum or into an operand, whose products then round."""
+    unit = ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u)
+    worst = 3.0 * unit * total
+    return np.minimum(worst, unit * (2.0 * np.abs(acc) + LAMBDA * root)) if q.iid else worst
 
 
 def _root_square(q: Question, a: Reals, b: Reals) -> Reals:
@@ -56,22 +161,29 @@ def _root_square(q: Question, a: Reals, b: Reals) -> Reals:
 
 
 def _sum_error(q: Question, k: int, out: Reals, total: Reals, root: Reals) -> Reals:
+    """In float32, or the declared accumulator if that is coarser; parts of a sum are added in float32 all the same."""
+    narrow = q.numerics.accumulate in {"float16", "bfloat16"}
+    plain = sum_error(q, k, out, total, root, products=narrow or q.case.dtype in {"float32", "float64"})
     if q.numerics.accumulate not in TENSOR_CORES:
-        narrow = q.numerics.accumulate in {"float16", "bfloat16"}
-        return sum_error(q, k, out, total, root, products=narrow or q.case.dtype in {"float32", "float64"})
+        return plain
+    steps = _steps(q, k)
+    blocks = steps * np.minimum(total, 0.5 * np.abs(out) + 1.25 * root) if q.iid else steps * total
+    return np.maximum(plain, blocks)
+
+
+def _steps(q: Question, k: int) -> float:
+    """What a tensor core's aligned blocks lose of a sum of magnitudes, relative to it."""
     bits, block = TENSOR_CORES[q.numerics.accumulate]
-    block = block if q.numerics.tf32 == "none" else block // 2
+    block = block if tf32_of(q) == "none" else block // 2
     step = (2.0**-13 if bits == 13 else 2.0**-23) + (block + 1) * 2.0**-bits
-    steps = (math.ceil(k / block) + 1) * step
-    worst = np.asarray(steps * total)
-    return np.minimum(worst, steps * (0.5 * np.abs(out) + 1.25 * root)) if q.iid else worst
+    return (math.ceil(k / block) + 1) * step
 
 
 def _operand_error(q: Question, out: Reals, total: Reals, root: Reals) -> Reals:
-    u = TF32_UNIT[q.numerics.tf32]
+    u = TF32_UNIT[tf32_of(q)]
     if not q.iid:
         return np.asarray((2.0 * u + u * u) * total)
-    bias = 2.0 * u if q.numerics.tf32 == "rz" else 0.0
+    bias = 2.0 * u if tf32_of(q) == "rz" else 0.0
     return np.asarray(bias * np.abs(out) + LAMBDA * 0.85 * u * root)
 
 
@@ -81,16 +193,23 @@ def _oracle_error(k: int, out: Reals, total: Reals) -> Reals:
     return np.asarray(2.0**-53 * np.abs(out) + (k + 1) * unit * total)
 
 
-def _underflow_error(q: Question, size_a: Reals, size_b: Reals) -> Reals | float:
+def _underflow_error(q: Question, size_a: Reals, size_b: Reals, scaling: Scaling) -> Reals | float:
     """Products below the accumulator's range, and with ftz also subnormal operands taken for zero."""
-    acc = _accumulator(q)
-    flat: float = size_a.shape[1] * (acc.tiny if q.tiny else acc.eta)
-    if not q.tiny or format_of(q.case.dtype).eta >= q.tiny:
+    acc, alpha = _accumulator(q), abs(scaling.alpha)
+    flushes = size_a.shape[1] * max(1.0, alpha) + (0.0 if scaling.plain else 4.0 + abs(scaling.beta))
+    flat: float = flushes * (acc.tiny if q.tiny else acc.eta)
+    if not q.tiny or format_of(q.case.dtype).eta >= q.tiny or not alpha:
         return flat
-    lost_a, lost_b = np.where(size_a < q.tiny, size_a, 0.0), np.where(size_b < q.tiny, size_b, 0.0)
+    least = _least(q, alpha)
+    lost_a, lost_b = np.where(size_a < least, size_a, 0.0), np.where(size_b < least, size_b, 0.0)
     if not lost_a.any() and not lost_b.any():
         return flat
-    return np.asarray(flat + lost_a @ size_b + size_a @ lost_b)
+    return np.asarray(flat + alpha * (lost_a @ size_b + size_a @ lost_b))
+
+
+def _least(q: Question, alpha: float) -> float:
+    """The smallest operand that is surely not flushed, also if alpha is multiplied into it first."""
+    return q.tiny / min(1.0, alpha)
 
 
 def _accumulator(q: Question) -> Format:
@@ -99,15 +218,22 @@ def _accumulator(q: Question) -> Format:
     return format_of("float64" if q.case.dtype == "float64" else "float32")
 
 
-def _is_exact(q: Question, a: Reals, b: Reals, total: Reals) -> NDArray[np.bool_]:
-    """Where all products are multiples of g and S <= 2**B g: each partial sum in any order is exact (numerics.md 4)."""
-    acc = _accumulator(q)
-    bits = min(acc.precision, TENSOR_CORES.get(q.numerics.accumulate, (99, 0))[0] + 1)
+def exact_bits(q: Question) -> int:
+    """The declared accumulator holds every multiple of g up to 2**this g."""
+    return min(_accumulator(q).precision, TENSOR_CORES.get(q.numerics.accumulate, (99, 0))[0] + 1)
+
+
+def _is_exact(q: Question, a: Reals, b: Reals, total: Reals, scaling: Scaling) -> NDArray[np.bool_]:
+    """Where all summands are multiples of g and S <= 2**B g: each partial sum in any order is exact (numerics.md 4)."""
+    acc, bits, alpha = _accumulator(q), exact_bits(q), abs(scaling.alpha)
     grain_a, grain_b = grain(a, axis=1), grain(b, axis=0)
     both = grain_a * grain_b
-    smallest = np.minimum(np.minimum(grain_a, grain_b), both)
+    smallest = np.minimum(np.minimum(grain_a, grain_b), both) * min(1.0, alpha or 1.0)
     exact = np.asarray((smallest >= (q.tiny or acc.eta)) & (total <= np.minimum(2.0**bits * both, acc.max)))
-    if q.numerics.tf32 != "none":
+    if not scaling.plain:
+        least = np.minimum(alpha * both if alpha else np.inf, scaling.grain)
+        exact &= (least >= (q.tiny or acc.eta)) & (scaling.reach(total) <= np.minimum(2.0**bits * least, acc.max))
+    if tf32_of(q) != "none":
         exact &= _fits_tf32(a, grain_a, axis=1) & _fits_tf32(b, grain_b, axis=0)
     return exact
 
@@ -116,21 +242,45 @@ def _fits_tf32(x: Reals, grain: Reals, axis: int) -> NDArray[np.bool_]:
     return np.asarray(np.abs(x).max(axis=axis, keepdims=True, initial=0.0) <= 2.0**11 * grain)
 
 
-def _accept(q: Question, a: Reals, b: Reals, out: Reals, total: Reals) -> NDArray[np.uint8] | None:
-    limit = _accumulator(q).max * 0.999
-    beyond = _beyond_tf32(a, 1) | _beyond_tf32(b, 0) if q.numerics.tf32 == "rn" else np.zeros((), np.bool_)
-    if not total.size or (total.max() <= limit and not beyond.any()):  # the comparison is false for NaN
+def _accept(q: Question, a: Reals, b: Reals, out: Reals, total: Reals, scaling: Scaling) -> NDArray[np.uint8] | None:
+    limit, top = _accumulator(q).max * 0.999, np.maximum(total, scaling.reach(total))
+    beyond = _beyond_tf32(a, 1) | _beyond_tf32(b, 0) if tf32_of(q) == "rn" else np.zeros((), np.bool_)
+    tame = not total.size or (top.max() <= limit and not beyond.any())  # the comparison is false for NaN
+    if tame and not scaling.unread.any():
         return None
-    finite_a, finite_b = (np.where(np.isfinite(x), np.abs(x), 0.0) for x in (a, b))
-    free = ~np.isnan(out) & ((finite_a @ finite_b > limit) | beyond)
-    from_finite = np.isfinite(a).all(axis=1, keepdims=True) & np.isfinite(b).all(axis=0, keepdims=True)
     mask = classes_of(out)
+    mask[np.broadcast_to(scaling.unread, out.shape)] |= NAN
+    finite_a, finite_b = (np.where(np.isfinite(x), np.abs(x), 0.0) for x in (a, b))
+    over = (finite_a @ finite_b > limit) | beyond
+    free = ~np.isnan(out) & (scaling.reach(finite_a @ finite_b) > limit)
+    if scaling.alpha:
+        free |= ~np.isnan(out) & over
+    else:
+        mask[over | ~np.isfinite(total)] |= NAN
+    from_finite = np.isfinite(a).all(axis=1, keepdims=True) & np.isfinite(b).all(axis=0, keepdims=True)
+    if scaling.c is not None and scaling.beta:
+        from_finite = from_finite & np.isfinite(scaling.c)
     mask[free & ~from_finite] |= NAN
-    mask[free & from_finite] |= PINF | NINF | NAN
-    if q.tiny:  # Inf times an operand flushed to zero
-        flushed = np.where(np.abs(a) < q.tiny, 0.0, a) @ np.where(np.abs(b) < q.tiny, 0.0, b)
+    up, down = _signs(a, b, scaling)
+    mask[free & from_finite & up] |= PINF
+    mask[free & from_finite & down] |= NINF
+    mask[free & from_finite & ((up & down) | beyond)] |= NAN
+    if q.tiny and scaling.alpha:  # Inf times an operand flushed to zero
+        least = _least(q, abs(scaling.alpha))
+        flushed = np.where(np.abs(a) < least, 0.0, a) @ np.where(np.abs(b) < least, 0.0, b)
         mask[np.isnan(flushed)] |= NAN
     return mask
+
+
+def _signs(a: Reals, b: Reals, scaling: Scaling) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where there are positive summands, and negative ones: a sum of one sign overflows to one side."""
+    a, b = np.sign(a) * np.sign(scaling.alpha), np.sign(b)
+    signed, count = a @ b, np.abs(a) @ np.abs(b)
+    up, down = count + signed > 0, count - signed > 0
+    if scaling.c is not None and scaling.beta:
+        added = np.sign(scaling.c) * np.sign(scaling.beta)
+        up, down = up | (added > 0), down | (added < 0)
+    return up, down
 
 
 def _beyond_tf32(x: Reals, axis: int) -> NDArray[np.bool_]:

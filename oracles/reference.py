@@ -17,7 +17,9 @@ from oracles.contract import Budget, Contract, Question, Reals
 from oracles.estimate import estimate, settled, spans_of
 from oracles.spans import Span
 
-EXACT = frozenset({"zeros", "ones", "small_integers", "exact_integers", "powers_of_two", "unit_steps", "ties"})
+EXACT = frozenset(
+    {"zeros", "ones", "small_integers", "exact_integers", "powers_of_two", "unit_steps", "ties", "exact_blocks"}
+)
 """Distributions whose values have few enough bits that sums and products can be exact."""
 
 
@@ -27,6 +29,7 @@ class Reference:
     def __init__(self, contract: Contract, case: Case, inputs: Tensors) -> None:
         self.contract = contract
         self.case = case
+        self.attrs = contract.attrs_of(case)
         self.inputs = inputs
         self.specs: dict[str, TensorSpec] = contract.output_specs(case)
         self._budgets: dict[str, Mapping[str, Budget]] = {}
@@ -42,7 +45,7 @@ class Reference:
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a formula's mean of nothing is NaN, and nobody's mistake
-                answer = self.contract.reference(**{k: _wide(v) for k, v in self.inputs.items()}, **self.case.attrs)
+                answer = self.contract.reference(**{k: _wide(v) for k, v in self.inputs.items()}, **self.attrs)
                 want = {name: np.asarray(values, dtype=np.float64) for name, values in answer.items()}
         except Exception as error:
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -82,7 +85,7 @@ class Reference:
         """For ops that only move bits: the exact outputs in their own dtype."""
         if self.contract.copies is None:
             raise InternalError(f"{self.contract.name}: a bitwise budget needs a `copies` function")
-        return self.contract.copies(**self.inputs, **self.case.attrs)
+        return self.contract.copies(**self.inputs, **self.attrs)
 
     def budget(self, numerics: Numerics) -> Mapping[str, Budget]:
         """The error budgets under a declared arithmetic."""
@@ -96,9 +99,9 @@ class Reference:
         return Question(
             case=self.case,
             inputs=self.inputs,
-            attrs=self.case.attrs,
+            attrs=self.attrs,
             want=want,
-            numerics=numerics,
+            numerics=numerics.spelled_out(self.case.dtype),
             iid=self.iid,
             exact=is_exact(self.case, self.contract),
         )
@@ -128,7 +131,7 @@ def _wide(array: Array) -> Array:
 
 def _values(case: Case, contract: Contract) -> list[TensorRecipe]:
     """The tensors whose values are computed with (indices are not)."""
-    return [t for name, t in case.tensors.items() if not contract.inputs[name].below]
+    return [t for name, t in case.tensors.items() if not contract.inputs[name].counts]
 
 
 def is_iid(case: Case, contract: Contract) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corpus.formats import Array, format_of
-from oracles.bounds import exp_error, range_of
+from oracles.bounds import exp_error, quotient_error, range_of, sine_error
 from oracles.contract import Question, Reals
 
 SUMMING = {
@@ -102,7 +102,7 @@ class Arithmetic:
         """Raises UsageError for an intermediate of a type that is not known."""
         n = q.numerics
         plain = format_of("float64" if q.case.dtype == "float64" else "float32")
-        formats = [plain, *(format_of(t) for t in n.intermediates.values())]
+        formats = [plain, *(format_of(n.intermediate(t, q.case.dtype)) for t in n.intermediates)]
         unit, top = max(f.unit for f in formats), range_of(q)[1]
         narrow = format_of(n.accumulate) if n.accumulate in {"float16", "bfloat16"} else None
         return cls(
@@ -124,6 +124,8 @@ class Arithmetic:
             return exp_error(self.question, size) * (self.unit / self.question.u)
         if name == "tanh" and self.question.numerics.tanh == "approx":
             return TANH
+        if self.question.numerics.fast_math and (fast := _fast_error(self.question, name, spans)) is not None:
+            return fast
         return (0.0 if name in EXACT else 1.0 if name in ONCE else 4.0) * self.unit
 
     def rounded(self, span: Span, error: Reals | float) -> Span:
@@ -150,6 +152,26 @@ class Arithmetic:
             return Span(value, value, value)
         near = value.astype(self.narrow).astype(value.dtype)
         return Span(value, np.fmin(value, near), np.fmax(value, near))
+
+
+def _fast_error(q: Question, name: str, spans: Sequence[Span]) -> Reals | float | None:
+    """Relative error of functions that fast math makes coarser (numerics.md 2.2)."""
+    x = spans[0].value
+    if name in {"divide", "reciprocal"}:
+        return 4.0 * q.u + quotient_error(q)
+    if name in {"sin", "cos"}:
+        return sine_error(q, x) / _nonzero(np.sin(x) if name == "sin" else np.cos(x))
+    if name in {"log", "log2", "log10"}:
+        return 4.0 * q.u + 2.0**-21 / _nonzero(np.log2(np.abs(x)))
+    if name == "power":
+        exponent = spans[1].value * np.log(_nonzero(x))
+        return 12.0 * q.u + 6.0 * q.u * np.minimum(_size(exponent), 1e4)
+    return None
+
+
+def _nonzero(x: Array) -> Array:
+    """Magnitude, something very small instead of 0."""
+    return np.maximum(np.abs(x), np.finfo(np.float64).tiny)
 
 
 def _size(x: Array) -> Array:

@@ -8,7 +8,7 @@ from pathlib import Path
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.records import Case, Kind
 from reports.book import Book, stopped_at
-from reports.page_words import bits, count, only_bits_tell
+from reports.page_words import bits, count, only_bits_tell, relation
 from reports.tensors import described
 from reports.text import table
 
@@ -57,6 +57,9 @@ def _head(book: Book, f: Finding) -> str:
 
 def _cases(f: Finding) -> str:
     text = f"smallest case, {count(f.case.elements, 'element')}\n  {f.case.label}\n{_tensors(f.case)}"
+    if f.exhibit is not None and f.exhibit.partner is not None:
+        other = f.exhibit.partner
+        text += f"\n\nthe other case of the pair{relation(f.exhibit)}\n  {other.label}\n{_tensors(other)}"
     if f.original.id == f.case.id:
         return text
     found = f"\n\nfound with, {count(f.original.elements, 'element')}\n  {f.original.label}"

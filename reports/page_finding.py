@@ -14,7 +14,7 @@ from reports.book import Book, stopped_at
 from reports.explain import short as meaning_of
 from reports.explain import topics
 from reports.page_summary import Entry, entry, environment
-from reports.page_words import DASH, bits, count, extent, figure, moment, only_bits_tell, place, value
+from reports.page_words import DASH, bits, count, extent, figure, moment, only_bits_tell, place, relation, value
 from reports.plots import Map, Plot, failure_map, histogram, ulps_labels
 from reports.tensors import filled
 
@@ -154,8 +154,7 @@ def _inputs(f: Finding) -> Iterator[Inputs]:
     if not same:
         yield _case("As it was found", f.original, f.case)
     if f.exhibit and f.exhibit.partner is not None:
-        factor = "" if f.exhibit.factor == 1 else f"; its output must be {f.exhibit.factor:g} times the other's"
-        yield _case(f"The other case of the pair{factor}", f.exhibit.partner, f.case)
+        yield _case(f"The other case of the pair{relation(f.exhibit)}", f.exhibit.partner, f.case)
 
 
 def _case(title: str, case: Case, smallest: Case | None) -> Inputs:

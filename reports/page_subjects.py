@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from corpus.campaign import Campaign, Statistics
 from corpus.records import Kind, Subject
 from reports.book import failing
-from reports.page_words import DASH, short
+from reports.page_words import DASH, percent, short
 from reports.plots import Plot, budget_labels, histogram, ulps_labels
 from reports.text import claims
 
@@ -22,6 +22,7 @@ class Line:
     judged: int
     passed: int
     unsupported: int
+    inconclusive: int
     failing: int
     microseconds: str
     """Mean time of a run."""
@@ -35,6 +36,8 @@ class Line:
     plots: tuple[Plot, ...]
     classes: Mapping[str, int]
     skipped: Mapping[str, int]
+    lost: tuple[tuple[str, str, str, str], ...]
+    """What right results lose by design: quantity, kind, the worst, and up to where it is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class Kernels:
 
     op: str
     lines: tuple[Line, ...]
+
+    @property
+    def inconclusive(self) -> int:
+        """Outputs that could not be decided: they have a column where there are any."""
+        return sum(line.inconclusive for line in self.lines)
 
 
 def kernels_of(c: Campaign) -> tuple[Kernels, ...]:
@@ -69,6 +77,7 @@ def _line(c: Campaign, subject: Subject) -> Line:
         judged=sum(kinds.values()),
         passed=kinds.get(Kind.PASS, 0),
         unsupported=kinds.get(Kind.UNSUPPORTED, 0),
+        inconclusive=kinds.get(Kind.INCONCLUSIVE, 0),
         failing=failing(kinds),
         microseconds=_microseconds(seen),
         rate=_rate(seen),
@@ -78,6 +87,7 @@ def _line(c: Campaign, subject: Subject) -> Line:
         plots=_plots(seen),
         classes=_largest_first(seen.classes),
         skipped=_largest_first(seen.skipped),
+        lost=tuple((f.what, kind, percent(f.worst), percent(f.limit)) for kind, f in seen.fidelity.items()),
     )
 
 

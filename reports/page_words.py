@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from corpus.findings import Element
+from corpus.findings import Element, Exhibit
 from corpus.formats import FORMATS
+from reports.reproducer_text import parts
 
 DASH, MINUS, TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 DIGITS = {"float64": 17, "float32": 9, "float16": 6, "bfloat16": 6}
@@ -22,6 +23,11 @@ def count(n: int, noun: str) -> str:
 def listed(words: Sequence[str], last: str = "and") -> str:
     """Words as a sentence has them: `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else ""
+
+
+def percent(share: float) -> str:
+    """A share of 1, in three digits."""
+    return f"{100 * share:.3g} %"
 
 
 def short(n: float) -> str:
@@ -64,6 +70,14 @@ def only_bits_tell(e: Element, got: str, wanted: str) -> bool:
 def place(index: Sequence[int] | None) -> str:
     """Where an element is: `[0, 3]`."""
     return "" if index is None else f"[{', '.join(map(str, index))}]" if index else "the only one"
+
+
+def relation(shown: Exhibit) -> str:
+    """What a law says of the other case's output, if that is not simply the first one's."""
+    factor = f"{shown.factor:g} times " if shown.factor != 1 else ""
+    part = f"[{parts(shown.view)}] of " if shown.view else ""
+    within = f", to within {shown.within:g} error budgets and rounding" if shown.within else ""
+    return f"; its output must be {factor}{part}the other's{within}" if factor or part or within else ""
 
 
 def extent(shape: Sequence[int]) -> str:

@@ -146,6 +146,7 @@ class _Tensor:
             f'"""{self.recipe.dtype}, {text.prose(summary)}."""',
             *self._lines(),
             *self._exceptions(),
+            *self._reversed(),
             "return array",
         ]
         return f"def {name}():\n" + textwrap.indent("\n".join(lines), "    ")
@@ -153,7 +154,8 @@ class _Tensor:
     def _lines(self) -> Iterator[str]:
         """What becomes of the distribution's values, as corpus.materialize has it."""
         fmt, fill, source = self.format, self.recipe.fill, self.source
-        bare = materialize(self.recipe.but(specials=(), pokes=()))
+        params = {name: value for name, value in fill.params.items() if name != "flip"}
+        bare = materialize(self.recipe.but(specials=(), pokes=(), fill=fill.but(params=params)))
         if _constant(bare, fmt):
             yield f"array = {_repeated(source, bare, fmt)}"
             return
@@ -218,6 +220,12 @@ class _Tensor:
         self.source.imports.add("from types import SimpleNamespace")
         said = text.filled(f"SimpleNamespace({', '.join(f'{fact}={value}' for fact, value in facts.items())})")
         return self.source.constant(self.format.name.upper(), said)
+
+    def _reversed(self) -> Iterator[str]:
+        """Last of all."""
+        flip = self.recipe.fill.params.get("flip")
+        if flip is not None:
+            yield f"array = np.ascontiguousarray(np.flip(array, {int(flip)}))"
 
     def _exceptions(self) -> Iterator[str]:
         """What is written over the values: special values at named places, then single elements."""

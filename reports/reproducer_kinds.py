@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from corpus.records import Kind
 from reports.reproducer_run import Script
-from reports.reproducer_text import entry, indented, number, prose, quoted
-from reports.reproducer_worst import bit_rows, is_bitwise, plain_rows, table, value_rows, worst
+from reports.reproducer_text import entry, indented, number, parts, prose, quoted
+from reports.reproducer_worst import bit_rows, group_rows, is_bitwise, plain_rows, room_rows, table, value_rows, worst
 
 Story = Callable[[Script], None]
 
@@ -20,12 +20,17 @@ RUNS = 100
 """Of a kernel that gives another answer from time to time."""
 VALUES = "index, what it was, what was wanted, the error budget, the lowest and the highest value that would be right"
 
+ROOM = "index, what the second result was, the first one times FACTOR, how far apart they may be"
+GROUPS = "first element (flat index), step to the next, their number, their {}, what was wanted, how far off it may be"
+
 
 def story_of(script: Script) -> Story:
     """The story that shows this failure."""
     verdict, shown = script.finding.verdict, script.finding.exhibit
     if verdict.law and shown is not None and shown.partner is not None:
         return _law
+    if verdict.law and shown is not None and shown.groups:
+        return _invariant
     if verdict.kind in {Kind.MISMATCH, Kind.NONFINITE}:
         if not worst(script.finding):
             return _look
@@ -86,19 +91,42 @@ def _law(s: Script) -> None:
     shown = s.finding.exhibit
     assert shown is not None
     assert shown.partner is not None
-    rows = plain_rows(worst(s.finding))
-    s.constants.append(
-        f"FACTOR = {number(shown.factor)}  # the second result must be the first times this, bit for bit"
-    )
-    s.constants.append(table("WORST", "index, what the second result was, the first one times FACTOR", rows))
+    exactly = f"but for {shown.within:g} error budgets and rounding" if shown.within else "bit for bit"
+    must = f"the second result must be the first times this, {exactly}"
+    s.constants.append(f"FACTOR = {number(shown.factor)}  # {must}")
+    rows = room_rows(worst(s.finding), s.spec.dtype)
+    s.constants.append(table("WORST", ROOM, rows))
     s.make_inputs(s.case)
     s.say("", f"# The same, changed as the law {prose(s.finding.verdict.law)!r} has it.")
     others = s.make_inputs(shown.partner, "_other")
-    s.say("", *s.run("first", values="first_values"), *s.run("second", inputs=others, values="second_values"))
-    s.say("", "wrong = 0", "for index, was, wanted in WORST:")
-    s.say("    got, due = float(second_values[index]), float(first_values[index]) * FACTOR", "    wrong += got != due")
-    s.say(f"    print(f\"{s.output}{{list(index)}} is {{got!r}}, wanted {{due!r}}{{'  <- wrong' * (got != due)}}\")")
+    s.say("", *s.run("first", values="first_values", shape=shown.whole or None))
+    if shown.view:
+        s.say(f"first_values = first_values[{parts(shown.view)}]  # what the law speaks of")
+    s.say(*s.run("second", values="second_values", other=(shown.partner, others)))
+    s.say("", "wrong = 0", "for index, was, wanted, room in WORST:")
+    s.say("    got, due = float(second_values[index]), float(first_values[index]) * FACTOR")
+    s.say("    fine = got == due or abs(got - due) <= room or (np.isnan(got) and np.isnan(due))")
+    s.say("    wrong += not fine")
+    s.say(f"    print(f\"{s.output}{{list(index)}} is {{got!r}}, wanted {{due!r}}{{'' if fine else '  <- wrong'}}\")")
     s.say('return answer(wrong > 0, f"{wrong} of {len(WORST)} elements break the law")')
+
+
+def _invariant(s: Script) -> None:
+    """Elements that belong together, put together."""
+    assert s.finding.exhibit is not None
+    groups = s.finding.exhibit.groups
+    of = groups[0].of
+    s.constants.append(table("WORST", GROUPS.format(of), group_rows(groups)))
+    s.make_inputs(s.case)
+    s.say("", *s.run(values="values"), "flat = values.reshape(-1)", "", "wrong = 0")
+    s.say("for start, step, count, was, wanted, room in WORST:", "    some = flat[start::step][:count]")
+    s.say("    got = float(np.hypot.reduce(some))" if of == "length" else "    got = float(some.sum())")
+    s.say("    fine = abs(got - wanted) <= room", "    wrong += not fine")
+    s.say("    index = np.unravel_index(start, values.shape)")
+    where = f"{s.output}{{[int(i) for i in index]}}"
+    s.say(f'    print(f"the {of} of {{count}} elements, first {where}, is {{got!r}}, ", end="")')
+    s.say("    print(f\"wanted {wanted!r}, off by at most {room!r}{'' if fine else '  <- wrong'}\")")
+    s.say(f'return answer(wrong > 0, f"{{wrong}} of {{len(WORST)}} {of}s are wrong")')
 
 
 def _unwritten(s: Script) -> None:
@@ -123,7 +151,7 @@ def _out_of_bounds(s: Script) -> None:
     if s.returns is False:
         arrays.append(s.output)
         s.say(s.blank(s.output))
-        call = [s.call(s.output, returns=False)]
+        call = [s.call(s.output, list(s.inputs.values()), s.attrs(s.case), returns=False)]
     named = ", ".join(f"{quoted(name)}: {name}" for name in arrays)
     s.say(f"arrays = {{{named}}}", "before = {name: around(array).copy() for name, array in arrays.items()}", "")
     s.say(*call, "", "wrong = 0", "for name, array in arrays.items():", "    size, where = damage(array, before[name])")

@@ -11,12 +11,15 @@ from pathlib import Path
 
 from corpus.findings import Finding
 from corpus.formats import FORMATS, format_of
-from corpus.layouts import LAYOUTS
+from corpus.layouts import LAYOUTS, Shape
 from corpus.record import Scalar
 from corpus.records import Case, TensorSpec
 from reports import reproducer_text as text
 from reports.reproduce import memory, subject
 from reports.reproducer_inputs import Source, foreign, placed, values_of
+
+Other = tuple[Case, Sequence[str]]
+"""A second case, and the variables of its inputs."""
 
 _ROOT = Path(__file__).resolve().parent.parent
 """Where the paths of the house's own subjects begin."""
@@ -25,9 +28,10 @@ RUNNABLE = frozenset({"numpy", "torch"})
 _WORDS = """
     np torch ml_dtypes sys os re traceback faulthandler hashlib runpy inspect resource Path SimpleNamespace dataclass
     field cached_property main answer load put blank tensor damage around start_of untouched element_bytes differing
-    holds same_inputs limit_memory tensors_taken patterns bfloat16 float8_e4m3fn float8_e5m2 values bits wrong index was
-    wanted due budget low high got fine kept said before arrays array inputs first second first_values second_values
-    size where shared name attempt error code SUBJECT FUNCTION WORST FACTOR SECONDS MEGABYTES RUNS ZONE
+    holds same_inputs limit_memory tensors_taken patterns bfloat16 float8_e4m3fn float8_e5m2 values bits wrong index
+    was wanted room start step count some flat due budget low high got fine kept said before arrays array inputs first
+    second first_values second_values size where shared name attempt error code SUBJECT FUNCTION WORST FACTOR SECONDS
+    MEGABYTES RUNS ZONE
     recorded
 """
 """What has a meaning in a reproducer; no tensor is called so."""
@@ -98,19 +102,38 @@ class Script:
         """Whether the finding tells what the output should have been; it does where outputs could be compared."""
         return self.finding.exhibit is not None and self.finding.exhibit.dtype in FORMATS
 
-    @cached_property
-    def attrs(self) -> dict[str, Scalar]:
+    def attrs(self, case: Case) -> dict[str, Scalar]:
         """Those that the kernel takes, as far as its file tells: a contract may let it leave some out."""
+        form = self._form
+        if form is None or form.kwarg is not None:
+            return case.attrs
+        taken = {a.arg for a in (*form.posonlyargs, *form.args, *form.kwonlyargs)}
+        return {n: value for n, value in case.attrs.items() if n in taken}
+
+    @cached_property
+    def named(self) -> set[str]:
+        """Inputs that the kernel is given by name: those for which it has a default, or takes no other way."""
+        form = self._form
+        if form is None:
+            return set()
+        spare = len(form.args) - len(form.defaults)
+        found = {a.arg for a in (*form.args[spare:], *form.kwonlyargs)} & set(self.case.tensors)
+        if form.kwarg is None or form.vararg is not None:
+            return found
+        plain = [a for a in (*form.posonlyargs, *form.args[:spare]) if a.arg not in self.case.attrs]
+        room = len(plain) - (self.returns is False)
+        return found | set([name for name in self.case.tensors if name not in found][room:])
+
+    @cached_property
+    def _form(self) -> ast.arguments | None:
+        """The parameters of the kernel; None if its file does not tell."""
         try:
             tree = ast.parse((_ROOT / self.finding.subject.path).read_bytes())
         except (OSError, SyntaxError, ValueError):
-            return self.case.attrs
+            return None
         name = self.finding.subject.function
         defined = [n.args for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name]
-        if len(defined) != 1 or defined[0].kwarg is not None:
-            return self.case.attrs
-        taken = {a.arg for a in (*defined[0].posonlyargs, *defined[0].args, *defined[0].kwonlyargs)}
-        return {n: value for n, value in self.case.attrs.items() if n in taken}
+        return defined[0] if len(defined) == 1 else None
 
     def uses(self, *names: str) -> None:
         """Have these functions about memory copied."""
@@ -131,39 +154,47 @@ class Script:
             variables.append(variable)
         return variables
 
-    def run(self, out: str = "", byte: str = "", inputs: Sequence[str] = (), values: str = "") -> list[str]:
+    def run(
+        self, out: str = "", byte: str = "", values: str = "", other: Other | None = None, shape: Shape | None = None
+    ) -> list[str]:
         """Lines that call the kernel; values: the variable that gets what it left, as float64.
 
-        byte: what the output is filled with beforehand, if that matters.
+        byte: what the output is filled with beforehand, if that matters. other: another case. shape: of its output.
         """
-        out = out or self.output
+        out, (case, inputs) = out or self.output, other or (self.case, list(self.inputs.values()))
+        attrs = self.attrs(case)
         if self.returns is not None:
-            blank = [] if self.returns else [self.blank(out, byte)]
-            return [*blank, self.call(out, inputs, returns=self.returns), *self._read(values, out, self.returns)]
+            blank = [] if self.returns else [self.blank(out, byte, shape)]
+            call = self.call(out, inputs, attrs, returns=self.returns)
+            return [*blank, call, *self._read(values, out, self.returns)]
         self.source.uses(subject.__name__, "tensors_taken")
-        attrs = f"{{{', '.join(map(text.quoted, self.attrs))}}}" if self.attrs else "()"
+        named = f"{{{', '.join(map(text.quoted, attrs))}}}" if attrs else "()"
+        plain = len(self.inputs) - len(self.named)
         return [
-            f"if tensors_taken({self.kernel}, {attrs}) > {len(self.inputs)}:  # it writes into its first argument",
-            *text.indented([self.blank(out, byte), self.call(out, inputs, returns=False)]),
+            f"if tensors_taken({self.kernel}, {named}) > {plain}:  # it writes into its first argument",
+            *text.indented([self.blank(out, byte, shape), self.call(out, inputs, attrs, returns=False)]),
             *text.indented(self._read(values, out, returns=False)),
             "else:",
-            *text.indented([self.call(out, inputs, returns=True), *self._read(values, out, returns=True)]),
+            *text.indented([self.call(out, inputs, attrs, returns=True), *self._read(values, out, returns=True)]),
         ]
 
-    def call(self, out: str, inputs: Sequence[str] = (), *, returns: bool) -> str:
+    def call(self, out: str, inputs: Sequence[str], attrs: dict[str, Scalar], *, returns: bool) -> str:
         """The line that calls the kernel."""
-        given = zip(inputs or self.inputs.values(), self.case.tensors.values(), strict=True)
-        handed = [self.handed(variable, t.dtype) for variable, t in given]
+        given = zip(inputs, self.case.tensors.items(), strict=True)
+        handed = {name: self.handed(variable, t.dtype) for variable, (name, t) in given}
+        plain = [value for name, value in handed.items() if name not in self.named]
+        plain += [f"{name}={value}" for name, value in handed.items() if name in self.named]
         if returns:
-            return f"{out} = {text.call(self.kernel, handed, self.attrs)}"
-        return text.call(self.kernel, [self.handed(out, self.spec.dtype), *handed], self.attrs)
+            return f"{out} = {text.call(self.kernel, plain, attrs)}"
+        return text.call(self.kernel, [self.handed(out, self.spec.dtype), *plain], attrs)
 
-    def blank(self, out: str, byte: str = "") -> str:
+    def blank(self, out: str, byte: str = "", shape: Shape | None = None) -> str:
         """The line that makes an output nobody has written yet."""
         self.uses("blank")
         dtype = self.source.dtype(self.spec.dtype)
         remark = "" if self.recorded else "  # its form was not recorded: taken from the inputs"
-        return f"{out} = blank({self.spec.shape}, {dtype}{f', {byte}' if byte else ''}){remark}"
+        shape = self.spec.shape if shape is None else shape
+        return f"{out} = blank({shape}, {dtype}{f', {byte}' if byte else ''}){remark}"
 
     def handed(self, variable: str, dtype: str) -> str:
         """What the kernel is given for an array of ours."""

@@ -143,6 +143,15 @@ def subscript(indices: Sequence[int]) -> str:
     return str(list(indices))
 
 
+def parts(view: Sequence[tuple[int | None, int | None, int | None]]) -> str:
+    """Slices as what stands between brackets."""
+    return ", ".join(f"{_end(a)}:{_end(b)}{f':{step}' if step not in {None, 1} else ''}" for a, b, step in view)
+
+
+def _end(index: int | None) -> str:
+    return "" if index is None else str(index)
+
+
 def entry(value: Any) -> str:
     """A tuple, a number, a text or None as source."""
     if isinstance(value, tuple):

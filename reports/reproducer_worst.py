@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from corpus.findings import Element, Finding
+from corpus.findings import Element, Finding, Group
 from corpus.formats import Format, bits_of, format_of
 from corpus.records import Kind, Measurement
 from reports.reproducer_text import entry
@@ -67,6 +67,24 @@ def _right(e: Element, fmt: Format) -> tuple[float, float]:
 
 def _rounded(value: float, fmt: Format) -> float:
     return float(np.asarray(value, np.float64).astype(fmt.dtype)) if fmt.is_float else value
+
+
+def room_rows(elements: Iterable[Element], dtype: str) -> list[Row]:
+    """Index, what it was, what was wanted, and how far apart they may be."""
+    return [tuple(map(entry, (e.index, e.got, e.wanted, _room(e, format_of(dtype))))) for e in elements]
+
+
+def _room(e: Element, fmt: Format) -> float:
+    """The distance to the farthest number that would still do, on the side of what it was; 0 where bits count."""
+    if not e.bound or not math.isfinite(e.bound) or not math.isfinite(e.wanted):
+        return 0.0
+    low, high = _right(e, fmt)
+    return abs((high if e.got > e.wanted else low) - e.wanted)
+
+
+def group_rows(groups: Iterable[Group]) -> list[Row]:
+    """Where the elements of a group are, what they gave together, should have, and by how much that may be off."""
+    return [tuple(map(entry, (g.start, g.step, g.count, g.got, g.wanted, g.bound))) for g in groups]
 
 
 def bit_rows(finding: Finding, dtype: str) -> list[Row]:

@@ -11,6 +11,9 @@ from corpus.records import Case, TensorRecipe
 MOST = 1 << 22
 """Elements of a tensor that is made only to be described."""
 
+_PARAMS = {"flip": "reversed along axis", "shift": "plus"}
+"""What some parameters of a fill do to its values."""
+
 
 def described(case: Case) -> list[tuple[str, ...]]:
     """One row a tensor: name, dtype, shape, layout, how it is filled, smallest, largest, what is special in it."""
@@ -24,7 +27,7 @@ def filled(t: TensorRecipe) -> str:
     """How a tensor gets its values."""
     fill = t.fill
     words = [fill.distribution]
-    words += [f"{name} {value}" for name, value in fill.params.items()]
+    words += [f"{_PARAMS.get(name, name)} {value}" for name, value in fill.params.items()]
     words += [f"times {fill.scale:g}"] if fill.scale != 1 else []
     words += [f"field {fill.seed}"] if fill.seed else []
     words += [f"{s.value} at {s.place}" for s in t.specials]

@@ -10,7 +10,7 @@ from corpus.campaign import Campaign
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
 from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, planted_missed, stopped_at
-from reports.page_words import count
+from reports.page_words import count, percent
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -28,6 +28,7 @@ def campaign_text(book: Book) -> str:
         _head(c),
         _estimated(c),
         _subjects(c),
+        _fidelity(c),
         _planted(c, book) if planted else "",
         _findings(book),
         _coverage(c),
@@ -54,30 +55,44 @@ def _estimated(c: Campaign) -> str:
 
 
 def _subjects(c: Campaign) -> str:
+    """Inconclusive outputs are rare: they have a column where there are any."""
+    subjects = [s for s in c.subjects if not s.planted]
+    undecided = [Kind.INCONCLUSIVE] if any(kinds_of(c, s).get(Kind.INCONCLUSIVE) for s in subjects) else []
+    shown = [Kind.PASS, Kind.UNSUPPORTED, *undecided]
     rows = []
-    for subject in c.subjects:
-        if subject.planted:
-            continue
-        kinds = c.by_subject.get(subject.key, {})
-        rho = c.max_rho.get(subject.key)
-        rows.append(
-            (
-                subject.key,
-                f"{sum(kinds.values()):,}",
-                f"{kinds.get(Kind.PASS, 0):,}",
-                f"{kinds.get(Kind.UNSUPPORTED, 0):,}",
-                f"{failing(kinds):,}",
-                f"{rho:.2f}" if rho is not None else "-",
-                claims(subject),
-            )
-        )
-    return table(("subject", "judged", "pass", "unsupported", "failing", "budget used", "claims"), rows)
+    for subject in subjects:
+        kinds, rho = kinds_of(c, subject), c.max_rho.get(subject.key)
+        counts = [sum(kinds.values()), *(kinds.get(kind, 0) for kind in shown), failing(kinds)]
+        used = f"{rho:.2f}" if rho is not None else "-"
+        rows.append((subject.key, *(f"{n:,}" for n in counts), used, claims(subject)))
+    return table(("subject", "judged", *shown, "failing", "budget used", "claims"), rows)
+
+
+def kinds_of(c: Campaign, subject: Subject) -> dict[str, int]:
+    """How often a subject had each verdict."""
+    return c.by_subject.get(subject.key, {})
+
+
+def _fidelity(c: Campaign) -> str:
+    """What right results lose by design, where an op does."""
+    seen = {s.key: c.statistics[s.key].fidelity for s in c.subjects if not s.planted and s.key in c.statistics}
+    limits = {kind: one for each in seen.values() for kind, one in each.items()}
+    if not limits:
+        return ""
+    head = f"{limits[min(limits)].what} of random numbers, at worst (and up to where it is in use); told, not judged"
+    columns = ("subject", *(f"{kind} ({percent(one.limit)})" for kind, one in sorted(limits.items())))
+    rows = [
+        (key, *(percent(each[kind].worst) if kind in each else "-" for kind in sorted(limits)))
+        for key, each in seen.items()
+        if each
+    ]
+    return f"{head}\n{table(columns, rows)}"
 
 
 def claims(subject: Subject) -> str:
     """What a subject declares that is not the default, so that no claim is silent."""
     said = subject.numerics.model_dump(exclude_defaults=True)
-    return ", ".join(f"{k}={v}" for k, v in said.items())
+    return ", ".join(k.replace("_", "-") if v is True else f"{k}={v}" for k, v in said.items())
 
 
 def _planted(c: Campaign, book: Book) -> str:

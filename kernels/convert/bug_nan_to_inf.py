@@ -4,9 +4,10 @@ import ml_dtypes
 import numpy as np
 
 BACKEND = "numpy"
+DTYPES = ("float32",)
 PLANTED = "nonfinite"
 _FLOAT8 = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
-_TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, **_FLOAT8}
+_TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, **_FLOAT8}
 
 
 def _narrow(x, to, saturate):

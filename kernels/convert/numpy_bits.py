@@ -8,7 +8,7 @@ BACKEND = "numpy"
 
 @np.errstate(all="ignore")
 def run(out, x, *, to, saturate=False):
-    facts = ml_dtypes.finfo(out.dtype)
+    facts, x = ml_dtypes.finfo(out.dtype), x.astype(np.float32)
     x = np.clip(x, -np.float32(facts.max), np.float32(facts.max)) if saturate else x
     if to == "bfloat16":
         bits = np.ascontiguousarray(x).view(np.uint32).reshape(x.shape)

@@ -1,4 +1,4 @@
-"""numpy's own float32 to float16 and ml_dtypes' to the others; clipped first if it must saturate."""
+"""By way of float32: numpy's own conversions and ml_dtypes' to the others; clipped first if it must saturate."""
 
 import ml_dtypes
 import numpy as np
@@ -8,6 +8,6 @@ BACKEND = "numpy"
 
 @np.errstate(all="ignore")
 def run(x, *, to, saturate=False):
-    dtype = np.float16 if to == "float16" else getattr(ml_dtypes, to)
-    top = np.float32(ml_dtypes.finfo(dtype).max)
+    dtype = getattr(np, to, None) or getattr(ml_dtypes, to)
+    top, x = np.float32(ml_dtypes.finfo(dtype).max), x.astype(np.float32)
     return (np.clip(x, -top, top) if saturate else x).astype(dtype, order="C")

@@ -7,4 +7,4 @@ BACKEND = "torch"
 
 def run(out, x, *, to, saturate=False):
     top = torch.finfo(getattr(torch, to)).max
-    out.copy_(x.clamp(-top, top) if saturate else x)
+    out.copy_(x.float().clamp(-top, top) if saturate else x)

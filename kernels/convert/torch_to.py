@@ -8,4 +8,4 @@ BACKEND = "torch"
 def run(x, *, to, saturate=False):
     dtype = getattr(torch, to)
     top = torch.finfo(dtype).max
-    return (x.clamp(-top, top) if saturate else x).to(dtype, memory_format=torch.contiguous_format)
+    return (x.float().clamp(-top, top) if saturate else x).to(dtype, copy=True, memory_format=torch.contiguous_format)

@@ -5,6 +5,7 @@ import torch
 from kernels.quirks import decline_row_padding
 
 BACKEND = "torch"
+DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def run(a, b):

@@ -102,12 +102,14 @@ class CudaSubject(Unfitted):
     def __call__(self, face: Interface) -> Callable[..., None]:
         """A function run(*outputs, *inputs, **attrs) that launches the kernel."""
         self.front.check(face)
-        names, first = (*face.outputs, *face.inputs), face.inputs[0]
+        names, first = (*face.outputs, *face.always), face.inputs[0]
         for dtype, kernel in self.kernels.items():
-            self._check_parameters(kernel, names, {first: dtype})
+            self._check_parameters(kernel, (*names, *face.extra), {first: dtype})
 
-        def run(*tensors: Array, **attrs: Any) -> None:
-            self._launch(dict(zip(names, tensors, strict=True)), attrs, first)
+        def run(*tensors: Array, **named: Any) -> None:
+            extra = {name: value for name, value in named.items() if name in face.extra}
+            attrs = {name: value for name, value in named.items() if name not in face.extra}
+            self._launch({**dict(zip(names, tensors, strict=True)), **extra}, attrs, first)
 
         return run
 

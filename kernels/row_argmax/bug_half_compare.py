@@ -3,6 +3,7 @@
 import numpy as np
 
 BACKEND = "numpy"
+DTYPES = ("float32", "bfloat16", "float64")
 PLANTED = "mismatch"
 
 

@@ -1,4 +1,4 @@
-"""Conversion of float32 to a narrower float type.
+"""Conversion of floats to another float type.
 
     out[i, j] = the number of the type `to` nearest to x[i, j], ties to the even significand
 
@@ -8,11 +8,16 @@ and nothing before it, so E = 0. Beyond the largest finite number plus half a st
 values, not intermediates: ftz is no excuse.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from corpus.formats import format_of
+from corpus.formats import Array, format_of
+from corpus.records import Fill
+from oracles.axes import Attrs, Dims
+from oracles.balls import Ball, ball
 from oracles.contract import INTERVAL, NAN, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import scaled
+from oracles.relations import alone, scaled
 
 E4M3_OVER = 464.0
 """Half a step beyond 448, the largest number of float8_e4m3fn."""
@@ -33,17 +38,33 @@ def budget(q: Question) -> dict[str, Budget]:
     return {"out": Budget(0.0, accept=accept)}
 
 
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The value itself, or the end of the range."""
+    x, fmt = ball(inputs["x"][index]), format_of(str(attrs["to"]))
+    if not attrs.get("saturate", False) and fmt.has_inf:
+        return x
+    return x.min(ball(fmt.max)).max(ball(-fmt.max))
+
+
+def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
+    """Integers of up to 13 bits: many lie halfway between two numbers of a narrow type."""
+    del dims, dtypes
+    return {"x": Fill(distribution="exact_integers", params={"bound": 8191})}
+
+
 CONTRACT = Contract(
     name="convert",
-    summary="float32 rounded to a narrower float type",
+    summary="floats rounded to another float type",
     dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
     inputs={"x": Input(("rows", "cols"))},
     outputs={"out": Output(("rows", "cols"), dtype="{to}")},
-    variants=({"x": "float32"},),
-    attrs={"to": ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), "saturate": (False, True)},
+    variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")),
+    attrs={"to": ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32"), "saturate": (False, True)},
     optional=("saturate",),
     elementwise=True,
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("negation", {"x": -1.0}, factor=-1.0),),
+    probe=probe,
+    laws=(scaled("negation", {"x": -1.0}, factor=-1.0), alone("row_alone", {"x": 0}, within=0.0)),
 )

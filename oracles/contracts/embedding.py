@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from corpus.formats import Array
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import scaled
+from oracles.relations import alone, scaled
 
 
 def reference(table: Reals, indices: NDArray[np.number]) -> dict[str, Reals]:
@@ -49,5 +49,5 @@ CONTRACT = Contract(
     reference=reference,
     budget=budget,
     copies=copies,
-    laws=(scaled("scaling", {"table": 2.0}, factor=2.0),),
+    laws=(scaled("scaling", {"table": 2.0}, factor=2.0), alone("token_alone", {"indices": 0}, within=0.0)),
 )

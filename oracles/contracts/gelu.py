@@ -8,11 +8,16 @@ errors of the function and of its argument enter 1 + f, which cancels for negati
 the result (numerics.md 2.2).
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from oracles.activations import gelu, gelu_classes, gelu_error
+from corpus.formats import Array
+from oracles.activations import gelu, gelu_ball, gelu_classes, gelu_error
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import moved
+from oracles.relations import alone, moved
 
 
 def reference(x: Reals, *, approximate: str) -> dict[str, Reals]:
@@ -27,6 +32,11 @@ def budget(q: Question) -> dict[str, Budget]:
     return {"out": Budget(gelu_error(q, x, y, str(q.attrs["approximate"])), accept=accept)}
 
 
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula."""
+    return gelu_ball(ball(inputs["x"][index]), str(attrs["approximate"]))
+
+
 CONTRACT = Contract(
     name="gelu",
     summary="x times the normal distribution function of x",
@@ -37,6 +47,7 @@ CONTRACT = Contract(
     attrs={"approximate": ("none", "tanh")},
     elementwise=True,
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(moved("moved", "x"),),
+    laws=(moved("moved", "x"), alone("row_alone", {"x": 0})),
 )

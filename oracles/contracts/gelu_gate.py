@@ -7,11 +7,16 @@ oracles/activations.py, times |up|, and the rounding of the product. Where gelu(
 NaN, so may the product.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from oracles.activations import gated_classes, gelu, gelu_classes, gelu_error, widened
+from corpus.formats import Array
+from oracles.activations import gated_classes, gelu, gelu_ball, gelu_classes, gelu_error, widened
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import scaled
+from oracles.relations import alone, scaled
 
 
 def reference(gate: Reals, up: Reals, *, approximate: str) -> dict[str, Reals]:
@@ -28,8 +33,13 @@ def budget(q: Question) -> dict[str, Budget]:
     error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny
     if np.abs(gate).max(initial=0.0) < 1e38 and np.isfinite(up).all():
         return {"out": Budget(error)}
-    mask = gated_classes(y, act, own, gelu_classes(q, gate, act), up)
+    mask = gated_classes(y, act, (act - own, act + own), gelu_classes(q, gate, act), up)
     return {"out": Budget(np.where(np.isnan(error), 0.0, error), accept=mask)}
+
+
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula."""
+    return gelu_ball(ball(inputs["gate"][index]), str(attrs["approximate"])) * ball(inputs["up"][index])
 
 
 CONTRACT = Contract(
@@ -41,6 +51,11 @@ CONTRACT = Contract(
     variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"approximate": ("none", "tanh")},
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("up_scaling", {"up": 4.0}, factor=4.0), scaled("negation", {"up": -1.0}, factor=-1.0)),
+    laws=(
+        scaled("up_scaling", {"up": 4.0}, factor=4.0),
+        scaled("negation", {"up": -1.0}, factor=-1.0),
+        alone("row_alone", {"gate": 0, "up": 0}),
+    ),
 )

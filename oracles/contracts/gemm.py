@@ -1,47 +1,72 @@
 """Matrix product.
 
-    out[i, j] = sum_l a[i, l] * b[l, j]
+    out[i, j] = alpha * sum_l a[i, l] * b[l, j] + beta * c[i, j]
 
-Source: BLAS GEMM with alpha = 1, beta = 0. Budget: k products summed in the declared accumulator in any order (Higham,
-"Accuracy and Stability of Numerical Algorithms", 3.1 and 4.2), or in aligned, truncated blocks on a tensor core
-(Khattak and Mikaitis; numerics.md 2.1), plus the rounding of tf32 operands and, with ftz, what flushing can take away.
-A sum of magnitudes beyond the accumulator's range may legally give anything; the order of the sum decides.
+Source: BLAS GEMM; row- and column-major operands are layouts of the inputs, and without c there is no second term.
+Budget: k products summed in the declared accumulator in any order (Higham, "Accuracy and Stability of Numerical
+Algorithms", 3.1 and 4.2), or in aligned, truncated blocks on a tensor core (Khattak and Mikaitis; numerics.md 2.1),
+plus the rounding of tf32 operands and, with ftz, what flushing can take away; then two roundings of each summand and
+one of the sum. A sum of magnitudes beyond the accumulator's range may legally give anything; the order of the sum
+decides. What beta = 0 or alpha = 0 multiplies may be read or not. Products of float8 give float32.
 """
 
 from collections.abc import Mapping
 
+from corpus.formats import Array
 from corpus.records import Fill
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball, balls, dot
 from oracles.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
-from oracles.products import product_budget, product_probe
-from oracles.relations import scaled
+from oracles.products import ALPHAS, BETAS, VARIANTS, product_budget, product_probe, scaled_ball, scaling_of, summed
+from oracles.relations import EITHER, alone, doubled, only_if, reversed_along, scaled
 
 
-def reference(a: Reals, b: Reals) -> dict[str, Reals]:
+def reference(a: Reals, b: Reals, c: Reals | None = None, *, alpha: float = 1.0, beta: float = 1.0) -> dict[str, Reals]:
     """The product, summed in a wider type than any subject uses."""
-    return {"out": a @ b}
+    return {"out": summed(a @ b, alpha, beta, c)}
 
 
 def budget(q: Question) -> dict[str, Budget]:
     """See oracles.products."""
-    return {"out": product_budget(q, q.real("a"), q.real("b"), q.want["out"])}
+    scaling = scaling_of(q, q.real("c") if "c" in q.inputs else None)
+    return {"out": product_budget(q, q.real("a"), q.real("b"), q.want["out"], scaling)}
 
 
 def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
-    """Integers of which every partial sum is exact."""
-    a, b = product_probe(dtypes["a"], dims["k"])
-    return {"a": a, "b": b}
+    """Integers of which every partial sum is exact, with a summand more."""
+    a, b = product_probe(dtypes["a"], dims["k"] + 1)
+    return {"a": a, "b": b, "c": Fill(distribution="small_integers")}
+
+
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula."""
+    row, column = index
+    product = dot(balls(inputs["a"][row]), balls(inputs["b"][:, column]))
+    return scaled_ball(product, attrs, ball(inputs["c"][index]) if "c" in inputs else None)
 
 
 CONTRACT = Contract(
     name="gemm",
     summary="product of two matrices",
     dims={"m": Dim(0, 512), "n": Dim(0, 512), "k": Dim(0, 512)},
-    inputs={"a": Input(("m", "k")), "b": Input(("k", "n"))},
-    outputs={"out": Output(("m", "n"), like="a")},
-    variants=tuple({"a": t, "b": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    inputs={"a": Input(("m", "k")), "b": Input(("k", "n")), "c": Input(("m", "n"))},
+    outputs={"out": Output(("m", "n"), like="a", widened="float32")},
+    variants=tuple({"a": a, "b": b, "c": c} for a, b, c in VARIANTS),
+    attrs={"alpha": ALPHAS, "beta": BETAS},
+    optional=("alpha", "beta", "c"),
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("scaling", {"a": 4.0}, factor=4.0), scaled("negation", {"b": -1.0}, factor=-1.0)),
+    laws=(
+        scaled("scaling", {"a": 4.0, "c": 4.0}, factor=4.0),
+        scaled("b_scaling", {"b": 2.0, "c": 2.0}, factor=2.0),
+        scaled("negation", {"b": -1.0, "c": -1.0}, factor=-1.0),
+        only_if(lambda case: "c" not in case.tensors, doubled("alpha", {"alpha": 1.0})),
+        only_if(lambda case: "c" in case.tensors, doubled("linearity", {"alpha": 1.0, "beta": 1.0}, within=EITHER)),
+        alone("row_alone", {"a": 0, "c": 0}),
+        alone("column_alone", {"b": 1, "c": 1}, out=1),
+        reversed_along("k_reversed", {"a": 1, "b": 0}),
+    ),
     probe=probe,
     work=lambda dims: dims["m"] * dims["n"] * dims["k"],
 )

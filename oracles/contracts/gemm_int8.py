@@ -6,10 +6,16 @@ Source: the integer forms of BLAS GEMM and of the tensor cores' mma (PTX ISA, mm
 Budget: integers are exact, and so is their wrap-around, in whatever order they are added: E = 0.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus.formats import Array
+from oracles.axes import Attrs
+from oracles.balls import Ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import alone, reversed_along
 
 Integers = NDArray[np.integer]
 
@@ -26,6 +32,15 @@ def budget(q: Question) -> dict[str, Budget]:
     return {"out": Budget(0.0)}
 
 
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """In integers of any size, then wrapped."""
+    row, column = index
+    pairs = zip(inputs["a"][row].tolist(), inputs["b"][:, column].tolist(), strict=True)
+    wide = int(attrs.get("alpha", 1)) * sum(a * b for a, b in pairs)
+    wide += int(attrs.get("beta", 1)) * int(inputs["c"][index]) if "c" in inputs else 0
+    return Ball((wide + 2**31) % 2**32 - 2**31)
+
+
 CONTRACT = Contract(
     name="gemm_int8",
     summary="product of two matrices of 8-bit integers, in 32 bits",
@@ -35,6 +50,12 @@ CONTRACT = Contract(
     variants=({"a": "int8", "b": "int8", "c": "int32"}, {"a": "uint8", "b": "uint8", "c": "int32"}),
     attrs={"alpha": (1, -1, 3, 1 << 20), "beta": (0, 1, -2)},
     reference=reference,
+    element=element,
     budget=budget,
+    laws=(
+        alone("row_alone", {"a": 0, "c": 0}, within=0.0),
+        alone("column_alone", {"b": 1, "c": 1}, out=1, within=0.0),
+        reversed_along("k_reversed", {"a": 1, "b": 0}, within=0.0),
+    ),
     work=lambda dims: dims["m"] * dims["n"] * dims["k"],
 )

@@ -7,9 +7,14 @@ as rmsnorm, and one more rounding, that of 1 + weight in the arithmetic (in the 
 hundreds of budgets, which is a bug that has been shipped).
 """
 
+from collections.abc import Mapping
+
+from corpus.formats import Array
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball, balls
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.norms import rms_budget, rms_normalized, signs
-from oracles.relations import scaled
+from oracles.norms import rms_ball, rms_budget, rms_normalized, signs
+from oracles.relations import alone, only_if, reversed_along, scaled
 
 
 def reference(x: Reals, weight: Reals, *, eps: float) -> dict[str, Reals]:
@@ -22,6 +27,12 @@ def budget(q: Question) -> dict[str, Budget]:
     return {"out": rms_budget(q, 1.0 + q.real("weight"), q.u)}
 
 
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula."""
+    row, column = index
+    return rms_ball(balls(inputs["x"][row]), column, float(attrs["eps"])) * (1 + ball(inputs["weight"][column]))
+
+
 CONTRACT = Contract(
     name="gemma_rmsnorm",
     summary="rows divided by their root mean square, times one plus a weight",
@@ -31,7 +42,13 @@ CONTRACT = Contract(
     variants=tuple({"x": t, "weight": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1, 3.0)},
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("negation", {"x": -1.0}, factor=-1.0),),
+    laws=(
+        only_if(lambda case: case.attrs["eps"] == 0.0, scaled("scaling", {"x": 4.0}, factor=1.0)),
+        scaled("negation", {"x": -1.0}, factor=-1.0),
+        alone("row_alone", {"x": 0}),
+        reversed_along("rows_reversed", {"x": 0}, out=0),
+    ),
     probe=signs,
 )

@@ -8,12 +8,29 @@ each difference by dmu + u|x - mu|, the variance by dvar = (e_s + 2u) var + dmu*
 give anything, and its reference is the bias, the limit for eps to 0.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.bounds import ALL, LAMBDA, LIMIT, classes_of, range_of, reference_error, row_sum_rel, saturated
+from corpus.formats import Array
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball, balls, total
+from oracles.bounds import (
+    ALL,
+    LAMBDA,
+    LIMIT,
+    classes_of,
+    quotient_error,
+    range_of,
+    reference_error,
+    row_sum_rel,
+    saturated,
+    sum_range,
+    sum_unit,
+)
 from oracles.contract import NAN, NINF, PINF, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import scaled
+from oracles.relations import alone, only_if, reversed_along, scaled
 
 
 def reference(x: Reals, weight: Reals, bias: Reals, *, eps: float) -> dict[str, Reals]:
@@ -28,23 +45,23 @@ def reference(x: Reals, weight: Reals, bias: Reals, *, eps: float) -> dict[str, 
 def budget(q: Question) -> dict[str, Budget]:
     """|w| r dmu + |y - b| (dvar / v / 2 + 8u) + u|y|, plus what flushing can cost."""
     x, weight, n = q.real("x"), np.abs(q.real("weight")), q.inputs["x"].shape[-1]
-    least, largest = range_of(q)
+    least, largest = sum_range(q)
     size, eps = max(1, n), float(q.attrs["eps"])
     mean = x.sum(axis=-1, keepdims=True) / size
     centred = np.abs(x - mean)
     var = np.einsum("ij,ij->i", centred, centred)[:, None] / size
     v, dmu = var + eps, _mean_error(q, x, mean, var)
     root = 1.0 / np.sqrt(v)
-    e_v = ((row_sum_rel(q, n) + 2.0 * q.u) * var + dmu * dmu + 2.0 * least) / v + 2.0 * q.u
+    e_v = ((row_sum_rel(q, n) + 2.0 * q.u) * var + dmu * dmu + 2.0 * least) / v + 2.0 * q.u + quotient_error(q)
     normal = centred * root * weight
-    error = normal * (0.5 * e_v + (8.0 + reference_error(q)) * q.u)
+    error = normal * (0.5 * e_v + (8.0 + reference_error(q)) * q.u + quotient_error(q))
     error += (root * (dmu + q.tiny) + q.tiny) * weight
     error += (q.u if q.case.dtype != "float64" else 2.0 * q.u) * np.abs(q.want["out"]) + q.tiny * (1.0 + n**0.5)
-    lost = (v < 8.0 * least) | ((eps < 8.0 * least) & (dmu * dmu > 4.0 * var))
+    lost = (v < 8.0 * least) | ~np.isfinite(e_v) | ((eps < 8.0 * least) & (dmu * dmu > 4.0 * var))
     # Welford's merge squares the difference of two means, up to twice the whole sum; also where the mean overflowed.
     huge = ~(2.0 * size * (var + mean * mean) <= 0.99 * largest)
     highest = normal + np.abs(q.real("bias")) if largest == LIMIT else normal
-    if highest.max(initial=0.0) <= 0.99 * largest and not lost.any() and not huge.any():
+    if highest.max(initial=0.0) <= 0.99 * range_of(q)[1] and not lost.any() and not huge.any():
         return {"out": Budget(error)}
     normal[np.isnan(normal) & huge] = 0.0
     rest = 1.25 * np.abs(q.want["out"] - q.real("bias")) + 4.0 * q.u * np.abs(q.real("bias")) + q.tiny
@@ -55,12 +72,14 @@ def budget(q: Question) -> dict[str, Budget]:
 def _mean_error(q: Question, x: Reals, mean: Reals, var: Reals) -> Reals:
     """The error of the mean: (n + 2) u mean|x|, or less for random terms; with flushing also tiny (numerics.md 2.2)."""
     n = x.shape[-1]
-    worst = (n + 2) * q.u / max(1, n) * np.abs(x).sum(axis=-1, keepdims=True)
+    worst = (n + 2) * sum_unit(q) / max(1, n) * np.abs(x).sum(axis=-1, keepdims=True)
     if q.iid:
         size = np.abs(mean)
-        typical = LAMBDA * q.u * (np.sqrt(n / 3.0) * size + np.sqrt(var + mean * mean)) + 2.0 * q.u * size
+        typical = (
+            LAMBDA * sum_unit(q) * (np.sqrt(n / 3.0) * size + np.sqrt(var + mean * mean)) + 2.0 * sum_unit(q) * size
+        )
         worst = np.minimum(worst, typical)
-    return np.asarray(worst + 2.0 * q.tiny)
+    return np.asarray(worst + quotient_error(q) * np.abs(mean) + 2.0 * q.tiny)
 
 
 def _accept(
@@ -72,7 +91,7 @@ def _accept(
     mask = classes_of(y)
     mask[(huge & row) & ~np.isnan(y)] |= NAN
     total = np.abs(q.real("x")).sum(axis=-1, keepdims=True)
-    mask[(total > 0.99 * range_of(q)[1]) & row & ~np.isnan(y)] |= PINF | NINF | NAN  # the sum, so the mean, overflows
+    mask[(total > 0.99 * sum_range(q)[1]) & row & ~np.isnan(y)] |= PINF | NINF | NAN  # the sum, so the mean, overflows
     over = (normal > 0.99 * range_of(q)[1]) & row & ~np.isnan(y)
     positive = (q.real("x") > q.real("x").sum(axis=-1, keepdims=True) / max(1, y.shape[-1])) == (weight > 0)
     mask[over] |= np.where(positive, PINF, NINF).astype(np.uint8)[over]
@@ -82,6 +101,17 @@ def _accept(
     mask[row & np.isinf(weight) & unsure & ~np.isnan(bias)] |= PINF | NINF | NAN
     mask[lost & row & ~np.isnan(weight) & ~np.isnan(bias)] = ALL
     return mask
+
+
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula; the bias where a row has no variance and there is no eps."""
+    row, column = index
+    x, weight, bias = balls(inputs["x"][row]), ball(inputs["weight"][column]), ball(inputs["bias"][column])
+    if all(value == x[0] for value in x) and not attrs["eps"]:
+        return bias
+    mean = total(x) / len(x)
+    variance = total((value - mean) ** 2 for value in x) / len(x)
+    return (x[column] - mean) / (variance + ball(attrs["eps"])).sqrt() * weight + bias
 
 
 _NEGATED = {"x": -1.0, "bias": -1.0}
@@ -96,6 +126,13 @@ CONTRACT = Contract(
     variants=tuple({"x": t, "weight": t, "bias": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1)},
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("scaling", _SCALED, factor=4.0), scaled("negation", _NEGATED, factor=-1.0)),
+    laws=(
+        scaled("scaling", _SCALED, factor=4.0),
+        only_if(lambda case: case.attrs["eps"] == 0.0, scaled("x_scaling", {"x": 4.0}, factor=1.0)),
+        scaled("negation", _NEGATED, factor=-1.0),
+        alone("row_alone", {"x": 0}),
+        reversed_along("rows_reversed", {"x": 0}, out=0),
+    ),
 )

@@ -7,9 +7,14 @@ e_v, of which the root takes half; one reciprocal square root (4u), three roundi
 that overflows may legally give 0; one that underflows, without eps, may give anything.
 """
 
+from collections.abc import Mapping
+
+from corpus.formats import Array
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball, balls
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.norms import rms_budget, rms_normalized, signs
-from oracles.relations import scaled
+from oracles.norms import rms_ball, rms_budget, rms_normalized, signs
+from oracles.relations import alone, only_if, reversed_along, scaled
 
 
 def reference(x: Reals, weight: Reals, *, eps: float) -> dict[str, Reals]:
@@ -22,6 +27,12 @@ def budget(q: Question) -> dict[str, Budget]:
     return {"out": rms_budget(q, q.real("weight"))}
 
 
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula."""
+    row, column = index
+    return rms_ball(balls(inputs["x"][row]), column, float(attrs["eps"])) * ball(inputs["weight"][column])
+
+
 CONTRACT = Contract(
     name="rmsnorm",
     summary="rows divided by their root mean square, times a weight",
@@ -31,7 +42,14 @@ CONTRACT = Contract(
     variants=tuple({"x": t, "weight": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1, 3.0)},
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("weight_scaling", {"weight": 4.0}, factor=4.0), scaled("negation", {"x": -1.0}, factor=-1.0)),
+    laws=(
+        scaled("weight_scaling", {"weight": 4.0}, factor=4.0),
+        only_if(lambda case: case.attrs["eps"] == 0.0, scaled("scaling", {"x": 4.0}, factor=1.0)),
+        scaled("negation", {"x": -1.0}, factor=-1.0),
+        alone("row_alone", {"x": 0}),
+        reversed_along("rows_reversed", {"x": 0}, out=0),
+    ),
     probe=signs,
 )

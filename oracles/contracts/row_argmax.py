@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.formats import Array
-from oracles.contract import Attrs, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.axes import Attrs
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.relations import alone, scaled
 
 
 def reference(x: Reals) -> dict[str, Reals]:
@@ -27,10 +29,10 @@ def choices(outputs: Mapping[str, Array], inputs: Mapping[str, Array], attrs: At
     inside = (places >= 0) & (places < x.shape[1])
     chosen = np.take_along_axis(x, np.where(inside, places, 0)[:, None], axis=1)[:, 0]
     numbers = np.where(np.isnan(x), -np.inf, x)
-    flushed = np.abs(numbers) < 2.0**-126  # subnormal numbers may be taken for zero
-    top, rounded_top = numbers.max(axis=1), np.where(flushed, 0.0, numbers).max(axis=1)
-    alike = (chosen == top) | (np.where(np.abs(chosen) < 2.0**-126, 0.0, chosen) == rounded_top) | np.isnan(chosen)
-    return {"out": inside & alike}
+    tiny = 2.0**-1022 if inputs["x"].dtype == np.float64 else 2.0**-126
+    flushed = np.where(np.abs(numbers) < tiny, 0.0, numbers)  # subnormal numbers may be taken for zero
+    alike = (chosen == numbers.max(axis=1)) | (np.where(np.abs(chosen) < tiny, 0.0, chosen) == flushed.max(axis=1))
+    return {"out": inside & (alike | np.isnan(chosen))}
 
 
 def budget(q: Question) -> dict[str, Budget]:
@@ -49,4 +51,5 @@ CONTRACT = Contract(
     reference=reference,
     budget=budget,
     choices=choices,
+    laws=(scaled("scaling", {"x": 4.0}, factor=1.0), alone("row_alone", {"x": 0}, within=0.0)),
 )

@@ -6,12 +6,17 @@ Source: IEEE 754-2019, 9.6 (maximum, maximumNumber). Budget: nothing is computed
 answer is right: NaN, or the largest of the numbers; a row of nothing but NaN may also be -Inf, where a fold begins.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus.formats import Array
+from oracles.axes import Attrs
+from oracles.balls import Ball, balls
 from oracles.bounds import classes_of
 from oracles.contract import NAN, NINF, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import scaled
+from oracles.relations import alone, reversed_along, scaled
 
 
 def reference(x: Reals) -> dict[str, Reals]:
@@ -37,6 +42,12 @@ def _accept(x: Reals, top: Reals) -> NDArray[np.uint8] | None:
     return mask
 
 
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The largest of the numbers in a row."""
+    del attrs
+    return max(value for value in balls(inputs["x"][index]) if not value.is_nan())
+
+
 CONTRACT = Contract(
     name="row_max",
     summary="largest elements of rows",
@@ -45,6 +56,11 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows",), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("scaling", {"x": 4.0}, factor=4.0),),
+    laws=(
+        scaled("scaling", {"x": 4.0}, factor=4.0),
+        alone("row_alone", {"x": 0}, within=0.0),
+        reversed_along("columns_reversed", {"x": 1}, within=0.0),
+    ),
 )

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from corpus.formats import Array
 from corpus.records import Fill
-from oracles.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
+from oracles.axes import Attrs, Dims
+from oracles.balls import Ball, balls, total
+from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.products import product_budget, product_probe
-from oracles.relations import scaled
+from oracles.relations import alone, reversed_along, scaled
 
 
 def reference(x: Reals) -> dict[str, Reals]:
@@ -33,6 +36,12 @@ def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
     return {"x": product_probe(dtypes["x"], dims["cols"])[0]}
 
 
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula."""
+    del attrs
+    return total(balls(inputs["x"][index]))
+
+
 CONTRACT = Contract(
     name="row_sum",
     summary="sums of rows",
@@ -41,7 +50,13 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows",), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("scaling", {"x": 4.0}, factor=4.0), scaled("negation", {"x": -1.0}, factor=-1.0)),
+    laws=(
+        scaled("scaling", {"x": 4.0}, factor=4.0),
+        scaled("negation", {"x": -1.0}, factor=-1.0),
+        alone("row_alone", {"x": 0}),
+        reversed_along("columns_reversed", {"x": 1}),
+    ),
     probe=probe,
 )

@@ -7,11 +7,16 @@ Source: Elfwing, Uchibe and Doya, "Sigmoid-Weighted Linear Units", 2017. Budget:
 subnormal the result may vanish, which at x = -89 costs a normal number (numerics.md 2.2).
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from oracles.activations import silu, silu_classes, silu_error
+from corpus.formats import Array
+from oracles.activations import silu, silu_ball, silu_classes, silu_error
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import moved
+from oracles.relations import alone, moved
 
 
 def reference(x: Reals) -> dict[str, Reals]:
@@ -26,6 +31,12 @@ def budget(q: Question) -> dict[str, Budget]:
     return {"out": Budget(silu_error(q, x, y), accept=accept)}
 
 
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula."""
+    del attrs
+    return silu_ball(ball(inputs["x"][index]))
+
+
 CONTRACT = Contract(
     name="silu",
     summary="x times the sigmoid of x",
@@ -35,6 +46,7 @@ CONTRACT = Contract(
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     elementwise=True,
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(moved("moved", "x"),),
+    laws=(moved("moved", "x"), alone("row_alone", {"x": 0})),
 )

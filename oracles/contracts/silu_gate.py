@@ -7,11 +7,16 @@ oracles/activations.py, times |up|, and the rounding of the product. Where silu(
 NaN, so may the product.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from oracles.activations import gated_classes, silu, silu_classes, silu_error, widened
+from corpus.formats import Array
+from oracles.activations import gated_classes, silu, silu_ball, silu_classes, silu_error, widened
+from oracles.axes import Attrs
+from oracles.balls import Ball, ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import scaled
+from oracles.relations import alone, scaled
 
 
 def reference(gate: Reals, up: Reals) -> dict[str, Reals]:
@@ -27,8 +32,16 @@ def budget(q: Question) -> dict[str, Budget]:
     error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny
     if np.isfinite(gate).all() and np.isfinite(up).all():
         return {"out": Budget(error)}
-    mask = gated_classes(y, act, own, silu_classes(gate, act), up)
+    low, high = act - own, act + own
+    ends = np.where(gate > 0.0, np.maximum(low, 0.0), low), np.where(gate < 0.0, np.minimum(high, 0.0), high)
+    mask = gated_classes(y, act, ends, silu_classes(gate, act), up)
     return {"out": Budget(np.where(np.isnan(error), 0.0, error), accept=mask)}
+
+
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula."""
+    del attrs
+    return silu_ball(ball(inputs["gate"][index])) * ball(inputs["up"][index])
 
 
 CONTRACT = Contract(
@@ -39,6 +52,11 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="gate")},
     variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
     reference=reference,
+    element=element,
     budget=budget,
-    laws=(scaled("up_scaling", {"up": 4.0}, factor=4.0), scaled("negation", {"up": -1.0}, factor=-1.0)),
+    laws=(
+        scaled("up_scaling", {"up": 4.0}, factor=4.0),
+        scaled("negation", {"up": -1.0}, factor=-1.0),
+        alone("row_alone", {"gate": 0, "up": 0}),
+    ),
 )

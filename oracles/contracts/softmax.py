@@ -1,10 +1,12 @@
 """Softmax of rows.
 
-    out[i, j] = exp(x[i, j] - m[i]) / sum_k exp(x[i, k] - m[i]),    m[i] = max_k x[i, k]
+    s = scale * x + mask,    out[i, j] = exp(s[i, j] - m[i]) / sum_k exp(s[i, k] - m[i]),    m[i] = max_k s[i, k]
 
-Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, algorithm 2. Budget: an exponent
-z = x - m is off by u|z| and its exponential by e_exp; the sum inherits the mean of both over p and its own e_s; four
-roundings (numerics.md 2.2). A row with a +Inf may be NaN or shared among its infinities; a row of -Inf may be NaN or 0.
+Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, algorithm 2; scale and mask as in
+attention. Budget: scaling and masking leave s off by 2u|scale x| + u|s|; an exponent z = s - m is off by that and u|z|,
+and its exponential by e_exp; the sum inherits the mean of all over p and its own e_s; four roundings (numerics.md 2.2).
+Where s itself is too uncertain to tell shares apart, any number from 0 to 1 will do. A row with a +Inf may be NaN or
+shared among its infinities; a row of -Inf may be NaN or 0.
 """
 
 from collections.abc import Mapping
@@ -12,46 +14,92 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.records import Fill
-from oracles.bounds import exp_error, reference_error, row_sum_rel
-from oracles.contract import INTERVAL, NAN, ZERO, Budget, Contract, Dim, Dims, Input, Output, Question, Reals
-from oracles.relations import shifted
+from corpus.formats import Array
+from corpus.records import Case, Fill
+from oracles.axes import Attrs, Dims
+from oracles.balls import Ball, ball, balls, shares
+from oracles.bounds import exp_error, quotient_error, range_of, reference_error, row_sum_rel
+from oracles.contract import INTERVAL, NAN, ZERO, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.products import exact_bits
+from oracles.relations import alone, only_if, reversed_along, row_sums, shifted
 
 VANISHED = -1100.0
 """exp of this is 0 in every format; finite, so that it can be multiplied by 0."""
 
 
-def reference(x: Reals) -> dict[str, Reals]:
+UNSURE = 2.0**-6
+"""An exponent that is off by more than this has no first-order bound; its row may be anything from 0 to 1."""
+
+
+def logits(x: Reals, mask: Reals | None, scale: float) -> Reals:
+    """What is exponentiated, but for the maximum."""
+    s = x if scale == 1.0 else x * scale
+    return s if mask is None else s + mask
+
+
+def reference(x: Reals, mask: Reals | None = None, *, scale: float = 1.0) -> dict[str, Reals]:
     """The formula. A +Inf takes all."""
-    top = np.max(x, axis=-1, keepdims=True, initial=-np.inf)
-    z = x - top
+    s = logits(x, mask, scale)
+    top = np.max(s, axis=-1, keepdims=True, initial=-np.inf)
+    z = s - top
     if (top == np.inf).any():
-        z = np.where(top == np.inf, np.where(x == np.inf, 0.0, -np.inf), z)
+        z = np.where(top == np.inf, np.where(s == np.inf, 0.0, -np.inf), z)
     e = np.exp(z)
     return {"out": e / e.sum(axis=-1, keepdims=True)}
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """Error p (rel + sum p rel + e_s + 4u) with rel = u|z| + e_exp(z); what is masked or exact has no error at all."""
-    x, p = q.real("x"), q.want["out"]
-    top = np.max(x, axis=-1, keepdims=True, initial=-np.inf)
-    z = np.maximum(x - top, VANISHED)
-    rel = exp_error(q, z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * z
+    """Error p (rel + sum p rel + e_s + 4u) with rel = d + u|z| + e_exp(z); what is masked or exact has no error."""
+    x, p, scale = q.real("x"), q.want["out"], float(q.attrs.get("scale", 1.0))
+    mask = q.real("mask") if "mask" in q.inputs else None
+    s = logits(x, mask, scale)
+    top = np.max(s, axis=-1, keepdims=True, initial=-np.inf)
+    z = np.maximum(s - top, VANISHED)
+    off = _logit_error(q, x, mask, s, scale)
+    rel = off + exp_error(q, z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * z
     shared = np.einsum("ij,ij->i", p, rel)[:, None] + (row_sum_rel(q, x.shape[-1]) + 4.0 * q.u)
-    shared = shared + reference_error(q) * q.u
+    shared = shared + reference_error(q) * q.u + quotient_error(q)
     error = p * (rel + shared) + 4.0 * q.tiny
-    if q.exact and q.numerics.exp != "poly3":
-        error = np.where(_is_exact(x, z), 0.0, error)
-    if np.isfinite(x).all():
+    if q.exact and q.numerics.exp != "poly3" and not q.numerics.fast_math:
+        error = np.where(_is_exact(s, z, exact_bits(q)), 0.0, error)
+    unsure = ((off > UNSURE) & (s + 2.0 * off > top - 128.0)).any(axis=-1, keepdims=True)
+    over = _overflows(x, mask, s, scale, range_of(q)[1] * 0.999)
+    error = np.where(unsure | over, 1.0, error)
+    if np.isfinite(s).all() and not over.any():
         return {"out": Budget(error)}
-    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.u, error), accept=_accept(x, top))}
+    accept = _accept(s, top)
+    accept[np.broadcast_to(over, s.shape)] = INTERVAL | ZERO | NAN
+    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.u, error), accept=accept)}
 
 
-def _is_exact(x: Reals, z: Reals) -> NDArray[np.bool_]:
+def _logit_error(q: Question, x: Reals, mask: Reals | None, s: Reals, scale: float) -> Reals:
+    """How far scale * x + mask may be off: a scale rounded to the arithmetic, a product, a sum.
+
+    exp(d) - 1 is more than d, by no more than d**2 for what is below UNSURE.
+    """
+    off = np.zeros(s.shape)
+    if scale != 1.0:
+        off += 2.0 * q.u * np.where(np.isfinite(x), np.abs(scale * x), 0.0)
+    if mask is not None:
+        off += q.u * np.where(np.isfinite(s), np.abs(s), 0.0)
+    return np.asarray(off * (1.0 + off))
+
+
+def _overflows(x: Reals, mask: Reals | None, s: Reals, scale: float, limit: float) -> NDArray[np.bool_]:
+    """Rows with finite numbers of which a product with the scale, or a sum with the mask, may be Inf."""
+    over = np.zeros(s.shape, np.bool_)
+    if scale != 1.0:
+        over |= np.isfinite(x) & (np.abs(x * scale) > limit)  # also where the mask is -Inf: their sum is NaN
+    if mask is not None:
+        over |= np.isfinite(x) & np.isfinite(mask) & (np.abs(s) > limit)
+    return np.asarray(over.any(axis=-1, keepdims=True))
+
+
+def _is_exact(x: Reals, z: Reals, bits: int) -> NDArray[np.bool_]:
     """Rows of a power of two of maxima c and otherwise nothing: exp(0) = 1, the sum c, the quotient 1/c."""
     maxima = np.count_nonzero(z == 0.0, axis=-1, keepdims=True)
     alone = ((z == 0.0) | (z == VANISHED)).all(axis=-1, keepdims=True) & np.isfinite(x).all(axis=-1, keepdims=True)
-    exact: NDArray[np.bool_] = alone & (maxima & (maxima - 1) == 0)
+    exact: NDArray[np.bool_] = alone & (maxima & (maxima - 1) == 0) & (maxima <= 2**bits)
     return exact
 
 
@@ -61,25 +109,54 @@ def _accept(x: Reals, top: Reals) -> NDArray[np.uint8]:
 
 
 def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
-    """Two levels, 2048 apart: half of the row shares 1, the other half vanishes (exact if the half is a power of two).
+    """Two levels, far apart: half of the row shares 1, the other half vanishes (exact if the half is a power of two).
 
-    Odd rows and rows of other lengths get equal values.
+    A mask turns them round, whatever the scale. Odd rows and rows of other lengths get equal values.
     """
     del dtypes
     half, odd = divmod(dims["cols"], 2)
-    two_levels = not odd and half & (half - 1) == 0
-    return {"x": Fill(distribution="unit_steps", scale=1024.0) if two_levels else Fill(distribution="ones")}
+    if odd or half & (half - 1):
+        return {"x": Fill(distribution="ones"), "mask": Fill(distribution="ones")}
+    levels = {"x": 2.0**13, "mask": -(2.0**15)}
+    return {name: Fill(distribution="unit_steps", scale=scale) for name, scale in levels.items()}
+
+
+def _is_plain(case: Case) -> bool:
+    """Whether nothing is rounded before the maximum is subtracted."""
+    return "mask" not in case.tensors and case.attrs.get("scale", 1.0) == 1.0
+
+
+def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
+    """The formula, with a +Inf that takes all."""
+    row, column = index
+    mask = balls(inputs["mask"][row]) if "mask" in inputs else [Ball(0)] * inputs["x"].shape[1]
+    scale = ball(attrs.get("scale", 1.0))
+    s = [scale * x + m for x, m in zip(balls(inputs["x"][row]), mask, strict=True)]
+    infinite = [score == Ball.pos_inf() for score in s]
+    return Ball(infinite[column]) / sum(infinite) if any(infinite) else shares(s)[column]
 
 
 CONTRACT = Contract(
     name="softmax",
     summary="exponentials of a row divided by their sum",
     dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
-    inputs={"x": Input(("rows", "cols"))},
+    inputs={
+        "x": Input(("rows", "cols")),
+        "mask": Input(("rows", "cols"), distributions=("zeros", "masked_rows", "normal"), specials=False),
+    },
     outputs={"out": Output(("rows", "cols"), like="x")},
-    variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    variants=tuple({"x": t, "mask": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    attrs={"scale": (1.0, 0.125, 0.3, -2.0)},
+    optional=("scale", "mask"),
     reference=reference,
+    element=element,
     budget=budget,
     probe=probe,
-    laws=(shifted("shift", "x", 8),),
+    laws=(
+        only_if(_is_plain, shifted("shift", "x", 8)),
+        row_sums("sum", 1.0),
+        alone("row_alone", {"x": 0, "mask": 0}),
+        reversed_along("rows_reversed", {"x": 0, "mask": 0}, out=0),
+        reversed_along("columns_reversed", {"x": 1, "mask": 1}, out=1),
+    ),
 )

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from corpus.campaign import Campaign
 from corpus.findings import Element, Finding
+from corpus.records import Kind
 from reports.book import Book, blind, headline, planted_missed, stopped_at
 from reports.form import Format
 from reports.holes import holes
 from reports.page_words import count
+from reports.text import kinds_of
 
 DETAILED = 20
 """Groups of findings that are told in full."""
@@ -35,6 +37,8 @@ def _run(c: Campaign) -> str:
     lines = [f"Run `{c.run}`, seed {c.seed}: {totals}, {count(len(c.ops), 'op')}, {count(len(c.subjects), 'subject')}."]
     if missed := planted_missed(c):
         lines.append(f"**Planted bugs that were not found:** {', '.join(f'`{key}`' for key in missed)}")
+    if undecided := [f"{n:,} of `{s.key}`" for s in c.subjects if (n := kinds_of(c, s).get(Kind.INCONCLUSIVE, 0))]:
+        lines.append(f"Inconclusive, neither pass nor finding: {', '.join(undecided)}.")
     if c.estimated:
         ops = ", ".join(c.estimated)
         lines.append(f"Budgets of {ops} are estimated from their formulas: weaker than derived ones.")

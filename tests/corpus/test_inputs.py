@@ -274,3 +274,26 @@ def test_digest_sees_names_dtypes_shapes_and_bits():
 def test_inputs_of_a_case_come_in_order():
     x = TensorRecipe(shape=(2,), dtype="float32")
     assert list(materialize_all(Case(op="o", tensors={"z": x, "a": x}))) == ["z", "a"]
+
+
+# reversed tensors
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "broadcast", "transposed"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize(("name", "dtype"), FILLS)
+def test_a_flip_reverses_the_whole_tensor(name, dtype, axis, layout):
+    fill = Fill(distribution=name, seed=4)
+    specials = (Special(value="nan", place="first"), Special(value="max", place="one_column"))
+    one = TensorRecipe(shape=(3, 4, 5), dtype=dtype, origin=(1, 0, 2), layout=layout, fill=fill)
+    for recipe in (one, one.but(specials=specials, pokes=((7, 1), (59, 3)))):
+        straight, turned = (materialize(recipe.but(fill=fill.but(params=p))) for p in ({}, {"flip": axis}))
+        assert turned.tobytes() == np.flip(straight, axis).tobytes()
+        assert turned.dtype == straight.dtype
+
+
+@pytest.mark.parametrize("axis", [2, -1, 0.5])
+def test_a_flip_along_no_axis_is_refused(axis):
+    recipe = TensorRecipe(shape=(3, 4), dtype="float32", fill=Fill(distribution="normal", params={"flip": axis}))
+    with pytest.raises(UsageError, match=f"flip {axis} is no axis of a tensor of shape"):
+        materialize(recipe)

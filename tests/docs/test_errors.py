@@ -85,6 +85,7 @@ FILES = {
     "cut_off.json": '{"op": "silu",',
     "empty.json": "{}",
     "empty.py": "",
+    "fast_no_ftz.py": f'NUMERICS = {{"fast_math": True, "ftz": False}}\n\n\n{KERNEL}',
     "four_arguments.py": "def run(a, b, c, d):\n    return a\n",
     "kernel.py": KERNEL,
     "list.json": "[]",

@@ -27,7 +27,7 @@ ACTED = [
     "your-first-kernel.md",
 ]
 """Pages whose commands are run in the folder of a user."""
-FOR_AUTHORS = [*ACTED, "add-a-distribution.md", "errors.md"]
+FOR_AUTHORS = [*ACTED, "add-a-distribution.md", "errors.md", "special-values.md"]
 SHORTEST, LONGEST, WIDEST = 40, 125, 120
 VARIES = {
     r"\b20\d\d-\d\d-\d\dT[\d:]+(\+00:00)?": "WHEN",

@@ -231,8 +231,10 @@ def test_other_failures_met_on_the_way_are_findings_of_their_own(store, tmp_path
 
 def test_targets_know_the_dtypes_and_sizes_of_their_subjects():
     narrow = HOUSE["gemm/bug_tf32"]
-    only = targets([narrow], ["gemm"], 99)[0]
+    only = targets(new_campaign("r", 1, "conjecture", [narrow], {}, ""), 99)[0]
     assert (only.dtypes, only.max_elements) == (("float32",), 99)
-    both = targets([narrow, HOUSE["gemm/bug_k_tail"]], ["gemm"], None)[0]
-    assert both.dtypes == ()
+    both = targets(new_campaign("r", 1, "conjecture", [narrow, HOUSE["gemm/bug_k_tail"]], {}, ""))[0]
+    assert both.dtypes == ("bfloat16", "float16", "float32", "float64")
+    free = HOUSE["silu/bug_tail"]
+    assert targets(new_campaign("r", 1, "conjecture", [free], {}, ""))[0].dtypes == free.dtypes == ()
     assert 32 in both.hints

@@ -18,8 +18,15 @@ from oracles.catalog import contract_of, load_contracts
 from oracles.contract import Contract, Dim, Input, Output
 
 CASES = 4000
-RARE = {"embedding": {"large-aligned"}, "gelu_gate": {"one"}}
-"""Reached, but not by so few cases of each dtype: only a width of exactly 1024, one element, is that class."""
+RARE = {
+    "attention": {"one"},
+    "convert": {"large-aligned", "large-by-one"},
+    "embedding": {"large-aligned"},
+    "gelu_gate": {"one"},
+    "gemv": {"one"},
+    "rope": {"large-aligned"},
+}
+"""Reached, but not by so few cases of each dtype: only a width of about 1024, or one element, is that class."""
 
 
 def own(**fields):
@@ -171,8 +178,9 @@ def test_the_record_of_a_run_that_has_not_begun():
     subjects = [*subjects_of("silu"), *subjects_of("convert")]
     campaign = new_campaign("r1", 7, "conjecture", subjects, {"timeout": 1.0}, "abc")
     assert campaign.ops == ("silu", "convert")
-    assert set(campaign.space) == {*(f"silu|{t}" for t in ("float32", "float16", "bfloat16", "float64")),
-                                   "convert|float32"}  # fmt: skip
+    silu, convert = ("float32", "float16", "bfloat16", "float64"), ("float32", "float16", "bfloat16")
+    narrow = ("convert|float8_e4m3fn", "convert|float8_e5m2")
+    assert set(campaign.space) == {*(f"silu|{t}" for t in silu), *(f"convert|{t}" for t in convert), *narrow}
     assert campaign.goals == dict.fromkeys(GOALS, -1)
     assert (campaign.seed, campaign.revision, campaign.finished, campaign.estimated, campaign.contracts) == (
         7, "abc", False, (), {})  # fmt: skip
@@ -181,4 +189,5 @@ def test_the_record_of_a_run_that_has_not_begun():
 
 def test_targets_are_in_the_order_of_the_ops():
     subjects = [s for op in ("gemm", "silu") for s in subjects_of(op)]
-    assert [t.contract.name for t in targets(subjects, ["silu", "gemm"], None)] == ["silu", "gemm"]
+    campaign = new_campaign("r1", 7, "conjecture", subjects, {}, "").but(ops=("silu", "gemm"))
+    assert [t.contract.name for t in targets(campaign)] == ["silu", "gemm"]

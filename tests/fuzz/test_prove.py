@@ -1,6 +1,7 @@
 """Every input there is: none is left out, one wrong one is found, and what cannot be counted is refused."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from corpus.proof import Proof
 from corpus.records import Fill, TensorRecipe
 from fuzz.prove import cases_of
 from kernels.catalog import subjects_of
+from oracles.blocks import unpack
 from oracles.catalog import contract_of
 
 RIGHT = """import numpy as np
@@ -45,7 +47,8 @@ def test_every_pattern_comes_once(name):
 
 
 def test_all_attributes_of_all_narrow_dtypes_are_tried():
-    cases = cases_of(contract_of("gelu"), subjects_of("gelu")[0])
+    numpy = next(s for s in subjects_of("gelu") if s.name == "numpy_float32")
+    cases = cases_of(contract_of("gelu"), numpy)
     told = [(c.dtype, c.attrs["approximate"]) for c in cases]
     assert told == [(t, a) for t in ("float16", "bfloat16") for a in ("none", "tanh")]
     assert all(materialize_all(c)["x"].size == 1 << 16 for c in cases)
@@ -81,7 +84,7 @@ def test_one_that_declines_all_has_proved_nothing(fuzz):
     ("words", "said"),
     [
         (("softmax", "torch_exp_sum"), "softmax is not elementwise with one input"),
-        (("convert", "torch_to"), "takes no type of at most 16 bits"),
+        (("convert", "bug_truncate"), "takes no type of at most 16 bits"),
         (("sofmax", "x.py"), "'sofmax' is not known"),
         (("silu", "nobody.py"), "nobody.py does not exist"),
         (("silu", "nobody"), "neither a .py nor a .cu file"),
@@ -101,6 +104,41 @@ def test_ops_that_say_so_are_elementwise(op):
     attrs = {name: values[0] for name, values in contract.attrs.items()}
     turned = contract.reference(x[::-1, ::-1], **attrs)["out"]
     assert (turned == contract.reference(x, **attrs)["out"][::-1, ::-1]).all()
+
+
+def test_every_scale_with_every_quant_of_packed_blocks():
+    cases = cases_of(contract_of("dequantize"), subjects_of("dequantize")[0])
+    told = [(c.attrs["format"], c.attrs["to"], *c.tensors["w"].fill.params.values()) for c in cases]
+    assert len(set(told)) == len(told) == 3 * (1 + 5 + 1 + 5 + 8 + 8)
+    scales = [unpack(materialize(c.tensors["w"]), c.attrs["format"]).d for c in cases[::9]]
+    assert all(np.unique(d.astype(np.float16).view(np.uint16)).size == 1 << 16 for d in scales)
+
+
+PACKED = """import numpy as np
+OP = "dequantize"
+
+
+def run(out, w, *, format):
+    if format != "q5_0":
+        raise NotImplementedError("q5_0 only")
+    blocks = w.reshape(w.shape[0], -1, 22)
+    d = blocks[..., :2].copy().view(np.float16).astype(np.float32)
+    fifth = np.unpackbits(blocks[..., 2:6], axis=-1, bitorder="little")
+    quants = np.concatenate([blocks[..., 6:] & 15, blocks[..., 6:] >> 4], axis=-1) + 16.0 * fifth - 16
+    with np.errstate(all="ignore"):
+        out[...] = (d * quants).reshape(out.shape)
+"""
+
+
+def test_blocks_are_proved(fuzz):
+    Path("mine.py").write_text(PACKED)
+    code, out, _ = fuzz("prove", "dequantize", "mine.py")
+    assert (code, "holds for every one of them" in out) == (0, True)
+    assert re.search(r"uint8 format=q5_0 to=float32 q=0\.\. +2,097,152  pass", out)
+    assert "format=q5_1 to=float32 q=0.. min=0x3c00" in out
+    Path("mine.py").write_text(PACKED + "        out[d.reshape(256, -1).repeat(32, 1) == 2.0**-24] += 1\n")
+    code, out, _ = fuzz("prove", "dequantize", "mine.py")
+    assert (code, "(32 of 2097152 elements fail)" in out) == (1, True), "one subnormal scale"
 
 
 def test_ops_that_are_not_do_not_say_so():

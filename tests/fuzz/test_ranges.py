@@ -164,7 +164,7 @@ def test_cutting_keeps_the_values():
 def test_nobody_else_is_filled_from_a_range():
     assert {d for d in DISTRIBUTIONS if DISTRIBUTIONS[d].floats or DISTRIBUTIONS[d].integers} == set(DISTRIBUTIONS) - {
         *RANGED,
-        "every_bits",
+        *("every_bits", "exact_blocks", "blocks", "wild_blocks", "every_blocks"),
     }
     for contract in load_contracts().values():
         for name, spec in contract.inputs.items():
@@ -183,7 +183,7 @@ def test_nobody_else_is_filled_from_a_range():
 ])  # fmt: skip
 def test_an_open_end_is_closed_far_away(given, params):
     spec = Input(("n",), **given)
-    assert spec.params({"n": 3}) == params
+    assert spec.params({"n": 3}, {}) == params
     assert spec.ranged == bool(given)
 
 

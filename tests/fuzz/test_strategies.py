@@ -1,7 +1,9 @@
 """`@given(cases(op))` in anybody's pytest: valid cases within the contract's ranges, healthy, shrinking natively."""
 
 from contextlib import suppress
+from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
@@ -9,12 +11,13 @@ from hypothesis import strategies as st
 from corpus.distributions import DISTRIBUTIONS
 from corpus.errors import UsageError
 from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize_all
+from corpus.materialize import materialize, materialize_all
 from corpus.records import Case
 from corpus.specials import PLACES, VALUES
+from fuzz.engine import Target, generate
 from fuzz.strategies import MAX_WORK, cases, distributions_for, layouts_for
+from oracles.axes import shape_of
 from oracles.catalog import contract_of, load_contracts
-from oracles.contract import shape_of
 
 OPS = sorted(load_contracts())
 HEALTHY = settings(
@@ -36,16 +39,17 @@ def test_cases_keep_the_contract(op, data):
     contract = contract_of(op)
     case = data.draw(cases(op))
     assert case.op == op
-    assert list(case.tensors) == list(contract.inputs)
+    given = [name for name in contract.inputs if name not in contract.optional or name in case.tensors]
+    assert list(case.tensors) == given
     dims = contract.dims_of(case)
     for name, extent in dims.items():
         dim = contract.dims[name]
         assert dim.low <= extent <= dim.high
         assert extent % dim.multiple == 0
-    assert {n: t.dtype for n, t in case.tensors.items()} in [dict(v) for v in contract.variants]
+    assert {n: t.dtype for n, t in case.tensors.items()} in [{n: v[n] for n in given} for v in contract.variants]
     for name, recipe in case.tensors.items():
         spec = contract.inputs[name]
-        assert recipe.shape == shape_of(spec.axes, dims)
+        assert recipe.shape == shape_of(spec.axes, dims, case.attrs)
         assert recipe.size <= contract.max_elements
         assert recipe.layout in layouts_for(spec)
         assert recipe.layout in LAYOUTS
@@ -101,6 +105,14 @@ def test_the_largest_tensor_is_as_small_as_asked(op, room, data):
             n *= extent
         sizes.append(n)
     assert max(sizes) <= room
+
+
+def test_an_input_may_be_scaled_and_have_no_special_values():
+    met = [generate(Target(contract_of("quantize")), Random(i))[0].tensors["x"] for i in range(200)]
+    assert {t.specials for t in met} == {()}
+    assert len({t.fill.scale for t in met}) > 6
+    for recipe in met:
+        assert np.isfinite(materialize(recipe)).all()
 
 
 @given(cases("gemm", dtypes=("bfloat16", "float64")))
@@ -160,7 +172,7 @@ def test_cases_shrink_natively_to_the_plainest():
 
 
 def test_sizes_shrink_to_their_boundaries():
-    case = smallest("softmax", lambda c: c.tensors["x"].shape[0] >= 5 and c.tensors["x"].shape[1] % 32 == 7)
+    case = smallest("silu", lambda c: c.tensors["x"].shape[0] >= 5 and c.tensors["x"].shape[1] % 32 == 7)
     assert case.tensors["x"].shape == (5, 7)
     assert case.tensors["x"].fill.distribution == "zeros"
 

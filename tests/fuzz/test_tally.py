@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from corpus.campaign import Moment, Statistics
+from corpus.campaign import Fidelity, Moment, Statistics
 from corpus.records import Case, Execution, Kind, Status, TensorRecipe, Verdict
 from fuzz.check import Checked
 from fuzz.tally import BUDGET_BUCKETS, MOMENTS, OTHER_REASONS, REASONS, Tally, budget_bucket, thinned, ulps_bucket
@@ -105,6 +105,20 @@ def test_a_record_of_a_run_that_knew_fewer_ulps_grows():
     said = counted([checked(ulps=2**30)], counted([checked(ulps=1)]))
     assert len(said.ulps) == 32
     assert sum(said.ulps) == 2
+
+
+def lossy(kind, worst):
+    return replace(checked(), fidelity={KEY: (kind, Fidelity(what="error", worst=worst, limit=0.5))})
+
+
+def test_the_worst_of_each_kind_is_kept():
+    said = counted([lossy("b", 0.25), lossy("a", 0.125), lossy("b", 0.375), lossy("b", 0.0)])
+    assert {kind: one.worst for kind, one in said.fidelity.items()} == {"a": 0.125, "b": 0.375}
+    more = counted([lossy("a", 0.0625), lossy("b", 0.75), checked()], said)
+    assert {kind: one.worst for kind, one in more.fidelity.items()} == {"a": 0.125, "b": 0.75}
+    assert more.fidelity["b"].limit == 0.5
+    failed = replace(lossy("c", 1.0), verdicts={KEY: Verdict(kind=Kind.MISMATCH)})
+    assert counted([failed]).fidelity == {}
 
 
 def test_another_subjects_verdict_is_not_counted():

@@ -1,11 +1,13 @@
 """A signature decides how a function is called, and what cannot be called is told what it must be."""
 
 import functools
+import json
+from dataclasses import asdict
 
 import pytest
 
 from corpus.errors import UsageError
-from kernels.calling import Interface, bind
+from kernels.calling import Interface, Unfitted, bind
 
 PLAIN = Interface(("x",), ("out",), ())
 GEMM = Interface(("a", "b"), ("out",), ())
@@ -111,3 +113,97 @@ def test_one_that_takes_it_is_given_it(function):
 def test_other_attributes_must_be_taken():
     with pytest.raises(UsageError, match="does not take the attribute 'axis'"):
         bind(lambda x, *, scale: x, SCALED, "f")
+
+
+MASKED = Interface(("x", "mask"), ("out",), ("scale",), {"scale": 1.0}, ("mask",))
+TABLES = Interface(("x", "cos", "sin"), ("out",), (), extra=("cos", "sin"))
+
+
+@pytest.mark.parametrize(
+    ("function", "returns"),
+    [
+        (lambda x, mask=None: 0, True),
+        (lambda x, *, mask=None: 0, True),
+        (lambda out, x, mask=None, scale=1.0: 0, False),
+        (lambda x, **given: 0, True),
+        (lambda *tensors, **given: 0, False),
+    ],
+)
+def test_an_optional_input_that_is_taken_may_be_there_or_not(function, returns):
+    bound = bind(function, MASKED, "f")
+    assert bound.returns is returns
+    assert (bound.refused, bound.needed) == (frozenset(), frozenset())
+    assert bound.declines({}, ["x", "mask"]) == bound.declines({}, ["x"]) == ""
+
+
+@pytest.mark.parametrize("function", [lambda x: 0, lambda out, x, *, scale: 0, lambda *tensors: 0, max])
+def test_an_optional_input_that_is_not_taken_is_declined(function):
+    bound = bind(function, MASKED, "f")
+    assert bound.refused == {"mask"}
+    assert bound.declines({}, ["x", "mask"]) == "it takes no mask"
+    assert bound.declines({}, ["x"]) == ""
+
+
+@pytest.mark.parametrize("function", [lambda x, mask: 0, lambda out, x, mask: 0, lambda out, x, *, mask, scale=2.0: 0])
+def test_an_optional_input_without_a_default_is_needed(function):
+    bound = bind(function, MASKED, "f")
+    assert bound.needed == {"mask"}
+    assert bound.declines({}, ["x"]) == "it needs mask"
+    assert bound.declines({}, ["x", "mask"]) == ""
+
+
+def test_optional_inputs_are_taken_one_by_one():
+    bound = bind(lambda out, x, cos: 0, TABLES, "f")
+    assert (bound.needed, bound.refused) == ({"cos"}, {"sin"})
+    assert bound.declines({}, ["x", "cos", "sin"]) == "it takes no sin"
+    assert bound.declines({}, ["x"]) == "it needs cos"
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x, mask, /: 0, "takes 'mask' by position only, but optional inputs are passed by name"),
+        (lambda x, scale, /: 0, "takes 'scale' by position only, but attributes are passed by name"),
+        (
+            lambda: 0,
+            "takes 0 tensor arguments, but it must be run(out, x, *, mask=None, scale=1.0) or run(x, ",
+        ),
+        (lambda x, bias: 0, None),
+        (lambda x, *, bias: 0, "asks for 'bias', which the op does not have"),
+    ],
+)
+def test_what_takes_optional_inputs_in_another_way(function, words):
+    """Two positional parameters of other names are an output and the input."""
+    if words is None:
+        assert not bind(function, MASKED, "f").returns
+        return
+    with pytest.raises(UsageError) as error:
+        bind(function, MASKED, "f")
+    assert words in str(error.value)
+
+
+class Launched(Unfitted):
+    """As a CUDA file: it knows its arguments by name only."""
+
+    def __init__(self, *names):
+        self.known = set(names)
+
+    @property
+    def names(self):
+        return self.known
+
+    def __call__(self, face):
+        return lambda *tensors, **named: (tensors, named)
+
+
+def test_a_subject_that_knows_its_arguments_by_name_needs_what_it_names():
+    plain, masked = (bind(Launched("out", "x", *more), MASKED, "f") for more in ((), ("mask", "scale")))
+    assert (plain.refused, plain.needed, plain.fixed, plain.returns) == ({"mask"}, set(), {"scale": 1.0}, False)
+    assert (masked.refused, masked.needed, masked.fixed) == (set(), {"mask"}, {})
+    assert masked.call(1, 2, mask=3) == ((1, 2), {"mask": 3})
+
+
+def test_an_interface_can_be_sent():
+    sent = json.loads(json.dumps(asdict(MASKED)))
+    assert Interface.read(sent) == MASKED
+    assert MASKED.always == ("x",)

@@ -85,6 +85,7 @@ def test_the_digest_follows_the_source(write):
         ("NUMERICS = {'no_such': 1}", "'no_such' is none of its keys, which are accumulate, tf32,"),
         ("NUMERICS = {1: 2}", "1 is none of its keys, which are accumulate, tf32,"),
         ("NUMERICS = {'accumulate': 'float31'}", "accumulate = 'float31' must be one of float32, float64,"),
+        ("NUMERICS = {'fast_math': True, 'ftz': False}", "fast_math = True flushes subnormal numbers, so ftz = False"),
         ("NUMERICS = {'ftz': 'rarely'}", "ftz = 'rarely' must be a valid boolean"),
         ("NUMERICS = {'intermediates': {'p': 3}}", "intermediates.p = 3 must be a valid string"),
         ("NUMERICS = {'intermediates': {'p': 'float31'}}", "dtype 'float31' is not known; the known ones are"),

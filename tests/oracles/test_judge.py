@@ -23,7 +23,7 @@ from corpus.records import (
 )
 from oracles.catalog import contract_of
 from oracles.contract import Budget
-from oracles.judge import _apart, judge
+from oracles.judge import apart, judge
 from oracles.reference import Reference
 from oracles.rounding import round_to
 
@@ -308,5 +308,5 @@ def test_empty_outputs_are_judged():
 
 
 def test_values_are_printed_until_they_differ():
-    assert _apart(0.25, 0.5) == ("0.25", "0.5")
-    assert _apart(0.997037685123456, 0.997037685123466) == ("0.99703768512345603", "0.99703768512346602")
+    assert apart(0.25, 0.5) == ("0.25", "0.5")
+    assert apart(0.997037685123456, 0.997037685123466) == ("0.99703768512345603", "0.99703768512346602")

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from corpus.campaign import Campaign, Moment, Space, Statistics
+from corpus.campaign import Campaign, Fidelity, Moment, Space, Statistics
 from corpus.errors import UsageError
 from corpus.findings import Element, Environment, Event, Exhibit, Finding, Opinion, Picture, State, Variant
 from corpus.records import (
@@ -28,8 +28,9 @@ from reports.format import formats
 from reports.holes import holes
 from reports.junit import Result, junit
 from reports.model import Report, report, schema, to_json
+from reports.page_words import DASH
 from reports.replayed import Told, markdown
-from reports.text import campaign_text, finding_text, table
+from reports.text import campaign_text, claims, finding_text, table
 
 HERE = Environment(python="3.11", platform="Linux", machine="x86_64")
 MINE = Subject(op="softmax", name="mine", backend="numpy", path="mine.py", line=4, numerics=Numerics(exp="fast"))
@@ -211,6 +212,51 @@ def test_a_planted_bug_that_was_not_found_is_shouted():
     assert "planted bugs: 0 of 1 earned their verdict" in text
     assert "NOT FOUND" in text
     assert "softmax/bug_x" in formats()["markdown"].render(Book((), c))
+
+
+def test_inconclusive_outputs_are_shown_where_there_are_any():
+    """Else there is a gap between what was judged and the sum of the other columns."""
+    some = {**campaign().by_subject, "softmax/mine": {"pass": 890, "inconclusive": 10, "mismatch": 100}}
+    texts = {name: form.render(Book((), campaign(by_subject=some))) for name, form in formats().items()}
+    head, clean, mine = texts["text"].split("\n\n")[1].splitlines()
+    assert head.split()[:6] == ["subject", "judged", "pass", "unsupported", "inconclusive", "failing"]
+    assert clean.split()[1:6] == ["1,000", "999", "1", "0", "0"]
+    assert mine.split()[1:6] == ["1,000", "890", "0", "10", "100"]
+    assert "Inconclusive, neither pass nor finding: 10 of `softmax/mine`." in texts["markdown"]
+    cells = "".join(f'<td class="num">{cell}</td>' for cell in ("890", DASH, "10"))
+    assert cells in texts["html"]
+    assert '"inconclusive": 10' in texts["json"]
+    none = [formats()[name].render(Book((), campaign())) for name in ("text", "markdown", "html")]
+    assert not any("nconclusive" in text.replace("&shy;", "") for text in none)
+
+
+def test_claims_are_told_in_words():
+    assert claims(MINE) == "exp=fast"
+    assert claims(MINE.but(numerics=Numerics(fast_math=True, tf32="rn"))) == "tf32=rn, fast-math"
+
+
+def lossy(**worst):
+    return Statistics(
+        fidelity={kind: Fidelity(what="NMSE", worst=lost, limit=0.015) for kind, lost in worst.items()}, rho=(1,)
+    )
+
+
+def test_what_is_lost_by_design_is_told_beside_the_budget():
+    assert "NMSE" not in campaign_text(book())
+    c = campaign(
+        statistics={"softmax/mine": lossy(q4_0=0.0114), "softmax/torch_softmax": lossy(q4_0=0.1, q8_0=7.66e-5)}
+    )
+    lines = campaign_text(Book((), c)).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("NMSE of random numbers, at worst"))
+    assert [" ".join(line.split()) for line in lines[at + 1 : at + 4]] == [
+        "subject q4_0 (1.5 %) q8_0 (1.5 %)",
+        "softmax/torch_softmax 10 % 0.00766 %",
+        "softmax/mine 1.14 % -",
+    ]
+    page = formats()["html"].render(Book((), c))
+    assert "q4_0 loses 1.14 %" in page
+    assert "<dt>NMSE, q8_0</dt><dd>0.00766 % at worst; in use up to 1.5 %</dd>" in page
+    assert Campaign.model_validate_json(c.model_dump_json()).canonical() == c.canonical()
 
 
 def test_an_interrupted_run_says_how_to_go_on():

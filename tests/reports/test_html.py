@@ -14,10 +14,11 @@ from corpus.errors import UsageError
 from corpus.findings import Element, Environment, Event, Exhibit, Finding, Opinion, Picture, State, Variant
 from corpus.records import Case, Fill, Kind, Measurement, Signature, Subject, TensorRecipe, Verdict
 from reports.book import Book
+from reports.closeup import closeup
 from reports.formats import html
 from reports.page_coverage import coverage_of
 from reports.page_summary import sentence, tone_of
-from reports.page_words import DASH, TIMES
+from reports.page_words import DASH, TIMES, relation
 
 NASTY = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp; \x1b[31m\x00 javascript:"
 MINE = Subject(op="softmax", name="mine", backend="numpy", path="mine.py")
@@ -349,6 +350,18 @@ def test_a_finding_of_a_law_shows_the_other_case():
     f = finding(exhibit=shown(partner=case((1, 3)), factor=2.0))
     words = page(Book((f,))).all_words
     assert "The other case of the pair; its output must be 2 times the other's 3 elements" in words
+
+
+def test_a_law_says_which_part_of_the_other_output_and_how_closely():
+    shape = {"view": ((None, None, None), (-1, None, None)), "whole": (4, 3), "within": 2.0}
+    f = finding(exhibit=shown(partner=case((1, 3)), **shape))
+    must = "its output must be [:, -1:] of the other's, to within 2 error budgets and rounding"
+    said = f"the other case of the pair; {must}"
+    assert f"T{said[1:]} 3 elements" in page(Book((f,))).all_words
+    assert f"{said}\n  {f.exhibit.partner.label}\n" in closeup(Book((f,)), f)
+    backwards = shown(partner=case((1, 3)), factor=-1.0, view=((None, None, -1),))
+    assert relation(backwards) == "; its output must be -1 times [::-1] of the other's"
+    assert relation(shown(partner=case((1, 3)))) == ""
 
 
 def test_findings_of_one_group_link_to_one_another():

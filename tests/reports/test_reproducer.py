@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +22,19 @@ from corpus.layouts import LAYOUTS
 from corpus.materialize import digest, materialize, materialize_all
 from corpus.records import Case, Fill, Kind, Measurement, Signature, Special, Subject, TensorRecipe, Verdict
 from corpus.specials import PLACES
-from fuzz.check import Examiner, Inquiry
+from fuzz.check import Examiner, Inquiry, interface_of
 from fuzz.elites import Elites
 from fuzz.engine import ENGINES
-from fuzz.plan import targets
+from fuzz.plan import fitted, new_campaign, targets
 from fuzz.subjects import fitting
+from kernels.calling import bind
 from kernels.catalog import resolve, subjects_of, user_subject
 from kernels.environment import environment
 from oracles.catalog import load_contracts
 from reports.excerpt import excerpt
 from reports.reproduce import narrow
 from reports.reproducer import reproducer
+from reports.reproducer_run import Script
 
 FAULTS = Path(__file__).parents[1] / "faults"
 DEADLY = ("aborts", "closes_files", "exits", "segfault", "hangs", "hangs_deaf", "eats_memory")
@@ -131,8 +134,9 @@ def planted_of(op):
     """One finding of every planted bug of an op, as a search meets it: large, strided, with special values."""
     planted = {s.key: s for s in subjects_of(op) if s.planted}
     found = {}
+    new = new_campaign("r", 4, "conjecture", list(planted.values()), {}, "")
     with Examiner(list(planted.values())) as examiner:
-        for batch in ENGINES["conjecture"](targets(list(planted.values()), [op], None), 4, 0, Elites([])):
+        for batch in ENGINES["conjecture"](targets(fitted(new, examiner.sandbox)), 4, 0, Elites([])):
             for case in (p.case for p in batch):
                 for key in fitting([s for k, s in planted.items() if k not in found], case):
                     if examiner.check([Inquiry(case, (key,))])[0].verdicts[key].kind == planted[key].planted:
@@ -152,28 +156,43 @@ REPAIRED = """
 import inspect, runpy
 import ml_dtypes, numpy as np
 clean = runpy.run_path({path!r})["run"]
+taken = inspect.signature(clean).parameters
 def run(*arrays, **attrs):
-    writes = next(iter(inspect.signature(clean).parameters)) == "out"
-    if len(arrays) > {inputs}:
-        if writes:
-            clean(*arrays, **attrs)
-        else:
-            arrays[0][...] = clean(*arrays[1:], **attrs)
-        return None
+    writes, names = next(iter(taken)) == "out", {names}
+    given = dict(zip(names, arrays[len(arrays) - len(names):], strict=True))
+    out = arrays[0] if len(arrays) > len(names) else np.zeros({shape}, {dtype!r})
+    named = {{n: given.pop(n) for n in {optional} if n in given}}
+    named |= {{n: v for n, v in ({attrs} | attrs).items() if n in taken}}
+    result = clean(*[out][:writes], *given.values(), **named)
+    if not writes and len(arrays) == len(names):
+        return result
     if not writes:
-        return clean(*arrays, **attrs)
-    out = np.zeros({shape}, {dtype!r})
-    clean(out, *arrays, **attrs)
-    return out
+        out[...] = result
+    return out if len(arrays) == len(names) else None
 """
+
+
+def able(subject, case):
+    """Whether it takes all that a case has."""
+    run = import_module(f"kernels.{subject.op}.{subject.name}").run
+    bound = bind(run, interface_of(load_contracts()[subject.op]), subject.key)
+    return bool(fitting([subject], case)) and not bound.declines(case.attrs, case.tensors)
 
 
 def repaired(folder, finding):
     """A kernel without the bug that can be called like the one with it."""
-    clean = next(s for s in subjects_of(finding.subject.op) if s.backend == "numpy" and not s.planted)
-    said = {"shape": finding.exhibit.shape, "dtype": finding.exhibit.dtype, "inputs": len(finding.case.tensors)}
+    case, script = finding.case, Script(finding)
+    clean = [s for s in subjects_of(finding.subject.op) if s.backend == "numpy" and not s.planted]
+    said = {
+        "path": str(resolve(next(s for s in clean if able(s, case)))),
+        "shape": finding.exhibit.shape,
+        "dtype": finding.exhibit.dtype,
+        "names": [name for name in case.tensors if name not in script.named],
+        "optional": load_contracts()[case.op].optional,
+        "attrs": case.attrs,
+    }
     file = folder / "repaired.py"
-    file.write_text(REPAIRED.format(path=str(resolve(clean)), **said))
+    file.write_text(REPAIRED.format(**said))
     return file
 
 
@@ -345,6 +364,8 @@ def recipes():
     for i, (name, fmt) in enumerate((n, f) for n in DISTRIBUTIONS for f in FORMATS.values()):
         if name in {"least", "ends", "between"}:
             params, scale = {"low": -3, "high": 90 if i % 2 else 90.5}, 1.0
+        elif name.endswith("blocks") and fmt.name == "uint8":
+            params, scale = {"block": 24 if i % 2 else 36, "scales": 2}, 1.0
         else:
             d = DISTRIBUTIONS[name]
             if not (d.floats if fmt.is_float else d.integers):
@@ -424,6 +445,142 @@ def test_a_broken_law(tmp_path, size):
     assert before[0] == 1, before[1]
     assert f"out{list(e.index)} is {e.got!r}, wanted {e.wanted!r}  <- wrong" in before[1]
     assert after[0] == 0, after[1]
+
+
+BROKEN_BY = {
+    "row_alone": (  # the second output is smaller, the kernel writes into its first argument, inputs are written out
+        """
+OP = "gemm"
+def run(out, a, b):
+    out[...] = a @ b
+    if BUG and len(a) == 1:
+        out[0, 1] *= a.dtype.type(1.001)
+""",
+        {"a": (3, 4), "b": (4, 2)},
+    ),
+    "column_alone": (  # inputs are made by functions, the kernel takes tensors of torch
+        """
+import torch
+OP = "gemm"
+BACKEND = "torch"
+def run(a, b):
+    out = a @ b
+    if BUG and b.shape[1] == 1:
+        out[1] *= 1.001
+    return out
+""",
+        {"a": (9, 33), "b": (33, 12)},
+    ),
+    "k_reversed": (  # reversed by the functions that make them
+        """
+OP = "gemm"
+def run(a, b):
+    out = a @ b
+    if BUG and a[0, 0] > a[0, -1]:
+        out[1] *= a.dtype.type(1.01)
+    return out
+""",
+        {"a": (9, 33), "b": (33, 12)},
+    ),
+    "alpha": (  # other attributes
+        """
+OP = "gemm"
+def run(a, b, alpha):
+    return a @ b * a.dtype.type(alpha * (1 + 3e-7 * (BUG and alpha == 2)))
+""",
+        {"a": (9, 33), "b": (33, 12)},
+    ),
+    "rows_reversed": (
+        """
+import numpy as np
+OP = "softmax"
+def run(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    out = e / e.sum(axis=-1, keepdims=True)
+    if BUG and x[0, 0] > x[-1, 0]:
+        out[:2] = out[1::-1]
+    return out
+""",
+        {"x": (6, 40)},
+    ),
+}
+
+
+@pytest.mark.parametrize("law", BROKEN_BY)
+def test_a_law_that_cuts_reverses_or_doubles(tmp_path, law):
+    kernel, shapes = BROKEN_BY[law]
+    (tmp_path / "unlawful.py").write_text(kernel.replace("BUG", "1"))
+    (tmp_path / "lawful.py").write_text(kernel.replace("BUG", "0"))
+    subject = user_subject(str(tmp_path / "unlawful.py"), ())
+    fills = {n: Fill(distribution="normal", seed=seed) for seed, n in enumerate(shapes, 6)}
+    tensors = {n: TensorRecipe(shape=shape, dtype="float32", fill=fills[n]) for n, shape in shapes.items()}
+    attrs = {"alpha": 1.0} if law == "alpha" else {}
+    finding = observed(Case(op=subject.op, tensors=tensors, attrs=attrs), subject, laws=(law,))
+    assert finding.verdict.law == law
+    script = written(tmp_path, finding)
+    before, after = run_all(tmp_path, [[script], [script, tmp_path / "lawful.py"]])
+    e = finding.exhibit.elements[0]
+    assert before[0] == 1, before[1]
+    assert f"out{list(e.index)} is {e.got!r}, wanted {e.wanted!r}  <- wrong" in before[1]
+    assert "not the recorded bytes" not in before[1]
+    assert after[0] == 0, after[1]
+    assert "<- wrong" not in after[1]
+    told = script.read_text()
+    assert ("np.flip(array" in told) == law.endswith("_reversed")
+    assert ("first_values = first_values[" in told) == bool(finding.exhibit.view)
+    assert ("but for 2.0 error budgets" in told or "but for 2 error budgets" in told) == bool(finding.exhibit.within)
+    assert ("alpha=2.0" in told) == (law == "alpha")
+
+
+INVARIANT = {
+    "sum": (
+        """
+import numpy as np
+OP = "softmax"
+def run(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / (e.sum(axis=-1, keepdims=True) + BUG).astype(x.dtype)
+""",
+        {"x": (3, 5)},
+    ),
+    "norm": (
+        """
+import numpy as np
+OP = "rope"
+def run(x, style):
+    angle = np.arange(len(x))[:, None] * 10000.0 ** -(np.arange(x.shape[2] // 2) / (x.shape[2] // 2))
+    c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
+    out, half = x.copy(), x.shape[2] // 2
+    a, b = x[..., :half].astype(np.float64), x[..., half:].astype(np.float64)
+    out[..., :half], out[..., half:] = a * c - b * s, a * s + b * c * (1 + BUG)
+    return out
+""",
+        {"x": (3, 2, 8)},
+    ),
+}
+
+
+@pytest.mark.parametrize("law", INVARIANT)
+def test_an_invariant(tmp_path, monkeypatch, law):
+    """The oracle, which sees such things first, is made to look away."""
+    monkeypatch.setattr("fuzz.check.judge", lambda *_: Verdict(kind=Kind.PASS))
+    kernel, shapes = INVARIANT[law]
+    (tmp_path / "unlawful.py").write_text(kernel.replace("BUG", "1"))
+    (tmp_path / "lawful.py").write_text(kernel.replace("BUG", "0"))
+    subject = user_subject(str(tmp_path / "unlawful.py"), ())
+    tensors = {"x": TensorRecipe(shape=shapes["x"], dtype="float32", fill=Fill(distribution="normal", seed=3))}
+    attrs = {"style": "neox"} if law == "norm" else {}
+    finding = observed(Case(op=subject.op, tensors=tensors, attrs=attrs), subject, laws=(law,))
+    assert finding.verdict.law == law
+    script = written(tmp_path, finding)
+    before, after = run_all(tmp_path, [[script], [script, tmp_path / "lawful.py"]])
+    g = finding.exhibit.groups[0]
+    assert before[0] == 1, before[1]
+    of, start = {"sum": "sum", "norm": "length"}[law], np.unravel_index(g.start, finding.exhibit.shape)
+    assert f"the {of} of {g.count} elements, first out{[int(i) for i in start]}, is " in before[1]
+    assert f", wanted {g.wanted!r}, off by at most {g.bound!r}  <- wrong" in before[1]
+    assert after[0] == 0, after[1]
+    assert "<- wrong" not in after[1]
 
 
 # Findings with less in them than one would like.
@@ -658,3 +815,36 @@ def test_an_attribute_that_the_kernel_does_not_take_is_left_out(tmp_path):
     assert (done.returncode, "reproduced: 6 of 6 elements" in done.stdout) == (1, True), done.stdout + done.stderr
     path.unlink()
     assert "saturate=False" in reproducer(finding)
+
+
+MASKED = {
+    "a default": "def run(out, x, mask=None):\n    out[...] = 7\n",
+    "by name only": "def run(x, *, mask, scale=1.0):\n    return x * 0 + 7\n",
+    "no default": "def run(out, mask_of, mask):\n    out[...] = 7\n",
+    "in a dict": "def run(x, **given):\n    return x * 0 + len(given['mask']) + 6\n",
+    "in a dict, beside an output": "def run(out, x, **given):\n    out[...] = len(given['mask']) + 6\n",
+}
+
+
+@pytest.mark.parametrize("body", MASKED.values(), ids=MASKED)
+def test_an_optional_input_is_given_by_name(tmp_path, body):
+    path = tmp_path / "mine.py"
+    path.write_text(f"OP = 'softmax'\n\n\n{body}")
+    tensors = {name: TensorRecipe(shape=(1, 3), dtype="float32") for name in ("x", "mask")}
+    finding = observed(Case(op="softmax", tensors=tensors, attrs={"scale": 1.0}), user_subject(str(path), ()))
+    assert finding.verdict.kind is Kind.MISMATCH, finding.verdict.message
+    (tmp_path / "fine.py").write_text(body.replace("7", "1 / 3").replace("+ 6", "* 0 + 2 / 3 - 1 / 3"))
+    script = written(tmp_path, finding)
+    before, after = run_all(tmp_path, [[script], [script, tmp_path / "fine.py"]])
+    assert (before[0], "reproduced: 3 of 3 elements" in before[1]) == (1, True), before[1]
+    assert (after[0], "not reproduced: 0 of 3" in after[1]) == (0, True), after[1]
+    assert ("mask=mask" in script.read_text()) == (next(n for n, b in MASKED.items() if b == body) != "no default")
+
+
+def test_an_optional_input_that_a_case_does_not_have_is_not_given(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("OP = 'softmax'\n\n\ndef run(out, x, mask=None):\n    out[...] = 7 if mask is None else mask\n")
+    case = Case(op="softmax", tensors={"x": TensorRecipe(shape=(1, 3), dtype="float32")}, attrs={"scale": 1.0})
+    script = written(tmp_path, observed(case, user_subject(str(path), ())))
+    assert "mask" not in script.read_text().partition("def main")[2]
+    assert run_all(tmp_path, [[script]])[0][0] == 1

@@ -1,0 +1,16 @@
+"""torch.addmm with all it can do: alpha, beta and a summand."""
+
+import torch
+
+from kernels.quirks import decline_row_padding
+
+BACKEND = "torch"
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def run(out, a, b, *, c=None, alpha, beta):
+    decline_row_padding(a, b)
+    if c is None:
+        torch.addmm(out, a, b, alpha=alpha, beta=0, out=out)
+    else:
+        torch.addmm(c, a, b, alpha=alpha, beta=beta, out=out)

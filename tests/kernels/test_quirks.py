@@ -1,0 +1,52 @@
+"""Declined cases are exactly those that a library gets wrong: a repaired library makes these tests fail."""
+
+import math
+import random
+import re
+
+import pytest
+
+from kernels.attention.torch_sdpa import VECTOR
+from kernels.quirks import LOST_NAN, decline_lost_nan
+
+torch = pytest.importorskip("torch")
+
+
+def is_lost(scores):
+    """Whether torch gives a number for a row of scores with a NaN."""
+    ones = torch.ones(1, 1, 1, 1, dtype=scores.dtype)
+    keys = scores[None, None, :, None]
+    out = torch.nn.functional.scaled_dot_product_attention(ones, keys, torch.ones_like(keys))
+    return bool(scores.isnan().any()) and not bool(out.isnan().any())
+
+
+def declines(scores):
+    try:
+        decline_lost_nan(scores[None], VECTOR)
+    except NotImplementedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_nan_is_lost_exactly_where_a_case_is_declined(dtype):
+    choose, lost = random.Random(1), 0
+    for _ in range(400):
+        size, whole = choose.randrange(1, 70), choose.choice([-math.inf, math.nan, 1.0])
+        share = choose.choice([0.02, 0.5, 1.0])
+        row = [math.nan if choose.random() < share else -math.inf for _ in range(size)]
+        if choose.random() < 0.7:
+            row[: size // 16 * 16] = [whole] * (size // 16 * 16)
+        scores = torch.tensor(row, dtype=dtype)
+        assert is_lost(scores) == declines(scores), row
+        lost += is_lost(scores)
+    assert 40 < lost < 360
+
+
+def test_the_smallest_row_that_is_lost():
+    assert is_lost(torch.tensor([math.nan]))
+    with pytest.raises(NotImplementedError, match=re.escape(LOST_NAN)):
+        decline_lost_nan(torch.tensor([math.nan]), VECTOR)
+    assert not declines(torch.tensor([math.nan, 0.0]))
+    assert not declines(torch.tensor([-math.inf]))
+    assert not declines(torch.full((VECTOR // 4,), math.nan))

@@ -1,0 +1,227 @@
+"""What attention may answer: who sees whom, what is exact, what is anybody's guess, and what must not show."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from corpus.materialize import materialize_all
+from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Status, Subject, TensorRecipe
+from kernels.attention import numpy_flash, numpy_float32, numpy_online
+from oracles.catalog import contract_of
+from oracles.contract import INTERVAL, NAN, ZERO
+from oracles.judge import judge
+from oracles.mixtures import visible
+from oracles.reference import Reference
+
+CONTRACT = contract_of("attention")
+SUBJECT = Subject(op="attention", name="mine", backend="numpy")
+SHAPE = {"batch": 2, "kv_heads": 2, "group": 2, "queries": 5, "keys": 9, "head": 4}
+
+
+def asked(dtype="float32", *, causal=False, lengths=None, scale=0.0, fills=None, exact=False, **dims):
+    """A reference for a case of these dims; fills: by input, else all are normal."""
+    d = SHAPE | dims
+    shapes = {"q": (d["batch"], d["kv_heads"] * d["group"], d["queries"], d["head"])}
+    shapes |= dict.fromkeys("kv", (d["batch"], d["kv_heads"], d["keys"], d["head"]))
+    normal = Fill(distribution="small_integers" if exact else "normal")
+    fills = {name: (fills or {}).get(name, normal).but(seed=n) for n, name in enumerate("qkv")}
+    tensors = {n: TensorRecipe(shape=s, dtype=dtype, fill=fills[n]) for n, s in shapes.items()}
+    if lengths is not None:
+        poked = tuple(enumerate(lengths))
+        tensors["lengths"] = TensorRecipe(shape=(d["batch"],), dtype="int32", pokes=poked)
+    case = Case(op="attention", tensors=tensors, attrs={"causal": causal, "scale": scale})
+    return Reference(CONTRACT, case, materialize_all(case))
+
+
+def budget(reference, **claims):
+    """Error and accept mask of every element."""
+    with np.errstate(all="ignore"):
+        found = reference.budget(Numerics(**claims))["out"]
+    shape = reference.want["out"].shape
+    accept = INTERVAL if found.accept is None else found.accept
+    return np.broadcast_to(found.error, shape), np.broadcast_to(accept, shape)
+
+
+def verdict(reference, output):
+    told = OutputReport(name="out", shape=output.shape, dtype=output.dtype.name)
+    return judge(reference, SUBJECT, Execution(status=Status.OK, subject=SUBJECT.key, outputs=(told,)), {"out": output})
+
+
+def answer(reference, module=numpy_float32):
+    """What a clean kernel says."""
+    return module.run(**reference.inputs, **reference.case.attrs)
+
+
+def picture(mask):
+    return ["".join(".#"[int(x)] for x in row) for row in mask]
+
+
+def test_the_last_query_sees_all():
+    assert picture(visible((1, 1, 3, 2), (1, 1, 5, 2), causal=True)[0, 0]) == ["###..", "####.", "#####"]
+    assert picture(visible((1, 1, 4, 2), (1, 1, 2, 2), causal=True)[0, 0]) == ["..", "..", "#.", "##"]
+    assert visible((1, 1, 4, 2), (1, 1, 2, 2)).all()
+
+
+def test_a_mask_ends_where_a_sequence_ends():
+    seen = visible((2, 1, 3, 2), (2, 1, 4, 2), np.int32([3, 0]), causal=True)
+    assert picture(seen[0, 0]) == ["#...", "##..", "###."]
+    assert not seen[1].any()
+    assert picture(visible((2, 1, 3, 2), (2, 1, 4, 2), np.int32([3, 0]))[:, 0, 0]) == ["###.", "...."]
+
+
+@pytest.mark.parametrize("module", [numpy_float32, numpy_flash, numpy_online])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_house_agrees_with_itself(module, causal):
+    reference = asked(causal=causal, lengths=[7, 2], keys=40, scale=0.3)
+    assert verdict(reference, answer(reference, module)).kind is Kind.PASS
+
+
+def test_a_row_that_sees_nothing_is_zero_or_nan():
+    reference = asked(lengths=[9, 0])
+    _, accept = budget(reference)
+    assert (accept[0] == INTERVAL).all()
+    assert (accept[1] & (ZERO | NAN) == ZERO | NAN).all()
+    out = answer(reference)
+    for value, kind in ((0.0, Kind.PASS), (np.nan, Kind.PASS), (0.1, Kind.MISMATCH), (np.inf, Kind.NONFINITE)):
+        out[1] = value
+        assert verdict(reference, out).kind is kind, value
+
+
+# ---- exact probes ----------------------------------------------------------------------------------------------------
+
+
+def probed(keys, dtype="float32", **more):
+    fills = CONTRACT.probe(SHAPE | {"keys": keys}, dict.fromkeys("qkv", dtype))
+    return asked(dtype, keys=keys, fills=fills, **more)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("keys", [1, 8, 512])
+def test_equal_scores_of_a_power_of_two_of_keys_are_exact(dtype, keys):
+    reference = probed(keys, dtype)
+    assert (budget(reference)[0] == 0).all()
+    out = answer(reference)
+    assert verdict(reference, out).kind is Kind.PASS
+    out[1, 2, 3, 1] += 2 * np.spacing(np.abs(out[1, 2, 3, 1]))
+    assert (verdict(reference, out).rule, verdict(reference, out).kind) == ("exact", Kind.MISMATCH)
+
+
+def test_with_a_mask_it_is_the_rows_of_a_power_of_two():
+    error = budget(probed(8, causal=True, queries=8))[0][0, 0, :, 0]
+    assert [int(i) + 1 for i in np.flatnonzero(error == 0)] == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(("keys", "head"), [(7, 1), (9, 4), (100, 33), (333, 256)])
+def test_scores_far_apart_select_a_key(dtype, keys, head):
+    reference = probed(keys, dtype, head=head, causal=True)
+    error = budget(reference)[0]
+    assert (error == 0).mean() > 0.8
+    for module in (numpy_float32, numpy_flash):
+        assert verdict(reference, answer(reference, module)).kind is Kind.PASS
+    v = reference.inputs["v"].astype(np.float64)[0, 0]
+    rows = reference.want["out"][0, 0][error[0, 0].max(axis=-1) == 0]
+    assert all((np.abs(row - v) < 1e-30).all(axis=1).any() for row in rows), "each is a row of v"
+
+
+def test_a_cubic_exponential_is_not_exact_anywhere():
+    assert (budget(probed(8), exp="poly3")[0] > 0).all()
+    assert (budget(probed(9), exp="poly3")[0] > 0).all()
+
+
+# ---- scores that nobody knows ----------------------------------------------------------------------------------------
+
+
+def test_an_uncertain_score_leaves_a_mixture_of_what_may_be_chosen():
+    """q k is 2**40 for two keys, off by some 2**16, and far less for the third."""
+    reference = asked(batch=1, kv_heads=1, group=1, queries=1, keys=3, head=2, scale=1.0)
+    reference.inputs["q"][...] = 2.0**20
+    reference.inputs["k"][0, 0] = [[2.0**20, 2.0**10], [2.0**10, 2.0**20], [-1.0, 1.0]]
+    reference.inputs["v"][0, 0] = [[1.0, 1.0], [3.0, 1.0], [1e9, 1.0]]
+    for share in (0.0, 0.3, 1.0):
+        out = np.float32([[[[1.0 + 2.0 * share, 1.0]]]])
+        assert verdict(reference, out).kind is Kind.PASS
+        assert verdict(reference, out).rho <= 0.5, "what is right is no close call"
+    assert verdict(reference, np.float32([[[[100.0, 1.0]]]])).kind is Kind.MISMATCH
+    assert verdict(reference, np.float32([[[[2.0, 1.001]]]])).kind is Kind.MISMATCH
+
+
+def test_one_key_that_is_far_above_all_others_leaves_no_choice():
+    reference = asked(batch=1, kv_heads=1, group=1, queries=1, keys=2, head=1, scale=1.0)
+    reference.inputs["q"][...] = 2.0**20
+    reference.inputs["k"][0, 0] = [[3.0 * 2.0**10], [2.0**10]]
+    reference.inputs["v"][0, 0] = [[0.1], [1e9]]
+    assert verdict(reference, np.float32([[[[0.1]]]])).kind is Kind.PASS
+    assert verdict(reference, np.float32([[[[0.10001]]]])).kind is Kind.MISMATCH
+
+
+def test_scores_beyond_the_range_may_become_anything():
+    reference = asked(batch=1, kv_heads=1, group=1, queries=1, keys=2, head=2, scale=1.0)
+    reference.inputs["q"][...] = 1e30
+    reference.inputs["k"][0, 0] = [[1e30, -1e30], [-1.0, -1.0]]
+    for row in ([np.nan, np.inf], [0.0, -np.inf], *reference.inputs["v"][0, 0]):
+        assert verdict(reference, np.float32([[[row]]])).kind is Kind.PASS
+
+
+# ---- what must not show ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["k", "v"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+def test_what_lies_behind_a_length_must_not_show(name, value):
+    plain, reference = asked(lengths=[7, 2]), asked(lengths=[7, 2])
+    reference.inputs[name][0, :, 7:] = reference.inputs[name][1, :, 2:] = value
+    assert reference.want["out"].tolist() == plain.want["out"].tolist()
+    assert np.array_equal(budget(reference), budget(plain))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_a_mask_hides_may_show_in_v_where_it_is_and_in_k_all_over(value):
+    in_v, in_k = asked(causal=True), asked(causal=True)
+    in_v.inputs["v"][0, 0, 8, 2] = in_k.inputs["k"][0, 0, 8, 2] = value
+    rows = (slice(0, 2), slice(0, 4))  # the heads that share it; only the last query sees it
+    accept = budget(in_v)[1]
+    assert (accept[0][rows][..., 2] & NAN).all()
+    assert not (np.delete(accept[0][rows], 2, axis=-1) & NAN).any()
+    assert not (accept[1] & NAN).any()
+    accept = budget(in_k)[1]
+    assert (accept[0][rows] & NAN).all()
+    assert not (accept[0, 2:] & NAN).any()
+
+
+def test_a_hidden_score_beyond_the_range_may_show():
+    """+Inf and the -Inf of a mask that is added make NaN."""
+    reference = asked(causal=True)
+    reference.inputs["q"][...] = 16.0
+    reference.inputs["k"][0, 0, 8] = 3e37
+    assert (budget(reference)[1][0, 0, :4] & NAN).all()
+
+
+def test_a_nan_that_is_seen_must_show():
+    reference = asked()
+    reference.inputs["q"][0, 0, 1, 0] = np.nan
+    out = answer(reference)
+    assert np.isnan(out[0, 0, 1]).all()
+    assert verdict(reference, out).kind is Kind.PASS
+    out[0, 0, 1] = 0.0
+    assert verdict(reference, out).kind is Kind.NONFINITE
+
+
+# ---- claims and statistics -------------------------------------------------------------------------------------------
+
+
+def test_rounded_weights_cost_a_unit_of_their_type():
+    plain, rounded = asked("bfloat16"), partial(budget, intermediates={"p": "input"})
+    extra = rounded(plain)[0] - budget(plain)[0]
+    size = np.abs(plain.want["out"])
+    assert (extra > 2.0**-9 * size).all()
+    assert np.array_equal(rounded(asked())[0], budget(asked())[0]), "float32 weights are not narrow"
+
+
+def test_queries_that_give_the_same_are_no_independent_rows():
+    alike = asked("bfloat16", fills={"k": Fill(distribution="normal", scale=2.0**-30)})
+    apart = asked("bfloat16")
+    with np.errstate(all="ignore"):
+        rows = [r.budget(Numerics())["out"].rows for r in (alike, apart)]
+    assert rows == [4, 40]

@@ -1,0 +1,233 @@
+"""Claims: a budget follows what a subject declares, in the ops to which it matters, and no claim narrows a budget."""
+
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+
+from corpus.formats import format_of
+from corpus.materialize import materialize_all
+from corpus.records import Execution, Kind, Numerics, OutputReport, Status, Subject
+from fuzz.engine import Target, generate
+from oracles.catalog import contract_of, load_contracts
+from oracles.contract import INTERVAL, Contract, Dim, Input, Output
+from oracles.failing import default_accept
+from oracles.judge import judge
+from oracles.reference import Reference
+
+CASES = 24
+"""Of each op and dtype, with special values and all distributions."""
+NOISE = 0.99
+"""Budgets are computed in float64 themselves, some of them with differences."""
+
+PRODUCTS = {"gemm", "gemv", "row_sum", "attention"}
+BLOCKS = {"qgemm", "qgemv"}
+NORMS = {"rmsnorm", "gemma_rmsnorm", "layernorm"}
+EXPONENTIAL = {"softmax", "attention", "silu", "silu_gate"}
+GELU = {"gelu", "gelu_gate"}
+
+WIDER = {
+    "accumulate float16": ({"accumulate": "float16"}, PRODUCTS | NORMS | BLOCKS | {"softmax", "dequantize"}),
+    "accumulate bfloat16": ({"accumulate": "bfloat16"}, PRODUCTS | NORMS | BLOCKS | {"softmax", "dequantize"}),
+    "accumulate ampere": ({"accumulate": "ampere"}, PRODUCTS),
+    "accumulate fp8_hopper": ({"accumulate": "fp8_hopper"}, PRODUCTS),
+    "accumulate float64": ({"accumulate": "float64"}, set()),
+    "accumulate int32": ({"accumulate": "int32"}, set()),
+    "tf32 rn": ({"tf32": "rn"}, PRODUCTS),
+    "tf32 rz": ({"tf32": "rz"}, PRODUCTS),
+    "exp fast": ({"exp": "fast"}, EXPONENTIAL),
+    "exp poly3": ({"exp": "poly3"}, EXPONENTIAL),
+    "tanh approx": ({"tanh": "approx"}, GELU),
+    "fast_math": ({"fast_math": True}, EXPONENTIAL | GELU | NORMS | {"rope"}),
+    "fast_math, exp poly3": ({"fast_math": True, "exp": "poly3"}, EXPONENTIAL | GELU | NORMS | {"rope"}),
+    "weights bfloat16": ({"intermediates": {"p": "bfloat16"}}, {"attention"}),
+    "normalized bfloat16": ({"intermediates": {"xr": "bfloat16"}}, {"rmsnorm", "gemma_rmsnorm"}),
+    "store saturate": ({"store": "saturate"}, set()),
+}
+"""A claim, and the ops of which it widens some budget; all others it leaves as they are."""
+FLUSHED = PRODUCTS | NORMS | EXPONENTIAL | GELU | {"rope", "row_max"}
+"""Ops whose budgets are narrower for a subject that declares that it does not flush."""
+OPS = sorted(load_contracts())
+
+
+@cache
+def references(op):
+    """References of cases of all dtypes of an op."""
+    contract, random, found = contract_of(op), Random(f"claims {op}"), []
+    for dtype in dict.fromkeys(next(iter(v.values())) for v in contract.variants):
+        for _ in range(CASES):
+            case, _ = generate(Target(contract, (dtype,), max_elements=1024), random)
+            found.append(Reference(contract, case, materialize_all(case)))
+    return found
+
+
+def answers(reference, claims):
+    """Error, where an element is judged by it, and accept mask."""
+    for name, budget in reference.budget(Numerics(**claims)).items():
+        want, fmt = reference.want[name], format_of(reference.specs[name].dtype)
+        accept = default_accept(want, has_inf=fmt.has_inf) if budget.accept is None else budget.accept
+        accept = np.broadcast_to(accept, want.shape)
+        judged = (accept & INTERVAL != 0) & np.isfinite(want)
+        yield np.where(judged, np.broadcast_to(budget.error, want.shape), 0.0), accept
+
+
+def change(reference, before, after):
+    """Whether some budget became narrower, and whether some became wider, from one arithmetic to another."""
+    narrower = wider = False
+    for (e0, a0), (e1, a1) in zip(answers(reference, before), answers(reference, after), strict=True):
+        narrower |= bool((e1 < NOISE * e0).any() or (a0 & ~a1).any())
+        wider |= bool((NOISE * e1 > e0).any() or (a1 & ~a0).any())
+    return narrower, wider
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("claim", WIDER)
+def test_a_claim_widens_budgets_where_it_matters_and_never_narrows_one(op, claim):
+    claims, matters = WIDER[claim]
+    seen = [change(reference, {}, claims) for reference in references(op)]
+    assert not any(narrower for narrower, _ in seen)
+    assert any(wider for _, wider in seen) == (op in matters)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_who_does_not_flush_has_narrower_budgets(op):
+    seen = [change(reference, {}, {"ftz": False}) for reference in references(op)]
+    assert not any(wider for _, wider in seen)
+    assert any(narrower for narrower, _ in seen) == (op in FLUSHED)
+
+
+def test_every_key_is_claimed_here():
+    said = {key for claims, _ in WIDER.values() for key in claims}
+    assert said | {"ftz"} == set(Numerics.model_fields)
+
+
+@pytest.mark.parametrize("op", sorted(WIDER["fast_math"][1]))
+def test_fast_math_is_about_float32(op):
+    double = [r for r in references(op) if r.case.dtype == "float64"]
+    assert double
+    assert not any(any(change(reference, {}, {"fast_math": True})) for reference in double)
+
+
+class Unit:
+    """Functions of fast math as badly as their specification allows, in float32; inexact: quotients at their worst."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+
+    def off(self, exact, error):
+        """A relative error of either sign, in units of 2**-24, before the result is rounded."""
+        signs = self.random.choice([-1.0, 1.0], np.shape(exact))
+        return np.asarray(exact * (1.0 + signs * np.asarray(error) * 2.0**-24), np.float32)
+
+    def exp(self, x):
+        wide = np.asarray(x, np.float64)
+        return self.off(np.exp(wide), 2.0 * (2.0 + 1.173 * np.minimum(np.abs(wide), 1e4)))
+
+    def over(self, a, b):
+        return self.off(np.float64(a) / np.float64(b), 4.0)
+
+    def root(self, x):
+        return self.off(np.sqrt(np.float64(x)), 1.0)
+
+    def tanh(self, x):
+        return self.off(np.tanh(np.float64(x)), 2.0**13)
+
+    def turned(self, function, x):
+        turns = np.float32(x) * np.float32(0.5 / np.pi)
+        exact = function((turns - np.rint(turns)).astype(np.float64) * 2.0 * np.pi)
+        signs = np.where(x == 0, 0.0, self.random.choice([-1.0, 1.0], exact.shape))  # of 0 they are exact
+        return (exact + signs * 2.0**-20.5).astype(np.float32)
+
+
+def fast_softmax(unit, x):
+    e = unit.exp(x - x.max(axis=-1, keepdims=True))
+    return unit.over(e, e.sum(axis=-1, keepdims=True))
+
+
+def fast_rmsnorm(unit, x, weight, eps):
+    mean = unit.over((x * x).sum(axis=-1, keepdims=True), np.float32(x.shape[1]))
+    return unit.over(x, unit.root(mean + np.float32(eps))) * weight
+
+
+def fast_layernorm(unit, x, weight, bias, eps):
+    n = np.float32(x.shape[1])
+    centred = x - unit.over(x.sum(axis=-1, keepdims=True), n)
+    v = unit.over((centred * centred).sum(axis=-1, keepdims=True), n) + np.float32(eps)
+    return unit.over(centred, unit.root(v)) * weight + bias
+
+
+def fast_silu_gate(unit, gate, up):
+    return unit.over(gate, np.float32(1) + unit.exp(-gate)) * up
+
+
+def fast_gelu(unit, x):
+    z = np.float32(0.7978845608028654) * (x + np.float32(0.044715) * x * x * x)
+    return np.float32(0.5) * x * (np.float32(1) + unit.tanh(z))
+
+
+FAST = {
+    "softmax": (fast_softmax, {}),
+    "rmsnorm": (fast_rmsnorm, {"eps": 1e-5}),
+    "layernorm": (fast_layernorm, {"eps": 1e-5}),
+    "silu_gate": (fast_silu_gate, {}),
+    "gelu": (fast_gelu, {"approximate": "tanh"}),
+}
+
+
+def plain_cases(contract, attrs, number):
+    """Cases in float32 without special values, whose attributes are these."""
+    random = Random(contract.name)
+    while number:
+        case, _ = generate(Target(contract, ("float32",), max_elements=2048), random)
+        tensors = {n: t for n, t in case.tensors.items() if n not in contract.optional}
+        case = case.but(tensors=tensors, attrs=attrs)
+        reference = Reference(contract, case, materialize_all(case))
+        if all(np.isfinite(x).all() and 0.0 < np.abs(x).max(initial=0.0) < 1e9 for x in reference.inputs.values()):
+            number -= 1
+            yield reference
+
+
+def passes(reference, output, claims):
+    subject = Subject(op=reference.case.op, name="mine", backend="numpy", numerics=Numerics(**claims))
+    told = OutputReport(name="out", shape=output.shape, dtype="float32")
+    execution = Execution(status=Status.OK, subject=subject.key, outputs=(told,))
+    return judge(reference, subject, execution, {"out": output}).kind is Kind.PASS
+
+
+@pytest.mark.parametrize("op", FAST)
+def test_the_worst_of_fast_math_fits_its_budget(op):
+    kernel, attrs = FAST[op]
+    held = {name: value for name, value in attrs.items() if name != "approximate"}
+    for number, reference in enumerate(plain_cases(contract_of(op), attrs, 40)):
+        inputs = [np.ascontiguousarray(x) for x in reference.inputs.values()]
+        with np.errstate(all="ignore"):
+            output = kernel(Unit(number), *inputs, **held)
+        output = np.where(np.abs(output) < 2.0**-126, np.float32(0), output)
+        assert passes(reference, output, {"fast_math": True}), reference.case
+
+
+def waves(x):
+    return np.sin(x) / (2.0 + np.log(2.0 + np.abs(x)))
+
+
+WAVES = Contract(
+    name="waves",
+    summary="a formula of a user's own",
+    dims={"rows": Dim(1, 8), "cols": Dim(1, 64)},
+    inputs={"x": Input(("rows", "cols"), low=-20.0, high=20.0)},
+    outputs={"out": Output(("rows", "cols"), like="x")},
+    variants=({"x": "float32"},),
+    reference=lambda x: {"out": waves(x)},
+)
+
+
+def test_an_estimated_budget_follows_fast_math_too():
+    seen = []
+    for number, reference in enumerate(plain_cases(WAVES, {}, 20)):
+        x, unit = reference.inputs["x"], Unit(number)
+        near = np.log(np.float64(2 + np.abs(x))) + 2.0**-21.5
+        output = unit.over(unit.turned(np.sin, x), np.float32(2) + near.astype(np.float32))
+        assert passes(reference, output, {"fast_math": True})
+        seen.append(passes(reference, output, {}))
+    assert seen.count(False) > 10
