@@ -77,7 +77,7 @@ class Scores:
     scale: float
     dot: Reals
     size: Reals
-    """S = sum |q k|"""
+    """S = sum |q k|, over what is finite."""
     s: Reals
     """-Inf where a key is not seen."""
     top: Reals
@@ -102,18 +102,23 @@ def scores_of(q: Question) -> Scores:
         b, v = (np.where(np.swapaxes(inside, -1, -2), x, 0.0) for x in (b, v))
     a = a.reshape(*b.shape[:2], group * a.shape[2], a.shape[3])
     bt = np.swapaxes(b, -1, -2)
-    dot, size = a @ bt, np.abs(a) @ np.abs(bt)
+    dot, size = a @ bt, _finite(np.abs(a)) @ _finite(np.abs(bt))
     s = np.where(seen, scale * dot, -np.inf)
     top = np.fmax.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
     known = np.isfinite(s)
     z = np.where(known, s - np.where(np.isfinite(top), top, 0.0), 0.0)
     p = np.where(known, np.exp(z), 0.0)
     p /= np.maximum(p.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
-    return Scores(a, bt, v, np.where(np.isfinite(v), v, 0.0), inside, seen, scale, dot, size, s, top, z, p)
+    return Scores(a, bt, v, _finite(v), inside, seen, scale, dot, size, s, top, z, p)
+
+
+def _finite(x: Reals) -> Reals:
+    """With 0 for what is not."""
+    return np.where(np.isfinite(x), x, 0.0)
 
 
 def held(q: Question, w: Scores) -> Mask:
-    """Where a score stays in the range of the arithmetic, whatever the order of its sum and of scaling."""
+    """Where a score does not leave the range of the arithmetic, whatever the order of its sum and of scaling."""
     return np.asarray(max(1.0, abs(w.scale)) * w.size <= sum_range(q)[1] * 0.999)  # false for NaN
 
 

@@ -125,18 +125,20 @@ def _is_exact(q: Question, w: Scores, off: Reals) -> Mask:
 def _accept(q: Question, w: Scores, want: Reals, fits: Mask) -> NDArray[np.uint8] | None:
     summed = np.asarray(np.abs(w.v).sum(axis=-2, keepdims=True) <= sum_range(q)[1] * 0.999)  # false for NaN
     blind: Mask = np.asarray(~(w.seen & (w.s > -np.inf)).any(axis=-1, keepdims=True))
-    if fits.all() and summed.all():
+    if fits.all() and summed.all() and np.isfinite(w.dot).all():
         return np.full(want.shape, INTERVAL, np.uint8) | _where(blind, ZERO | NAN) if blind.any() else None
     unknown = _unknown(w)
     over = (w.top == np.inf) | (w.seen & ~fits).any(axis=-1, keepdims=True)
     mask = classes_of(want) | _where(blind & ~unknown, ZERO | NAN) | _where(over & ~unknown, ALL)
+    if q.tiny:
+        mask |= _where(_flushed(q, w), NAN)
     if not summed.all():
         mask |= _where(w.seen.astype(np.float64) @ np.isinf(w.v).astype(np.float64) > 0, NAN)  # its weight may be 0
         mask |= _where(~summed & ((mask & INTERVAL) != 0), PINF | NINF | NAN)
     if q.attrs["causal"]:
         hidden = w.inside & ~w.seen
         mask |= _where(hidden.astype(np.float64) @ (~np.isfinite(w.v)).astype(np.float64) > 0, NAN)
-        mask |= _where((hidden & ~fits).any(axis=-1, keepdims=True), NAN)
+        mask |= _where((hidden & ~(fits & np.isfinite(w.dot))).any(axis=-1, keepdims=True), NAN)
     return mask
 
 
@@ -146,8 +148,14 @@ def _where(rows: Mask | np.bool_, classes: int) -> NDArray[np.uint8]:
 
 def _unknown(w: Scores) -> Mask:
     """Rows that see a score of NaN, and not for want of range."""
-    a, bt = (np.where(np.isfinite(x), np.abs(x), 0.0) for x in (w.a, w.bt))
-    return np.asarray((w.seen & np.isnan(w.s) & np.isfinite(a @ bt)).any(axis=-1, keepdims=True))
+    return np.asarray((w.seen & np.isnan(w.s) & np.isfinite(w.size)).any(axis=-1, keepdims=True))
+
+
+def _flushed(q: Question, w: Scores) -> Mask:
+    """Rows that see Inf times a number that may be flushed to 0."""
+    least = q.tiny / min(1.0, abs(w.scale))
+    a, bt = (np.where(np.abs(x) < least, 0.0, x) for x in (w.a, w.bt))
+    return np.asarray((w.seen & np.isnan(a @ bt)).any(axis=-1, keepdims=True))
 
 
 def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:

@@ -208,6 +208,27 @@ def test_a_nan_that_is_seen_must_show():
     assert verdict(reference, out).kind is Kind.NONFINITE
 
 
+def one_query(q, k):
+    """A reference for one query of one number, and some keys."""
+    reference = asked(batch=1, kv_heads=1, group=1, queries=1, keys=len(k), head=1)
+    reference.inputs["q"][...] = q
+    reference.inputs["k"][0, 0, :, 0] = k
+    return reference
+
+
+def test_a_score_of_minus_infinity_is_a_mask():
+    assert (budget(one_query(1.0, [-np.inf, 1.0]))[1] == INTERVAL).all()
+    assert (budget(one_query(-np.inf, [2.0, 1.0]))[1] == ZERO | NAN | INTERVAL).all()
+    reference = one_query(1.0, [-np.inf, 1.0])
+    assert verdict(reference, answer(reference)).kind is Kind.PASS
+    assert verdict(reference, answer(reference) + np.float32(0.01)).kind is Kind.MISMATCH
+
+
+def test_inf_times_a_subnormal_number_may_be_nan():
+    assert (budget(one_query(1e-40, [-np.inf, 1.0]))[1] == INTERVAL | NAN).all()
+    assert (budget(one_query(1e-40, [-np.inf, 1.0]), ftz=False)[1] == INTERVAL).all()
+
+
 # ---- claims and statistics -------------------------------------------------------------------------------------------
 
 
