@@ -65,9 +65,10 @@ class Scaling:
 
     @property
     def added(self) -> Reals:
-        """|beta * c|, 0 where that is not finite."""
-        size = np.zeros((1, 1)) if self.c is None or self.beta == 0.0 else np.abs(self.beta * self.c)
-        return np.where(np.isfinite(size), size, 0.0)
+        """|beta * c|, 0 where c is not finite; the largest number where the product overflows."""
+        if self.c is None or self.beta == 0.0:
+            return np.zeros((1, 1))
+        return np.where(np.isfinite(self.c), np.minimum(np.abs(self.beta * self.c), LIMIT), 0.0)
 
     @property
     def grain(self) -> Reals:

@@ -361,7 +361,7 @@ def test_a_failing_test_shows_what_is_wrong_and_not_the_tool(author):
     done = author(WRONG, example().replace("deadline=None", "deadline=None, database=None"))
     done.assert_outcomes(failed=1)
     said = done.stdout.str()
-    assert "AssertionError: mismatch: out[0, 3] is 5, wanted 0" in said
+    assert "AssertionError: mismatch: out[0, 3] is 5, must be exactly 0" in said
     assert "see it    python -m fuzz show case:" in said
     assert "examiner.check" not in said, "no traceback through the tool"
 

@@ -182,7 +182,8 @@ def able(subject, case):
 def repaired(folder, finding):
     """A kernel without the bug that can be called like the one with it."""
     case, script = finding.case, Script(finding)
-    clean = [s for s in subjects_of(finding.subject.op) if s.backend == "numpy" and not s.planted]
+    numpy = [s for s in subjects_of(finding.subject.op) if s.backend == "numpy" and not s.planted]
+    clean = sorted(numpy, key=lambda s: s.numerics != finding.subject.numerics)  # another claim has another budget
     said = {
         "path": str(resolve(next(s for s in clean if able(s, case)))),
         "shape": finding.exhibit.shape,
@@ -794,7 +795,7 @@ def test_an_excerpt_stands_alone():
 def test_it_is_small_and_tidy(planted):
     for key, finding in planted.items():
         text = reproducer(finding)
-        assert len(text.splitlines()) < 280, key
+        assert len(text.splitlines()) < 300, key
         assert not re.search(r"[ \t]$|\n{4}", text, re.MULTILINE), key
         assert max(map(len, text.splitlines())) <= 180, key
     small = reproducer(observed(SMALL, fault("segfault")))
