@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 BACKEND = "numpy"
+DTYPES = ("float16",)
 PLANTED = "mismatch"
 _ERF = np.frompyfunc(math.erf, 1, 1)
 

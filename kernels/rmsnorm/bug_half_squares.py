@@ -3,6 +3,7 @@
 import numpy as np
 
 BACKEND = "numpy"
+DTYPES = ("float16",)
 PLANTED = "mismatch"
 
 

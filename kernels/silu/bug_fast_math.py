@@ -3,7 +3,7 @@
 import numpy as np
 
 BACKEND = "numpy"
-DTYPES = ("float32", "float16", "bfloat16")
+DTYPES = ("float32",)
 PLANTED = "mismatch"
 
 
