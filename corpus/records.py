@@ -8,6 +8,8 @@ How an experiment can end, and whom each end speaks about:
     │                     ├── form ───────────────── wrong_shape | wrong_dtype | wrong_layout | aliased
     │                     ├── memory ─────────────── out_of_bounds | unwritten | input_mutated | race
     │                     └── two runs differ ────── nondeterministic
+    ├── faulted ─────────────────────────────────── out_of_bounds | input_mutated | race | uninitialized
+    │                                                | divergent | crashed
     ├── raised ──────────────────────────────────── raised
     ├── timeout ─────────────────────────────────── timeout
     ├── crashed | launch_failed ─────────────────── crashed
@@ -234,6 +236,11 @@ class Subject(Record):
         """`op/name`, unique in a run."""
         return f"{self.op}/{self.name}"
 
+    @property
+    def loader(self) -> str:
+        """What loads it: its backend, and its device unless that is the CPU."""
+        return self.backend if self.device == "cpu" else f"{self.backend}@{self.device}"
+
 
 class Status(StrEnum):
     """What happened to one execution; the sandbox says it."""
@@ -241,6 +248,7 @@ class Status(StrEnum):
     OK = "ok"
     UNSUPPORTED = "unsupported"
     BUILD_FAILED = "build_failed"
+    FAULTED = "faulted"
     RAISED = "raised"
     TIMEOUT = "timeout"
     CRASHED = "crashed"
@@ -263,6 +271,8 @@ class Kind(StrEnum):
     UNWRITTEN = "unwritten"
     INPUT_MUTATED = "input_mutated"
     RACE = "race"
+    UNINITIALIZED = "uninitialized"
+    DIVERGENT = "divergent"
     RAISED = "raised"
     TIMEOUT = "timeout"
     CRASHED = "crashed"
@@ -310,6 +320,8 @@ class Execution(Record):
 
     status: Status
     subject: str
+    fault: Kind | None = None
+    """For faulted: the verdict that stands for what the backend saw."""
     message: str = ""
     """For raised: the exception; for crashed: the signal or exit code; for unsupported: why."""
     detail: str = ""
@@ -319,6 +331,8 @@ class Execution(Record):
     damage: tuple[GuardDamage, ...] = ()
     mutated: tuple[str, ...] = ()
     """Names of inputs whose bytes changed."""
+    warnings: tuple[str, ...] = ()
+    """What the backend saw and does not call a fault."""
     nanoseconds: int = 0
     """Wall time of the first run."""
 

@@ -33,8 +33,9 @@ from fuzz.output import FOUND, check_json, write_json
 from fuzz.plan import fitted, new_campaign
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
-from fuzz.selection import select
+from fuzz.selection import placed, select
 from fuzz.triage import investigate
+from kernels.gpu import check_device
 from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
 from reports.model import finding_report, report
 from reports.text import campaign_text, finding_text
@@ -53,10 +54,7 @@ def seconds_of(text: str) -> float:
 
 def run(**options: Any) -> int:
     """The command `run`."""
-    if options["device"] != "cpu":
-        raise UsageError(
-            f"device {options['device']!r} is not available here, because this version runs subjects on the CPU only"
-        )
+    check_device(options["device"])
     limits = _limits(options)
     check_json(options["json_path"])
     with Store(options["corpus"]) as store:
@@ -94,13 +92,14 @@ def _rest(campaign: Campaign) -> Limits:
 
 
 def _fresh(store: Store, options: dict[str, Any], limits: Limits) -> Campaign:
-    subjects = select(
+    chosen = select(
         options["ops"],
         files=options["files"],
         backends=options["backends"],
         peers=options["peers"],
         planted=options["planted"],
     )
+    subjects = placed(chosen, options["device"])
     seed = options["seed"] if options["seed"] is not None else SystemRandom().getrandbits(32)
     run_name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-s{seed}"
     while run_name in store.runs():

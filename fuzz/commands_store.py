@@ -151,7 +151,7 @@ def _subjects(_: Path) -> tuple[Row, list[Row]]:
     rows: list[Row] = []
     for op in load_contracts():
         for s in subjects_of(op):
-            why = loader_of(s.backend).unavailable()
+            why = loader_of(s.loader).unavailable()
             state = (
                 f"not available here, because {why}" if why else "planted " + s.planted if s.planted else "runs here"
             )

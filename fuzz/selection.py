@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from corpus.errors import UsageError, about
 from corpus.records import Numerics, Subject
 from kernels.catalog import subjects_of, user_subject
+from kernels.gpu import check_device
+from kernels.gpu_loaders import ON_GPU
 from kernels.loader import loader_of
 from oracles.catalog import contract_of, load_contracts
 
@@ -48,6 +50,21 @@ def select(
         limit, other = (f" with backend {', '.join(backends)}", ", or another --backend") if backends else ("", "")
         raise UsageError(f"no subject is left for {', '.join(wanted)}{limit}; name your own with --subject{other}")
     return chosen
+
+
+def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
+    """The subjects on a device; on a GPU those that can run there, the others beside them on the CPU.
+
+    Raises UsageError if there is no such device.
+    """
+    check_device(device)
+    if device == "cpu":
+        return list(subjects)
+    return [s.but(device=device) if _runs_on_gpu(s) else s for s in subjects]
+
+
+def _runs_on_gpu(subject: Subject) -> bool:
+    return subject.backend in ON_GPU and not ON_GPU[subject.backend].unavailable()
 
 
 def runnable(op: str) -> list[Subject]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from corpus.distributions import DISTRIBUTIONS
+from corpus.distributions import DISTRIBUTIONS, limits
+from corpus.errors import UsageError
 from corpus.findings import Variant
 from corpus.formats import bits_of, format_of
 from corpus.records import Case, Kind, Subject, TensorRecipe, Verdict
@@ -46,7 +47,19 @@ def recast(case: Case) -> list[Case]:
 def _suits(case: Case, variant: Mapping[str, str]) -> bool:
     """Whether every tensor's distribution exists for its new dtype; not all make integers."""
     kinds = [(DISTRIBUTIONS[t.fill.distribution], format_of(variant[name])) for name, t in case.tensors.items()]
-    return all((d.floats if fmt.is_float else d.integers) or d.by_name_only for d, fmt in kinds)
+    fit = all((d.floats if fmt.is_float else d.integers) or d.by_name_only for d, fmt in kinds)
+    return fit and all(_reaches(t, variant[name]) for name, t in case.tensors.items())
+
+
+def _reaches(recipe: TensorRecipe, dtype: str) -> bool:
+    """Whether a dtype has a number in the range that a tensor is filled from, if it has one."""
+    low, high = (recipe.fill.params.get(end) for end in ("low", "high"))
+    if low is None or high is None:
+        return True
+    try:
+        return bool(limits(low, high, dtype))
+    except UsageError:
+        return False
 
 
 def _recast(case: Case, variant: Mapping[str, str]) -> Case:

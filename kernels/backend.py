@@ -14,6 +14,7 @@ import numpy as np
 
 from corpus.errors import InternalError, UsageError
 from corpus.formats import FORMATS, Array
+from corpus.records import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,15 @@ class Returned:
     contiguous: bool
     address: int
     """Of the first element, to see whether it is an input handed back."""
+
+
+class KernelFaultError(Exception):
+    """Not raised by a subject, but about it: what a backend saw it do, and the verdict that stands for it."""
+
+    def __init__(self, kind: Kind, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.detail = detail
 
 
 class Loader(ABC):
@@ -66,6 +76,17 @@ class Loader(ABC):
     @abstractmethod
     def unwrap(self, result: Any) -> Returned:
         """What a return-style subject gave back. Raises TypeError if it is no tensor."""
+
+    def prepare(self, seed: int, run: int) -> None:
+        """Told before each call: a number that the case's seeds give, and which of its two runs this is.
+
+        A backend that may choose in which order threads run chooses it from these.
+        """
+        del seed, run
+
+    def warnings(self) -> list[str]:
+        """What the last call did that is doubtful, and no fault."""
+        return []
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether an exception means that memory ran out."""

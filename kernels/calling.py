@@ -53,6 +53,11 @@ class Unfitted(ABC):
     def names(self) -> set[str]:
         """What it takes, by name."""
 
+    @property
+    def nullable(self) -> frozenset[str]:
+        """Optional inputs that it takes, and can do without."""
+        return frozenset()
+
     @abstractmethod
     def __call__(self, face: Interface) -> Callable[..., None]:
         """The subject itself, destination-passing. Raises UsageError for names that the op does not have."""
@@ -88,7 +93,13 @@ def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
     """Decide the style of a function. Raises UsageError if it can be called neither way."""
     if isinstance(function, Unfitted):
         taken = frozenset(face.extra) & function.names
-        return Bound(function(face), False, _left_out(function.names, face), frozenset(face.extra) - taken, taken)
+        return Bound(
+            function(face),
+            False,
+            _left_out(function.names, face),
+            frozenset(face.extra) - taken,
+            taken - function.nullable,
+        )
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # builtins without a signature

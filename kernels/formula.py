@@ -10,7 +10,10 @@ from typing import Any
 
 from corpus.formats import Array
 
-LANGUAGE = "numbers, names, + - * / // %, comparisons, min, max, ceil_div(a, b), x.shape[0], x.size and x.address"
+LANGUAGE = (
+    "numbers, names, 'text', + - * / // %, comparisons, and, or, not, min, max, ceil_div(a, b), "
+    "x.shape[0], x.size and x.address"
+)
 
 Scope = Mapping[str, Any]
 """What names stand for: numbers and texts, and tensors (arrays)."""
@@ -77,6 +80,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_ALL, _ANY = (lambda *parts: all(parts)), (lambda *parts: any(parts))
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "ceil_div": lambda a, b: -(-a // b)}
 _FACTS: dict[str, Callable[[Array], int]] = {
     "size": lambda x: x.size,
@@ -110,6 +114,10 @@ def _operation(node: ast.expr) -> tuple[Callable[..., Any], list[ast.expr]]:
             return _OPERATORS[type(op)], [a, b]
         case ast.UnaryOp(op=ast.USub(), operand=a):
             return operator.neg, [a]
+        case ast.UnaryOp(op=ast.Not(), operand=a):
+            return operator.not_, [a]
+        case ast.BoolOp(op=op, values=parts):
+            return _ALL if isinstance(op, ast.And) else _ANY, parts
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS and _takes(name, args):
             return _FUNCTIONS[name], args
     raise ValueError(type(node).__name__)

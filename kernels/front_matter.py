@@ -24,10 +24,14 @@ A comment of `//` lines will do as well. The keys:
     dims      names for sizes, each a formula that may use those above it
     requires  a list of formulas; a case for which one of them is false, or 0, is not supported
     op        the op it implements; may be left out where the command line names one
+    choices   a table: text attribute -> the values there is a kernel for; {name} in entry stands for the value, or
+              for the C++ type if it is a dtype
     dtypes    dtypes of the first input that it is tried on; ["float32"] if not said
     numerics  the arithmetic it claims, as NUMERICS of a Python subject
     planted   for a bug on purpose: the verdict it must earn
     summary   one sentence; if not said, the first one of the comment around the TOML
+
+An argument "mask?" is an optional input, whose pointer is null in a case that lacks it.
 
 A formula is an integer, or text made of numbers, names, + - * / // %, comparisons, parentheses, min, max and
 ceil_div(a, b). Names are attributes and dims; of a tensor x there are x.shape[0], x.size (elements) and x.address.
@@ -39,6 +43,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +61,19 @@ CUDA_TYPES = {
     "uint8": "uint8_t",
     "int32": "int32_t",
     "int64": "int64_t",
+    "float8_e4m3fn": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
 }
 """What {T} stands for, by dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A kernel for one dtype of the first input, and one value of each attribute that the entry names."""
+
+    entry: str
+    dtype: str
+    choice: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +90,24 @@ class FrontMatter:
     requires: tuple[Formula, ...]
     op: str
     dtypes: tuple[str, ...]
+    choices: dict[str, tuple[str, ...]]
+    nullable: frozenset[str]
     numerics: dict[str, Any]
     planted: str
     summary: str
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """Every kernel that the entry stands for."""
+        found = []
+        for dtype, *values in product(self.dtypes, *self.choices.values()):
+            choice = dict(zip(self.choices, values, strict=True))
+            names = {"T": CUDA_TYPES[dtype], **{name: CUDA_TYPES.get(v, v) for name, v in choice.items()}}
+            entry = self.entry
+            for name, value in names.items():
+                entry = entry.replace(f"{{{name}}}", value)
+            found.append(Instance(entry, dtype, choice))
+        return tuple(found)
 
     @property
     def function(self) -> str:
@@ -94,7 +125,7 @@ class FrontMatter:
     def used(self) -> set[str]:
         """Every name that it speaks of."""
         formulas = (*self.args, *self.grid, *self.block, self.shared, *self.requires, *self.dims.values())
-        return {name for f in formulas for name in f.names} | {f.text for f in self.args}
+        return {name for f in formulas for name in f.names} | {f.text for f in self.args} | set(self.choices)
 
     def check(self, face: Interface) -> None:
         """Raises UsageError for a name that the op does not have, and for one of the op's that is not used."""
@@ -231,8 +262,16 @@ def _are_dtypes(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(t, str) and t in CUDA_TYPES for t in value)
 
 
+def _are_choices(value: object) -> bool:
+    lists = value.values() if isinstance(value, dict) else [None]
+    return all(isinstance(v, list) and v and all(isinstance(text, str) for text in v) for v in lists)
+
+
 def _is_entry(value: object) -> bool:
-    return isinstance(value, str) and bool(_ENTRY.fullmatch(value.replace("{T}", "T")))
+    return isinstance(value, str) and bool(_ENTRY.fullmatch(_PLACEHOLDER.sub("T", value)))
+
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*(<[\w\s:,<>*]+>)?")
@@ -246,6 +285,7 @@ _KEYS: dict[str, tuple[Callable[[object], bool], str]] = {
     "requires": (_are_formulas, "a list of formulas"),
     "op": (_is_text, "text"),
     "dtypes": (_are_dtypes, f"a list of dtypes that a .cu file can have: {', '.join(CUDA_TYPES)}"),
+    "choices": (_are_choices, "a table of lists of texts"),
     "numerics": (_is_table, "a table"),
     "planted": (_is_text, "text"),
     "summary": (_is_text, "text"),
@@ -270,10 +310,11 @@ def _check_kinds(path: Path, said: dict[str, Any]) -> None:
 
 
 def _front_matter(path: Path, said: dict[str, Any], outside: str) -> FrontMatter:
+    args = [str(a) for a in said["args"]]
     return FrontMatter(
         path=path,
         entry=said["entry"],
-        args=_formulas(path, "args", said["args"]),
+        args=_formulas(path, "args", [a.removesuffix("?") for a in args]),
         grid=_formulas(path, "grid", said["grid"]),
         block=_formulas(path, "block", said["block"]),
         shared=_formula(path, "shared", said.get("shared", 0)),
@@ -281,6 +322,8 @@ def _front_matter(path: Path, said: dict[str, Any], outside: str) -> FrontMatter
         requires=_formulas(path, "requires", said.get("requires", [])),
         op=said.get("op", ""),
         dtypes=tuple(said.get("dtypes", ["float32"])),
+        choices={name: tuple(values) for name, values in said.get("choices", {}).items()},
+        nullable=frozenset(a.removesuffix("?") for a in args if a.endswith("?")),
         numerics=said.get("numerics", {}),
         planted=said.get("planted", ""),
         summary=said.get("summary", _first_sentence(outside)),

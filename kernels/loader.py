@@ -7,6 +7,7 @@ from pkgutil import iter_modules
 from corpus.errors import InternalError, UsageError
 from kernels import loaders as folder
 from kernels.backend import Loader
+from kernels.gpu_loaders import ON_GPU
 
 
 @cache
@@ -21,9 +22,18 @@ def loaders() -> dict[str, Loader]:
     return found
 
 
-def loader_of(backend: str) -> Loader:
-    """The loader of a backend. Raises UsageError for an unknown one."""
+def loader_of(name: str) -> Loader:
+    """The loader of a backend, or of `backend@cuda` the one that runs its subjects on a GPU.
+
+    Raises UsageError for an unknown backend, and for one that has nothing to do with a GPU.
+    """
+    backend, _, device = name.partition("@")
     known = loaders()
     if backend not in known:
         raise UsageError(f"backend {backend!r} is not known; the known ones are {', '.join(known)}")
-    return known[backend]
+    if not device:
+        return known[backend]
+    found = ON_GPU.get(backend)
+    if device != "cuda" or found is None:
+        raise UsageError(f"backend {backend!r} does not run on device {device!r}")
+    return found

@@ -43,6 +43,10 @@ class Ending:
         return f"the process exited with {self.code}"
 
 
+_GPU_MB = 64 << 10
+"""What a context on a GPU maps of the host's memory, at most; most of it is never touched."""
+
+
 @dataclass(slots=True)
 class Handle:
     """One worker process."""
@@ -75,7 +79,7 @@ class Nursery:
         self._scratch = tempfile.mkdtemp(prefix="kernel-assay-")
         settings = {
             "control": theirs.fileno(),
-            "memory_mb": memory_mb,
+            "memory_mb": memory_mb + (_GPU_MB if any(b.endswith(("@cuda", "cupy")) for b in backends) else 0),
             "backends": backends,
             "scratch": self._scratch,
         }

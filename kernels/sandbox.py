@@ -18,7 +18,7 @@ import numpy as np
 
 from corpus.errors import InternalError, UsageError
 from corpus.formats import FORMATS, Array
-from corpus.records import Execution, GuardDamage, OutputReport, Status, Subject
+from corpus.records import Execution, GuardDamage, Kind, OutputReport, Status, Subject
 from kernels.calling import Interface
 from kernels.loader import loader_of
 from kernels.nursery import Ending, Handle, Nursery
@@ -89,10 +89,10 @@ class Sandbox:
         self.timeout = timeout
         """Seconds for one execution; may be changed between batches."""
         for subject in subjects:
-            if why := loader_of(subject.backend).unavailable():
+            if why := loader_of(subject.loader).unavailable():
                 raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
-        backends = tuple(sorted({s.backend for s in subjects}))
+        backends = tuple(sorted({s.loader for s in subjects}))
         self._nursery = Nursery(backends, memory_mb)
         self._active = self._ready()
         self._spare = self._ready(*list(self._subjects)[:MAX_WARM])
@@ -303,12 +303,14 @@ def _outcome(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
     execution = Execution.trusted(
         status=Status(head["status"]),
         subject=key,
+        fault=Kind(head["fault"]) if "fault" in head else None,
         message=head.get("message", ""),
         detail=head.get("detail", ""),
         input_digest=head["input_digest"],
         outputs=tuple(reports),
         damage=tuple(GuardDamage(**d) for d in head.get("damage", ())),
         mutated=tuple(head.get("mutated", ())),
+        warnings=tuple(head.get("warnings", ())),
         nanoseconds=head.get("nanoseconds", 0),
     )
     return Outcome(execution, arrays)

@@ -164,3 +164,4 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     Zygote(control, settings["memory_mb"], settings["scratch"]).serve()
+    os._exit(0)  # nothing is left to be put away; Triton's library would complain on stderr of what it finds

@@ -108,6 +108,8 @@ def _status(e: Evidence) -> Verdict | None:
         return None
     if status is Status.UNSUPPORTED:
         return Verdict(kind=Kind.UNSUPPORTED, rule="status", message=e.execution.message)
+    if status is Status.FAULTED and e.execution.fault:
+        return e.verdict(e.execution.fault, "check", e.execution.message)
     kind, words = _STATUS[status]
     reason = e.execution.message.partition(":")[0].replace("killed by ", "").replace(" ", "_")[:40]
     pattern = "none" if kind in {Kind.TIMEOUT, Kind.BUILD_FAILED} else reason

@@ -36,6 +36,8 @@ SECOND = 1.0 + 2.0**-5
 """What higher orders add below that: (exp(d) - 1) / d * exp(d), for d = UNSURE."""
 ROUNDED = 1e-14
 """Of a difference of squares in float64, relative to them."""
+LOG2E = 1.4427
+"""What a score is multiplied with if its exponential is a power of two."""
 FAR = {"float64": 800.0}
 """The exponential of a number this far below 0 is 0 in the arithmetic; 128 in float32."""
 CELLS = 16.0
@@ -74,15 +76,17 @@ class Scores:
     """Which keys belong to a sequence: (batch or 1, 1, 1, keys)."""
     seen: Mask
     """Which of them a row sees: (batch or 1, 1, rows or 1, keys)."""
+    weighed: Mask
+    """Which of those have a weight: none whose score is -Inf or NaN, and beside a score of +Inf no other."""
     scale: float
     dot: Reals
     size: Reals
     """S = sum |q k|, over what is finite."""
     s: Reals
-    """-Inf where a key is not seen."""
+    """-Inf where a key is not seen; infinite for an operand that is, NaN where float64 does not hold it."""
     top: Reals
     z: Reals
-    """s - top, and 0 where that is not finite."""
+    """s - top, and 0 where that is not finite, or without a weight."""
     p: Reals
 
     @property
@@ -103,13 +107,14 @@ def scores_of(q: Question) -> Scores:
     a = a.reshape(*b.shape[:2], group * a.shape[2], a.shape[3])
     bt = np.swapaxes(b, -1, -2)
     dot, size = a @ bt, _finite(np.abs(a)) @ _finite(np.abs(bt))
-    s = np.where(seen, scale * dot, -np.inf)
+    scaled, infinite = scale * dot, np.isinf(dot) & np.isfinite(size)
+    s = np.where(seen, np.where(np.isfinite(scaled) | infinite, scaled, np.nan), -np.inf)
     top = np.fmax.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
-    known = np.isfinite(s)
-    z = np.where(known, s - np.where(np.isfinite(top), top, 0.0), 0.0)
-    p = np.where(known, np.exp(z), 0.0)
+    weighed = np.where(top == np.inf, s == np.inf, np.isfinite(s))
+    z = np.where(weighed & np.isfinite(s), s - top, 0.0)
+    p = np.where(weighed, np.exp(z), 0.0)
     p /= np.maximum(p.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
-    return Scores(a, bt, v, _finite(v), inside, seen, scale, dot, size, s, top, z, p)
+    return Scores(a, bt, v, _finite(v), inside, seen, weighed, scale, dot, size, s, top, z, p)
 
 
 def _finite(x: Reals) -> Reals:
@@ -119,19 +124,33 @@ def _finite(x: Reals) -> Reals:
 
 def held(q: Question, w: Scores) -> Mask:
     """Where a score does not leave the range of the arithmetic, whatever the order of its sum and of scaling."""
-    return np.asarray(max(1.0, abs(w.scale)) * w.size <= sum_range(q)[1] * 0.999)  # false for NaN
+    return np.asarray(max(1.0, LOG2E * abs(w.scale)) * w.size <= sum_range(q)[1] * 0.999)
+
+
+def doubtful(w: Scores, fits: Mask) -> Mask:
+    """Which scores are finite, but may be anything in the arithmetic; fits: see `held`."""
+    infinite = ~np.isfinite(w.dot) & np.isfinite(w.size)  # for an operand is
+    return np.asarray(w.seen & ~fits & ~infinite)
+
+
+def sinking(q: Question, w: Scores) -> Mask:
+    """Where the negative products of a finite score may leave the range, so that it becomes -Inf."""
+    a, bt = _finite(np.sign(w.scale) * w.a), _finite(w.bt)
+    below = np.maximum(a, 0.0) @ np.maximum(-bt, 0.0) + np.maximum(-a, 0.0) @ np.maximum(bt, 0.0)
+    return np.asarray(max(1.0, LOG2E * abs(w.scale)) * below > sum_range(q)[1] * 0.999)
 
 
 def score_error(q: Question, w: Scores) -> Reals:
-    """How far a score may be off, its exponential included, which is then relative; Inf where it is not `held`."""
+    """How far a score may be off, its exponential included, which is then relative; Inf where it is `doubtful`."""
     root = np.sqrt((w.a * w.a) @ (w.bt * w.bt)) if q.iid else w.size
     off = abs(w.scale) * (_products_error(q, w.a.shape[-1], w.dot, w.size, root) + _flushed(q, w))
     off += 2.0 * q.u * (np.abs(w.s) + np.abs(w.top))
+    off = np.where(np.isfinite(w.s), off, 0.0)
     off += exp_error(q, w.z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * w.z
     off += _rescalings(q, w) * (8.0 if q.numerics.exp == "fast" else 4.0) * q.u
-    off = np.where(np.isfinite(w.s), off, 0.0)
+    off = np.where(w.weighed, off, 0.0)
     fits = held(q, w)
-    return off if fits.all() else np.where(w.seen & ~fits, np.inf, off)
+    return off if fits.all() else np.where(doubtful(w, fits), np.inf, off)
 
 
 def _products_error(q: Question, terms: int, sums: Reals, size: Reals, root: Reals) -> Reals:
@@ -200,8 +219,15 @@ def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
 
 def near(q: Question, w: Scores, off: Reals) -> Mask:
     """Which keys may have a weight at all; where it is only one, the others' are 0."""
-    least = np.fmax.reduce(w.s - off, axis=-1, keepdims=True, initial=-np.inf)
-    return np.asarray((w.s + off > least - FAR.get(q.case.dtype, 128.0)) | (off == np.inf))
+    least = np.max(w.s - off, axis=-1, keepdims=True, initial=-np.inf, where=w.weighed & np.isfinite(off))
+    return np.asarray((w.weighed & (w.s + off >= least - FAR.get(q.case.dtype, 128.0))) | (off == np.inf))
+
+
+def vanishing(q: Question, w: Scores, off: Reals) -> Mask:
+    """Which keys have a weight that may be 0 in the arithmetic, before or after it is divided by the sum."""
+    name = q.numerics.intermediate("p", q.case.dtype)
+    least = max(range_of(q)[0], format_of(name).tiny if name else 0.0)
+    return np.asarray(w.weighed & (w.p * np.exp(-off) < 2.0 * least))
 
 
 def _reach(w: Scores, some: Mask, out: Reals) -> Reals:
@@ -216,7 +242,8 @@ def _reach(w: Scores, some: Mask, out: Reals) -> Reals:
 def _sums_error(q: Question, w: Scores, out: Reals, mixed: Reals) -> Reals:
     """Summing p v and p, multiplying both when the running maximum changes, dividing; mixed: sum p |v|."""
     root = np.sqrt((w.p * w.p) @ (w.finite * w.finite)) if q.iid else mixed
-    error = _products_error(q, w.keys, out, mixed, root) + _rescalings(q, w) * sum_unit(q) * (mixed + np.abs(out))
+    error, rescaled = _products_error(q, w.keys, out, mixed, root), _rescalings(q, w) * sum_unit(q)
+    error = error + rescaled * mixed + rescaled * np.abs(out)
     rounded = (8.0 + reference_error(q)) * q.u + quotient_error(q)
     return np.asarray(error + (row_sum_rel(q, w.keys) + rounded) * np.abs(out))
 

@@ -5,7 +5,7 @@ import numpy as np
 BACKEND = "numpy"
 DTYPES = ("float16",)
 PLANTED = "mismatch"
-BLOCK = 32
+BLOCK = 16
 
 
 @np.errstate(all="ignore")

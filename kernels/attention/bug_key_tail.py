@@ -1,10 +1,10 @@
-"""Bug: the last block of keys is dropped if it has fewer than 32, unless it is the only one."""
+"""Bug: the last block of keys is dropped if it has fewer than 16, unless it is the only one."""
 
 import numpy as np
 
 BACKEND = "numpy"
 PLANTED = "mismatch"
-BLOCK = 32
+BLOCK = 16
 
 
 @np.errstate(all="ignore")

@@ -4,7 +4,7 @@ import numpy as np
 
 BACKEND = "numpy"
 PLANTED = "mismatch"
-BLOCK = 32
+BLOCK = 16
 
 
 @np.errstate(all="ignore")

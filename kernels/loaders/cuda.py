@@ -1,22 +1,15 @@
-"""Subjects in CUDA C++ (.cu files), on the CPU: compiled as they stand by g++, their threads run one after the other.
+"""Subjects in CUDA C++ (.cu files), on the CPU: compiled as they stand by g++, their threads emulated (kernels/simt/).
 
-The headers in kernels/serial/ are what CUDA C++ has and C++ has not; engine.h among them runs the threads, and refuses
-what makes threads meet. How a kernel is launched stands in its front matter (kernels/front_matter.py).
+How a kernel is launched stands in its front matter (kernels/front_matter.py). Each case runs twice, in two orders of
+threads that its seeds choose; in one case of CHECKED the second run judges every access to memory.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from corpus.errors import InternalError, UsageError
@@ -24,7 +17,33 @@ from corpus.formats import FORMATS, Array, format_of
 from kernels.backend import Loader, Returned
 from kernels.calling import Interface, Unfitted
 from kernels.formula import Formula, Scope
-from kernels.front_matter import CUDA_TYPES, FrontMatter, read_front_matter
+from kernels.front_matter import FrontMatter, Instance, read_front_matter
+from kernels.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
+from kernels.simt.faults import Scene
+from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing
+
+CHECKED = 4
+"""One case in so many is run in check mode too: those whose seeds add up to a multiple of it."""
+
+
+@dataclass(slots=True)
+class Schedule:
+    """How the next launch runs."""
+
+    order: str = ORDERS[0]
+    seed: int = 0
+    mode: Mode = Mode.FAST
+    warnings: list[str] = field(default_factory=list)
+    """What was seen since it was set."""
+
+    def set(self, seed: int, run: int) -> None:
+        """From a case's seeds, and which of its two runs it is."""
+        checked = run == 1 and seed % CHECKED == 0
+        skipped = 0 if run == 0 or checked else 1 + seed // len(ORDERS) % (len(ORDERS) - 1)
+        self.order = ORDERS[(seed + skipped) % len(ORDERS)]
+        self.seed = seed
+        self.mode = Mode.CHECK if checked else Mode.FAST
+        self.warnings = []
 
 
 class CudaLoader(Loader):
@@ -32,13 +51,24 @@ class CudaLoader(Loader):
 
     name = "cuda"
 
+    def __init__(self) -> None:
+        self._schedule = Schedule()
+
     def unavailable(self) -> str:
-        """Needs a compiler, and no GPU."""
-        return "" if shutil.which("g++") else "g++ is not installed"
+        """Needs a compiler and CUDA's headers, and no GPU."""
+        return missing()
 
     def versions(self) -> dict[str, str]:
         """The compiler's."""
-        return {} if self.unavailable() else {"g++": _compiler()[0]}
+        return {} if self.unavailable() else {"g++": compiler()[0]}
+
+    def prepare(self, seed: int, run: int) -> None:
+        """Choose the order of threads, and whether the run is checked."""
+        self._schedule.set(seed, run)
+
+    def warnings(self) -> list[str]:
+        """Writes that nothing ordered, and that changed nothing."""
+        return self._schedule.warnings
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """Compile the file, or take what was compiled before. Raises UsageError if it does not compile."""
@@ -47,8 +77,15 @@ class CudaLoader(Loader):
         front = read_front_matter(path)
         if function != front.function:
             raise UsageError(f"{path} has no front matter for {function!r}; its entry is {front.function!r}")
-        library = _open(front)
-        return CudaSubject(front, {dtype: _Kernel(library, n) for n, dtype in enumerate(front.dtypes)})
+        instances = front.instances
+        subject = self.kind(front, Program(path, [i.entry for i in instances]), instances, self._schedule)
+        subject.build(Mode.FAST)
+        return subject
+
+    @property
+    def kind(self) -> type[CudaSubject]:
+        """Of what is loaded."""
+        return CudaSubject
 
     def wrap(self, view: Array) -> Array:
         """The view itself; its address is taken at the launch."""
@@ -59,131 +96,161 @@ class CudaLoader(Loader):
         raise InternalError("kernels in CUDA C++ return nothing")
 
 
-class _Argument(ctypes.Structure):
-    """One argument of a kernel, in each of the forms a parameter may want (engine.h has the same)."""
-
-    _fields_ = (("address", ctypes.c_void_p), ("real", ctypes.c_double), ("whole", ctypes.c_longlong))
-
-
-class _Kernel:
-    """One kernel of a library."""
-
-    def __init__(self, library: ctypes.CDLL, number: int) -> None:
-        takes = library[f"serial_takes_{number}"]
-        takes.restype = ctypes.c_char_p
-        text = takes().decode()
-        self.parameters = [text[i : i + 3] for i in range(0, len(text), 3)]
-        """Three letters each, see `describe` in engine.h: pf4 is a pointer to float, vi8 an integer of 8 bytes."""
-        self._launch = library[f"serial_launch_{number}"]
-        self._launch.restype = ctypes.c_char_p
-
-    def launch(self, size: Sequence[int], arguments: list[_Argument]) -> None:
-        """Run it. size: blocks x, y, z, threads x, y, z, and bytes of dynamic shared memory.
-
-        Raises RuntimeError for what a GPU would end the kernel for.
-        """
-        fault = self._launch((ctypes.c_uint32 * len(size))(*size), (_Argument * len(arguments))(*arguments))
-        if fault:
-            raise RuntimeError(fault.decode("utf-8", "replace"))
-
-
 @dataclass(frozen=True, slots=True)
 class CudaSubject(Unfitted):
-    """A compiled file: its front matter, and a kernel for each dtype."""
+    """A file: its front matter, its code, and a kernel for each instance."""
 
     front: FrontMatter
-    kernels: dict[str, _Kernel]
+    program: Program
+    instances: tuple[Instance, ...]
+    schedule: Schedule
 
     @property
     def names(self) -> set[str]:
         """Those of its front matter."""
         return self.front.used
 
+    @property
+    def nullable(self) -> frozenset[str]:
+        """Inputs whose pointer may be null."""
+        return self.front.nullable
+
+    def build(self, mode: Mode) -> None:
+        """Compile it, if that was not done before. Raises UsageError, as if a case had not been tried yet."""
+        try:
+            built = self.program.module(mode).built
+        except BuildError as error:
+            raise UsageError(_complaint(self.front, str(error))) from error
+        except OSError as error:
+            raise UsageError(f"{self.front.path} cannot be compiled and loaded: {error}") from error
+        if built.shared_bytes > _MOST_STATIC:
+            raise UsageError(
+                f"{self.front.path} has {built.shared_bytes} bytes of static shared memory, {_MOST_STATIC} at most"
+            )
+
     def __call__(self, face: Interface) -> Callable[..., None]:
         """A function run(*outputs, *inputs, **attrs) that launches the kernel."""
         self.front.check(face)
         names, first = (*face.outputs, *face.always), face.inputs[0]
-        for dtype, kernel in self.kernels.items():
-            self._check_parameters(kernel, (*names, *face.extra), {first: dtype})
+        for number, instance in enumerate(self.instances):
+            parameters = self.program.fast.takes(number)
+            _check_parameters(self.front, parameters, (*names, *face.extra), {first: instance.dtype})
 
         def run(*tensors: Array, **named: Any) -> None:
-            extra = {name: value for name, value in named.items() if name in face.extra}
+            extra = {name: value for name, value in named.items() if name in face.extra and value is not None}
             attrs = {name: value for name, value in named.items() if name not in face.extra}
-            self._launch({**dict(zip(names, tensors, strict=True)), **extra}, attrs, first)
+            self._launch({**dict(zip(names, tensors, strict=True)), **extra}, attrs, face)
 
         return run
 
-    def _check_parameters(self, kernel: _Kernel, tensors: Sequence[str], dtypes: dict[str, str]) -> None:
-        """Raises UsageError if the kernel's parameters are others than args says. dtypes: of tensors, where known."""
-        where, args, parameters = self.front.path, self.front.args, kernel.parameters
-        if len(args) != len(parameters):
-            raise UsageError(f"{where}: args has {len(args)} arguments, but {self.front.entry} takes {len(parameters)}")
-        for n, (formula, parameter) in enumerate(zip(args, parameters, strict=True), 1):
-            if (formula.text in tensors) != (parameter[0] == "p"):
-                what, other = ("pointer", "number") if formula.text in tensors else ("number", "pointer")
-                raise UsageError(f"{where}: args: {formula.text!r} is a {what}, but parameter {n} is a {other}")
-            dtype = dtypes.get(formula.text)
-            if dtype and (only := _other_dtype(parameter, dtype)):
-                raise UsageError(f"{where}: dtypes has {dtype}, but the kernel takes {formula.text!r} as {only}")
-
-    def _launch(self, tensors: dict[str, Array], attrs: dict[str, Any], first: str) -> None:
-        """Raises NotImplementedError for what the kernel does not claim to do, ValueError for an impossible launch."""
+    def _launch(self, tensors: dict[str, Array], attrs: dict[str, Any], face: Interface) -> None:
+        """Raises NotImplementedError for what it does not claim to do, ValueError for an impossible launch."""
         if not all(t.flags.c_contiguous for t in tensors.values()):
             raise NotImplementedError("takes contiguous tensors only")
-        dtype = format_of(tensors[first].dtype).name
-        if dtype not in self.kernels:
-            raise NotImplementedError(f"takes {', '.join(self.kernels)} only")
-        kernel, scope = self.kernels[dtype], self.front.scope(tensors, attrs)
+        number = self._instance(format_of(tensors[face.inputs[0]].dtype).name, attrs)
+        scope = self.front.scope(tensors, attrs)
         for formula in self.front.requires:
             if not formula.value(scope):
                 raise NotImplementedError(f"requires {formula.text}")
-        pairs = zip(self.front.args, kernel.parameters, strict=True)
-        arguments = [_argument(formula, parameter, scope) for formula, parameter in pairs]
-        blocks, threads = (_extent(formulas, scope) for formulas in (self.front.grid, self.front.block))
-        shared = self.front.shared.whole(scope)
-        _check_limits(blocks, threads, shared)
-        if all(blocks):
-            kernel.launch((*blocks, *threads, shared), arguments)
+        parameters = self.program.fast.takes(number)
+        arguments = [_argument(f, p, scope) for f, p in zip(self.front.args, parameters, strict=True)]
+        grid, block = (_extent(formulas, scope) for formulas in (self.front.grid, self.front.block))
+        shape = Shape(grid, block, self.front.shared.whole(scope))
+        _check_limits(shape)
+        if all(grid):
+            given = [_tensor(name, view, is_output=name in face.outputs) for name, view in tensors.items()]
+            self._run(number, shape, arguments, given)
+
+    def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
+        how = self.schedule
+        self.build(how.mode)
+        module = self.program.module(how.mode)
+        outcome = module.launch(number, shape, arguments, tensors, how.order, how.seed)
+        scene = Scene(self.front.path, module.built, shape, tensors)
+        if outcome.fault.trouble != Trouble.NONE:
+            raise scene.fault(outcome.fault)
+        if outcome.warnings:
+            how.warnings.append(scene.describe(outcome.warning))
+
+    def _instance(self, dtype: str, attrs: dict[str, Any]) -> int:
+        for number, instance in enumerate(self.instances):
+            if instance.dtype == dtype and all(attrs.get(name) == value for name, value in instance.choice.items()):
+                return number
+        if all(instance.dtype != dtype for instance in self.instances):
+            raise NotImplementedError(f"takes {', '.join(self.front.dtypes)} only")
+        wanted = ", ".join(f"{name}={attrs.get(name)}" for name in self.front.choices)
+        raise NotImplementedError(f"has no instance for {wanted}")
+
+
+def _check_parameters(
+    front: FrontMatter, parameters: Sequence[str], tensors: Sequence[str], dtypes: dict[str, str]
+) -> None:
+    """Raises UsageError if a kernel's parameters are others than args says. dtypes: of tensors, where known."""
+    where, args = front.path, front.args
+    if len(args) != len(parameters):
+        raise UsageError(f"{where}: args has {len(args)} arguments, but {front.entry} takes {len(parameters)}")
+    for n, (formula, parameter) in enumerate(zip(args, parameters, strict=True), 1):
+        if (formula.text in tensors) != (parameter[0] == "p"):
+            what, other = ("pointer", "number") if formula.text in tensors else ("number", "pointer")
+            raise UsageError(f"{where}: args: {formula.text!r} is a {what}, but parameter {n} is a {other}")
+        dtype = dtypes.get(formula.text)
+        if dtype and (only := _other_dtype(parameter, dtype)):
+            raise UsageError(f"{where}: dtypes has {dtype}, but the kernel takes {formula.text!r} as {only}")
 
 
 def _other_dtype(parameter: str, dtype: str) -> str:
     """The only dtype that a pointer takes, if it is not this one. Integers may be the bits of anything."""
     if parameter[1] == "i":
-        fits = FORMATS[dtype].is_float or FORMATS[dtype].bits == 8 * int(parameter[2])
+        fits = FORMATS[dtype].is_float or FORMATS[dtype].bits == 8 * int(parameter[2]) or dtype == "uint8"
         return "" if fits else f"integers of {parameter[2]} bytes"
     only = _POINTED.get(parameter[1:], dtype)
     return "" if only == dtype else only
 
 
-_POINTED = {"f8": "float64", "f4": "float32", "f2": "float16", "b2": "bfloat16"}
+_POINTED = {
+    "f8": "float64",
+    "f4": "float32",
+    "f2": "float16",
+    "b2": "bfloat16",
+    "e1": "float8_e4m3fn",
+    "x1": "float8_e5m2",
+}
 
 
-def _argument(formula: Formula, parameter: str, scope: Scope) -> _Argument:
+def _argument(formula: Formula, parameter: str, scope: Scope) -> Argument:
     if parameter[0] == "v":
         if parameter[1] == "i":
-            return _Argument(whole=formula.whole(scope))
-        return _Argument(real=formula.number(scope))
+            return Argument(whole=formula.whole(scope))
+        return Argument(real=formula.number(scope))
+    if formula.text not in scope:
+        return Argument()  # an input that the case does not have
     tensor: Array = formula.value(scope)
     if only := _other_dtype(parameter, format_of(tensor.dtype).name):
         raise NotImplementedError(f"takes {formula.text!r} as {only} only")
-    return _Argument(address=tensor.ctypes.data)
+    return Argument(address=tensor.ctypes.data)
 
 
-def _extent(formulas: tuple[Formula, ...], scope: Scope) -> list[int]:
+def _tensor(name: str, view: Array, *, is_output: bool) -> Tensor:
+    return Tensor(name, int(view.ctypes.data), view.nbytes, view.itemsize, is_output)
+
+
+def _extent(formulas: tuple[Formula, ...], scope: Scope) -> tuple[int, ...]:
     """Along x, y and z."""
-    return [f.whole(scope) for f in formulas] + [1] * (3 - len(formulas))
+    return (*(f.whole(scope) for f in formulas), *[1] * (3 - len(formulas)))
 
 
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS = (1024, 1024, 64)
 _MOST_SHARED = 227 << 10
+_MOST_STATIC = 48 << 10
 
 
-def _check_limits(blocks: list[int], threads: list[int], shared: int) -> None:
+def _check_limits(shape: Shape) -> None:
     """What a GPU of today refuses to launch (CUDA C++ Programming Guide, "Compute Capabilities").
 
     No blocks at all is what an empty case asks for, and no error.
     """
+    blocks, threads, shared = shape.grid, shape.block, shape.dynamic_shared
     if not all(0 <= n <= most for n, most in zip(blocks, _MOST_BLOCKS, strict=True)):
         raise ValueError(f"a grid of {_by(blocks)} blocks cannot be launched, {_by(_MOST_BLOCKS)} at most")
     x, y, z = threads
@@ -197,138 +264,51 @@ def _by(extent: Sequence[int]) -> str:
     return " x ".join(map(str, extent))
 
 
-# ---- compiling -------------------------------------------------------------------------------------------------------
-
-_HEADERS = Path(__file__).resolve().parents[1] / "serial"
-_FLAGS = (
-    *("-std=c++17", "-O2", "-shared", "-fPIC", "-w"),
-    # nvcc contracts a * b + c into one rounding, and so may not every CPU that shares the cache; which sums a compiler
-    # contracts is its own choice besides. Without, a kernel gives the same bits everywhere; budgets allow for either.
-    "-ffp-contract=off",
-    # Kernels read float as float4, half2 or int as a matter of course.
-    "-fno-strict-aliasing",
-    # Libraries of many kernels live in one process, and share no names.
-    *("-fvisibility=hidden", "-fno-gnu-unique"),
-    # What a GPU refuses to read, engine.h reports; libubsan is not needed, and must not be linked.
-    *("-fsanitize=alignment", "-fno-sanitize-recover=alignment", "-nodefaultlibs"),
-    # The first error, at the place in the user's file where a macro was used.
-    *("-fmax-errors=1", "-ftrack-macro-expansion=0", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
-)
-_LIBRARIES = ("-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs")
-_PROVIDED = (
-    *("cuda.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h", "cuda_runtime_api.h"),
-    *("device_launch_parameters.h", "math_constants.h", "vector_functions.h", "vector_types.h"),
-)
-"""Headers that a kernel may include; what is in them is there already."""
-_MEETING = ("cooperative_groups", "cub/", "cuda_pipeline", "cuda/barrier", "cuda/pipeline", "mma.h")
-"""Headers of what makes threads meet."""
-
-
-@cache
-def _compiler() -> tuple[str, str]:
-    """Version and target of g++."""
-    found = subprocess.run([_gxx(), "-dumpfullversion", "-dumpmachine"], capture_output=True, text=True, check=False)
-    version, _, machine = found.stdout.strip().partition("\n")
-    return version, machine
-
-
-def _gxx() -> str:
-    return shutil.which("g++") or "g++"
-
-
-def _open(front: FrontMatter) -> ctypes.CDLL:
-    """The library of a file, from the cache if it was compiled before."""
-    instances = [front.entry.replace("{T}", CUDA_TYPES[dtype]) for dtype in front.dtypes]
-    launchers = "".join(f"SERIAL_KERNEL({n}, {instance})\n" for n, instance in enumerate(instances))
-    try:
-        library = _cache() / f"{_digest(front.path, launchers)}.so"
-        if not library.exists():
-            _compile(front, launchers, library)
-        return ctypes.CDLL(str(library))
-    except OSError as error:
-        raise UsageError(f"{front.path} cannot be compiled and loaded: {error}") from error
-
-
-def _cache() -> Path:
-    """Where compiled kernels are kept: the folder that the XDG base directory specification names."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(home if Path(home).is_absolute() else "~/.cache").expanduser() / "kernel-assay" / "cuda"
-
-
-def _digest(path: Path, launchers: str) -> str:
-    """Of everything that the library depends on."""
-    parts = [*_compiler(), *_FLAGS, *_LIBRARIES, launchers]
-    texts = [h.read_bytes() for h in sorted(_HEADERS.glob("*.h"))]
-    texts += [file.read_bytes() for file in _included(path)]
-    found = hashlib.sha256("\0".join(parts).encode())
-    for text in texts:
-        found.update(hashlib.sha256(text).digest())
-    return found.hexdigest()[:32]
-
-
-def _included(path: Path) -> list[Path]:
-    """The file, and what it includes from beside it."""
-    found: list[Path] = []
-    waiting = [path.resolve()]
-    while waiting:
-        file = waiting.pop()
-        if file in found or not file.is_file():
-            continue
-        found.append(file)
-        waiting += [(file.parent / os.fsdecode(name)).resolve() for name in _INCLUDE.findall(file.read_bytes())]
-    return found
-
-
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-
-
-def _compile(front: FrontMatter, launchers: str, library: Path) -> None:
-    """Others may compile the same at the same time: the library appears whole, or not at all."""
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=library.parent, prefix="compile-") as folder:
-        for name in _PROVIDED:
-            (Path(folder) / name).touch()
-        made = Path(folder) / library.name
-        files = [_HEADERS / "device.h", _HEADERS / "engine.h", front.path.absolute()]
-        included = [word for file in files for word in ("-include", str(file))]
-        command = [_gxx(), *_FLAGS, "-I", folder, *included, "-x", "c++", "-", "-o", str(made), *_LIBRARIES]
-        env = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
-        done = subprocess.run(command, input=launchers, env=env, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise UsageError(_complaint(front, done.stderr))
-        made.replace(library)
+# ---- what the compiler says ------------------------------------------------------------------------------------------
 
 
 def _complaint(front: FrontMatter, said: str) -> str:
     """What the compiler says, in one sentence. said: all that it wrote."""
     match = _ERROR.search(said)
     if match is None:
-        return f"{front.path} does not compile: {_without_place(said)}"
-    file, line, text = Path(match["file"]), match["line"], match["text"]
+        line = _line_with_assembly(front.path) if "Assembler messages" in said else 0
+        return f"{front.path} {_ptx(line) if line else f'does not compile: {_without_place(said)}'}"
+    file, line, text = Path(match["file"]), int(match["line"]), match["text"]
     place = front.path if file == front.path.absolute() else file
-    if word := _REFUSED.search(text):
-        return f"{place} uses {word[1]} (line {line}), {_UNABLE}{'' if word[1] == 'asm' else _ALONE}"
-    if (header := _MISSING.search(text)) and header[1].startswith(_MEETING):
-        return f"{place} uses {header[1]} (line {line}), {_UNABLE}{_ALONE}"
-    if match["file"] == "<stdin>" or file.parent == _HEADERS:
+    if _ASSEMBLY in text:
+        return f"{place} {_ptx(line)}"
+    if (header := _MISSING.search(text)) and header[1].startswith(_FOREIGN):
+        return f"{place} uses {header[1]} (line {line}), {_UNABLE}"
+    if match["file"] == "entries" or file.is_relative_to(HOME):
         return f"{front.path}: entry = {front.entry!r} cannot be launched: {text}"
-    if "<<<" in _line(file, int(line)):
-        return f"{place} launches a kernel with <<<>>> (line {line}), {_HOST}"
+    if "<<<" in _line(file, line):
+        return f"{front.path} launches a kernel with <<<>>> (line {line}), {_HOST}"
     where = f"line {line}" if place == front.path else f"{file}, line {line}"
     return f"{front.path} does not compile: {text} ({where})"
 
 
+def _ptx(line: int) -> str:
+    return f"uses inline PTX (line {line}), {_UNABLE}"
+
+
 _ERROR = re.compile(r"^(?P<file>[^\n]+?):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
-_REFUSED = re.compile(r"NOT_SERIAL_(\w+)")
+_ASSEMBLY = "SIMT_UNSUPPORTED_asm"
 _MISSING = re.compile(r"^(\S+): No such file")
-_UNABLE = "which this version cannot run on the CPU"
-_ALONE = ": only kernels whose threads do not meet"
+_FOREIGN = ("cub/", "thrust/", "cute/", "cutlass/")
+"""Headers of libraries that need inline PTX."""
+_UNABLE = "which cannot run on the CPU"
 _HOST = "but only device code is wanted: put host code between #ifndef KERNEL_ASSAY and #endif"
 
 
 def _line(file: Path, number: int) -> str:
     lines = file.read_text("utf-8", "replace").split("\n") if file.is_file() else []
     return lines[number - 1] if number <= len(lines) else ""
+
+
+def _line_with_assembly(path: Path) -> int:
+    """The first line that has some; 0 if none."""
+    lines = path.read_text("utf-8", "replace").splitlines()
+    return next((n for n, line in enumerate(lines, 1) if re.search(r"\b(__asm__|__asm)\b", line)), 0)
 
 
 def _without_place(said: str) -> str:

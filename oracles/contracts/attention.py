@@ -10,8 +10,9 @@ Dao, "FlashAttention-2", 2023, for the online form and the alignment of the mask
 Budget (numerics.md 2.2): a score is off by d = |scale| e_dot + u(2|s| + 2|m| + |z|) + e_exp, which moves the result by
 the lesser of sum p d |v| + |out| sum p d and sqrt(A sum p d (v - out)**2), A = sum p d; then the sum of p v in the
 declared accumulator, the sum of p, rescaling both whenever the running maximum changes and, if declared, the rounding
-of p. A row that sees no key may be 0 or NaN; one with a score of +Inf, or beyond the range of the arithmetic, anything.
-What only the causal mask hides may show if it is not finite, for 0 * NaN and -Inf + Inf are NaN.
+of p. A row that sees no key, or only scores of -Inf, may be 0 or NaN; one with a score of +Inf is NaN, or shared among
+those. A finite score beyond the range of the arithmetic may be any number, Inf or NaN: its row is NaN, or any mixture
+of values. What has no weight may show as NaN if it is not finite, for 0 * Inf and -Inf + Inf are NaN.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from corpus.formats import Array, format_of
 from corpus.records import Fill
 from oracles.attention_laws import ATTENTION_LAWS
 from oracles.axes import Attrs, Dims
-from oracles.balls import Ball, ball, balls, dot, shares
-from oracles.bounds import ALL, classes_of, grain, sum_range
+from oracles.balls import Ball, ball, balls, dot, shares, total
+from oracles.bounds import classes_of, grain, sum_range
 from oracles.contract import (
     INTERVAL,
     NAN,
@@ -45,12 +46,15 @@ from oracles.mixtures import (
     Mask,
     Scores,
     deviation,
+    doubtful,
     held,
     mixture_error,
     near,
     scale_of,
     score_error,
     scores_of,
+    sinking,
+    vanishing,
     visible,
 )
 from oracles.products import exact_bits, tf32_of
@@ -65,25 +69,30 @@ def reference(
     causal: bool = False,
     scale: float = 0.0,
 ) -> dict[str, Reals]:
-    """The formula; rows that see nothing are 0."""
+    """The formula; rows that see nothing are 0, and scores of +Inf take all."""
     seen = visible(q.shape, k.shape, lengths, causal=causal)
     group = q.shape[1] // max(1, k.shape[1])
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
     s = np.where(seen, scale_of(scale, q) * (q @ np.swapaxes(k, -1, -2)), -np.inf)
     top = np.max(s, axis=-1, keepdims=True, initial=-np.inf)
-    e = np.exp(s - np.where(top == -np.inf, 0.0, top))
+    z = np.where(top == np.inf, np.where(s == np.inf, 0.0, -np.inf), s - np.where(top == -np.inf, 0.0, top))
+    e = np.exp(z)
     sums = e.sum(axis=-1, keepdims=True)
     known = np.isfinite(v)
     out = e @ np.where(known, v, 0.0) / np.where(sums == 0.0, 1.0, sums)
-    return {"out": out if known.all() else _with_infinities(out, seen, v)}
+    return {"out": out if known.all() else _with_infinities(out, z > -np.inf, v)}
 
 
-def _with_infinities(out: Reals, seen: Mask, v: Reals) -> Reals:
-    """The result where a row sees values that are not finite."""
-    weight = np.broadcast_to(seen, (*out.shape[:-1], v.shape[2])).astype(np.float64)
-    up, down, lost = (weight @ some.astype(np.float64) > 0 for some in (v == np.inf, v == -np.inf, np.isnan(v)))
-    out = np.where(up, np.inf, np.where(down, -np.inf, out))
-    return np.where(lost | (up & down), np.nan, out)
+def _with_infinities(out: Reals, weighed: Mask, v: Reals) -> Reals:
+    """The result where values that have a weight are not finite."""
+    up, down, lost = (_meet(weighed, some) for some in (v == np.inf, v == -np.inf, np.isnan(v)))
+    signed = np.where(up, np.inf, np.where(down, -np.inf, out))
+    return np.where(lost | (up & down) | np.isnan(out), np.nan, signed)
+
+
+def _meet(keys: Mask, values: Mask) -> Mask:
+    """Elements to which one of these keys contributes one of these values."""
+    return np.asarray(keys.astype(np.float64) @ values.astype(np.float64) > 0)
 
 
 def budget(q: Question) -> dict[str, Budget]:
@@ -95,8 +104,8 @@ def budget(q: Question) -> dict[str, Budget]:
     error = mixture_error(q, w, out, off)
     if q.exact and not q.numerics.fast_math:
         error = np.where(_is_exact(q, w, off), 0.0, error)
-    error = np.where(np.isnan(error), np.inf, error)
-    accept = _accept(q, w, want, fits)
+    error = np.where(np.isnan(error), np.inf, np.where(_blind(w), 0.0, error))
+    accept = _accept(q, w, want, off, fits)
     accept = None if accept is None else accept.reshape(shape)
     if not q.iid or q.case.dtype not in {"float16", "bfloat16"}:
         return {"out": Budget(error.reshape(shape), accept)}
@@ -111,44 +120,60 @@ def _different_rows(q: Question) -> int:
 
 
 def _is_exact(q: Question, w: Scores, off: Reals) -> Mask:
-    """Rows of equal scores, whose values are summed without rounding, or of one key that alone has a weight."""
+    """Rows of equal scores, whose values and weights are summed without rounding, or of one key that has all weight."""
     bits = exact_bits(q) if tf32_of(q) == "none" else 11
     step = grain(w.finite, axis=-2)
     count = np.count_nonzero(w.seen, axis=-1, keepdims=True)
-    equal = ~w.size.any(axis=-1, keepdims=True) & (count > 0) & (count & (count - 1) == 0)
+    equal = ~w.size.any(axis=-1, keepdims=True) & np.isfinite(w.dot).all(axis=-1, keepdims=True)
+    equal = equal & (count > 0) & (count & (count - 1) == 0) & (count <= 2.0**bits)
     equal = equal & (w.seen.astype(np.float64) @ np.abs(w.finite) <= 2.0**bits * step)
     alone = np.count_nonzero(near(q, w, off), axis=-1, keepdims=True) == 1
     alone = alone & (np.abs(w.finite).max(axis=-2, keepdims=True, initial=0.0) <= 2.0**bits * step)
-    return np.asarray((equal | alone) & (step >= q.tiny * w.keys) & (q.numerics.exp != "poly3"))
+    return np.asarray((equal | alone) & (step >= sum_range(q)[0] * w.keys) & (q.numerics.exp != "poly3"))
 
 
-def _accept(q: Question, w: Scores, want: Reals, fits: Mask) -> NDArray[np.uint8] | None:
-    summed = np.asarray(np.abs(w.v).sum(axis=-2, keepdims=True) <= sum_range(q)[1] * 0.999)  # false for NaN
-    blind: Mask = np.asarray(~(w.seen & (w.s > -np.inf)).any(axis=-1, keepdims=True))
-    if fits.all() and summed.all() and np.isfinite(w.dot).all():
-        return np.full(want.shape, INTERVAL, np.uint8) | _where(blind, ZERO | NAN) if blind.any() else None
-    unknown = _unknown(w)
-    over = (w.top == np.inf) | (w.seen & ~fits).any(axis=-1, keepdims=True)
-    mask = classes_of(want) | _where(blind & ~unknown, ZERO | NAN) | _where(over & ~unknown, ALL)
-    if q.tiny:
-        mask |= _where(_flushed(q, w), NAN)
-    if not summed.all():
-        mask |= _where(w.seen.astype(np.float64) @ np.isinf(w.v).astype(np.float64) > 0, NAN)  # its weight may be 0
-        mask |= _where(~summed & ((mask & INTERVAL) != 0), PINF | NINF | NAN)
-    if q.attrs["causal"]:
-        hidden = w.inside & ~w.seen
-        mask |= _where(hidden.astype(np.float64) @ (~np.isfinite(w.v)).astype(np.float64) > 0, NAN)
-        mask |= _where((hidden & ~(fits & np.isfinite(w.dot))).any(axis=-1, keepdims=True), NAN)
+def _accept(q: Question, w: Scores, want: Reals, off: Reals, fits: Mask) -> NDArray[np.uint8] | None:
+    """None where all is finite, stays so and is seen: a number."""
+    limit = sum_range(q)[1] * 0.999
+    blind = _blind(w)
+    finite = fits.all() and np.isfinite(w.dot).all() and np.isfinite(w.v).all()
+    if finite and np.abs(w.v).sum(axis=-2).max(initial=0.0) <= limit:
+        return classes_of(want) | _where(blind, NAN) if blind.any() else None
+    mask = classes_of(want) | _from_scores(q, w, fits) | _from_values(q, w, off)
+    seen = w.seen.astype(np.float64)
+    up, down = (seen @ np.maximum(sign * w.finite, 0.0) > limit for sign in (1.0, -1.0))
+    mask |= _where(up | down, NAN) | _where((mask & INTERVAL) != 0, _where(up, PINF) | _where(down, NINF))
+    mask[np.isnan(want)] = NAN
+    mask[np.broadcast_to(blind, mask.shape)] = INTERVAL | NAN
     return mask
 
 
-def _where(rows: Mask | np.bool_, classes: int) -> NDArray[np.uint8]:
-    return np.where(rows, np.uint8(classes), np.uint8(0))
+def _blind(w: Scores) -> Mask:
+    """Rows without a key that has a weight."""
+    return np.asarray(~(w.seen & (w.s != -np.inf)).any(axis=-1, keepdims=True))  # NaN is no mask
 
 
-def _unknown(w: Scores) -> Mask:
-    """Rows that see a score of NaN, and not for want of range."""
-    return np.asarray((w.seen & np.isnan(w.s) & np.isfinite(w.size)).any(axis=-1, keepdims=True))
+def _from_scores(q: Question, w: Scores, fits: Mask) -> NDArray[np.uint8]:
+    """What rows may be because of scores that are not finite, or may not be in the arithmetic."""
+    doubt = doubtful(w, fits)
+    hidden = w.inside & ~w.seen & ~np.isfinite(w.dot)
+    lost = np.asarray(((w.inside & ~fits) | hidden).any(axis=-1, keepdims=True) | (w.top == np.inf))
+    if q.tiny:
+        lost = lost | _flushed(q, w)
+    staying = (w.seen & (w.s != -np.inf) & ~sinking(q, w)).any(axis=-1, keepdims=True)
+    masked = doubt.any(axis=-1, keepdims=True) & ~staying
+    up, down = (_meet(doubt, w.v == infinity) for infinity in (np.inf, -np.inf))
+    return _where(lost, NAN) | _where(masked, ZERO) | _where(up, PINF) | _where(down, NINF)
+
+
+def _from_values(q: Question, w: Scores, off: Reals) -> NDArray[np.uint8]:
+    """What elements may be because of values that are not finite: NaN, where they have no weight or may lose it."""
+    idle = _meet(w.inside & ~w.weighed, ~np.isfinite(w.v))
+    return _where(idle | _meet(vanishing(q, w, off), np.isinf(w.v)), NAN)
+
+
+def _where(rows: Mask | np.bool_, classes: int | NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.where(rows, np.asarray(classes, np.uint8), np.uint8(0))
 
 
 def _flushed(q: Question, w: Scores) -> Mask:
@@ -172,7 +197,7 @@ def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
 
 
 def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
-    """The formula over the keys that are seen; 0 without any."""
+    """The formula over the keys that are seen; 0 if none has a weight."""
     batch, head, query, column = index
     q, group = inputs["q"], inputs["q"].shape[1] // inputs["k"].shape[1]
     k, v = (inputs[name][batch, head // group] for name in ("k", "v"))
@@ -182,18 +207,24 @@ def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -
         return Ball(0)
     scale = ball(attrs["scale"]) if attrs.get("scale", 0.0) else 1 / Ball(q.shape[3]).sqrt()
     s = [scale * dot(balls(q[batch, head, query]), balls(key)) for key in k[:end]]
-    return dot(shares(s), balls(v[:end, column]))
+    pairs = list(zip(s, balls(v[:end, column]), strict=True))
+    if leading := [value for score, value in pairs if score == Ball.pos_inf()]:
+        return total(leading) / len(leading)
+    pairs = [(score, value) for score, value in pairs if score != Ball.neg_inf()]
+    return dot(shares([score for score, _ in pairs]), [value for _, value in pairs]) if pairs else Ball(0)
 
 
 _HEADS, _KEYS = ("batch", "kv_heads*group", "queries", "head"), ("batch", "kv_heads", "keys", "head")
+_LENGTHS = ("zeros", *("uniform",) * 4, "edge_indices")
+"""Only some keys of a sequence tell whether the others are read; repeats are weights."""
 
 CONTRACT = Contract(
     name="attention",
     summary="mixtures of values, weighted by how well queries and keys agree",
     dims={
-        "batch": Dim(0, 8),
-        "kv_heads": Dim(1, 8),
-        "group": Dim(1, 8),
+        "batch": Dim(0, 6),
+        "kv_heads": Dim(1, 4),
+        "group": Dim(1, 4),
         "queries": Dim(0, 256),
         "keys": Dim(0, 512),
         "head": Dim(1, 256),
@@ -202,7 +233,7 @@ CONTRACT = Contract(
         "q": Input(_HEADS),
         "k": Input(_KEYS),
         "v": Input(_KEYS),
-        "lengths": Input(("batch",), upto="keys"),
+        "lengths": Input(("batch",), upto="keys", distributions=_LENGTHS),
     },
     outputs={"out": Output(_HEADS, like="q")},
     variants=tuple({"q": t, "k": t, "v": t, "lengths": "int32"} for t in ("float32", "float16", "bfloat16", "float64")),

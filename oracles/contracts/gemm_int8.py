@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.formats import Array
-from oracles.axes import Attrs
+from corpus.records import Fill
+from oracles.axes import Attrs, Dims
 from oracles.balls import Ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import alone, reversed_along
@@ -41,6 +42,12 @@ def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -
     return Ball((wide + 2**31) % 2**32 - 2**31)
 
 
+def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
+    """The ends of the types and 0: no sum of two products is larger than that of -128 times -128, twice."""
+    del dims, dtypes
+    return {name: Fill(distribution="ends", params={"low": -128, "high": 255}) for name in ("a", "b")}
+
+
 CONTRACT = Contract(
     name="gemm_int8",
     summary="product of two matrices of 8-bit integers, in 32 bits",
@@ -52,6 +59,7 @@ CONTRACT = Contract(
     reference=reference,
     element=element,
     budget=budget,
+    probe=probe,
     laws=(
         alone("row_alone", {"a": 0, "c": 0}, within=0.0),
         alone("column_alone", {"b": 1, "c": 1}, out=1, within=0.0),

@@ -1,5 +1,7 @@
 """What attention may answer: who sees whom, what is exact, what is anybody's guess, and what must not show."""
 
+import re
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -9,7 +11,7 @@ from corpus.materialize import materialize_all
 from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Status, Subject, TensorRecipe
 from kernels.attention import numpy_flash, numpy_float32, numpy_online
 from oracles.catalog import contract_of
-from oracles.contract import INTERVAL, NAN, ZERO
+from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO
 from oracles.judge import judge
 from oracles.mixtures import visible
 from oracles.reference import Reference
@@ -79,9 +81,10 @@ def test_the_house_agrees_with_itself(module, causal):
 
 def test_a_row_that_sees_nothing_is_zero_or_nan():
     reference = asked(lengths=[9, 0])
-    _, accept = budget(reference)
+    error, accept = budget(reference)
     assert (accept[0] == INTERVAL).all()
-    assert (accept[1] & (ZERO | NAN) == ZERO | NAN).all()
+    assert (error[1] == 0).all()
+    assert (accept[1] == INTERVAL | NAN).all()
     out = answer(reference)
     for value, kind in ((0.0, Kind.PASS), (np.nan, Kind.PASS), (0.1, Kind.MISMATCH), (np.inf, Kind.NONFINITE)):
         out[1] = value
@@ -125,6 +128,33 @@ def test_scores_far_apart_select_a_key(dtype, keys, head):
     assert all((np.abs(row - v) < 1e-30).all(axis=1).any() for row in rows), "each is a row of v"
 
 
+def test_a_narrow_accumulator_must_hold_the_sum_of_weights():
+    """A bfloat16 counts to 256: 256 + 1 is 256."""
+    claim = {"accumulate": "bfloat16"}
+    for keys, exact in ((256, True), (512, False)):
+        reference = asked("bfloat16", keys=keys, fills=dict.fromkeys("qkv", Fill(distribution="zeros")))
+        assert (budget(reference, **claim)[0] == 0).all() == exact
+        assert (budget(reference)[0] == 0).all()
+
+
+def test_a_narrow_accumulator_must_hold_the_smallest_product():
+    """A weight of 1/8 times 2**-14 is a subnormal float16."""
+    fills = {"q": Fill(distribution="zeros"), "v": Fill(distribution="ones", scale=2.0**-14)}
+    reference = asked("float16", keys=8, fills=fills, exact=True)
+    assert (budget(reference)[0] == 0).all()
+    assert (budget(reference, accumulate="float16")[0] > 0).all()
+
+
+def test_infinite_scores_are_not_equal_ones():
+    """Their magnitudes are left out of sums, as if they were 0."""
+    reference = asked("float16", head=1, keys=2, exact=True)
+    reference.inputs["q"][...] = np.inf
+    reference.inputs["k"][...] = np.float16([[[[1.0], [-1.0]]]])
+    reference.inputs["v"][...] = np.float16([[[[1.0], [3.0]]]])
+    assert (reference.want["out"] == 1.0).all()
+    assert (budget(reference)[1] == INTERVAL | NAN).all()
+
+
 def test_a_cubic_exponential_is_not_exact_anywhere():
     assert (budget(probed(8), exp="poly3")[0] > 0).all()
     assert (budget(probed(9), exp="poly3")[0] > 0).all()
@@ -156,12 +186,48 @@ def test_one_key_that_is_far_above_all_others_leaves_no_choice():
     assert verdict(reference, np.float32([[[[0.10001]]]])).kind is Kind.MISMATCH
 
 
-def test_scores_beyond_the_range_may_become_anything():
+def test_scores_beyond_the_range_leave_any_mixture_or_nan():
     reference = asked(batch=1, kv_heads=1, group=1, queries=1, keys=2, head=2, scale=1.0)
     reference.inputs["q"][...] = 1e30
     reference.inputs["k"][0, 0] = [[1e30, -1e30], [-1.0, -1.0]]
-    for row in ([np.nan, np.inf], [0.0, -np.inf], *reference.inputs["v"][0, 0]):
+    reference.inputs["v"][0, 0] = [[1.0, 5.0], [3.0, 6.0]]
+    for row in ([np.nan, np.nan], [2.0, 5.5], *reference.inputs["v"][0, 0]):
         assert verdict(reference, np.float32([[[row]]])).kind is Kind.PASS
+    for row in ([np.inf, 5.0], [1.0, -np.inf], [100.0, 5.0]):
+        assert verdict(reference, np.float32([[[row]]])).failed
+    assert (budget(reference)[1] == INTERVAL | NAN).all(), "one score is held, so the row is not masked"
+
+
+def test_a_row_whose_scores_may_all_be_minus_infinity_may_be_masked():
+    reference = one_query(-1e30, [1e30, 2e30], [3.0, 3.0])
+    assert (budget(reference)[1] == INTERVAL | ZERO | NAN).all()
+    assert (budget(one_query(-1e30, [1e30, 1.0], [3.0, 3.0]))[1] == INTERVAL | NAN).all()
+
+
+def test_a_score_beyond_float64_takes_nothing_for_certain():
+    """It is no +Inf: 1e400 - 5e399 may become -Inf, or NaN."""
+    reference = asked("float64", batch=1, kv_heads=1, group=1, queries=1, keys=2, head=2, scale=1.0)
+    reference.inputs["q"][...] = 1e200
+    reference.inputs["k"][0, 0] = [[1e200, -5e199], [1.0, 1.0]]
+    reference.inputs["v"][0, 0] = [[1.0, 5.0], [3.0, 6.0]]
+    assert reference.want["out"].tolist() == [[[[1.0, 5.0]]]]
+    assert (budget(reference)[1] == INTERVAL | NAN).all()
+    assert (budget(reference)[0] >= [2.0, 1.0]).all()
+
+
+def test_an_exponential_to_the_base_of_two_has_less_range():
+    """Scores of 3e38 are numbers of float32, their 1.44 times are not."""
+    assert (budget(one_query(1e19, [3e19, 1.0]))[1] == INTERVAL | NAN).all()
+    assert (budget(one_query(1e19, [2e19, 1.0]))[1] == INTERVAL).all()
+
+
+@pytest.mark.parametrize(("values", "accepted"), [([2e38, 2e38], PINF), ([-2e38, -2e38], NINF), ([3e38, -1.0], 0)])
+def test_only_a_sum_of_values_overflows_and_to_its_own_side(values, accepted):
+    want = INTERVAL | accepted | (NAN if accepted else 0)
+    assert (budget(one_query(0.0, [1.0, 1.0], values))[1] == want).all()
+    hidden = asked(causal=True, keys=5)
+    hidden.inputs["v"][:, :, 1:] = 3e38
+    assert (budget(hidden)[1][:, :, 0] == INTERVAL).all(), "nobody adds what is hidden"
 
 
 # ---- what must not show ----------------------------------------------------------------------------------------------
@@ -182,12 +248,12 @@ def test_what_a_mask_hides_may_show_in_v_where_it_is_and_in_k_all_over(value):
     in_v.inputs["v"][0, 0, 8, 2] = in_k.inputs["k"][0, 0, 8, 2] = value
     rows = (slice(0, 2), slice(0, 4))  # the heads that share it; only the last query sees it
     accept = budget(in_v)[1]
-    assert (accept[0][rows][..., 2] & NAN).all()
-    assert not (np.delete(accept[0][rows], 2, axis=-1) & NAN).any()
-    assert not (accept[1] & NAN).any()
+    assert (accept[0][rows][..., 2] == INTERVAL | NAN).all()
+    assert (np.delete(accept[0][rows], 2, axis=-1) == INTERVAL).all()
+    assert (accept[1] == INTERVAL).all()
     accept = budget(in_k)[1]
-    assert (accept[0][rows] & NAN).all()
-    assert not (accept[0, 2:] & NAN).any()
+    assert (accept[0][rows] == INTERVAL | NAN).all()
+    assert (accept[0, 2:] == INTERVAL).all()
 
 
 def test_a_hidden_score_beyond_the_range_may_show():
@@ -208,20 +274,99 @@ def test_a_nan_that_is_seen_must_show():
     assert verdict(reference, out).kind is Kind.NONFINITE
 
 
-def one_query(q, k):
-    """A reference for one query of one number, and some keys."""
-    reference = asked(batch=1, kv_heads=1, group=1, queries=1, keys=len(k), head=1)
+def test_a_nan_score_wins_over_an_infinite_value():
+    assert (budget(one_query(np.nan, [1.0, 1.0], [np.inf, 1.0]))[1] == NAN).all()
+
+
+def one_query(q, k, v=(), dtype="float32"):
+    """A reference for one query of one number, and some keys; v: their values."""
+    reference = asked(dtype, batch=1, kv_heads=1, group=1, queries=1, keys=len(k), head=1)
     reference.inputs["q"][...] = q
     reference.inputs["k"][0, 0, :, 0] = k
+    if len(v):
+        reference.inputs["v"][0, 0, :, 0] = v
     return reference
+
+
+def accepted(reference):
+    """Of the only element: the reference, and the classes that are right."""
+    return float(reference.want["out"].item()), int(budget(reference)[1].item())
 
 
 def test_a_score_of_minus_infinity_is_a_mask():
     assert (budget(one_query(1.0, [-np.inf, 1.0]))[1] == INTERVAL).all()
-    assert (budget(one_query(-np.inf, [2.0, 1.0]))[1] == ZERO | NAN | INTERVAL).all()
     reference = one_query(1.0, [-np.inf, 1.0])
     assert verdict(reference, answer(reference)).kind is Kind.PASS
     assert verdict(reference, answer(reference) + np.float32(0.01)).kind is Kind.MISMATCH
+
+
+@pytest.mark.parametrize("values", [[2.0, 1.0], [3e38, 3e38], [np.inf, 1.0], [np.nan, 1.0]])
+def test_a_row_of_minus_infinities_is_zero_or_nan(values):
+    reference = one_query(-np.inf, [2.0, 1.0], values)
+    assert accepted(reference) == (0.0, INTERVAL | NAN)
+    assert budget(reference)[0].item() == 0
+    for value, kind in ((0.0, Kind.PASS), (np.nan, Kind.PASS), (1e-37, Kind.MISMATCH), (np.inf, Kind.NONFINITE)):
+        assert verdict(reference, np.float32([[[[value]]]])).kind is kind, value
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_a_score_of_infinity_takes_all_or_gives_nan(dtype):
+    """As in softmax."""
+    reference = one_query(1.0, [np.inf, 1.0, np.inf], [4.0, 1e4, 8.0], dtype)
+    assert accepted(reference) == (6.0, INTERVAL | NAN)
+    assert budget(reference)[0].item() < 1e-3
+    kind = reference.inputs["v"].dtype.type
+    for value, passes in ((6.0, True), (np.nan, True), (1e3, False), (np.inf, False), (0.0, False)):
+        assert verdict(reference, np.full((1, 1, 1, 1), value, kind)).failed is not passes, value
+
+
+def test_what_a_score_of_infinity_outdoes_may_show_as_nan_only():
+    assert accepted(one_query(1.0, [np.inf, 1.0], [4.0, np.inf])) == (4.0, INTERVAL | NAN)
+    assert accepted(one_query(1.0, [np.inf, 1.0], [4.0, np.nan])) == (4.0, INTERVAL | NAN)
+    assert accepted(one_query(1.0, [-np.inf, 1.0], [np.inf, 4.0])) == (4.0, INTERVAL | NAN)
+    assert accepted(one_query(1.0, [np.inf, 1.0], [np.inf, 4.0])) == (np.inf, PINF | NAN)
+    assert accepted(one_query(1e30, [np.inf, 1e30], [4.0, -np.inf])) == (4.0, INTERVAL | NINF | NAN)
+
+
+@pytest.mark.parametrize(
+    ("key", "claims", "accepted_classes"),
+    [
+        (1.0, {}, PINF),
+        (80.0, {}, PINF),
+        (100.0, {}, PINF | NAN),
+        (8.0, {"intermediates": {"p": "float16"}}, PINF),
+        (16.0, {"intermediates": {"p": "float16"}}, PINF | NAN),
+    ],
+)
+def test_an_infinite_value_is_nan_where_its_weight_may_vanish(key, claims, accepted_classes):
+    reference = one_query(1.0, [0.0, key], [np.inf, 4.0])
+    assert budget(reference, **claims)[1].item() == accepted_classes
+
+
+@pytest.mark.parametrize("keys", [1, 15, 16, 33])
+def test_torch_declines_what_it_loses(keys):
+    """A score of +Inf among whole vectors of keys gives 0; should it not do so any more, the subject may take it."""
+    torch = pytest.importorskip("torch")
+    subject = pytest.importorskip("kernels.attention.torch_sdpa_half")
+    ones = torch.ones(1, 1, 1, 2, dtype=torch.float16)
+    k, v = (ones.repeat(1, 1, keys, 1) for _ in range(2))
+    k[0, 0, 0, 0] = torch.inf
+    lost = bool((torch.nn.functional.scaled_dot_product_attention(ones, k, v) == 0).all())
+    assert lost == (keys >= subject.VECTOR // 4)
+    with pytest.raises(NotImplementedError, match=re.escape(subject.LOST_INFINITY)) if lost else nullcontext():
+        subject.run(ones, k, v, causal=False)
+
+
+def test_the_second_instance_knows_masks_and_infinities():
+    """Close calls are decided in ball arithmetic."""
+    for q, k, v, want in (
+        (1.0, [np.inf, 1.0, np.inf], [4.0, np.inf, 8.0], 6.0),
+        (1.0, [-np.inf, 1.0], [np.inf, 4.0], 4.0),
+        (-np.inf, [1.0, 2.0], [np.inf, 4.0], 0.0),
+    ):
+        reference = one_query(q, k, v)
+        assert reference.want["out"].item() == want
+        assert CONTRACT.element(reference.inputs, reference.attrs, (0, 0, 0, 0)) == want
 
 
 def test_inf_times_a_subnormal_number_may_be_nan():

@@ -1,0 +1,192 @@
+"""A GPU through the driver's own interface: memory, kernels, launches. Worker processes only ever call it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Self
+
+from numpy.lib.array_utils import byte_bounds
+
+from corpus.errors import UsageError
+from corpus.formats import Array
+from kernels.guarded import ALIGNMENT, ZONE
+
+
+@cache
+def device_count() -> int:
+    """How many GPUs the driver has. It is asked itself, so that nothing is imported and no context is made."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return 0
+    return count.value
+
+
+def check_device(device: str) -> None:
+    """Raise UsageError unless subjects can run there."""
+    if device not in {"cpu", "cuda"}:
+        raise UsageError(f"device {device!r} is not known; the known ones are cpu and cuda")
+    if device == "cuda" and not device_count():
+        raise UsageError("device 'cuda' is not available here, because there is no CUDA device")
+
+
+STICKY = frozenset(
+    {
+        "CUDA_ERROR_ILLEGAL_ADDRESS",
+        "CUDA_ERROR_ASSERT",
+        "CUDA_ERROR_HARDWARE_STACK_ERROR",
+        "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+        "CUDA_ERROR_MISALIGNED_ADDRESS",
+        "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+        "CUDA_ERROR_INVALID_PC",
+        "CUDA_ERROR_LAUNCH_FAILED",
+        "CUDA_ERROR_LAUNCH_TIMEOUT",
+    }
+)
+"""After these nothing runs on the GPU any more in this process."""
+
+
+class DriverError(RuntimeError):
+    """What the driver refused."""
+
+
+class Driver:
+    """The first GPU, in the context that other libraries of this process use too."""
+
+    @cached_property
+    def _cuda(self) -> Any:
+        from cuda.bindings import driver  # noqa: PLC0415  only worker processes ever import it
+
+        return driver
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """A function of the driver: its result. Raises DriverError; ends the process if nothing can run in it."""
+        error, *rest = getattr(self._cuda, function)(*arguments)
+        if int(error):
+            name = self._cuda.cuGetErrorName(error)[1].decode()
+            if name in STICKY:
+                sys.stderr.write(f"{name}\n")
+                sys.stderr.flush()
+                os._exit(1)  # who is next must have another process
+            raise DriverError(f"{function}: {name}")
+        return rest[0] if len(rest) == 1 else tuple(rest)
+
+    @cached_property
+    def context(self) -> Any:
+        """Made when it is first asked for."""
+        self.call("cuInit", 0)
+        context = self.call("cuDevicePrimaryCtxRetain", self.call("cuDeviceGet", 0))
+        self.call("cuCtxSetCurrent", context)
+        return context
+
+    @cached_property
+    def architecture(self) -> str:
+        """As compilers call it, sm_90."""
+        assert self.context is not None
+        device = self.call("cuDeviceGet", 0)
+        kinds = self._cuda.CUdevice_attribute
+        major, minor = (
+            self.call("cuDeviceGetAttribute", getattr(kinds, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}"), device)
+            for part in ("MAJOR", "MINOR")
+        )
+        return f"sm_{major}{minor}"
+
+    def kernels(self, binary: bytes, names: Sequence[str]) -> list[Any]:
+        """The kernels of a compiled file."""
+        assert self.context is not None
+        module = self.call("cuModuleLoadData", binary)
+        found = [self.call("cuModuleGetFunction", module, name.encode()) for name in names]
+        most = self._cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        static = self._cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+        for kernel in found:
+            room = (227 << 10) - self.call("cuFuncGetAttribute", static, kernel)
+            self.call("cuFuncSetAttribute", kernel, most, room)
+        return found
+
+    def launch(self, kernel: Any, grid: Sequence[int], block: Sequence[int], shared: int, values: Any) -> None:
+        """Run a kernel to its end. values: the arguments' values and their ctypes, as the bindings want them."""
+        self.call("cuLaunchKernel", kernel, *grid, *block, shared, 0, values, 0)
+        self.call("cuCtxSynchronize")
+
+
+DRIVER = Driver()
+
+
+@dataclass(slots=True)
+class Arena:
+    """Memory of the GPU that windows are cut from, grown when a case wants more."""
+
+    base: int = 0
+    size: int = 0
+    used: int = 0
+
+    def reset(self, wanted: int) -> None:
+        """Begin anew, with room for so many bytes."""
+        self.used = 0
+        if wanted > self.size:
+            assert DRIVER.context is not None
+            if self.base:
+                DRIVER.call("cuMemFree", self.base)
+            self.size = 2 * wanted
+            self.base = int(DRIVER.call("cuMemAlloc", self.size))
+
+    def take(self, size: int, shift: int) -> int:
+        """An address that is as far from a multiple of ALIGNMENT as `shift` says."""
+        at = -(-self.used // ALIGNMENT) * ALIGNMENT + shift
+        self.used = at + size
+        return self.base + at
+
+
+class Window:
+    """Some memory of the host with a red zone on either side, and its copy on the GPU.
+
+    What is between the elements of a tensor is copied with them, and back with the zones: so the guards see what
+    becomes of it.
+    """
+
+    def __init__(self, address: int, size: int) -> None:
+        self.start, self.size = address - ZONE, size + 2 * ZONE
+        self._device = 0
+
+    @classmethod
+    def of(cls, view: Array) -> Self:
+        """From the first to the last element of a view."""
+        low, high = byte_bounds(view) if view.size else (_address(view), _address(view))
+        return cls(low, high - low)
+
+    @property
+    def room(self) -> int:
+        """Bytes that it takes of an arena, at most."""
+        return self.size + 2 * ALIGNMENT
+
+    def send(self, arena: Arena) -> None:
+        """Copy it to the GPU."""
+        self._device = arena.take(self.size, self.start % ALIGNMENT)  # as well aligned as on the host, and no better
+        DRIVER.call("cuMemcpyHtoD", self._device, self.start, self.size)
+
+    def there(self, address: int) -> int:
+        """The address on the GPU of what lies at an address of the host."""
+        return self._device + address - self.start
+
+    def fetch(self) -> None:
+        """Copy all of it back."""
+        DRIVER.call("cuMemcpyDtoH", self.start, self._device, self.size)
+
+
+def _address(view: Array) -> int:
+    return int(view.__array_interface__["data"][0])
+
+
+def send_all(arena: Arena, windows: Sequence[Window]) -> None:
+    """Copy several to the GPU, side by side."""
+    arena.reset(sum(w.room for w in windows))
+    for window in windows:
+        window.send(arena)

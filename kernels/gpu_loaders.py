@@ -1,0 +1,172 @@
+"""Subjects on a GPU: .cu files compiled by NVRTC and launched through the driver, torch and Triton on its tensors.
+
+What they are given is copied there and back, with the red zones around it. An error after which nothing runs on the GPU
+any more ends the process, as a crash of the subject.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpus.formats import Array
+from kernels.backend import Loader
+from kernels.device_code import compile_for, compilers
+from kernels.gpu import DRIVER, Arena, Window, device_count, send_all
+from kernels.loaders.cuda import CudaLoader, CudaSubject
+from kernels.loaders.torch import TorchLoader
+from kernels.simt.emulator import Argument, Shape, Tensor
+
+_ARENA = Arena()
+_VALUES = {
+    "f4": ctypes.c_float,
+    "f8": ctypes.c_double,
+    "i1": ctypes.c_int8,
+    "i2": ctypes.c_int16,
+    "i4": ctypes.c_int32,
+    "i8": ctypes.c_int64,
+}
+"""Of numbers, by the letters that describe a parameter."""
+
+
+def _unavailable(package: str) -> str:
+    if not device_count():
+        return "there is no CUDA device"
+    return "" if importlib.util.find_spec(package) else f"{package} is not installed"
+
+
+class GpuCudaSubject(CudaSubject):
+    """A file whose kernels run on the GPU; what they take is read from what g++ made of it."""
+
+    def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
+        windows = {t.address: Window(t.address, t.bytes) for t in tensors}
+        send_all(_ARENA, list(windows.values()))
+        values: list[Any] = []
+        for argument, parameter in zip(arguments, self.program.fast.takes(number), strict=True):
+            address = argument.address
+            if parameter[0] == "p":
+                values.append(ctypes.c_void_p(windows[address].there(address) if address else None))
+            else:
+                number_of = argument.whole if parameter[1] == "i" else argument.real
+                values.append(_VALUES[parameter[1:]](number_of))
+        packed = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        kernel = _kernels(self)[number]
+        DRIVER.launch(kernel, shape.grid, shape.block, shape.dynamic_shared, ctypes.addressof(packed))
+        for window in windows.values():
+            window.fetch()
+
+
+_LOADED: dict[Path, list[Any]] = {}
+
+
+def _kernels(subject: CudaSubject) -> list[Any]:
+    """Of a file, compiled for this GPU when they are first wanted."""
+    path = subject.front.path
+    if path not in _LOADED:
+        compiled = compile_for(subject.front, DRIVER.architecture, "nvrtc")
+        _LOADED[path] = DRIVER.kernels(compiled.binary, compiled.names)
+    return _LOADED[path]
+
+
+class GpuCudaLoader(CudaLoader):
+    """Kernels on the GPU."""
+
+    def unavailable(self) -> str:
+        """Needs a GPU, and NVIDIA's packages."""
+        if why := _unavailable("cuda"):
+            return why
+        return super().unavailable() or ("" if "nvrtc" in compilers() else "NVRTC is not installed")
+
+    @property
+    def kind(self) -> type[CudaSubject]:
+        """Of what is loaded."""
+        return GpuCudaSubject
+
+    def load(self, path: Path, function: str) -> Callable[..., Any]:
+        """Compile the file for the GPU, too. Raises UsageError if it does not compile."""
+        subject = super().load(path, function)
+        assert isinstance(subject, CudaSubject)
+        _kernels(subject)
+        return subject
+
+
+class GpuTorchLoader(TorchLoader):
+    """Functions of torch tensors on the GPU, each over a copy of the guarded memory, laid out as it is."""
+
+    def unavailable(self) -> str:
+        """Needs a GPU."""
+        return super().unavailable() or _unavailable("torch")
+
+    def preload(self) -> None:
+        """Import torch; CUDA must not be touched before a worker is forked."""
+        super().preload()
+
+    def wrap(self, view: Array) -> Array:
+        """The view itself: it is copied when the function is called."""
+        return view
+
+    def load(self, path: Path, function: str) -> Callable[..., Any]:
+        """The function, so that it may be called with numpy views."""
+        return self._lent(super().load(path, function))
+
+    def _lent(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function on the GPU's memory as one on the host's."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            lent: list[tuple[Array, Any]] = []
+
+            def lend(value: Any) -> Any:
+                return self._lend(value, lent) if isinstance(value, np.ndarray) else value
+
+            try:
+                result = function(*map(lend, args), **{name: lend(value) for name, value in kwargs.items()})
+                self._torch.cuda.synchronize()
+                for host, device in lent:
+                    self._torch.from_numpy(host).copy_(device)
+            except self._torch.AcceleratorError as error:
+                sys.stderr.write(f"{error}\n")
+                sys.stderr.flush()
+                os._exit(1)  # nothing runs on the GPU any more in this process: who is next must have another
+            return result
+
+        return call
+
+    def _lend(self, view: Array, lent: list[tuple[Array, Any]]) -> Any:
+        """A tensor on the GPU over a copy of what a view's elements lie in."""
+        window = Window.of(view)
+        host = np.ctypeslib.as_array((ctypes.c_uint8 * window.size).from_address(window.start))
+        shift = window.start % 256  # an address is aligned as well on the GPU, and no better
+        room = self._torch.empty(shift + window.size, dtype=self._torch.uint8, device="cuda")
+        device = room[shift:]
+        device.copy_(self._torch.from_numpy(host))
+        lent.append((host, device))
+        dtype = self._foreign.get(view.dtype.name) or getattr(self._torch, view.dtype.name)
+        first = shift + int(view.__array_interface__["data"][0]) - window.start
+        strides = tuple(s // view.itemsize for s in view.strides)
+        typed = self._torch.empty(0, dtype=dtype, device="cuda")
+        return typed.set_(room.untyped_storage(), first // view.itemsize, view.shape, strides)
+
+
+class GpuTritonLoader(GpuTorchLoader):
+    """Functions that launch compiled kernels. A process compiles kernels or interprets them, never both."""
+
+    name = "triton"
+    packages = ("triton", "torch")  # type: ignore[assignment]  # as many as Loader allows
+
+    def preload(self) -> None:
+        """Import torch, and Triton as a compiler."""
+        os.environ.pop("TRITON_INTERPRET", None)
+        super().preload()
+
+
+ON_GPU: dict[str, Loader] = {"cuda": GpuCudaLoader(), "torch": GpuTorchLoader(), "triton": GpuTritonLoader()}
+"""By backend; those of cupy run nowhere else, and need no other loader."""

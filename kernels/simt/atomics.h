@@ -1,0 +1,62 @@
+// Atomic functions. Nobody else runs between two instructions of a thread, so each is what it says; the checker is told.
+#pragma once
+#include "keywords.h"
+
+namespace simt {
+// Takes no part in deduction, so that atomicAdd(&real, 1) adds a float.
+template <class T>
+struct Same {
+  using type = T;
+};
+template <class T>
+using Given = typename Same<T>::type;
+
+template <class T, class F>
+SIMT_UNSEEN inline T exchanged(T* at, F make) {
+  simt::atomic(const_cast<std::remove_cv_t<T>*>(at), sizeof(T));
+  T old = *at;
+  *at = make(old);
+  return old;
+}
+}  // namespace simt
+
+#define SIMT_ATOMIC(NAME, EXPRESSION)                                                                        \
+  template <class T>                                                                                         \
+  SIMT_UNSEEN inline T NAME(T* at, simt::Given<T> v) {                                                  \
+    return simt::exchanged(at, [=](T old) SIMT_UNSEEN -> T { return EXPRESSION; });                          \
+  }                                                                                                          \
+  template <class T>                                                                                         \
+  SIMT_UNSEEN inline T NAME##_block(T* at, simt::Given<T> v) { return NAME(at, v); }                    \
+  template <class T>                                                                                         \
+  SIMT_UNSEEN inline T NAME##_system(T* at, simt::Given<T> v) { return NAME(at, v); }
+SIMT_ATOMIC(atomicAdd, static_cast<T>(old + v))
+SIMT_ATOMIC(atomicSub, static_cast<T>(old - v))
+SIMT_ATOMIC(atomicMin, v < old ? v : old)
+SIMT_ATOMIC(atomicMax, v > old ? v : old)
+SIMT_ATOMIC(atomicAnd, static_cast<T>(old & v))
+SIMT_ATOMIC(atomicOr, static_cast<T>(old | v))
+SIMT_ATOMIC(atomicXor, static_cast<T>(old ^ v))
+SIMT_ATOMIC(atomicExch, ((void)old, v))
+SIMT_ATOMIC(atomicInc, old >= v ? T(0) : static_cast<T>(old + 1))
+SIMT_ATOMIC(atomicDec, old == T(0) || old > v ? v : static_cast<T>(old - 1))
+#undef SIMT_ATOMIC
+
+template <class T>
+SIMT_UNSEEN inline T atomicCAS(T* at, simt::Given<T> wanted, simt::Given<T> v) {
+  T old = simt::exchanged(at, [=](T now) SIMT_UNSEEN -> T { return now == wanted ? v : now; });
+  if (!(old == wanted)) simt::step_aside();  // somebody else has it: a loop that tries again must not try for ever
+  return old;
+}
+
+SIMT_UNSEEN inline __half2 atomicAdd(__half2* at, __half2 v) {
+  return simt::exchanged(at, [=](__half2 old) SIMT_UNSEEN -> __half2 { return __hadd2(old, v); });
+}
+SIMT_UNSEEN inline __nv_bfloat162 atomicAdd(__nv_bfloat162* at, __nv_bfloat162 v) {
+  return simt::exchanged(at, [=](__nv_bfloat162 old) SIMT_UNSEEN -> __nv_bfloat162 { return __hadd2(old, v); });
+}
+SIMT_UNSEEN inline __half atomicAdd(__half* at, __half v) {
+  return simt::exchanged(at, [=](__half old) SIMT_UNSEEN -> __half { return __hadd(old, v); });
+}
+SIMT_UNSEEN inline __nv_bfloat16 atomicAdd(__nv_bfloat16* at, __nv_bfloat16 v) {
+  return simt::exchanged(at, [=](__nv_bfloat16 old) SIMT_UNSEEN -> __nv_bfloat16 { return __hadd(old, v); });
+}

@@ -1,0 +1,62 @@
+// The qualifiers of CUDA C++ and its built-in variables. NVIDIA's own headers come first: they define the qualifiers too.
+#pragma once
+#include <assert.h>
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <cuda_runtime.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <math_constants.h>
+
+#include "runtime.h"
+
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __constant__
+#undef __managed__
+#undef __shared__
+#undef __grid_constant__
+#undef __forceinline__
+#undef __noinline__
+#undef __launch_bounds__
+#undef __maxnreg__
+#undef __cluster_dims__
+#undef assert
+
+#define KERNEL_ASSAY 1
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __maxnreg__(...)
+// All shared memory of a library is its block of thread-local storage: unlike a section of its own this works in
+// templates and inline functions too, and the runtime finds its address and size.
+#define __shared__ static thread_local
+
+// A thread sees constants; the runtime changes them whenever another thread goes on.
+extern SIMT_API const uint3 threadIdx, blockIdx;
+extern SIMT_API const dim3 blockDim, gridDim;
+#define warpSize 32
+
+#define assert(condition) \
+  ((condition) ? (void)0 : simt::fail(simt::Trouble::trap, simt::here(), "assertion failed: " #condition))
+inline void __trap(simt::Place at = simt::here()) { simt::fail(simt::Trouble::trap, at, "__trap()"); }
+inline void __brkpt() {}

@@ -1,0 +1,3 @@
+// For NVRTC, which has no headers of C++.
+#pragma once
+#include <cuda/std/climits>

@@ -1,0 +1,2 @@
+// For NVRTC, which has these functions built in.
+#pragma once

@@ -1,0 +1,194 @@
+// A launch: its blocks one after the other, each with all its threads; and the barrier.
+#include "state.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <numeric>
+
+uint3 thread_index, block_index;
+dim3 block_extent, grid_extent;
+
+namespace simt {
+namespace {
+constexpr size_t most_dynamic = 256 << 10;
+char* make_dynamic() {
+  void* got = mmap(nullptr, most_dynamic + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  mprotect(static_cast<char*>(got) + most_dynamic, 4096, PROT_NONE);
+  return static_cast<char*>(got);
+}
+}  // namespace
+char* const dynamic_shared = make_dynamic();
+
+namespace {
+constexpr int poison = 0xff;  // NaN in every float format, -1 in integers
+uint64_t blocks_of(const uint32_t* extent) { return uint64_t{extent[0]} * extent[1] * extent[2]; }
+
+// Blocks have no order on a GPU: from the last on, or every `step`-th from a drawn one.
+uint64_t block_number(uint64_t turn, uint64_t blocks) {
+  Launch& l = *S.launch;
+  switch (static_cast<Order>(l.order)) {
+    case Order::identity: return turn;
+    case Order::reverse: return blocks - 1 - turn;
+    default: {
+      uint64_t step = blocks > 2 ? l.seed % (blocks - 1) + 1 : 1;
+      while (std::gcd(step, blocks) != 1) ++step;
+      return static_cast<uint64_t>((static_cast<unsigned __int128>(turn) * step + l.seed / 7) % blocks);
+    }
+  }
+}
+
+void begin_block(uint64_t number) {
+  const uint32_t* grid = S.launch->grid;
+  S.block = number;
+  block_index = {static_cast<unsigned>(number % grid[0]), static_cast<unsigned>(number / grid[0] % grid[1]),
+                 static_cast<unsigned>(number / grid[0] / grid[1])};
+  S.alive = S.count;
+  S.arrived = S.said_yes = 0;
+  S.current = -1;
+  if (S.shared_bytes) memset(S.shared, poison, S.shared_bytes);
+  if (S.launch->dynamic_shared) memset(dynamic_shared, poison, S.launch->dynamic_shared);
+  for (int i = 0; i < S.count; ++i) S.threads[i].doing = Doing::fresh;
+  for (int w = 0; w < S.warp_count; ++w) {
+    int lanes = S.count - w * warp_lanes;
+    S.warps[w] = {};
+    S.warps[w].all = lanes >= warp_lanes ? ~0u : bit(lanes) - 1;
+  }
+}
+
+void number_threads() {
+  const uint32_t* extent = S.launch->block;
+  unsigned i = 0;
+  for (unsigned z = 0; z < extent[2]; ++z)
+    for (unsigned y = 0; y < extent[1]; ++y)
+      for (unsigned x = 0; x < extent[0]; ++x) S.threads[i++].index = {x, y, z};
+}
+
+void pass_barrier() {
+  S.vote_result = S.said_yes;
+  S.vote_all = S.said_yes == S.arrived;
+  S.arrived = S.said_yes = 0;
+  if (checking) shadow_barrier();
+  schedule_interval();
+  for (int w = 0; w < S.warp_count; ++w) {
+    wake(w, S.warps[w].at_barrier);
+    S.warps[w].at_barrier = 0;
+  }
+}
+}  // namespace
+
+int barrier(Vote vote, int said, Place at) {
+  int me = S.current, there = S.arrived;
+  Thread& t = S.threads[me];
+  if (checking) shadow_settle();
+  if (!there) S.barrier_at = at;
+  else if (S.barrier_at.line != at.line || (S.barrier_at.file != at.file && strcmp(S.barrier_at.file, at.file))) {
+    char text[256];
+    snprintf(text, sizeof text, "here, while %d others wait at the barrier of line %d", there, S.barrier_at.line);
+    fail(Trouble::divergent_barrier, at, text);
+  }
+  t.doing = Doing::at_barrier;
+  t.at = at;
+  S.warps[me / warp_lanes].at_barrier |= bit(lane_of(me));
+  S.said_yes += said;
+  if (++S.arrived == S.alive) pass_barrier();
+  else converge(me / warp_lanes);
+  leave();
+  return vote == Vote::all ? S.vote_all : vote == Vote::any ? S.vote_result > 0 : S.vote_result;
+}
+
+void thread_ended() {
+  int me = S.current;
+  if (checking) shadow_settle();
+  S.threads[me].doing = Doing::ended;
+  S.warps[me / warp_lanes].ended |= bit(lane_of(me));
+  --S.alive;
+  complete_without(me);
+  converge(me / warp_lanes);
+  if (S.arrived && S.arrived == S.alive) pass_barrier();  // a GPU waits for those that have not ended
+}
+
+void stuck() {
+  if (!S.alive) return;
+  char text[256], lanes[64] = "";
+  int at_warp = -1, waiting = 0;
+  for (int i = 0; i < S.count; ++i) {
+    if (S.threads[i].doing == Doing::at_warp && at_warp < 0) at_warp = i;
+    waiting += S.threads[i].doing == Doing::at_warp;
+  }
+  if (at_warp < 0) return;
+  const Thread& t = S.threads[at_warp];
+  const Warp& w = S.warps[at_warp / warp_lanes];
+  uint32_t missing = t.mask & ~w.at_warp & ~w.ended;
+  if (missing) snprintf(lanes, sizeof lanes, " for lane %d", __builtin_ctz(missing));
+  if (S.arrived)
+    snprintf(text, sizeof text, "%d threads wait here%s, and %d at the barrier of line %d", waiting, lanes, S.arrived,
+             S.barrier_at.line);
+  else
+    snprintf(text, sizeof text, "%d threads wait here%s for ever", waiting, lanes);
+  S.current = at_warp;
+  fail(Trouble::deadlock, t.at, text);
+}
+
+static sigjmp_buf out;
+
+// Ends the launch; the threads are left where they are.
+void fail(Trouble trouble, Place at, const char* text) {
+  Fault& f = S.launch->fault;
+  if (f.trouble == static_cast<int32_t>(Trouble::none)) {
+    f.trouble = static_cast<int32_t>(trouble);
+    f.region = f.other = -1;
+    f.thread = S.current;
+    f.block = static_cast<uint32_t>(S.block);
+    set_place(f, at);
+    snprintf(f.text, sizeof f.text, "%s", text);
+  }
+  S.over = true;
+  siglongjmp(out, 1);
+}
+
+void step_aside() {
+  if (!S.active || S.current < 0) return;
+  int me = S.current;
+  if (checking) shadow_settle();
+  wake(me / warp_lanes, bit(lane_of(me)));
+  leave();
+}
+
+static void run_blocks() {
+  uint64_t blocks = blocks_of(S.launch->grid);
+  for (uint64_t turn = 0; turn < blocks && !S.over; ++turn) {
+    begin_block(block_number(turn, blocks));
+    schedule_block();
+    if (checking) shadow_block();
+    run_threads();
+    if (checking && !S.over) shadow_block_end();
+  }
+}
+
+int launch(Launch* how, void (*kernel)(const void*), const void* arguments, const void* anchor) {
+  S.launch = how;
+  S.kernel = kernel;
+  S.arguments = arguments;
+  S.over = false;
+  how->fault = how->warning = {};
+  how->warnings = 0;
+  how->switches = 0;
+  block_extent = dim3(how->block[0], how->block[1], how->block[2]);
+  grid_extent = dim3(how->grid[0], how->grid[1], how->grid[2]);
+  S.count = static_cast<int>(blocks_of(how->block));
+  S.warp_count = (S.count + warp_lanes - 1) / warp_lanes;
+  number_threads();
+  find_library(anchor);
+  shadow_launch();
+  guard_begin();
+  S.active = true;
+  if (!sigsetjmp(out, 1)) run_blocks();
+  S.active = false;
+  guard_end();
+  shadow_end();
+  return how->fault.trouble;
+}
+}  // namespace simt

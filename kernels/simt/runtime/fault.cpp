@@ -1,0 +1,130 @@
+// Signals of the processor as results of a launch, and what is known of the library that a kernel lies in.
+#include "state.h"
+
+#include <link.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+namespace simt {
+namespace {
+struct Library {
+  uintptr_t begin, end;
+  char* shared;
+  size_t shared_bytes;
+};
+Library library, runtime;
+
+int find(dl_phdr_info* info, size_t, void* data) {
+  auto [address, found] = *static_cast<std::pair<uintptr_t, Library*>*>(data);
+  bool mine = false;
+  Library seen{~uintptr_t{0}, 0, static_cast<char*>(info->dlpi_tls_data), 0};
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& part = info->dlpi_phdr[i];
+    uintptr_t begin = info->dlpi_addr + part.p_vaddr, end = begin + part.p_memsz;
+    if (part.p_type == PT_TLS) {
+      seen.shared_bytes = part.p_memsz;
+      auto tls = reinterpret_cast<uintptr_t>(seen.shared);
+      mine |= tls && address - tls < part.p_memsz;
+    }
+    if (part.p_type != PT_LOAD) continue;
+    seen.begin = begin < seen.begin ? begin : seen.begin;
+    seen.end = end > seen.end ? end : seen.end;
+    mine |= address >= begin && address < end;
+  }
+  if (mine) *found = seen;
+  return mine;
+}
+
+Library library_of(const void* address) {
+  Library found{};
+  std::pair<uintptr_t, Library*> data{reinterpret_cast<uintptr_t>(address), &found};
+  dl_iterate_phdr(find, &data);
+  return found;
+}
+
+constexpr int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+struct sigaction before[4];
+stack_t stack_before;
+
+uint64_t program_counter(void* context) {
+#if defined(__x86_64__)
+  return static_cast<uint64_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#else
+  (void)context;
+  return 0;
+#endif
+}
+
+void on_signal(int number, siginfo_t* info, void* context) {
+  auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  Fault& f = S.launch->fault;
+  Trouble trouble = number == SIGFPE ? Trouble::arithmetic : number == SIGILL ? Trouble::trap : Trouble::memory_fault;
+  if (trouble == Trouble::memory_fault && is_stack_guard(address)) trouble = Trouble::stack_overflow;
+  char text[64] = "";
+  if (trouble == Trouble::memory_fault && address) snprintf(text, sizeof text, "%p", info->si_addr);
+  // One more: the next instruction's address is what a return address would be.
+  uint64_t pc = in_library(program_counter(context)) ? program_counter(context) - library.begin + 1 : 0;
+  if (f.trouble == static_cast<int32_t>(Trouble::none)) f.pc = pc;
+  fail(trouble, {"", 0}, text);
+}
+}  // namespace
+
+void find_library(const void* anchor) {
+  static const void* known;
+  if (!runtime.end) runtime = library_of(&runtime);
+  if (known != anchor) library = library_of(anchor);
+  known = anchor;
+  S.shared = library.shared;
+  S.shared_bytes = library.shared_bytes;
+}
+
+uintptr_t library_start() { return library.begin; }
+bool in_library(uintptr_t address) { return address >= library.begin && address < library.end; }
+bool in_runtime(uintptr_t address) { return address >= runtime.begin && address < runtime.end; }
+
+uint64_t relative(const void* code) {
+  auto at = reinterpret_cast<uintptr_t>(code);
+  return in_library(at) ? at - library.begin : 0;
+}
+
+void set_place(Fault& fault, Place at) {
+  fault.line = at.line;
+  snprintf(fault.file, sizeof fault.file, "%s", at.file);
+}
+
+void guard_begin() {
+  static char* stack = static_cast<char*>(malloc(64 << 10));
+  stack_t own{};
+  own.ss_sp = stack;
+  own.ss_size = 64 << 10;
+  sigaltstack(&own, &stack_before);
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (int i = 0; i < 4; ++i) sigaction(signals[i], &action, &before[i]);
+}
+
+void guard_end() {
+  for (int i = 0; i < 4; ++i) sigaction(signals[i], &before[i], nullptr);
+  sigaltstack(&stack_before, nullptr);
+}
+}  // namespace simt
+
+// A vector access at an address that is no multiple of its size: g++ checks each (-fsanitize=alignment) and calls this.
+extern "C" SIMT_API void __ubsan_handle_type_mismatch_v1_abort(void* data, uintptr_t address) {
+  struct Described {
+    const char* file;
+    uint32_t line, column;
+  };
+  const auto* at = static_cast<const Described*>(data);
+  char text[64];
+  if (!simt::S.active) abort();
+  snprintf(text, sizeof text, "%#zx", static_cast<size_t>(address));
+  simt::fail(simt::Trouble::misaligned, {at->file, static_cast<int>(at->line)}, address ? text : "null");
+}

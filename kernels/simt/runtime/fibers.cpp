@@ -1,0 +1,155 @@
+// Threads of a block as fibers: stacks with a guard page each, one pool a process, and the switch between them.
+#include "state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+namespace simt {
+State S;
+
+namespace {
+constexpr size_t stack_bytes = 64 << 10, page = 4096;
+char* pool;
+int free_stacks[max_threads], free_count;
+
+char* top_of(int stack) {
+  // Not all at the same place of a page: they would share the same lines of the cache.
+  return pool + (stack + 1) * stack_bytes - 64 - (stack % 60) * 64;
+}
+
+void make_pool() {
+  if (pool) return;
+  void* got = mmap(nullptr, stack_bytes * max_threads, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED) {
+    fputs("simt: no memory for the threads' stacks\n", stderr);
+    abort();
+  }
+  pool = static_cast<char*>(got);
+  for (int i = 0; i < max_threads; ++i) mprotect(pool + i * stack_bytes, page, PROT_NONE);
+}
+
+void set_current(int thread) {
+  S.current = thread;
+  thread_index = S.threads[thread].index;
+}
+
+// A fiber's life: threads that were never begun, one after the other on the same stack, so that kernels whose threads
+// do not meet cost no switches.
+[[noreturn]] void fiber() {
+  for (;;) {
+    int me = S.current, stack = S.threads[me].stack;
+    S.kernel(S.arguments);
+    thread_ended();
+    int to = S.over ? -1 : next_thread();
+    if (to >= 0 && S.threads[to].doing == Doing::fresh) {
+      S.threads[to].stack = stack;
+      S.threads[to].doing = Doing::ready;
+      set_current(to);
+      continue;
+    }
+    free_stacks[free_count++] = stack;  // nobody takes it before we have left it
+    void* nowhere;
+    if (to < 0 && !S.over) stuck();
+    switch_to(S.over ? -1 : to, &nowhere);
+  }
+}
+}  // namespace
+
+#if defined(__x86_64__)
+// Saves what the called function must keep, and goes on where `to` left off.
+asm(R"(
+.text
+.globl simt_switch
+.hidden simt_switch
+.type simt_switch, @function
+simt_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size simt_switch, .-simt_switch
+)");
+extern "C" void simt_switch(void** leaving, void* to);
+
+static void* fresh_stack(int stack) {
+  void** at = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(top_of(stack)) & ~uintptr_t{63});
+  *--at = nullptr;  // a return address that nobody uses; it also aligns the stack as after a call
+  *--at = reinterpret_cast<void*>(&fiber);
+  for (int i = 0; i < 6; ++i) *--at = nullptr;
+  return at;
+}
+#else
+// Portable and some 30 times slower. A stack pointer is an ucontext_t, which lies at the stack's end.
+static ucontext_t main_context;
+static void simt_switch(void** leaving, void* to) {
+  ucontext_t here;
+  *leaving = &here;
+  swapcontext(&here, static_cast<ucontext_t*>(to));
+}
+static void* fresh_stack(int stack) {
+  auto* context = reinterpret_cast<ucontext_t*>((reinterpret_cast<uintptr_t>(top_of(stack)) - sizeof(ucontext_t)) & ~uintptr_t{63});
+  getcontext(context);
+  context->uc_stack.ss_sp = pool + stack * stack_bytes + page;
+  context->uc_stack.ss_size = reinterpret_cast<char*>(context) - static_cast<char*>(context->uc_stack.ss_sp) - 64;
+  context->uc_link = nullptr;
+  makecontext(context, fiber, 0);
+  return context;
+}
+#endif
+
+void switch_to(int thread, void** leaving) {
+  ++S.launch->switches;
+  if (thread < 0) {
+    S.current = -1;
+    simt_switch(leaving, S.main_stack_pointer);
+    return;
+  }
+  Thread& to = S.threads[thread];
+  if (to.doing == Doing::fresh) {
+    to.stack = free_stacks[--free_count];
+    to.stack_pointer = fresh_stack(to.stack);
+  }
+  to.doing = Doing::ready;
+  set_current(thread);
+  simt_switch(leaving, to.stack_pointer);
+}
+
+void leave() {
+  int me = S.current, to = S.over ? -1 : next_thread();
+  if (to == me) {
+    S.threads[me].doing = Doing::ready;
+    return;
+  }
+  if (to < 0 && !S.over) stuck();
+  switch_to(S.over ? -1 : to, &S.threads[me].stack_pointer);
+}
+
+void run_threads() {
+  make_pool();
+  free_count = 0;
+  for (int i = max_threads; i-- > 0;) free_stacks[free_count++] = i;
+  int first = next_thread();
+  if (first >= 0) switch_to(first, &S.main_stack_pointer);
+}
+
+bool is_stack(uintptr_t address) { return address - reinterpret_cast<uintptr_t>(pool) < stack_bytes * max_threads && pool; }
+bool is_stack_guard(uintptr_t address) {
+  return is_stack(address) && (address - reinterpret_cast<uintptr_t>(pool)) % stack_bytes < page;
+}
+}  // namespace simt

@@ -1,0 +1,119 @@
+// Who goes on: six orders of threads, all found from bit masks of who could.
+//
+//   identity  every warp in turn, lanes from the first, each as far as it can
+//   reverse   the same from the last warp and lane
+//   shuffle   warps and lanes in an order drawn anew at every barrier, one lane of each warp in turn
+//   random    whoever, drawn anew each time
+//   rotate    every warp in turn from a drawn one, lanes from a drawn one
+//   starve    one warp as far as it can, then the next, in an order drawn anew at every barrier: a warp that is far ahead
+//             of all others finds what only ran right because warps kept pace
+#include "state.h"
+
+#include <utility>
+
+namespace simt {
+namespace {
+uint64_t random_state;
+int rank_of[max_warps], warp_at[max_warps];  // the order of warps
+int first_lane[max_warps];                   // the lane of each warp that comes first
+uint32_t ready_ranks;                        // ranks of warps of which a lane could go on
+int cursor;                                  // rank whose turn it is
+uint32_t batch;                              // its lanes that go on before the next rank's turn
+
+Order order() { return static_cast<Order>(S.launch->order); }
+
+uint64_t random_bits() {
+  uint64_t x = random_state += 0x9e3779b97f4a7c15u;  // splitmix64 (Steele, Lea, Flood 2014)
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+int lowest(uint32_t mask) { return __builtin_ctz(mask); }
+
+int choose_lane(int warp, uint32_t lanes) {
+  if (order() == Order::reverse) return 31 - __builtin_clz(lanes);
+  if (order() == Order::random) {
+    for (uint64_t skip = random_below(__builtin_popcount(lanes)); skip; --skip) lanes &= lanes - 1;
+    return lowest(lanes);
+  }
+  int from = first_lane[warp];
+  uint32_t turned = from ? lanes >> from | lanes << (32 - from) : lanes;
+  return (lowest(turned) + from) & 31;
+}
+
+int next_rank(int from) {
+  uint32_t later = from < max_warps ? ready_ranks >> from << from : 0;
+  return lowest(later ? later : ready_ranks);
+}
+
+int take(int rank, uint32_t lanes) {
+  int warp = warp_at[rank], lane = choose_lane(warp, lanes);
+  Warp& w = S.warps[warp];
+  w.ready &= ~bit(lane);
+  if (!w.ready) ready_ranks &= ~(1u << rank);
+  batch = lanes & ~bit(lane);
+  return warp * warp_lanes + lane;
+}
+}  // namespace
+
+uint64_t random_below(uint64_t n) { return random_bits() % n; }
+
+bool last_goes_on() { return order() == Order::identity || order() == Order::starve; }
+
+void schedule_interval() {
+  Order how = order();
+  if (how == Order::identity || how == Order::reverse) return;
+  for (int i = S.warp_count - 1; i > 0; --i) std::swap(warp_at[i], warp_at[random_below(i + 1)]);
+  for (int i = 0; i < S.warp_count; ++i) rank_of[warp_at[i]] = i;
+  ready_ranks = 0;
+  for (int i = 0; i < S.warp_count; ++i) {
+    first_lane[i] = static_cast<int>(random_below(warp_lanes));
+    if (S.warps[warp_at[i]].ready) ready_ranks |= 1u << i;
+  }
+  batch = 0;
+}
+
+void schedule_block() {
+  random_state = S.launch->seed * 0x9e3779b97f4a7c15u + S.block * 0xd1342543de82ef95u;
+  for (int i = 0; i < S.warp_count; ++i) {
+    warp_at[i] = order() == Order::reverse ? S.warp_count - 1 - i : i;
+    rank_of[warp_at[i]] = i;
+    first_lane[i] = 0;
+  }
+  ready_ranks = 0;
+  cursor = -1;
+  batch = 0;
+  for (int i = 0; i < S.warp_count; ++i) wake(i, S.warps[i].all);
+  schedule_interval();
+}
+
+void wake(int warp, uint32_t lanes) {
+  if (!lanes) return;
+  S.warps[warp].ready |= lanes;
+  ready_ranks |= 1u << rank_of[warp];
+}
+
+int next_thread() {
+  if (!ready_ranks) return -1;
+  switch (order()) {
+    case Order::starve:
+      return take(lowest(ready_ranks), S.warps[warp_at[lowest(ready_ranks)]].ready);
+    case Order::random: {
+      uint32_t ranks = ready_ranks;
+      for (uint64_t skip = random_below(__builtin_popcount(ranks)); skip; --skip) ranks &= ranks - 1;
+      return take(lowest(ranks), S.warps[warp_at[lowest(ranks)]].ready);
+    }
+    case Order::shuffle:
+      cursor = next_rank(cursor + 1);
+      return take(cursor, S.warps[warp_at[cursor]].ready);
+    default:
+      if (cursor >= 0) batch &= S.warps[warp_at[cursor]].ready;
+      if (!batch || cursor < 0) {
+        cursor = next_rank(cursor + 1);
+        batch = S.warps[warp_at[cursor]].ready;
+      }
+      return take(cursor, batch);
+  }
+}
+}  // namespace simt

@@ -1,0 +1,411 @@
+// The checker: every access of the kernel against a shadow of its memory. Kernels to be checked are compiled with g++'s
+// thread sanitizer, whose callbacks are defined here; its library is not linked.
+//
+// What orders two accesses: the same thread; a barrier between them; for lanes of a warp also their warp operations, by
+// vector clocks; for blocks a fence and an atomic operation after the first, and an atomic operation before the second.
+// Blocks run one after the other here, so what is kept of an access need not name its block: intervals between barriers
+// are numbered over all blocks and all launches, and nothing has to be cleared.
+#include "state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace simt {
+bool checking;
+
+namespace {
+enum : uint16_t { by_atomic = 1, changed_nothing = 2 };
+
+struct Stamp {
+  uint32_t interval;  // 0: never
+  uint32_t clock;     // of the thread among its warp's
+  uint16_t thread, flags;
+  uint32_t pc;
+};
+// Of one granule of memory. Of its readers two are remembered.
+struct Cell {
+  Stamp write, read, other_read;
+};
+
+struct Zone {
+  uintptr_t begin, end;
+  int traits, shift;  // a granule has 1 << shift bytes
+  Cell* cells;
+};
+
+constexpr int most_zones = 1024, pc_slots = 4096, first_shift = 2;
+Zone zones[most_zones];
+int zone_count;
+uint16_t slot[pc_slots];
+int remembered_shift[most_zones];  // of the kernel that ran last: how fine its accesses are
+void (*remembered_kernel)(const void*);
+
+uintptr_t library_begin;
+Cell* arena;
+size_t arena_cells;
+
+uint32_t interval, launch_begin, block_begin;
+uint32_t clocks[max_threads][warp_lanes];
+
+struct BlockRecord {
+  uint32_t begin, published;  // intervals; 0: nothing was published
+  uint64_t number;
+};
+std::vector<BlockRecord> blocks;
+bool fenced, acquired;
+
+// A write that may be a race, or may change nothing: which of the two is known after it.
+struct Pending {
+  bool waits;
+  Fault fault;
+  unsigned char before[16];
+  const void* at;
+  int bytes;
+  Cell* cell;
+} pending;
+
+// ---- zones -----------------------------------------------------------------------------------------------------------
+
+void add_zone(uintptr_t begin, size_t bytes, int traits) {
+  if (zone_count == most_zones) return;
+  Zone& z = zones[zone_count];
+  z = {begin, begin + bytes, traits, remembered_shift[zone_count], nullptr};
+  ++zone_count;
+}
+
+void place_cells() {
+  size_t wanted = 0;
+  for (int i = 0; i < zone_count; ++i) wanted += zones[i].end - zones[i].begin;
+  if (wanted > arena_cells) {
+    if (arena) munmap(arena, arena_cells * sizeof(Cell));
+    arena_cells = wanted + wanted / 2 + (64 << 10);
+    arena = static_cast<Cell*>(mmap(nullptr, arena_cells * sizeof(Cell), PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (arena == MAP_FAILED) {
+      arena = nullptr, arena_cells = 0;
+      fail(Trouble::none, {"", 0}, "");
+    }
+  }
+  size_t used = 0;
+  for (int i = 0; i < zone_count; ++i) {
+    zones[i].cells = arena + used;
+    used += zones[i].end - zones[i].begin;
+  }
+}
+
+// Accesses are finer than the granules: each becomes several that know what it knew.
+void refine(Zone& z, int shift) {
+  size_t coarse = (z.end - z.begin + (size_t{1} << z.shift) - 1) >> z.shift, ratio = size_t{1} << (z.shift - shift);
+  size_t fine = (z.end - z.begin + (size_t{1} << shift) - 1) >> shift;
+  for (size_t i = coarse; i-- > 0;)
+    for (size_t k = ratio; k-- > 0;)
+      if (i * ratio + k < fine) z.cells[i * ratio + k] = z.cells[i];
+  z.shift = shift;
+  remembered_shift[&z - zones] = shift;
+}
+
+// An instruction mostly accesses what it accessed before.
+inline Zone& likely_zone(uintptr_t pc) { return zones[slot[pc % pc_slots]]; }
+
+Zone* zone_of(uintptr_t address, uintptr_t pc) {
+  uint16_t& likely = slot[pc % pc_slots];
+  if (address - zones[likely].begin < zones[likely].end - zones[likely].begin) return &zones[likely];
+  for (int i = 0; i < zone_count; ++i)
+    if (address - zones[i].begin < zones[i].end - zones[i].begin) {
+      likely = static_cast<uint16_t>(i);
+      return &zones[i];
+    }
+  return nullptr;
+}
+
+// The zone that an address just misses; -1 if it is far from all.
+int nearest(uintptr_t address) {
+  constexpr uintptr_t near = 64 << 10;
+  int found = -1;
+  uintptr_t best = near;
+  for (int i = 0; i < zone_count; ++i) {
+    uintptr_t after = address - zones[i].end, before = zones[i].begin - address;
+    uintptr_t distance = address >= zones[i].end ? after : before;
+    if (distance < best) best = distance, found = i;
+  }
+  return found;
+}
+
+// ---- faults ----------------------------------------------------------------------------------------------------------
+
+struct Access {
+  uintptr_t address, pc;
+  int bytes;
+  bool writes, atomic, is_volatile;
+};
+
+Fault fault_of(Trouble trouble, const Access& a, int region) {
+  Fault f{};
+  f.trouble = static_cast<int32_t>(trouble);
+  f.region = region;
+  f.offset = region >= 0 ? static_cast<int64_t>(a.address - zones[region].begin) : static_cast<int64_t>(a.address);
+  f.bytes = a.bytes;
+  f.writes = a.writes;
+  f.thread = S.current;
+  f.other = -1;
+  f.block = static_cast<uint32_t>(S.block);
+  f.pc = relative(reinterpret_cast<void*>(a.pc));
+  return f;
+}
+
+// A read of what nobody has written yet: somebody may write it before the next barrier, and then the two race.
+bool doubted;
+Fault doubt;
+
+[[noreturn]] void raise(const Fault& found) {
+  const Fault& f = doubted && found.trouble != static_cast<int32_t>(Trouble::race) ? doubt : found;
+  if (S.launch->fault.trouble == static_cast<int32_t>(Trouble::none)) S.launch->fault = f;
+  fail(static_cast<Trouble>(f.trouble), {"", 0}, "");
+}
+
+void warn(const Fault& f) {
+  if (!S.launch->warnings++) S.launch->warning = f;
+}
+
+const BlockRecord& block_of(uint32_t when) {
+  auto after = std::upper_bound(blocks.begin(), blocks.end(), when,
+                                [](uint32_t t, const BlockRecord& b) { return t < b.begin; });
+  return *(after - 1);
+}
+
+Fault race_with(const Stamp& s, bool other_writes, const Access& a, int region) {
+  Fault f = fault_of(Trouble::race, a, region);
+  f.other = s.thread;
+  f.other_writes = other_writes;
+  f.other_pc = s.pc;
+  f.other_block = static_cast<uint32_t>(block_of(s.interval).number);
+  return f;
+}
+
+// ---- order -----------------------------------------------------------------------------------------------------------
+
+bool happened(const Stamp& s, bool is_shared) { return s.interval >= (is_shared ? block_begin : launch_begin); }
+
+bool published(const Stamp& s) { return acquired && block_of(s.interval).published >= s.interval; }
+
+bool ordered(const Stamp& s) {
+  if (s.interval < block_begin) return published(s);
+  if (s.thread == S.current || s.interval < interval) return true;
+  if (s.thread / warp_lanes != S.current / warp_lanes) return false;
+  return clocks[S.current][lane_of(s.thread)] >= s.clock;
+}
+
+void expect_change(const Access& a, const Fault& f, Cell* cell) {
+  if (pending.waits) return;
+  pending.waits = true;
+  pending.fault = f;
+  pending.at = reinterpret_cast<const void*>(a.address);
+  pending.bytes = std::min<int>(a.bytes, sizeof pending.before);
+  pending.cell = cell;
+  memcpy(pending.before, pending.at, pending.bytes);
+}
+
+void check_read(const Access& a, Cell& c, int region, bool is_shared) {
+  if (!happened(c.write, is_shared)) {
+    if ((zones[region].traits & (undefined | shared)) && !doubted) {
+      doubted = true;
+      doubt = fault_of(Trouble::uninitialized, a, region);
+    }
+    return;
+  }
+  bool both = (c.write.flags & by_atomic) && (a.atomic || a.is_volatile);
+  if (both || ordered(c.write)) return;
+  Fault f = race_with(c.write, true, a, region);
+  if (c.write.flags & changed_nothing) warn(f);
+  else raise(f);
+}
+
+void check_write(const Access& a, Cell& c, int region, bool is_shared) {
+  bool both = a.atomic && (c.write.flags & by_atomic);
+  if (happened(c.write, is_shared) && !both && !ordered(c.write)) expect_change(a, race_with(c.write, true, a, region), &c);
+  for (const Stamp* s : {&c.read, &c.other_read})
+    if (happened(*s, is_shared) && !ordered(*s) && !(a.atomic && (s->flags & by_atomic)))
+      expect_change(a, race_with(*s, false, a, region), &c);
+}
+
+void note_read(Cell& c, const Stamp& now, bool is_shared) {
+  if (c.read.interval == now.interval && c.read.thread == now.thread) {
+    c.read = now;
+    return;
+  }
+  if (c.read.interval == now.interval || (!is_shared && happened(c.read, false) && c.read.interval < block_begin)) c.other_read = c.read;
+  c.read = now;
+}
+
+// The most frequent access by far: a read of one granule that a barrier separates from its last write, or whose writer
+// reads it again, and that was read by this thread or by nobody since. Whether it was that, and was noted.
+inline bool plain_read(uintptr_t address, uintptr_t pc, int bytes) {
+  const Zone& z = likely_zone(pc);
+  uintptr_t offset = address - z.begin;
+  if (pending.waits || offset >= z.end - z.begin || bytes != 1 << z.shift || (offset & (bytes - 1))) return false;
+  Cell& c = z.cells[offset >> z.shift];
+  uint32_t begin = z.traits & shared ? block_begin : launch_begin;
+  bool written = c.write.interval >= begin, known = !(z.traits & (undefined | shared));
+  if (written ? c.write.interval >= interval || c.write.interval < block_begin : !known) return false;
+  Stamp& r = c.read;
+  auto me = static_cast<uint16_t>(S.current);
+  uint32_t clock = clocks[me][lane_of(me)];
+  if (r.thread != me && r.interval >= begin && (r.interval >= interval || r.interval < block_begin)) c.other_read = r;
+  r = {interval, clock, me, 0, static_cast<uint32_t>(pc - library_begin)};
+  return true;
+}
+
+void access(const Access& a) {
+  if (!S.active || S.current < 0) return;
+  if (pending.waits) shadow_settle();
+  Zone* z = zone_of(a.address, a.pc);
+  if (!z) {
+    if (is_stack(a.address) || in_library(a.address) || in_runtime(a.address)) return;
+    raise(fault_of(Trouble::out_of_bounds, a, nearest(a.address)));
+  }
+  if (z->traits & unseen) return;
+  int region = static_cast<int>(z - zones);
+  if (a.address + a.bytes > z->end) raise(fault_of(Trouble::out_of_bounds, a, region));
+  if (a.writes && (z->traits & read_only)) raise(fault_of(Trouble::read_only, a, region));
+  bool is_shared = z->traits & shared;
+  uintptr_t offset = a.address - z->begin;
+  if (((offset | a.bytes) & ((1u << z->shift) - 1)) && z->shift) refine(*z, std::min(__builtin_ctzll(offset | a.bytes), z->shift));
+  Stamp now{interval, clocks[S.current][lane_of(S.current)], static_cast<uint16_t>(S.current),
+            static_cast<uint16_t>(a.atomic || (a.is_volatile && !a.writes) ? by_atomic : 0),
+            static_cast<uint32_t>(relative(reinterpret_cast<void*>(a.pc)))};
+  for (Cell *c = z->cells + (offset >> z->shift), *end = z->cells + ((offset + a.bytes - 1) >> z->shift); c <= end; ++c) {
+    if (!a.writes || a.atomic) check_read(a, *c, region, is_shared);
+    if (!a.writes) note_read(*c, now, is_shared);
+    else {
+      check_write(a, *c, region, is_shared);
+      c->write = now;
+      c->read = c->other_read = {};
+    }
+  }
+}
+}  // namespace
+
+// ---- called by the rest of the runtime -------------------------------------------------------------------------------
+
+void shadow_launch() {
+  const Launch& l = *S.launch;
+  checking = l.check;
+  if (!checking) return;
+  if (remembered_kernel != S.kernel) std::fill_n(remembered_shift, most_zones, first_shift);
+  remembered_kernel = S.kernel;
+  zone_count = 0;
+  for (uint32_t i = 0; i < l.region_count; ++i) add_zone(l.regions[i].begin, l.regions[i].bytes, l.regions[i].traits);
+  for (uint32_t i = 0; i < l.shared_count; ++i)
+    add_zone(reinterpret_cast<uintptr_t>(S.shared) + l.shared_arrays[i].begin, l.shared_arrays[i].bytes, l.shared_arrays[i].traits);
+  add_zone(reinterpret_cast<uintptr_t>(dynamic_shared), l.dynamic_shared, shared);
+  std::fill_n(slot, pc_slots, uint16_t{0});
+  if (interval > UINT32_MAX / 2) {  // what is older than everything else must not come back
+    if (arena) munmap(arena, arena_cells * sizeof(Cell));
+    arena = nullptr, arena_cells = 0, interval = 0;
+  }
+  place_cells();
+  launch_begin = interval + 1;
+  library_begin = library_start();
+  blocks.clear();
+  pending.waits = doubted = false;
+}
+
+void shadow_end() { checking = false; }
+
+void shadow_block() {
+  block_begin = ++interval;
+  blocks.push_back({interval, 0, S.block});
+  fenced = acquired = false;
+  for (int i = 0; i < S.count; ++i) {
+    std::fill_n(clocks[i], warp_lanes, 0u);
+    clocks[i][lane_of(i)] = 1;
+  }
+}
+
+void shadow_barrier() {
+  shadow_settle();
+  if (doubted) raise(doubt);
+  ++interval;
+}
+
+void shadow_block_end() {
+  shadow_settle();
+  if (doubted) raise(doubt);
+}
+
+__attribute__((target_clones("avx2", "default"))) void shadow_warp(int warp, uint32_t mask) {
+  uint32_t(*own)[warp_lanes] = clocks + warp * warp_lanes;
+  uint32_t joined[warp_lanes] = {};
+  for (int l = 0; l < warp_lanes; ++l)
+    if (mask >> l & 1)
+      for (int k = 0; k < warp_lanes; ++k) joined[k] = std::max(joined[k], own[l][k]);
+  for (int l = 0; l < warp_lanes; ++l)
+    if (mask >> l & 1) {
+      memcpy(own[l], joined, sizeof joined);
+      ++own[l][l];
+    }
+}
+
+// Whether the last doubtful write changed anything: a race, or a warning.
+void shadow_settle() {
+  if (!pending.waits) return;
+  pending.waits = false;
+  if (memcmp(pending.before, pending.at, pending.bytes)) raise(pending.fault);
+  pending.cell->write.flags |= changed_nothing;
+  warn(pending.fault);
+}
+
+void shadow_fence() { fenced = true; }
+
+void fence() {
+  if (checking) shadow_fence();
+}
+
+void atomic(void* at, int bytes) {
+  if (!checking) return;
+  access({reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(__builtin_return_address(0)), bytes, true, true, false});
+  if (fenced) blocks.back().published = interval;
+  acquired = true;
+}
+}  // namespace simt
+
+// ---- called by g++'s instrumentation ---------------------------------------------------------------------------------
+
+#define SIMT_HERE reinterpret_cast<uintptr_t>(__builtin_return_address(0))
+#define SIMT_CALLBACK(NAME, BYTES, WRITES, VOLATILE)                                                      \
+  extern "C" SIMT_API void __tsan_##NAME##BYTES(void* at) {                                               \
+    simt::access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, BYTES, WRITES, false, VOLATILE});           \
+  }
+#define SIMT_CALLBACKS(BYTES)                           \
+  extern "C" SIMT_API void __tsan_read##BYTES(void* at) { \
+    auto address = reinterpret_cast<uintptr_t>(at);     \
+    if (simt::S.current < 0 || !simt::checking || simt::plain_read(address, SIMT_HERE, BYTES)) return; \
+    simt::access({address, SIMT_HERE, BYTES, false, false, false}); \
+  }                                                     \
+  SIMT_CALLBACK(write, BYTES, true, false)              \
+  SIMT_CALLBACK(unaligned_read, BYTES, false, false)    \
+  SIMT_CALLBACK(unaligned_write, BYTES, true, false)    \
+  SIMT_CALLBACK(volatile_read, BYTES, false, true)      \
+  SIMT_CALLBACK(volatile_write, BYTES, true, true)      \
+  SIMT_CALLBACK(unaligned_volatile_read, BYTES, false, true) \
+  SIMT_CALLBACK(unaligned_volatile_write, BYTES, true, true)
+SIMT_CALLBACKS(1)
+SIMT_CALLBACKS(2)
+SIMT_CALLBACKS(4)
+SIMT_CALLBACKS(8)
+SIMT_CALLBACKS(16)
+extern "C" SIMT_API void __tsan_read_range(void* at, size_t bytes) {
+  simt::access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, static_cast<int>(bytes), false, false, false});
+}
+extern "C" SIMT_API void __tsan_write_range(void* at, size_t bytes) {
+  simt::access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, static_cast<int>(bytes), true, false, false});
+}
+extern "C" SIMT_API void __tsan_init() {}
+extern "C" SIMT_API void __tsan_vptr_read(void**) {}
+extern "C" SIMT_API void __tsan_vptr_update(void**, void*) {}
+extern "C" SIMT_API void __tsan_func_entry(void*) {}
+extern "C" SIMT_API void __tsan_func_exit() {}

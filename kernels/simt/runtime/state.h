@@ -1,0 +1,98 @@
+// The state of the one launch that is running, and what the parts of the runtime offer one another.
+#pragma once
+#include "../runtime.h"
+
+#include <cuda_runtime.h>
+
+// The built-in variables, which kernels see as constants.
+extern SIMT_API uint3 thread_index asm("threadIdx"), block_index asm("blockIdx");
+extern SIMT_API dim3 block_extent asm("blockDim"), grid_extent asm("gridDim");
+
+namespace simt {
+constexpr int max_threads = 1024, warp_lanes = 32, max_warps = max_threads / warp_lanes;
+
+enum class Doing : uint8_t { fresh, ready, at_barrier, at_warp, converging, ended };
+
+struct Thread {
+  void* stack_pointer;  // where it left off
+  int stack;            // which of the pool it runs on
+  Doing doing;
+  Op op;
+  uint32_t mask, which, width;
+  uint64_t value, result;
+  Place at;
+  uint3 index;
+};
+
+// Lanes as bits.
+struct Warp {
+  uint32_t all, ready, at_barrier, at_warp, converging, ended;
+};
+
+struct State {
+  Launch* launch;
+  void (*kernel)(const void*);
+  const void* arguments;
+  Thread threads[max_threads];
+  Warp warps[max_warps];
+  int count, warp_count, alive, current;
+  void* main_stack_pointer;
+  bool active, over;
+  uint64_t block;
+  // barrier
+  int arrived, said_yes, vote_result;
+  bool vote_all;
+  Place barrier_at;
+  // the library's block of shared memory
+  char* shared;
+  size_t shared_bytes;
+};
+extern State S;
+
+inline int lane_of(int thread) { return thread % warp_lanes; }
+inline uint32_t bit(int lane) { return 1u << lane; }
+
+// fibers.cpp
+void switch_to(int thread, void** leaving);  // saves where we are in *leaving
+void leave();                                // gives the CPU to whoever is next; returns when it is this thread's turn
+void run_threads();                          // from the launcher: until nobody can go on
+bool is_stack(uintptr_t address);
+bool is_stack_guard(uintptr_t address);
+
+// schedule.cpp
+void schedule_block();
+void schedule_interval();  // a barrier was passed
+void wake(int warp, uint32_t lanes);
+int next_thread();         // -1: nobody can go on
+uint64_t random_below(uint64_t n);
+bool last_goes_on();       // whether the lane that completes a warp operation goes on at once
+
+// block.cpp
+void thread_ended();
+void stuck();
+
+// warp.cpp
+void complete_without(int thread);  // it has ended: others may have waited for it
+void converge(int warp);            // a lane waits: perhaps nobody is left for whom __activemask() should wait
+
+// fault.cpp
+void guard_begin();
+void guard_end();
+void set_place(Fault& fault, Place at);
+uint64_t relative(const void* code);
+void find_library(const void* anchor);
+uintptr_t library_start();
+bool in_library(uintptr_t address);
+bool in_runtime(uintptr_t address);
+
+// shadow.cpp
+extern bool checking;
+void shadow_launch();
+void shadow_end();
+void shadow_block();
+void shadow_block_end();
+void shadow_barrier();
+void shadow_warp(int warp, uint32_t mask);
+void shadow_fence();
+void shadow_settle();
+}  // namespace simt

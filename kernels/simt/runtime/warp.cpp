@@ -1,0 +1,201 @@
+// Where lanes of a warp meet: the last one to arrive works out what each of them gets.
+#include "state.h"
+
+#include <stdio.h>
+
+namespace simt {
+namespace {
+const char* const names[] = {
+    "__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
+    "__all_sync", "__uni_sync", "__match_any_sync", "__match_all_sync", "__reduce_add_sync", "__reduce_min_sync",
+    "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync", "an operation of the whole warp",
+};
+const char* name_of(Op op) { return names[static_cast<int>(op)]; }
+
+void (*combine)(uint64_t*);
+
+template <class F>
+void for_each(uint32_t lanes, F f) {
+  for (; lanes; lanes &= lanes - 1) f(__builtin_ctz(lanes));
+}
+
+// Which lane a shuffle reads from (PTX ISA, shfl.sync).
+int source_of(const Thread& t, int lane) {
+  int width = static_cast<int>(t.width), begin = lane & ~(width - 1), end = begin + width;
+  int which = static_cast<int>(t.which), from;
+  switch (t.op) {
+    case Op::shuffle_index: return begin + (which & (width - 1));
+    case Op::shuffle_up: from = lane - (which & 31); return from < begin ? lane : from;
+    case Op::shuffle_down: from = lane + (which & 31); return from >= end ? lane : from;
+    default: from = lane ^ (which & 31); return from >= end ? lane : from;
+  }
+}
+
+void shuffle(Thread* lanes, const Warp& w, uint32_t mask) {
+  for_each(mask, [&](int lane) {
+    Thread& t = lanes[lane];
+    int from = source_of(t, lane);
+    if (!(mask & bit(from))) {
+      char text[160];
+      const char* why = from >= warp_lanes || !(w.all & bit(from)) ? "which the block does not have"
+                        : w.ended & bit(from)                      ? "which has ended"
+                                                                   : "which is not in the mask";
+      S.current += lane - lane_of(S.current);
+      snprintf(text, sizeof text, "%s of lane %d reads from lane %d, %s", name_of(t.op), lane, from, why);
+      fail(Trouble::bad_mask, t.at, text);
+    }
+    t.result = lanes[from].value;
+  });
+}
+
+void reduce(Thread* lanes, uint32_t mask, Op op) {
+  int64_t found = static_cast<int64_t>(lanes[__builtin_ctz(mask)].value);
+  for_each(mask & (mask - 1), [&](int lane) {
+    int64_t x = static_cast<int64_t>(lanes[lane].value);
+    switch (op) {
+      case Op::add: found += x; break;
+      case Op::minimum: found = x < found ? x : found; break;
+      case Op::maximum: found = x > found ? x : found; break;
+      case Op::bit_and: found &= x; break;
+      case Op::bit_or: found |= x; break;
+      default: found ^= x;
+    }
+  });
+  for_each(mask, [&](int lane) { lanes[lane].result = static_cast<uint64_t>(found); });
+}
+
+void vote(Thread* lanes, uint32_t mask, Op op) {
+  uint32_t yes = 0;
+  for_each(mask, [&](int lane) { yes |= lanes[lane].value ? bit(lane) : 0; });
+  uint64_t found = op == Op::ballot ? yes : op == Op::any ? yes != 0 : op == Op::all ? yes == mask : yes == mask || !yes;
+  for_each(mask, [&](int lane) { lanes[lane].result = found; });
+}
+
+void match(Thread* lanes, uint32_t mask, Op op) {
+  for_each(mask, [&](int lane) {
+    uint32_t same = 0;
+    for_each(mask, [&](int other) { same |= lanes[other].value == lanes[lane].value ? bit(other) : 0; });
+    lanes[lane].result = op == Op::match_any || same == mask ? same : 0;
+  });
+}
+
+void work_out(Thread* lanes, const Warp& w, uint32_t mask, Op op) {
+  switch (op) {
+    case Op::sync: break;
+    case Op::shuffle_index: case Op::shuffle_up: case Op::shuffle_down: case Op::shuffle_xor:
+      shuffle(lanes, w, mask);
+      break;
+    case Op::ballot: case Op::any: case Op::all: case Op::uniform: vote(lanes, mask, op); break;
+    case Op::match_any: case Op::match_all: match(lanes, mask, op); break;
+    case Op::whole_warp: {
+      uint64_t values[warp_lanes];
+      for_each(mask, [&](int lane) { values[lane] = lanes[lane].value; });
+      combine(values);
+      break;
+    }
+    default: reduce(lanes, mask, op);
+  }
+}
+
+// Everybody in the mask waits: they must want the same.
+void check_agreement(Thread* lanes, uint32_t mask, const Thread& me) {
+  for_each(mask, [&](int lane) {
+    const Thread& t = lanes[lane];
+    if (t.op == me.op && t.mask == me.mask) return;
+    char text[256];
+    if (t.op != me.op)
+      snprintf(text, sizeof text, "%s here, while lane %d of the same warp is at %s of line %d", name_of(me.op), lane,
+               name_of(t.op), t.at.line);
+    else
+      snprintf(text, sizeof text, "%s with the mask %#x, while lane %d of it says %#x", name_of(me.op), me.mask, lane, t.mask);
+    fail(Trouble::bad_mask, me.at, text);
+  });
+}
+
+void complete(int number, uint32_t wanted, const Thread& last) {
+  Thread* lanes = S.threads + number * warp_lanes;
+  Warp& w = S.warps[number];
+  check_agreement(lanes, wanted, last);
+  work_out(lanes, w, wanted, last.op);
+  if (checking) shadow_warp(number, wanted);
+  w.at_warp &= ~wanted;
+}
+}  // namespace
+
+uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t width, Place at) {
+  int me = S.current, number = me / warp_lanes, lane = lane_of(me);
+  Warp& w = S.warps[number];
+  Thread& t = S.threads[me];
+  if (checking) shadow_settle();
+  if (!(mask & bit(lane))) {
+    char text[128];
+    snprintf(text, sizeof text, "%s by lane %d, which is not in its own mask %#x", name_of(op), lane, mask);
+    fail(Trouble::bad_mask, at, text);
+  }
+  if (width - 1 > 31 || (width & (width - 1))) fail(Trouble::bad_mask, at, "the width of a shuffle must be 1, 2, 4, 8, 16 or 32");
+  t.doing = Doing::at_warp;
+  t.op = op, t.mask = mask, t.value = value, t.which = which, t.width = width, t.at = at;
+  w.at_warp |= bit(lane);
+  uint32_t wanted = mask & w.all & ~w.ended;  // a GPU waits for the lanes that have not ended
+  if ((w.at_warp & wanted) != wanted) {
+    converge(number);
+    leave();
+    return t.result;
+  }
+  complete(number, wanted, t);
+  if (last_goes_on()) {
+    t.doing = Doing::ready;
+    wake(number, wanted & ~bit(lane));
+  } else {
+    wake(number, wanted);
+    leave();
+  }
+  return t.result;
+}
+
+void warp_together(void (*together)(uint64_t*), uint64_t value, Place at) {
+  combine = together;
+  warp(Op::whole_warp, ~0u, value, 0, 32, at);
+}
+
+void complete_without(int thread) {
+  int number = thread / warp_lanes;
+  Thread* lanes = S.threads + number * warp_lanes;
+  Warp& w = S.warps[number];
+  for_each(w.at_warp, [&](int lane) {
+    const Thread& t = lanes[lane];
+    uint32_t wanted = t.mask & w.all & ~w.ended;
+    if (!(w.at_warp & bit(lane)) || !(t.mask & bit(lane_of(thread))) || (w.at_warp & wanted) != wanted) return;
+    complete(number, wanted, t);
+    wake(number, wanted);
+  });
+}
+
+// What runs together on a GPU cannot be told here. As much as can: whoever else comes to the same place before all
+// other lanes wait for something.
+uint32_t active_lanes(Place at) {
+  int me = S.current, number = me / warp_lanes;
+  Thread& t = S.threads[me];
+  if (checking) shadow_settle();
+  t.doing = Doing::converging;
+  t.at = at;
+  S.warps[number].converging |= bit(lane_of(me));
+  converge(number);
+  leave();
+  return static_cast<uint32_t>(t.result);
+}
+
+void converge(int number) {
+  Warp& w = S.warps[number];
+  if (!w.converging || w.ready) return;
+  Thread* lanes = S.threads + number * warp_lanes;
+  for_each(w.converging, [&](int lane) {
+    uint32_t here = 0;
+    for_each(w.converging, [&](int other) { here |= lanes[other].at.line == lanes[lane].at.line ? bit(other) : 0; });
+    lanes[lane].result = here;
+  });
+  uint32_t woken = w.converging;
+  w.converging = 0;
+  wake(number, woken);
+}
+}  // namespace simt

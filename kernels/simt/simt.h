@@ -1,0 +1,17 @@
+// CUDA C++ on the CPU: included before a kernel's file, which is compiled as it stands.
+#pragma once
+#include "keywords.h"
+
+#include "atomics.h"
+#include "half.h"
+#include "integers.h"
+#include "memory.h"
+#include "reals.h"
+#include "sync.h"
+#include "warp.h"
+
+#include "entry.h"
+
+// Last: what chooses code for the device. NVIDIA's headers above must not see it, they would choose assembly.
+#define __CUDA_ARCH__ 900
+#define asm SIMT_UNSUPPORTED_asm

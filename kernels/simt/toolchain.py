@@ -1,0 +1,326 @@
+"""g++ and NVIDIA's headers: a kernel's file becomes a library, in one of two modes, kept by what it depends on.
+
+Fast mode runs a kernel as it stands; check mode has every access of it judged (runtime/shadow.cpp). What is built lies
+in the user's cache folder: the runtime, the headers in precompiled form for each mode, and a library for each kernel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+HOME = Path(__file__).resolve().parent
+SHADOWED = HOME / "nvidia"
+"""Headers of NVIDIA's that need a GPU, written anew."""
+
+
+class Mode(StrEnum):
+    """How a kernel is compiled."""
+
+    FAST = "fast"
+    CHECK = "check"
+
+
+class BuildError(Exception):
+    """g++ refuses a file; what it said is the message."""
+
+
+_COMMON = (
+    *("-std=c++17", "-O2", "-g1", "-fPIC", "-w"),
+    # nvcc contracts a * b + c into one rounding, and so may not every CPU that shares the cache; which sums a compiler
+    # contracts is its own choice besides. Without, a kernel gives the same bits everywhere; budgets allow for either.
+    "-ffp-contract=off",
+    # Kernels read float as float4, half2 or int as a matter of course.
+    "-fno-strict-aliasing",
+    # Libraries of many kernels live in one process, and share no names.
+    *("-fvisibility=hidden", "-fno-gnu-unique"),
+    # A kernel may divide by zero and shift too far: on a GPU neither ends it, and no compiler may bend the rest of it.
+    *("-fno-delete-null-pointer-checks", "-fwrapv"),
+    # The first error, at the place in the user's file where a macro was used.
+    *("-fmax-errors=1", "-ftrack-macro-expansion=0", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
+)
+_CHECKED = (
+    *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"),
+    *("--param", "tsan-distinguish-volatile=1"),
+    *("-fsanitize=alignment", "-fno-sanitize-recover=alignment"),
+)
+_FLAGS = {Mode.FAST: _COMMON, Mode.CHECK: (*_COMMON, *_CHECKED)}
+_LINK = ("-shared", "-nodefaultlibs", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs")
+_SEPARATION = 256
+"""Bytes between shared arrays in check mode, so that what runs over one does not land in the next."""
+
+
+def gxx() -> str:
+    """The compiler."""
+    return shutil.which("g++") or "g++"
+
+
+@cache
+def compiler() -> tuple[str, str]:
+    """Version and target of g++."""
+    found = subprocess.run([gxx(), "-dumpfullversion", "-dumpmachine"], capture_output=True, text=True, check=False)
+    version, _, machine = found.stdout.strip().partition("\n")
+    return version, machine
+
+
+@cache
+def cuda_headers() -> tuple[Path, ...]:
+    """Folders with CUDA's headers: of a toolkit if there is one, else of NVIDIA's Python packages; () if of neither."""
+    named = [Path(os.environ[v]) / "include" for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
+    if nvcc := shutil.which("nvcc"):
+        named.append(Path(nvcc).resolve().parents[1] / "include")
+    for folder in (*named, Path("/usr/local/cuda/include")):
+        if found := _complete([folder]):
+            return found
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
+    return _complete(sorted(f for root in roots for f in root.glob("*/include")))
+
+
+def _complete(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """The folders and their cccl, if together they hold what a kernel needs."""
+    all_of_them = [f for folder in folders for f in (folder, folder / "cccl") if f.is_dir()]
+    wanted = ("cuda_runtime.h", "cuda_fp16.h", "crt/host_defines.h", "nv/target")
+    whole = all(any((f / name).is_file() for f in all_of_them) for name in wanted)
+    return tuple(all_of_them) if whole else ()
+
+
+@cache
+def missing() -> str:
+    """Why nothing can be built here, or an empty string."""
+    if not shutil.which("g++"):
+        return "g++ is not installed"
+    if not cuda_headers():
+        return "CUDA's headers are neither in a toolkit nor installed with the extra [simt]"
+    return ""
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: the folder that the XDG base directory specification names."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(home if Path(home).is_absolute() else "~/.cache").expanduser() / "kernel-assay" / "cuda"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArray:
+    """One variable in shared memory: its name, the function it belongs to, and where it lies in the library's block,
+    in bytes. What has no name is the compiler's own: whether a variable of a class was constructed."""
+
+    name: str
+    owner: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A compiled file."""
+
+    library: Path
+    shared: tuple[SharedArray, ...]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of static shared memory that the greediest function has; kernels are instances of their own."""
+        totals: dict[str, int] = {}
+        for array in self.shared:
+            totals[array.owner] = totals.get(array.owner, 0) + array.size
+        return max(totals.values(), default=0)
+
+
+def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
+    """Compile a file with an entry for each kernel, or take what was compiled before.
+
+    Two processes may build the same at once: what is built appears whole. Raises BuildError, and OSError if the cache
+    folder cannot be written to.
+    """
+    exported = "".join(f"SIMT_ENTRY({n}, {entry})\n" for n, entry in enumerate(entries))
+    digest = _digest([exported, *_FLAGS[mode]], [path, *included(path)])
+    library = cache_folder() / f"{digest}-{mode}.so"
+    if not library.exists():
+        _compile(path, exported, mode, library)
+    said = json.loads(library.with_suffix(".json").read_text("utf-8"))
+    return Built(library, tuple(SharedArray(*array) for array in said))
+
+
+def runtime() -> Path:
+    """The emulator's own library, which every kernel's calls."""
+    library = cache_folder() / f"simt-{_digest([], [])}.so"
+    if library.exists():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
+        made = Path(folder) / library.name
+        sources = sorted(map(str, (HOME / "runtime").glob("*.cpp")))
+        flags = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-fvisibility=hidden", "-shared")
+        _run([gxx(), *flags, *_includes(), *sources, "-o", str(made)], folder)
+        made.replace(library)
+    return library
+
+
+def _headers(mode: Mode) -> Path:
+    """The file to include first: it has a precompiled twin, which g++ takes in its place."""
+    folder = cache_folder() / f"headers-{_digest(_FLAGS[mode], [])}-{mode}"
+    header = folder / "simt.h"
+    if header.exists():
+        return header
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix="build-") as temporary:
+        made = Path(temporary) / "made"
+        made.mkdir()
+        (made / "simt.h").write_text(f'#include "{HOME / "simt.h"}"\n', "utf-8")
+        source = ["-x", "c++-header", str(HOME / "simt.h"), "-o", str(made / "simt.h.gch")]
+        _run([gxx(), *_FLAGS[mode], *_includes(), *source], temporary)
+        try:
+            made.rename(folder)
+        except OSError:
+            if not header.exists():  # nobody else was faster
+                raise
+    return header
+
+
+def _includes() -> list[str]:
+    return ["-I", str(SHADOWED), "-I", str(HOME), *(word for f in cuda_headers() for word in ("-isystem", str(f)))]
+
+
+@cache
+def _own_files() -> tuple[bytes, ...]:
+    files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
+    return tuple(f.read_bytes() for f in files)
+
+
+def _digest(words: Iterable[str], files: Iterable[Path]) -> str:
+    """Of everything that a result depends on: the words and files, the emulator, the compiler, CUDA's headers."""
+    found = hashlib.sha256("\0".join([*words, *compiler(), *_LINK, *map(str, cuda_headers())]).encode())
+    for folder in cuda_headers():
+        version = folder / "cuda.h"
+        found.update(str(version.stat().st_size if version.is_file() else 0).encode())
+    for text in (*_own_files(), *(f.read_bytes() for f in files)):
+        found.update(hashlib.sha256(text).digest())
+    return found.hexdigest()[:32]
+
+
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+def included(path: Path) -> list[Path]:
+    """What a file includes from beside it, and what that includes."""
+    found: list[Path] = []
+    waiting = [path.resolve()]
+    while waiting:
+        file = waiting.pop()
+        if file in found or not file.is_file():
+            continue
+        found.append(file)
+        waiting += [(file.parent / os.fsdecode(name)).resolve() for name in _INCLUDE.findall(file.read_bytes())]
+    return found[1:]
+
+
+_DYNAMIC = re.compile(
+    r"""\bextern\s+__shared__\s+
+        (?:(?:__align__|alignas)\s*\(\s*\w+\s*\)\s*|__attribute__\s*\(\(.*?\)\)\s*)?
+        (?P<type>(?:(?:unsigned|signed|const|volatile|struct)\s+)*[\w:]+(?:\s*<[^;>]*>)?)\s+
+        (?:(?:__align__|alignas)\s*\(\s*\w+\s*\)\s*)?
+        (?P<name>\w+)\s*\[\s*\]\s*;""",
+    re.VERBOSE,
+)
+
+
+_ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\))")
+
+
+def rewritten(text: str) -> str:
+    """A kernel's source with what no macro can do: dynamic shared memory becomes a pointer to it, and an alignment
+    stands before __shared__, where g++ wants it.
+    """
+
+    def pointer(match: re.Match[str]) -> str:
+        lines = "\n" * match[0].count("\n")
+        return f"{match['type']}* const {match['name']} = ({match['type']}*)simt::dynamic_shared;{lines}"
+
+    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, text))
+
+
+def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
+    library.parent.mkdir(parents=True, exist_ok=True)
+    place = str(path.absolute()).replace("\\", "\\\\").replace('"', '\\"')
+    source = f'#line 1 "{place}"\n{rewritten(path.read_text("utf-8-sig"))}\n#line 1 "entries"\n{exported}'
+    with TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
+        made = Path(folder) / library.name
+        assembly = Path(folder) / "kernel.s"
+        flags = [*_FLAGS[mode], "-iquote", str(path.absolute().parent), *_includes(), "-include", str(_headers(mode))]
+        if mode is Mode.CHECK:
+            _run([gxx(), *flags, "-x", "c++", "-", "-S", "-o", str(assembly)], folder, source)
+            assembly.write_text(_separated(assembly.read_text("utf-8")), "utf-8")
+            _run([gxx(), str(assembly), "-o", str(made), str(runtime()), *_LINK], folder)
+        else:
+            _run(
+                [gxx(), *flags, "-x", "c++", "-", "-x", "none", "-o", str(made), str(runtime()), *_LINK], folder, source
+            )
+        arrays = made.with_suffix(".json")
+        arrays.write_text(json.dumps(_shared_arrays(made)), "utf-8")
+        arrays.replace(library.with_suffix(".json"))
+        made.replace(library)
+
+
+_SECTION = re.compile(
+    r"^\t\.section\t\.tbss[^\n]*\n(?:(?!\t\.section|\t\.text|\t\.data|\t\.bss)[^\n]*\n)*", re.MULTILINE
+)
+_ZEROS = re.compile(r"^(\t\.zero\t\d+)$", re.MULTILINE)
+
+
+def _separated(assembly: str) -> str:
+    """The same with a gap behind each variable in thread-local storage, which is where shared memory lies."""
+    return _SECTION.sub(lambda m: _ZEROS.sub(rf"\1\n\t.zero\t{_SEPARATION}", m[0]), assembly)
+
+
+_SYMBOL = re.compile(r"^\s*\d+: ([0-9a-f]+)\s+(\d+|0x[0-9a-f]+) TLS\s+\w+\s+\w+\s+\d+ (.*)$", re.MULTILINE)
+
+
+def _shared_arrays(library: Path) -> list[tuple[str, str, int, int]]:
+    """Name, owner, offset and size of each variable in shared memory, from the library's symbols."""
+    said = _run(["readelf", "--demangle", "-sW", str(library)], str(library.parent))
+    found = set()
+    for match in _SYMBOL.finditer(said):
+        symbol = "" if match[3].startswith(("guard variable for ", "__tls_guard")) else match[3]
+        owner, _, name = symbol.rpartition("::")
+        found.add((name, owner, int(match[1], 16), int(match[2], 0)))
+    return sorted(array for array in found if array[0] != "anchor")
+
+
+def _run(command: list[str], folder: str, source: str = "") -> str:
+    env = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
+    done = subprocess.run(command, input=source, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BuildError(done.stderr or f"{command[0]} failed and said nothing")
+    return done.stdout
+
+
+@lru_cache(maxsize=4096)
+def place_of(library: Path, address: int, source: Path) -> tuple[str, int] | None:
+    """File and line of an instruction, where inlined at its outermost in the user's own files; None if unknown.
+
+    address: from the start of the library, just behind the instruction.
+    """
+    command = ["addr2line", "-i", "-e", str(library), hex(address - 1)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = [line.split(" ")[0].rpartition(":") for line in said.splitlines()]
+    places = [
+        (str(source.absolute()) if file.endswith("<stdin>") else file, int(number))  # g++ reads sources from its stdin
+        for file, _, number in found
+        if number.isdigit() and int(number)
+    ]
+    foreign = tuple(map(str, (HOME, *cuda_headers(), "/usr/")))
+    own = [p for p in places if p[0] == str(source.absolute()) or not p[0].startswith(foreign)]
+    return next(iter([*own, *places]), None)

@@ -1,0 +1,1 @@
+"""See cupy beside it."""

@@ -1,0 +1,103 @@
+"""Small kernels in CUDA C++, run by the emulator directly, and what it says of them."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.simt.emulator import ORDERS, Argument, Outcome, Program, Shape, Tensor, Trouble
+from kernels.simt.faults import Scene
+from kernels.simt.toolchain import Mode
+
+FAST, CHECK = Mode.FAST, Mode.CHECK
+NOTHING = Trouble.NONE
+ENTRY = re.compile(r'(?<!>\n)^(?:extern "C" )?__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A launch, in words too."""
+
+    outcome: Outcome
+    scene: Scene
+
+    @property
+    def trouble(self):
+        return Trouble(self.outcome.fault.trouble)
+
+    @property
+    def said(self):
+        """Of the fault; nothing if there is none."""
+        return self.scene.describe(self.outcome.fault) if self.outcome.fault.trouble else ""
+
+    @property
+    def warned(self):
+        return self.scene.describe(self.outcome.warning) if self.outcome.warnings else ""
+
+
+class Kernels:
+    """A file: every `__global__ void` at the beginning of a line, and instances of templates by name."""
+
+    def __init__(self, folder, source, *instances):
+        self.path = folder / "kernels.cu"
+        self.path.write_text(source)
+        plain = ENTRY.findall(source)
+        self.entries = [*plain, *instances]
+        self.program = Program(self.path, self.entries)
+
+    def line(self, words):
+        """The only one with these words."""
+        found = [n for n, line in enumerate(self.path.read_text().split("\n"), 1) if words in line]
+        assert len(found) == 1, (words, found)
+        return found[0]
+
+    def run(self, entry, *, grid=1, block=32, shared=0, order=ORDERS[0], seed=1, mode=FAST, **arguments):
+        """One launch. arguments: of the kernel, in its order; tensors called out... are outputs, all others inputs."""
+        module = self.program.module(mode)
+        shape = Shape(extent(grid), extent(block), shared)
+        tensors = [
+            Tensor(name, a.ctypes.data, a.nbytes, a.itemsize, name.startswith("out"))
+            for name, a in arguments.items()
+            if isinstance(a, np.ndarray)
+        ]
+        given = [argument(a) for a in arguments.values()]
+        outcome = module.launch(self.entries.index(entry), shape, given, tensors, order, seed)
+        return Ran(outcome, Scene(self.path, module.built, shape, tensors))
+
+    def right(self, entry, **how):
+        """The outputs, which are the same in every order and mode, without an alarm. Its output arrays stay as given."""
+        found = None
+        for mode in (FAST, CHECK):
+            for order in ORDERS:
+                copies = {k: v.copy() if k.startswith("out") else v for k, v in how.items()}
+                ran = self.run(entry, **copies, mode=mode, order=order)
+                assert (ran.said, ran.warned) == ("", ""), (mode, order)
+                outputs = [v for k, v in copies.items() if k.startswith("out")]
+                for one, other in zip(outputs, found or outputs, strict=True):
+                    np.testing.assert_array_equal(wide(one), wide(other), f"{mode} {order}")
+                found = outputs
+        return found[0] if len(found) == 1 else found
+
+
+def wide(array):
+    """numpy sees no NaN in types that are not its own."""
+    return array.astype(np.float64) if array.dtype.kind == "V" else array
+
+
+def extent(given):
+    return (*given, 1, 1)[:3] if isinstance(given, tuple) else (given, 1, 1)
+
+
+def argument(given):
+    if given is None:
+        return Argument()
+    if isinstance(given, np.ndarray):
+        return Argument(address=given.ctypes.data)
+    return Argument(whole=given, real=given) if isinstance(given, int) else Argument(real=given)
+
+
+def blank(shape, dtype=np.float32):
+    """An output nobody has written: NaN, or -1."""
+    found = np.empty(shape, dtype)
+    found.view(np.uint8)[...] = 0xFF
+    return found
