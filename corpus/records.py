@@ -230,6 +230,8 @@ class Subject(Record):
     planted: str = ""
     """For a bug planted on purpose: the verdict it must earn."""
     summary: str = ""
+    launch: str = ""
+    """Of a CUDA file: keys of front matter that were given beside it, as TOML; they replace those in the file."""
 
     @property
     def key(self) -> str:

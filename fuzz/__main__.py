@@ -144,6 +144,12 @@ def cli() -> None:
 @click.argument("ops", nargs=-1)
 @_subject_option
 @click.option(
+    "--launch",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Front matter for a CUDA file of yours, as TOML, such as 'block = 256'; repeatable.",
+)
+@click.option(
     "--peer",
     "peers",
     multiple=True,
@@ -263,6 +269,28 @@ def prove_command(**options: Any) -> int:
     from fuzz.commands_show import prove_subject  # noqa: PLC0415  as above
 
     return prove_subject(**options)
+
+
+@cli.command("compile")
+@click.argument("targets", nargs=-1, metavar="[OP|FILE.cu]...")
+@click.option(
+    "--arch",
+    "architectures",
+    multiple=True,
+    metavar="NAME",
+    help="An architecture, such as sm_90; repeatable.  [default: sm_80, sm_90, sm_100]",
+)
+@click.option("--launch", multiple=True, metavar="KEY=VALUE", help="As in `run`.")
+@_contract_option
+def compile_command(**options: Any) -> int:
+    """Compile CUDA files for GPUs, without one: all of the house's, those of OPS, or your own FILES.
+
+    Says what their kernels need there: registers, shared memory, spilled bytes. Exit code 1 if one does not compile, or
+    not without a warning.
+    """
+    from fuzz.compiling import compile_files  # noqa: PLC0415  as above
+
+    return compile_files(**options)
 
 
 @cli.command("promote")

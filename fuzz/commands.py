@@ -98,6 +98,7 @@ def _fresh(store: Store, options: dict[str, Any], limits: Limits) -> Campaign:
         backends=options["backends"],
         peers=options["peers"],
         planted=options["planted"],
+        launch=options["launch"],
     )
     subjects = placed(chosen, options["device"])
     seed = options["seed"] if options["seed"] is not None else SystemRandom().getrandbits(32)

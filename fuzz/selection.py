@@ -23,15 +23,19 @@ def select(
     backends: Sequence[str] = (),
     peers: Sequence[str] = (),
     planted: bool = False,
+    launch: Sequence[str] = (),
 ) -> list[Subject]:
     """The subjects of a run, in order. Raises UsageError if something is not known or nothing is left.
 
     files: `FILE[:NAME]` of the user's own; backends: only these of the house's own; peers: names of those of the
-    house's own that run beside a user's (`none`: nobody; none named: one torch and one numpy subject).
+    house's own that run beside a user's (`none`: nobody; none named: one torch and one numpy subject); launch: lines of
+    front matter for the CUDA files among them.
     """
     for op in ops:
         contract_of(op)
-    own = [user_subject(text, tuple(ops)) for text in files]
+    if launch and not any(text.partition(":")[0].endswith(".cu") for text in files):
+        raise UsageError("--launch says how a CUDA file is launched, but no --subject is one")
+    own = [user_subject(text, tuple(ops), "\n".join(launch)) for text in files]
     for subject in own:
         with about(subject.path):  # an op of the command line is known by now: this one stands in the file
             contract_of(subject.op)

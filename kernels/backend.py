@@ -69,6 +69,11 @@ class Loader(ABC):
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """The callable in a file. Raises UsageError if the file does not import or has no such function."""
 
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The same with keys that say how it is launched, as TOML; only CUDA files have such."""
+        del launch
+        return self.load(path, function)
+
     @abstractmethod
     def wrap(self, view: Array) -> Any:
         """The backend's own tensor over the same memory as a numpy view."""

@@ -19,6 +19,7 @@ from corpus.formats import FORMATS, format_of
 from corpus.records import ACCUMULATORS, BLAMELESS, INPUT, Kind, Numerics, Subject
 from kernels.front_matter import integers_of, line_of, read_front_matter
 from kernels.loader import loader_of
+from kernels.simt.toolchain import included
 
 ROOT = Path(__file__).resolve().parent
 _CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED")
@@ -31,10 +32,11 @@ def subjects_of(op: str) -> list[Subject]:
     return sorted(found, key=lambda s: (bool(s.planted), s.name))
 
 
-def user_subject(text: str, ops: tuple[str, ...]) -> Subject:
+def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
     """The subject that `--subject FILE[:NAME]` names; its op is the file's OP or the only op asked for.
 
-    Raises UsageError if the file cannot be read, or if its op is not clear.
+    launch: of a CUDA file, keys of front matter that replace its own. Raises UsageError if the file cannot be read, or
+    if its op is not clear.
     """
     path_text, _, function = text.partition(":")
     path = Path(path_text).resolve()
@@ -42,18 +44,19 @@ def user_subject(text: str, ops: tuple[str, ...]) -> Subject:
         raise UsageError(f"{path_text} is neither a .py nor a .cu file")
     if not path.is_file():
         raise UsageError(f"{path_text} does not exist")
-    declared = _constants(path).get("OP")
+    launch = launch if path.suffix == ".cu" else ""
+    declared = _constants(path, launch).get("OP")
     if not declared and len(ops) != 1:
         key = _key(path, "OP")
         raise UsageError(f'{path_text} does not say its op: name one op, or write {key} = "softmax" into the file')
-    subject = read_subject(path, op=declared or ops[0], function=function)
+    subject = read_subject(path, op=declared or ops[0], function=function, launch=launch)
     return subject.but(name=f"{path.stem}:{function}" if function else path.stem)
 
 
-def read_subject(path: Path, *, op: str, function: str = "") -> Subject:
+def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -> Subject:
     """What a file says of itself. Raises UsageError if it says something that makes no sense."""
     source = path.read_bytes()
-    said = _constants(path)
+    said = _constants(path, launch)
     planted = said.get("PLANTED", "")
     if planted and planted not in set(Kind) - BLAMELESS:
         key = _key(path, "PLANTED")
@@ -71,12 +74,22 @@ def read_subject(path: Path, *, op: str, function: str = "") -> Subject:
         path=_stored_path(path),
         function=called,
         line=_line(path, source, called),
-        source_digest=hashlib.sha256(source).hexdigest()[:16],
+        source_digest=hashlib.sha256(b"\0".join([source, *_beside(path), *_words(launch)])).hexdigest()[:16],
         numerics=numerics,
         dtypes=tuple(said.get("DTYPES", ())),
         planted=planted,
         summary=said.get("__doc__", ""),
+        launch=launch,
     )
+
+
+def _beside(path: Path) -> list[bytes]:
+    """What a CUDA file includes from beside it."""
+    return [file.read_bytes() for file in included(path)] if path.suffix == ".cu" else []
+
+
+def _words(launch: str) -> list[bytes]:
+    return [launch.encode()] if launch else []
 
 
 def _numerics(said: dict[str, Any]) -> Numerics:
@@ -110,7 +123,7 @@ def size_hints(subject: Subject) -> tuple[int, ...]:
     path = resolve(subject)
     if not path.is_file():
         return ()
-    numbers = integers_of(path) if path.suffix == ".cu" else _integers(_tree(path, path.read_bytes()))
+    numbers = integers_of(path, subject.launch) if path.suffix == ".cu" else _integers(_tree(path, path.read_bytes()))
     return tuple(sorted(n for n in numbers if 4 <= n <= 4096))
 
 
@@ -137,13 +150,13 @@ def _tree(path: Path, source: bytes) -> ast.Module:
         raise UsageError(f"{path} does not import: SyntaxError: {error.msg} (line {error.lineno})") from error
 
 
-def _constants(path: Path) -> dict[str, Any]:
+def _constants(path: Path, launch: str = "") -> dict[str, Any]:
     """What a file says of itself, by the name of the Python constant; ENTRY: the kernel of a CUDA file."""
-    return _said_in_cuda(path) if path.suffix == ".cu" else _said_in_python(path)
+    return _said_in_cuda(path, launch) if path.suffix == ".cu" else _said_in_python(path)
 
 
-def _said_in_cuda(path: Path) -> dict[str, Any]:
-    front = read_front_matter(path)
+def _said_in_cuda(path: Path, launch: str) -> dict[str, Any]:
+    front = read_front_matter(path, launch)
     return {
         "__doc__": front.summary,
         "OP": front.op,

@@ -154,25 +154,33 @@ def _names_of(face: Interface) -> str:
     return ", ".join((*face.outputs, *face.inputs, *face.attrs))
 
 
-def read_front_matter(path: Path) -> FrontMatter:
-    """The front matter of a file. Raises UsageError if it has none, or one that makes no sense."""
+def read_front_matter(path: Path, launch: str = "") -> FrontMatter:
+    """The front matter of a file, with keys that replace its own, as TOML.
+
+    Raises UsageError if there is none, or one that makes no sense.
+    """
     text = _text(path)
     comment = next((c for c in _leading_comments(text) if c.fences), None)
-    if comment is None:
+    if comment is None and not launch:
         raise UsageError(f"{path} has no front matter: a comment at its top with TOML between two lines of ---")
-    if len(comment.fences) == 1:
+    if comment is not None and len(comment.fences) == 1:
         raise UsageError(f"{path}: a line of --- begins its front matter, but none ends it")
-    try:
-        said = tomllib.loads(comment.inside)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: its front matter is not TOML: {error}") from error
+    said = _toml(comment.inside, f"{path}: its front matter") if comment else {}
+    said |= _toml(launch, "--launch")
     _check_kinds(path, said)
-    return _front_matter(path, said, comment.outside)
+    return _front_matter(path, said, comment.outside if comment else "")
 
 
-def integers_of(path: Path) -> set[int]:
+def _toml(text: str, what: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{what} is not TOML: {error}") from error
+
+
+def integers_of(path: Path, launch: str = "") -> set[int]:
     """The integers that a file's code, its grid and its block speak of."""
-    front = read_front_matter(path)
+    front = read_front_matter(path, launch)
     texts = [_ANY_COMMENT.sub(" ", _text(path)), *(f.text for f in (*front.grid, *front.block))]
     return {int(digits, 0) for text in texts for digits in _INTEGER.findall(text)}
 

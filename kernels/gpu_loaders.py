@@ -90,9 +90,9 @@ class GpuCudaLoader(CudaLoader):
         """Of what is loaded."""
         return GpuCudaSubject
 
-    def load(self, path: Path, function: str) -> Callable[..., Any]:
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
         """Compile the file for the GPU, too. Raises UsageError if it does not compile."""
-        subject = super().load(path, function)
+        subject = super().load_with(path, function, launch)
         assert isinstance(subject, CudaSubject)
         _kernels(subject)
         return subject

@@ -132,7 +132,7 @@ class Worker:
         if key not in self._bound:
             subject = self._subjects[key]
             try:
-                function = loader_of(subject.loader).load(resolve(subject), subject.function)
+                function = loader_of(subject.loader).load_with(resolve(subject), subject.function, subject.launch)
                 where = f"{subject.path}:{subject.function}"
                 self._bound[key] = bind(function, self._faces[subject.op], where)
             except UsageError as error:

@@ -6,7 +6,7 @@ Else it is cuda_flash.cu.
 ---
 op = "attention"
 entry = "attention<{T}>"
-dtypes = ["float32"]
+dtypes = ["float32", "float16", "bfloat16"]
 args = ["out", "q", "k", "v", "lengths?", "group", "queries", "keys", "head", "causal", "scale"]
 dims.heads = "q.shape[1]"
 dims.group = "heads // k.shape[1]"

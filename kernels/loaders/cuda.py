@@ -72,9 +72,13 @@ class CudaLoader(Loader):
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """Compile the file, or take what was compiled before. Raises UsageError if it does not compile."""
+        return self.load_with(path, function, "")
+
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The same with other front matter."""
         if why := self.unavailable():
             raise UsageError(f"{path} cannot be compiled, because {why}")
-        front = read_front_matter(path)
+        front = read_front_matter(path, launch)
         if function != front.function:
             raise UsageError(f"{path} has no front matter for {function!r}; its entry is {front.function!r}")
         instances = front.instances

@@ -13,9 +13,15 @@ using Given = typename Same<T>::type;
 
 template <class T, class F>
 SIMT_UNSEEN inline T exchanged(T* at, F make) {
-  simt::atomic(const_cast<std::remove_cv_t<T>*>(at), sizeof(T));
-  T old = *at;
-  *at = make(old);
+  void* bytes = const_cast<std::remove_cv_t<T>*>(at);
+  simt::atomic(bytes, sizeof(T));
+  // No constructors and assignments of classes: those are functions of NVIDIA's headers, and seen.
+  T old;
+  __builtin_memcpy(&old, bytes, sizeof old);
+  T made = make(old);
+  __builtin_memcpy(bytes, &made, sizeof made);
+  // Nothing changed: perhaps a loop that waits for another thread, which must have its turn.
+  if (!__builtin_memcmp(&old, &made, sizeof old)) simt::step_aside();
   return old;
 }
 }  // namespace simt
@@ -43,9 +49,7 @@ SIMT_ATOMIC(atomicDec, old == T(0) || old > v ? v : static_cast<T>(old - 1))
 
 template <class T>
 SIMT_UNSEEN inline T atomicCAS(T* at, simt::Given<T> wanted, simt::Given<T> v) {
-  T old = simt::exchanged(at, [=](T now) SIMT_UNSEEN -> T { return now == wanted ? v : now; });
-  if (!(old == wanted)) simt::step_aside();  // somebody else has it: a loop that tries again must not try for ever
-  return old;
+  return simt::exchanged(at, [=](T now) SIMT_UNSEEN -> T { return now == wanted ? v : now; });
 }
 
 SIMT_UNSEEN inline __half2 atomicAdd(__half2* at, __half2 v) {

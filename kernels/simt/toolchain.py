@@ -47,6 +47,8 @@ _COMMON = (
     *("-fvisibility=hidden", "-fno-gnu-unique"),
     # A kernel may divide by zero and shift too far: on a GPU neither ends it, and no compiler may bend the rest of it.
     *("-fno-delete-null-pointer-checks", "-fwrapv"),
+    # Large local variables must not reach over the page that guards a thread's stack.
+    "-fstack-clash-protection",
     # The first error, at the place in the user's file where a macro was used.
     *("-fmax-errors=1", "-ftrack-macro-expansion=0", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
 )

@@ -74,35 +74,52 @@ __global__ void in_loops(float* out, double* out_sum, unsigned short* out_short,
   __syncthreads();
   max_of(&most, x[ME]);
   unsigned long long seen, old = atomicAdd(&sum, 0ull);
-  do old = atomicCAS(&sum, seen = old, __double_as_longlong(__longlong_as_double(seen) + x[ME]));
-  while (old != seen);
-  atomicCAS(&narrow, (unsigned short)(7 + ME), (unsigned short)(8 + ME));
+  do {
+    seen = old;
+    old = atomicCAS(&sum, seen, __double_as_longlong(__longlong_as_double(seen) + x[ME]));
+  } while (old != seen);
+  while (atomicCAS(&narrow, (unsigned short)(7 + ME), (unsigned short)(8 + ME)) != 7 + ME);
   __syncthreads();
   if (ME == 0) out[0] = most, out_sum[0] = __longlong_as_double(sum), out_short[0] = narrow;
 }
-__global__ void locked(int* out) {
-  __shared__ int lock, count;
-  if (ME == 0) lock = 0, count = 0;
+// A loop that waits for another thread of the warp or block: each is written as on a GPU.
+template <class Lock, class Unlock>
+__device__ void guarded(int* out, Lock lock, Unlock unlock) {
+  __shared__ int held, count;
+  if (ME == 0) held = 0, count = 0;
   __syncthreads();
   for (bool done = false; !done;) {
-    if (atomicCAS(&lock, 0, 1) == 0) {
+    if (lock(&held)) {
+      atomicExch(&count, atomicAdd(&count, 0) + 1);
       __threadfence_block();
-      *(volatile int*)&count = *(volatile int*)&count + 1;
-      __threadfence_block();
-      atomicExch(&lock, 0);
+      unlock(&held);
       done = true;
     }
   }
   __syncthreads();
   if (ME == 0) out[0] = count;
 }
-__global__ void handed_on(int* out) {
-  __shared__ volatile int turn;
+__global__ void locked_by_swap(int* out) {
+  guarded(out, [](int* at) { return atomicCAS(at, 0, 1) == 0; }, [](int* at) { atomicExch(at, 0); });
+}
+__global__ void locked_by_exchange(int* out) {
+  guarded(out, [](int* at) { return atomicExch(at, 1) == 0; }, [](int* at) { atomicSub(at, 1); });
+}
+__global__ void in_turn(int* out) {
+  __shared__ int turn;
   if (ME == 0) turn = 0;
   __syncthreads();
-  while (turn != (int)(ME / 32)) __nanosleep(20);
+  while (atomicAdd(&turn, 0) != ME);
+  out[ME] = atomicAdd(&turn, 1);
+}
+__global__ void warps_in_turn(int* out) {
+  __shared__ int turn;
+  if (ME == 0) turn = 0;
+  __syncthreads();
+  int warp = 2 - ME / 32;
+  while (*(volatile int*)&turn != warp) __nanosleep(20);
   __syncwarp();
-  if (ME % 32 == 0) out[ME / 32] = turn, turn = ME / 32 + 1;
+  if (ME % 32 == 0) out[warp] = atomicExch(&turn, warp + 1);
 }
 __device__ unsigned bins[8];
 __global__ void counted(unsigned* out, const int* x, int n) {
@@ -176,16 +193,19 @@ def test_what_is_exchanged_is_not_lost(kernels):
 def test_loops_of_compare_and_swap(kernels):
     x = np.random.default_rng(5).integers(-99, 99, 96).astype(np.float32)
     outs = {"out": blank(1), "out_sum": blank(1, np.float64), "out_short": blank(1, np.uint16)}
-    most, total, narrow = (kernels.run("in_loops", block=96, x=x, **outs), *outs.values())[1:]
+    most, total, narrow = kernels.right("in_loops", block=96, **outs, x=x)
     assert (most[0], total[0], narrow[0]) == (x.max(), x.sum(), 7 + 96)
-    most, total, narrow = kernels.run("in_loops", block=96, x=x, **outs, order="reverse"), outs["out"], outs["out_sum"]
-    assert total[0] == x.max()
 
 
-@pytest.mark.parametrize("entry", ["locked", "handed_on"])
-def test_a_thread_that_waits_for_another_lets_it_run(kernels, entry):
-    found = kernels.right(entry, block=96, out=blank({"locked": 1, "handed_on": 3}[entry], np.int32))
-    assert found.tolist() == {"locked": [96], "handed_on": [0, 1, 2]}[entry]
+@pytest.mark.parametrize("entry", ["locked_by_swap", "locked_by_exchange"])
+def test_a_lock_is_held_by_one_thread(kernels, entry):
+    assert kernels.right(entry, block=96, out=blank(1, np.int32)).tolist() == [96]
+
+
+def test_who_waits_for_another_thread_lets_it_run(kernels):
+    assert kernels.right("in_turn", block=96, out=blank(96, np.int32)).tolist() == [*range(96)]
+    found = kernels.right("warps_in_turn", block=96, out=blank(3, np.int32))
+    assert found.tolist() == [0, 1, 2]
 
 
 def test_globals_keep_what_launches_add(kernels):

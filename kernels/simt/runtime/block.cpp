@@ -86,7 +86,8 @@ int barrier(Vote vote, int said, Place at) {
   if (!there) S.barrier_at = at;
   else if (S.barrier_at.line != at.line || (S.barrier_at.file != at.file && strcmp(S.barrier_at.file, at.file))) {
     char text[256];
-    snprintf(text, sizeof text, "here, while %d others wait at the barrier of line %d", there, S.barrier_at.line);
+    const char* others = there == 1 ? " other waits" : " others wait";
+    snprintf(text, sizeof text, "here, while %d%s at the barrier of line %d", there, others, S.barrier_at.line);
     fail(Trouble::divergent_barrier, at, text);
   }
   t.doing = Doing::at_barrier;
@@ -119,15 +120,16 @@ void stuck() {
     waiting += S.threads[i].doing == Doing::at_warp;
   }
   if (at_warp < 0) return;
+  const char* who = waiting == 1 ? "thread waits" : "threads wait";
   const Thread& t = S.threads[at_warp];
   const Warp& w = S.warps[at_warp / warp_lanes];
   uint32_t missing = t.mask & ~w.at_warp & ~w.ended;
   if (missing) snprintf(lanes, sizeof lanes, " for lane %d", __builtin_ctz(missing));
   if (S.arrived)
-    snprintf(text, sizeof text, "%d threads wait here%s, and %d at the barrier of line %d", waiting, lanes, S.arrived,
+    snprintf(text, sizeof text, "%d %s here%s, and %d at the barrier of line %d", waiting, who, lanes, S.arrived,
              S.barrier_at.line);
   else
-    snprintf(text, sizeof text, "%d threads wait here%s for ever", waiting, lanes);
+    snprintf(text, sizeof text, "%d %s here%s for ever", waiting, who, lanes);
   S.current = at_warp;
   fail(Trouble::deadlock, t.at, text);
 }
@@ -153,7 +155,8 @@ void step_aside() {
   if (!S.active || S.current < 0) return;
   int me = S.current;
   if (checking) shadow_settle();
-  wake(me / warp_lanes, bit(lane_of(me)));
+  S.warps[me / warp_lanes].aside |= bit(lane_of(me));
+  converge(me / warp_lanes);
   leave();
 }
 

@@ -7,6 +7,8 @@
 //   rotate    every warp in turn from a drawn one, lanes from a drawn one
 //   starve    one warp as far as it can, then the next, in an order drawn anew at every barrier: a warp that is far ahead
 //             of all others finds what only ran right because warps kept pace
+//
+// In each of them a thread that steps aside, as it waits for another, goes on when all others have gone as far as they can.
 #include "state.h"
 
 #include <utility>
@@ -95,6 +97,8 @@ void wake(int warp, uint32_t lanes) {
 }
 
 int next_thread() {
+  if (!ready_ranks)
+    for (int w = 0; w < S.warp_count; ++w) wake(w, std::exchange(S.warps[w].aside, 0u));
   if (!ready_ranks) return -1;
   switch (order()) {
     case Order::starve:

@@ -26,7 +26,7 @@ struct Thread {
 
 // Lanes as bits.
 struct Warp {
-  uint32_t all, ready, at_barrier, at_warp, converging, ended;
+  uint32_t all, ready, at_barrier, at_warp, converging, aside, ended;
 };
 
 struct State {

@@ -38,8 +38,8 @@ void shuffle(Thread* lanes, const Warp& w, uint32_t mask) {
     if (!(mask & bit(from))) {
       char text[160];
       const char* why = from >= warp_lanes || !(w.all & bit(from)) ? "which the block does not have"
-                        : w.ended & bit(from)                      ? "which has ended"
-                                                                   : "which is not in the mask";
+                        : !(t.mask & bit(from))                    ? "which is not in the mask"
+                                                                   : "which has ended";
       S.current += lane - lane_of(S.current);
       snprintf(text, sizeof text, "%s of lane %d reads from lane %d, %s", name_of(t.op), lane, from, why);
       fail(Trouble::bad_mask, t.at, text);
