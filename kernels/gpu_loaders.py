@@ -106,8 +106,11 @@ class GpuTorchLoader(TorchLoader):
         return super().unavailable() or _unavailable("torch")
 
     def preload(self) -> None:
-        """Import torch; CUDA must not be touched before a worker is forked."""
+        """Import torch, and have it sum as it says; CUDA must not be touched before a worker is forked."""
         super().preload()
+        matmul = self._torch.backends.cuda.matmul
+        matmul.allow_tf32 = False
+        matmul.allow_fp16_reduced_precision_reduction = matmul.allow_bf16_reduced_precision_reduction = False
 
     def wrap(self, view: Array) -> Array:
         """The view itself: it is copied when the function is called."""
@@ -128,7 +131,8 @@ class GpuTorchLoader(TorchLoader):
                 return self._lend(value, lent) if isinstance(value, np.ndarray) else value
 
             try:
-                result = function(*map(lend, args), **{name: lend(value) for name, value in kwargs.items()})
+                with self._torch.device("cuda"):  # where a function makes tensors of its own
+                    result = function(*map(lend, args), **{name: lend(value) for name, value in kwargs.items()})
                 self._torch.cuda.synchronize()
                 for host, device in lent:
                     self._torch.from_numpy(host).copy_(device)

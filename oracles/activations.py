@@ -86,6 +86,13 @@ def _nothing_at_zero(x: Reals, error: Reals) -> Reals:
     return np.where(x == 0.0, 0.0, error)
 
 
+def flushed(q: Question, a: Reals, b: Reals) -> Reals:
+    """What the product of two numbers loses where a subnormal one is taken for zero: all of it."""
+    lost = (np.abs(a) < q.tiny) | (np.abs(b) < q.tiny)
+    size = np.abs(a * b)
+    return np.where(lost & np.isfinite(size), size, 0.0)
+
+
 def silu_classes(x: Reals, y: Reals) -> NDArray[np.uint8]:
     """silu(-inf) is -inf * 0: NaN as computed, 0 as the limit."""
     mask = classes_of(y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,7 +138,8 @@ def _flat(whole: Array) -> Array:
 def broken(law: Law, a: Array, b: Array, *, bitwise: bool = False) -> Mask:
     """Elements that break a law that holds to the bit: of those where both and what is due are normal numbers.
 
-    Of integers, and of copies, all, if nothing was scaled.
+    They must be so large that what they are made of was normal, too, as far as it counts. Of integers, and of copies,
+    all, if nothing was scaled.
     """
     fmt = format_of(b.dtype)
     x, y = a.astype(np.float64), b.astype(np.float64)
@@ -145,8 +147,10 @@ def broken(law: Law, a: Array, b: Array, *, bitwise: bool = False) -> Mask:
     found: Mask = due != y
     if law.factor == 1.0 and (bitwise or not fmt.is_float):
         return found & ~(np.isnan(due) & np.isnan(y))
+    wide = format_of("float64" if fmt.name == "float64" else "float32")
+    least = max(fmt.tiny, math.ldexp(wide.tiny, 2 * wide.precision)) if fmt.is_float else fmt.tiny
     for value in (x, y, due):
-        found &= (np.abs(value) > fmt.tiny) & (np.abs(value) <= fmt.max)
+        found &= (np.abs(value) > least) & (np.abs(value) <= fmt.max)
     return found
 
 

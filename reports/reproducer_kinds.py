@@ -298,6 +298,8 @@ STORIES: dict[Kind, Story] = {
     Kind.ALIASED: _aliased,
     Kind.NONDETERMINISTIC: _nondeterministic,
     Kind.RACE: _nondeterministic,
+    Kind.UNINITIALIZED: _nondeterministic,
+    Kind.DIVERGENT: _timeout,
     Kind.OUT_OF_BOUNDS: _out_of_bounds,
     Kind.UNWRITTEN: _unwritten,
     Kind.INPUT_MUTATED: _input_mutated,
@@ -307,4 +309,8 @@ STORIES: dict[Kind, Story] = {
     Kind.OUT_OF_MEMORY: _out_of_memory,
     Kind.BUILD_FAILED: _build_failed,
 }
-"""What shows each kind; values have stories of their own."""
+"""What shows each kind; values have stories of their own.
+
+Races, unwritten memory and threads that wait for nobody are seen by an emulator, and no file can run its kernels. Where
+one can, they show as answers that differ and as a hang.
+"""

@@ -1,63 +1,63 @@
 /*
-Bug: a row that sees no key of the first tile subtracts -Inf from -Inf.
+Bug: tiles behind the end of a sequence are not left out, and where a row has seen nothing -Inf minus -Inf is NaN.
 
-Else it is cuda_flash_wmma.cu.
+Else it is cuda_flash.cu.
 
 ---
 op = "attention"
 entry = "attention<{T}>"
-dtypes = ["float16", "bfloat16"]
+dtypes = ["float32", "float16", "bfloat16"]
 args = ["out", "q", "k", "v", "lengths?", "group", "queries", "keys", "head", "causal", "scale"]
 dims.heads = "q.shape[1]"
 dims.group = "heads // k.shape[1]"
 dims.queries = "q.shape[2]"
 dims.keys = "k.shape[2]"
 dims.head = "q.shape[3]"
-dims.width = "ceil_div(head, 16) * 16"
+dims.width = "ceil_div(head, 4) * 4"
+dims.pitch = "width + 4 - width % 8"
 requires = ["head <= 256"]
-grid = ["ceil_div(queries, 64)", "heads", "q.shape[0]"]
+grid = ["ceil_div(queries, 16)", "heads", "q.shape[0]"]
 block = 128
-shared = "(64 + 32 + 32) * (width + 8) * 2 + 64 * (32 + 8) * 2 + 64 * (32 + 4) * 4 + 64 * (width + 4) * 4"
-numerics = { accumulate = "ampere", intermediates = { p = "input" } }
+shared = "4 * (16 * width + 32 * pitch + 32 * width)"
 planted = "nonfinite"
 ---
 */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <mma.h>
 
 #include <cstdint>
 
-using namespace nvcuda;
-
 constexpr int WARPS = 4;
-constexpr int EACH = 16;  // queries of a warp
+constexpr int EACH = 4;  // queries of a warp
 constexpr int QUERIES = WARPS * EACH;
-constexpr int KEYS = 32;           // of a tile
-constexpr int SCORES = KEYS + 4;   // columns of a tile of scores, skewed
-constexpr int WEIGHTS = KEYS + 8;  // and of weights
+constexpr int KEYS = 32;  // of a tile
+constexpr int PARTS = 8;  // columns of a lane: 256 / 32
 constexpr unsigned ALL = 0xffffffffu;
 
+// Four neighbours, read at once.
 template <typename T>
-using Left = wmma::fragment<wmma::matrix_a, 16, 16, 16, T, wmma::row_major>;
-template <typename T, typename Order>
-using Right = wmma::fragment<wmma::matrix_b, 16, 16, 16, T, Order>;
-using Sums = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
+struct alignas(4 * sizeof(T)) Four {
+  T of[4];
+};
 
-// Copies `rows` rows, `width` columns of them, with 0 behind the first `there` rows and `head` columns.
+// Copies `rows` rows as floats, `width` columns of them, with 0 behind the first `there` rows and `head` columns.
 template <typename T>
-__device__ void stage(T* tile, const T* from, int rows, int there, int head, int width) {
-  constexpr int PACK = 16 / sizeof(T);
-  const bool aligned = head % PACK == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0;
-  for (int i = threadIdx.x; i < rows * (width / PACK); i += blockDim.x) {
-    const int row = i / (width / PACK), col = i % (width / PACK) * PACK;
+__device__ void stage(float* tile, int pitch, const T* from, int rows, int there, int head, int width) {
+  const bool aligned = head % 4 == 0 && reinterpret_cast<uintptr_t>(from) % sizeof(Four<T>) == 0;
+  for (int i = threadIdx.x; i < rows * (width / 4); i += blockDim.x) {
+    const int row = i / (width / 4), col = i % (width / 4) * 4;
     const T* source = from + row * head + col;
-    T* to = tile + row * (width + 8) + col;
-    if (aligned && row < there && col < head) {
-      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(source);
-    } else {
-      for (int j = 0; j < PACK; ++j) to[j] = row < there && col + j < head ? source[j] : T(0.0f);
+    float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (aligned && row < there) {
+      const Four<T> read = *reinterpret_cast<const Four<T>*>(source);
+      four = make_float4(read.of[0], read.of[1], read.of[2], read.of[3]);
+    } else if (row < there) {
+      four.x = source[0];
+      if (col + 1 < head) four.y = source[1];
+      if (col + 2 < head) four.z = source[2];
+      if (col + 3 < head) four.w = source[3];
     }
+    *reinterpret_cast<float4*>(tile + row * pitch + col) = four;
   }
 }
 
@@ -76,18 +76,13 @@ __global__ void __launch_bounds__(32 * WARPS)
 attention(T* __restrict__ out, const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
           const int32_t* __restrict__ lengths, int group, int queries, int keys, int head, bool causal, float scale) {
   extern __shared__ float4 memory[];
-  const int width = (head + 15) / 16 * 16;             // columns as staged
-  const int pitch = width + 8, out_pitch = width + 4;  // skewed, so that eight rows are in different banks
-  T* q_tile = reinterpret_cast<T*>(memory);
-  T* k_tile = q_tile + QUERIES * pitch;
-  T* v_tile = k_tile + KEYS * pitch;
+  const int width = (head + 3) / 4 * 4;       // columns as staged
+  const int pitch = width + 4 - width % 8;    // an odd number of float4s: neighbouring keys are in different banks
+  float* q_tile = reinterpret_cast<float*>(memory);
+  float* k_tile = q_tile + QUERIES * width;
+  float* v_tile = k_tile + KEYS * pitch;
 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, begin = blockIdx.x * QUERIES;
-  T* weights = v_tile + KEYS * pitch + warp * EACH * WEIGHTS;  // from here on, the warp's own
-  float* all_scores = reinterpret_cast<float*>(v_tile + KEYS * pitch + QUERIES * WEIGHTS);
-  float* scores = all_scores + warp * EACH * SCORES;
-  float* outs = all_scores + QUERIES * SCORES + warp * EACH * out_pitch;
-
   const long long at = (long long)blockIdx.z * gridDim.y + blockIdx.y;  // of the head of q among all
   const long long kv_at = (long long)blockIdx.z * (gridDim.y / group) + blockIdx.y / group;
   q += (at * queries + begin) * head;
@@ -100,68 +95,57 @@ attention(T* __restrict__ out, const T* __restrict__ q, const T* __restrict__ k,
   const int end = causal ? min(length, begin + count + later) : length;
   if (scale == 0.0f) scale = 1.0f / sqrtf(float(head));
 
-  float top[EACH], total[EACH];  // total: of this lane's keys only
+  float top[EACH], total[EACH], sums[EACH][PARTS] = {};  // total: of this lane's keys only
   for (int i = 0; i < EACH; ++i) {
     top[i] = -INFINITY;
     total[i] = 0.0f;
   }
-  for (int i = lane; i < EACH * out_pitch; i += 32) outs[i] = 0.0f;
-  stage(q_tile, q, QUERIES, count, head, width);
-  for (int tile = (end + KEYS - 1) / KEYS - 1; tile >= 0; --tile) {
+  stage(q_tile, width, q, QUERIES, count, head, width);
+  for (int tile = (keys + KEYS - 1) / KEYS - 1; tile >= 0; --tile) {
     const int first = tile * KEYS, there = min(KEYS, end - first);
-    stage(k_tile, k + (long long)first * head, KEYS, there, head, width);
-    stage(v_tile, v + (long long)first * head, KEYS, there, head, width);
+    stage(k_tile, pitch, k + (long long)first * head, KEYS, there, head, width);
+    stage(v_tile, width, v + (long long)first * head, KEYS, there, head, width);
     __syncthreads();
 
-    for (int j = 0; j < KEYS; j += 16) {
-      Sums sums;
-      wmma::fill_fragment(sums, 0.0f);
-      for (int d = 0; d < width; d += 16) {
-        Left<T> query;
-        Right<T, wmma::col_major> key;
-        wmma::load_matrix_sync(query, q_tile + warp * EACH * pitch + d, pitch);
-        wmma::load_matrix_sync(key, k_tile + j * pitch + d, pitch);
-        wmma::mma_sync(sums, query, key, sums);
+    float weight[EACH] = {};
+    for (int d = 0; d < width; d += 4) {
+      const float4 key = *reinterpret_cast<const float4*>(k_tile + lane * pitch + d);
+      for (int i = 0; i < EACH; ++i) {
+        const float4 query = *reinterpret_cast<const float4*>(q_tile + (warp * EACH + i) * width + d);
+        weight[i] += query.x * key.x + query.y * key.y + query.z * key.z + query.w * key.w;
       }
-      wmma::store_matrix_sync(scores + j, sums, SCORES, wmma::mem_row_major);
     }
-    __syncwarp();
-#pragma unroll
     for (int i = 0; i < EACH; ++i) {
       const int last = causal ? min(end - 1, begin + warp * EACH + i + later) : end - 1;
-      const float score = first + lane <= last ? scale * scores[i * SCORES + lane] : -INFINITY;
+      const float score = first + lane <= last ? scale * weight[i] : -INFINITY;
       const float highest = fmaxf(top[i], warp_max(score));
-      const float shrink = expf(top[i] - highest), weight = expf(score - highest);
+      const float shrink = expf(top[i] - highest);
+      weight[i] = expf(score - highest);
       top[i] = highest;
-      total[i] = total[i] * shrink + weight;
-      weights[i * WEIGHTS + lane] = T(weight);
-      if (shrink != 1.0f) {
-        for (int col = lane; col < width; col += 32) outs[i * out_pitch + col] *= shrink;
-      }
+      total[i] = total[i] * shrink + weight[i];
+      for (int part = 0; part < PARTS; ++part) sums[i][part] *= shrink;
     }
-    __syncwarp();
-    for (int d = 0; d < width; d += 16) {
-      Sums sums;
-      wmma::load_matrix_sync(sums, outs + d, out_pitch, wmma::mem_row_major);
-      for (int j = 0; j < KEYS; j += 16) {
-        Left<T> weight;
-        Right<T, wmma::row_major> value;
-        wmma::load_matrix_sync(weight, weights + j, WEIGHTS);
-        wmma::load_matrix_sync(value, v_tile + j * pitch + d, pitch);
-        wmma::mma_sync(sums, weight, value, sums);
+    for (int j = 0; j < there; ++j) {
+      float one[EACH];
+      for (int i = 0; i < EACH; ++i) one[i] = __shfl_sync(ALL, weight[i], j);
+#pragma unroll
+      for (int part = 0; part < PARTS; ++part) {
+        const int col = 32 * part + lane;
+        if (col >= head) break;
+        const float value = v_tile[j * width + col];
+        for (int i = 0; i < EACH; ++i) sums[i][part] += one[i] * value;
       }
-      wmma::store_matrix_sync(outs + d, sums, out_pitch, wmma::mem_row_major);
     }
     __syncthreads();  // the next step overwrites both tiles
   }
-  __syncwarp();
-#pragma unroll
   for (int i = 0; i < EACH; ++i) {
     const int row = warp * EACH + i;
     const float sum = warp_sum(total[i]);
     const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;  // a row that sees nothing is 0
-    if (row >= count) continue;
-    T* out_row = out + (long long)row * head;
-    for (int col = lane; col < head; col += 32) out_row[col] = T(outs[i * out_pitch + col] * factor);
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      const int col = 32 * part + lane;
+      if (row < count && col < head) out[(long long)row * head + col] = T(sums[i][part] * factor);
+    }
   }
 }

@@ -19,9 +19,9 @@ planted = "mismatch"
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-constexpr int ROWS = 64, COLUMNS = 32, DEPTH = 4;   // of a tile: of weights, of activations, and blocks of the format
-constexpr int X = 16, Y = 8, THREADS = X * Y;        // each thread has ROWS / X times COLUMNS / Y outputs
-constexpr int STRIDE = 8 * DEPTH + 1;                // words of a row; odd, so that rows begin on different banks
+constexpr int ROWS = 64, COLUMNS = 32, DEPTH = 4;  // of a tile: of weights, of activations, and blocks of the format
+constexpr int X = 16, Y = 8, THREADS = X * Y;       // each thread has ROWS / X times COLUMNS / Y outputs
+constexpr int STRIDE = 8 * DEPTH + 1;               // words of a row; odd, so that rows begin on different banks
 
 struct Tile {
   int weights[ROWS][STRIDE], activations[COLUMNS][STRIDE];

@@ -2,8 +2,8 @@
 Product of packed weights and packed activations on tensor cores, block by block in integers.
 
 Four warps make 32 by 32 outputs. A block of the format is 32 deep, two products of 16 by 16 by 16 bytes: these give the
-integer part of one block exactly, which then has to be scaled by that block's own scales before it is added. Where in a
-fragment an element lies is nobody's business, so the integers go through shared memory on their way to the lanes.
+integer part of one block exactly, which then has to be scaled by that block's own scales before it is added. CUDA does
+not say where in a fragment an element lies, so the integers go through shared memory on their way to the lanes.
 
 ---
 op = "qgemm"

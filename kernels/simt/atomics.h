@@ -11,10 +11,11 @@ struct Same {
 template <class T>
 using Given = typename Same<T>::type;
 
+// caller: where in the kernel's code.
 template <class T, class F>
-SIMT_UNSEEN inline T exchanged(T* at, F make) {
+SIMT_UNSEEN inline T exchanged(T* at, const void* caller, F make) {
   void* bytes = const_cast<std::remove_cv_t<T>*>(at);
-  simt::atomic(bytes, sizeof(T));
+  simt::atomic(bytes, sizeof(T), caller);
   // No constructors and assignments of classes: those are functions of NVIDIA's headers, and seen.
   T old;
   __builtin_memcpy(&old, bytes, sizeof old);
@@ -26,15 +27,14 @@ SIMT_UNSEEN inline T exchanged(T* at, F make) {
 }
 }  // namespace simt
 
-#define SIMT_ATOMIC(NAME, EXPRESSION)                                                                        \
+#define SIMT_CALLER __builtin_return_address(0)
+#define SIMT_ATOMIC_AS(NAME, EXPRESSION)                                                                     \
   template <class T>                                                                                         \
-  SIMT_UNSEEN inline T NAME(T* at, simt::Given<T> v) {                                                  \
-    return simt::exchanged(at, [=](T old) SIMT_UNSEEN -> T { return EXPRESSION; });                          \
-  }                                                                                                          \
-  template <class T>                                                                                         \
-  SIMT_UNSEEN inline T NAME##_block(T* at, simt::Given<T> v) { return NAME(at, v); }                    \
-  template <class T>                                                                                         \
-  SIMT_UNSEEN inline T NAME##_system(T* at, simt::Given<T> v) { return NAME(at, v); }
+  SIMT_UNSEEN inline T NAME(T* at, simt::Given<T> v) {                                                       \
+    return simt::exchanged(at, SIMT_CALLER, [=](T old) SIMT_UNSEEN -> T { return EXPRESSION; });             \
+  }
+#define SIMT_ATOMIC(NAME, EXPRESSION) \
+  SIMT_ATOMIC_AS(NAME, EXPRESSION) SIMT_ATOMIC_AS(NAME##_block, EXPRESSION) SIMT_ATOMIC_AS(NAME##_system, EXPRESSION)
 SIMT_ATOMIC(atomicAdd, static_cast<T>(old + v))
 SIMT_ATOMIC(atomicSub, static_cast<T>(old - v))
 SIMT_ATOMIC(atomicMin, v < old ? v : old)
@@ -46,21 +46,22 @@ SIMT_ATOMIC(atomicExch, ((void)old, v))
 SIMT_ATOMIC(atomicInc, old >= v ? T(0) : static_cast<T>(old + 1))
 SIMT_ATOMIC(atomicDec, old == T(0) || old > v ? v : static_cast<T>(old - 1))
 #undef SIMT_ATOMIC
+#undef SIMT_ATOMIC_AS
 
 template <class T>
 SIMT_UNSEEN inline T atomicCAS(T* at, simt::Given<T> wanted, simt::Given<T> v) {
-  return simt::exchanged(at, [=](T now) SIMT_UNSEEN -> T { return now == wanted ? v : now; });
+  return simt::exchanged(at, SIMT_CALLER, [=](T now) SIMT_UNSEEN -> T { return now == wanted ? v : now; });
 }
 
 SIMT_UNSEEN inline __half2 atomicAdd(__half2* at, __half2 v) {
-  return simt::exchanged(at, [=](__half2 old) SIMT_UNSEEN -> __half2 { return __hadd2(old, v); });
+  return simt::exchanged(at, SIMT_CALLER, [=](__half2 old) SIMT_UNSEEN -> __half2 { return __hadd2(old, v); });
 }
 SIMT_UNSEEN inline __nv_bfloat162 atomicAdd(__nv_bfloat162* at, __nv_bfloat162 v) {
-  return simt::exchanged(at, [=](__nv_bfloat162 old) SIMT_UNSEEN -> __nv_bfloat162 { return __hadd2(old, v); });
+  return simt::exchanged(at, SIMT_CALLER, [=](__nv_bfloat162 old) SIMT_UNSEEN -> __nv_bfloat162 { return __hadd2(old, v); });
 }
 SIMT_UNSEEN inline __half atomicAdd(__half* at, __half v) {
-  return simt::exchanged(at, [=](__half old) SIMT_UNSEEN -> __half { return __hadd(old, v); });
+  return simt::exchanged(at, SIMT_CALLER, [=](__half old) SIMT_UNSEEN -> __half { return __hadd(old, v); });
 }
 SIMT_UNSEEN inline __nv_bfloat16 atomicAdd(__nv_bfloat16* at, __nv_bfloat16 v) {
-  return simt::exchanged(at, [=](__nv_bfloat16 old) SIMT_UNSEEN -> __nv_bfloat16 { return __hadd(old, v); });
+  return simt::exchanged(at, SIMT_CALLER, [=](__nv_bfloat16 old) SIMT_UNSEEN -> __nv_bfloat16 { return __hadd(old, v); });
 }

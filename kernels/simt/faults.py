@@ -83,12 +83,13 @@ class Scene:
         return f" ({Path(file).name}, line {line})"
 
     def _access(self, fault: Fault) -> str:
-        return f"{'writes' if fault.writes else 'reads'} {self._element(fault)}"
+        reads = not fault.writes or fault.trouble == Trouble.UNINITIALIZED  # an atomic function does both
+        return f"{'reads' if reads else 'writes'} {self._element(fault)}"
 
     def _element(self, fault: Fault) -> str:
         """What is accessed, by name and index."""
         if fault.region < 0:
-            return f"{fault.bytes} bytes far from everything it was given"
+            return f"{fault.bytes} byte{'s' * (fault.bytes != 1)} far from everything it was given"
         count = len(self.tensors)
         if fault.region < count:
             tensor = self.tensors[fault.region]

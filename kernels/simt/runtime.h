@@ -97,7 +97,7 @@ SIMT_API void warp_together(void (*together)(uint64_t*), uint64_t value, Place a
 SIMT_API uint32_t active_lanes(Place at);  // those that come to this place together
 SIMT_API void step_aside();               // lets others run: in loops that wait for another thread
 SIMT_API void fence();                    // what was written before it is published by the next atomic operation
-SIMT_API void atomic(void* at, int bytes);  // tells the checker
+SIMT_API void atomic(void* at, int bytes, const void* caller);  // tells the checker
 [[noreturn]] SIMT_API void fail(Trouble trouble, Place at, const char* text);
 SIMT_API extern char* const dynamic_shared;
 

@@ -56,9 +56,14 @@ _CHECKED = (
     *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"),
     *("--param", "tsan-distinguish-volatile=1"),
     *("-fsanitize=alignment", "-fno-sanitize-recover=alignment"),
+    # memcpy and its like are calls, which the runtime sees, and a call is made from the line that makes it.
+    *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-fno-optimize-sibling-calls"),
 )
 _FLAGS = {Mode.FAST: _COMMON, Mode.CHECK: (*_COMMON, *_CHECKED)}
-_LINK = ("-shared", "-nodefaultlibs", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs")
+_LINK = (
+    *("-shared", "-nodefaultlibs", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs"),
+    "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",  # __wrap_memcpy is the runtime's
+)
 _SEPARATION = 256
 """Bytes between shared arrays in check mode, so that what runs over one does not land in the next."""
 

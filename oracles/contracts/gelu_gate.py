@@ -3,8 +3,8 @@
     out = gelu(gate) * up
 
 Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of gelu(gate), see
-oracles/activations.py, times |up|, and the rounding of the product. Where gelu(gate) may vanish or be
-NaN, so may the product.
+oracles/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
+Where gelu(gate) may vanish or be NaN, so may the product.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from corpus.formats import Array
-from oracles.activations import gated_classes, gelu, gelu_ball, gelu_classes, gelu_error, widened
+from oracles.activations import flushed, gated_classes, gelu, gelu_ball, gelu_classes, gelu_error, widened
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
@@ -30,7 +30,7 @@ def budget(q: Question) -> dict[str, Budget]:
     approximate = str(q.attrs["approximate"])
     act = np.asarray(gelu(widened(q, "gate"), approximate), np.float64)
     own = gelu_error(q, gate, act, approximate)
-    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny
+    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny + flushed(q, act, up)
     if np.abs(gate).max(initial=0.0) < 1e38 and np.isfinite(up).all():
         return {"out": Budget(error)}
     mask = gated_classes(y, act, (act - own, act + own), gelu_classes(q, gate, act), up)

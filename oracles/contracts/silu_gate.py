@@ -3,8 +3,8 @@
     out = silu(gate) * up
 
 Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of silu(gate), see
-oracles/activations.py, times |up|, and the rounding of the product. Where silu(gate) may vanish or be
-NaN, so may the product.
+oracles/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
+Where silu(gate) may vanish or be NaN, so may the product.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from corpus.formats import Array
-from oracles.activations import gated_classes, silu, silu_ball, silu_classes, silu_error, widened
+from oracles.activations import flushed, gated_classes, silu, silu_ball, silu_classes, silu_error, widened
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
@@ -29,7 +29,7 @@ def budget(q: Question) -> dict[str, Budget]:
     gate, up, y = q.real("gate"), q.real("up"), q.want["out"]
     act = np.asarray(silu(widened(q, "gate")), np.float64)
     own = silu_error(q, gate, act)
-    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny
+    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny + flushed(q, act, up)
     if np.isfinite(gate).all() and np.isfinite(up).all():
         return {"out": Budget(error)}
     low, high = act - own, act + own

@@ -1,6 +1,6 @@
 """A page of docs/ as a machine reads it: files to write, commands to run, and lines that the commands must print.
 
-A ```python, ```cuda or ```json block whose first line is a comment with the name of a file is that file. The lines of
+A ```python, ```cpp or ```json block whose first line is a comment with the name of a file is that file. The lines of
 an ```sh block are run one after the other, in the folder of the files; those of the ```text block behind it must
 occur in what they print, in this order.
 """
@@ -54,11 +54,16 @@ class Page:
 
     path: Path
     folder: Path
+    heading: str = ""
+    """Of the only section that is acted out; all of them if empty."""
     codes: list[int] = field(default_factory=list)
     """Exit codes of its commands, in order."""
 
     def blocks(self):
-        return [Block(*found) for found in _BLOCK.findall(self.path.read_text("utf-8"))]
+        text = self.path.read_text("utf-8")
+        if self.heading:
+            text = text.partition(f"## {self.heading}\n")[2].partition("\n## ")[0]
+        return [Block(*found) for found in _BLOCK.findall(text)]
 
     def act(self):
         """Write its files and run its commands, in order; the blocks, with what was printed."""
@@ -106,8 +111,8 @@ def outside(folder, words):
 
 @pytest.fixture
 def page(tmp_path):
-    """Open a page of docs/ by its name."""
-    yield lambda name: Page(ROOT / "docs" / name, tmp_path)
+    """Open a page of docs/ by its name, or one that lies elsewhere by its path, and maybe one section only."""
+    yield lambda name, heading="": Page(ROOT / "docs" / name, tmp_path, heading)
     forget_contracts()
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shlex
-import shutil
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +14,8 @@ import pytest
 from corpus.findings import Environment, Finding
 from corpus.records import Case, Kind, Signature, Subject, TensorRecipe, Verdict
 from fuzz.__main__ import main
+from kernels.gpu import device_count
+from kernels.simt.toolchain import missing
 from oracles.catalog import forget_contracts, load_contracts
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
@@ -103,6 +104,7 @@ FILES = {
     "three_args.cu": CUDA.format(args='["out", "x", 1]', more="", body=""),
     "bad_arg.cu": CUDA.format(args='["out", "y"]', more="", body=""),
     "bad_code.cu": CUDA.format(args='["out", "x"]', more="", body="y = 1;"),
+    "host_code.cu": CUDA.format(args='["out", "x"]', more="", body="f<<<1, 1>>>(out, x);"),
 } | {name: CONTRACT.format(**SOUND | part) for name, part in PARTS.items()}
 
 
@@ -194,8 +196,10 @@ def rows():
 
 @pytest.mark.parametrize(("command", "sentence"), rows())
 def test_a_command_is_refused_in_one_sentence(folder, command, sentence):
-    if ".cu" in command and not shutil.which("g++"):
+    if ".cu" in command and missing():
         pytest.skip("no compiler")
+    if "--device cuda" in command and device_count():
+        pytest.skip("there is a GPU")
     if "triton" in command and find_spec("triton"):
         pytest.skip("triton is installed")
     code, said = refused(folder, command)

@@ -11,7 +11,7 @@ from kernels.simt.toolchain import Mode
 
 FAST, CHECK = Mode.FAST, Mode.CHECK
 NOTHING = Trouble.NONE
-ENTRY = re.compile(r'(?<!>\n)^(?:extern "C" )?__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(', re.MULTILINE)
+ENTRY = re.compile(r'^(?P<template>template <.*>\n)?(?:extern "C" )?__global__ void (?:__launch_bounds__\([^)]*\) )?(?P<name>\w+)\(', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,21 @@ class Kernels:
     def __init__(self, folder, source, *instances):
         self.path = folder / "kernels.cu"
         self.path.write_text(source)
-        plain = ENTRY.findall(source)
+        plain = [m["name"] for m in ENTRY.finditer(source) if not m["template"]]
         self.entries = [*plain, *instances]
         self.program = Program(self.path, self.entries)
 
     def line(self, words):
-        """The only one with these words."""
-        found = [n for n, line in enumerate(self.path.read_text().split("\n"), 1) if words in line]
+        """The one with these words in a comment at its end."""
+        lines = self.path.read_text().split("\n")
+        found = [n for n, line in enumerate(lines, 1) if line.endswith(f"// {words}")]
         assert len(found) == 1, (words, found)
         return found[0]
+
+    def placed(self, text):
+        """The text, with the line of `words` for each <words>; in brackets the file stands before it."""
+        lines = re.sub("<([^<>]+)>", lambda m: f"line {self.line(m[1])}", text)
+        return lines.replace("(line", f"({self.path.name}, line")
 
     def run(self, entry, *, grid=1, block=32, shared=0, order=ORDERS[0], seed=1, mode=FAST, **arguments):
         """One launch. arguments: of the kernel, in its order; tensors called out... are outputs, all others inputs."""

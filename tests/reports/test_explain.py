@@ -241,9 +241,10 @@ def replayed(tmp_path_factory):
     """What comes of every example, under the short timeout that one of them names."""
     folder = tmp_path_factory.mktemp("examples")
     items = [Item(name, case_of(label_of(name)), subject_of(name, folder)) for name in RUN]
-    hasty = [item for item in items if item.subject.backend != "cuda"]
-    others = [item for item in items if item not in hasty]  # to find a line costs a process
-    done = [*replay(hasty, None, timeout=2.0, memory_mb=4096), *replay(others, None, timeout=30.0, memory_mb=4096)]
+    python = [item for item in items if item.subject.backend != "cuda"]
+    compiled = [item for item in items if item.subject.backend == "cuda"]
+    done = replay(python, None, timeout=2.0, memory_mb=4096)
+    done += replay(compiled, None, timeout=30.0, memory_mb=4096)  # to find a line takes another process
     return {r.item.name: r for r in done}
 
 
@@ -280,7 +281,7 @@ def test_the_command_prints_the_same(tmp_path):
     assert {"pass", "unsupported", "crashed"} <= set(names)
     assert bool(missing()) != ({"race", "uninitialized"} <= set(names))
     (tmp_path / "case.json").write_text(case_of(label).model_dump_json(), "utf-8")
-    files = [word for name in names for word in ("--subject", str(write_kernel(name, tmp_path)))]
+    files = [word for name in names for word in ("--subject", subject_of(name, tmp_path).path)]
     command = [sys.executable, "-m", "fuzz", "replay", "case.json", *files]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace simt {
@@ -51,12 +52,20 @@ size_t arena_cells;
 uint32_t interval, launch_begin, block_begin;
 uint32_t clocks[max_threads][warp_lanes];
 
+// What a thread wrote before a fence, with what it knew of the lanes of its warp.
+struct Publication {
+  uint32_t interval;
+  int warp;
+  uint32_t clocks[warp_lanes];
+};
 struct BlockRecord {
-  uint32_t begin, published;  // intervals; 0: nothing was published
+  uint32_t begin, published;  // intervals: what was written before `published` is
   uint64_t number;
+  std::vector<Publication> by_thread;  // by interval
 };
 std::vector<BlockRecord> blocks;
 bool fenced, acquired;
+Publication fence_of[max_threads];  // the last of each thread
 
 // A write that may be a race, or may change nothing: which of the two is known after it.
 struct Pending {
@@ -190,7 +199,13 @@ Fault race_with(const Stamp& s, bool other_writes, const Access& a, int region) 
 
 bool happened(const Stamp& s, bool is_shared) { return s.interval >= (is_shared ? block_begin : launch_begin); }
 
-bool published(const Stamp& s) { return acquired && block_of(s.interval).published >= s.interval; }
+bool published(const Stamp& s) {
+  const BlockRecord& b = block_of(s.interval);
+  if (!acquired || s.interval < b.published) return acquired;
+  for (auto p = b.by_thread.rbegin(); p != b.by_thread.rend() && p->interval >= s.interval; ++p)
+    if (p->interval == s.interval && p->warp == s.thread / warp_lanes && p->clocks[lane_of(s.thread)] >= s.clock) return true;
+  return false;
+}
 
 bool ordered(const Stamp& s) {
   if (s.interval < block_begin) return published(s);
@@ -260,11 +275,11 @@ inline bool plain_read(uintptr_t address, uintptr_t pc, int bytes) {
 }
 
 void access(const Access& a) {
-  if (!S.active || S.current < 0) return;
+  if (!S.active || S.current < 0 || is_stack(a.address)) return;
   if (pending.waits) shadow_settle();
   Zone* z = zone_of(a.address, a.pc);
   if (!z) {
-    if (is_stack(a.address) || in_library(a.address) || in_runtime(a.address)) return;
+    if (in_library(a.address) || in_runtime(a.address)) return;
     raise(fault_of(Trouble::out_of_bounds, a, nearest(a.address)));
   }
   if (z->traits & unseen) return;
@@ -318,7 +333,7 @@ void shadow_end() { checking = false; }
 
 void shadow_block() {
   block_begin = ++interval;
-  blocks.push_back({interval, 0, S.block});
+  blocks.push_back({interval, 0, S.block, {}});
   fenced = acquired = false;
   for (int i = 0; i < S.count; ++i) {
     std::fill_n(clocks[i], warp_lanes, 0u);
@@ -359,16 +374,25 @@ void shadow_settle() {
   warn(pending.fault);
 }
 
-void shadow_fence() { fenced = true; }
+void shadow_fence() {
+  int me = S.current, lane = lane_of(me);
+  fenced = true;
+  fence_of[me].interval = interval;
+  fence_of[me].warp = me / warp_lanes;
+  memcpy(fence_of[me].clocks, clocks[me], sizeof clocks[me]);
+  ++clocks[me][lane];  // what it writes from now on is another matter
+}
 
 void fence() {
   if (checking) shadow_fence();
 }
 
-void atomic(void* at, int bytes) {
+void atomic(void* at, int bytes, const void* caller) {
   if (!checking) return;
-  access({reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(__builtin_return_address(0)), bytes, true, true, false});
-  if (fenced) blocks.back().published = interval;
+  access({reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller), bytes, true, true, false});
+  BlockRecord& b = blocks.back();
+  if (fenced) b.published = interval;
+  if (fence_of[S.current].interval == interval) b.by_thread.push_back(std::exchange(fence_of[S.current], {}));
   acquired = true;
 }
 }  // namespace simt
@@ -404,6 +428,26 @@ extern "C" SIMT_API void __tsan_read_range(void* at, size_t bytes) {
 extern "C" SIMT_API void __tsan_write_range(void* at, size_t bytes) {
   simt::access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, static_cast<int>(bytes), true, false, false});
 }
+
+// memcpy and its like, as kernels call them.
+static void copied(void* to, const void* from, size_t bytes, uintptr_t pc) {
+  if (!simt::checking || !bytes) return;
+  if (from) simt::access({reinterpret_cast<uintptr_t>(from), pc, static_cast<int>(bytes), false, false, false});
+  simt::access({reinterpret_cast<uintptr_t>(to), pc, static_cast<int>(bytes), true, false, false});
+}
+extern "C" SIMT_API void* __wrap_memcpy(void* to, const void* from, size_t bytes) {
+  copied(to, from, bytes, SIMT_HERE);
+  return memcpy(to, from, bytes);
+}
+extern "C" SIMT_API void* __wrap_memmove(void* to, const void* from, size_t bytes) {
+  copied(to, from, bytes, SIMT_HERE);
+  return memmove(to, from, bytes);
+}
+extern "C" SIMT_API void* __wrap_memset(void* to, int byte, size_t bytes) {
+  copied(to, nullptr, bytes, SIMT_HERE);
+  return memset(to, byte, bytes);
+}
+
 extern "C" SIMT_API void __tsan_init() {}
 extern "C" SIMT_API void __tsan_vptr_read(void**) {}
 extern "C" SIMT_API void __tsan_vptr_update(void**, void*) {}

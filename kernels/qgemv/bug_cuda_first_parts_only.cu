@@ -1,5 +1,5 @@
 /*
-Bug: warps without a row return before the barrier, and leave their share of the activations unpacked.
+Bug: as many parts of activations are unpacked as there are blocks, but each block has four.
 
 Otherwise it is cuda_staged.cu.
 
@@ -126,8 +126,7 @@ qgemv(float* __restrict__ out, const uint8_t* __restrict__ w, const uint8_t* __r
   extern __shared__ Quants parts[];
   float2* scales = reinterpret_cast<float2*>(parts + 4 * blocks);
   int thread = threadIdx.x, lane = thread % 32;
-  if (static_cast<int>(blockIdx.x) * ROWS + thread / 32 >= m) return;
-  for (int i = thread; i < 4 * blocks; i += 32 * WARPS) parts[i] = A::quants(a + i / 4 * A::bytes, i % 4);
+  for (int i = thread; i < blocks; i += 32 * WARPS) parts[i] = A::quants(a + i / 4 * A::bytes, i % 4);
   for (int b = thread; b < blocks; b += 32 * WARPS) scales[b] = scales_of<A>(a + b * A::bytes);
   __syncthreads();
   int first = blockIdx.x * ROWS, end = min(first + ROWS, m);
