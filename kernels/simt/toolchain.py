@@ -153,7 +153,7 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
     folder cannot be written to.
     """
     exported = "".join(f"SIMT_ENTRY({n}, {entry})\n" for n, entry in enumerate(entries))
-    digest = _digest([exported, *_FLAGS[mode]], [path, *included(path)])
+    digest = _digest([exported, path.name, *_FLAGS[mode]], [path, *included(path)])  # faults name the file
     library = cache_folder() / f"{digest}-{mode}.so"
     if not library.exists():
         _compile(path, exported, mode, library)
@@ -171,7 +171,8 @@ def runtime() -> Path:
         made = Path(folder) / library.name
         sources = sorted(map(str, (HOME / "runtime").glob("*.cpp")))
         flags = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-fvisibility=hidden", "-shared")
-        _run([gxx(), *flags, *_includes(), *sources, "-o", str(made)], folder)
+        name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
+        _run([gxx(), *flags, name, *_includes(), *sources, "-o", str(made)], folder)
         made.replace(library)
     return library
 
@@ -204,7 +205,7 @@ def _includes() -> list[str]:
 @cache
 def _own_files() -> tuple[bytes, ...]:
     files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    return tuple(f.read_bytes() for f in files)
+    return tuple(f.read_bytes() for f in (*files, Path(__file__)))
 
 
 def _digest(words: Iterable[str], files: Iterable[Path]) -> str:
@@ -234,16 +235,11 @@ def included(path: Path) -> list[Path]:
     return found[1:]
 
 
+_ALIGNMENT = r"(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _DYNAMIC = re.compile(
-    r"""\bextern\s+__shared__\s+
-        (?:(?:__align__|alignas)\s*\(\s*\w+\s*\)\s*|__attribute__\s*\(\(.*?\)\)\s*)?
-        (?P<type>(?:(?:unsigned|signed|const|volatile|struct)\s+)*[\w:]+(?:\s*<[^;>]*>)?)\s+
-        (?:(?:__align__|alignas)\s*\(\s*\w+\s*\)\s*)?
-        (?P<name>\w+)\s*\[\s*\]\s*;""",
-    re.VERBOSE,
+    rf"\b(?P<words>(?:extern|__shared__)\b(?:{_ALIGNMENT}|[^;{{}}()=\[\]])*?)\b(?P<name>\w+)\s*\[\s*0?\s*\]\s*;"
 )
-
-
+_NO_TYPE = re.compile(rf"\b(?:extern|__shared__)\b|{_ALIGNMENT}")
 _ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\))")
 
 
@@ -253,8 +249,10 @@ def rewritten(text: str) -> str:
     """
 
     def pointer(match: re.Match[str]) -> str:
-        lines = "\n" * match[0].count("\n")
-        return f"{match['type']}* const {match['name']} = ({match['type']}*)simt::dynamic_shared;{lines}"
+        if not {"extern", "__shared__"} <= set(match["words"].split()):
+            return match[0]
+        kind, lines = " ".join(_NO_TYPE.sub(" ", match["words"]).split()), "\n" * match[0].count("\n")
+        return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
 
     return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, text))
 

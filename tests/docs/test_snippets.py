@@ -14,6 +14,8 @@ import pytest
 from corpus import distributions
 from corpus.materialize import materialize
 from corpus.records import Fill, TensorRecipe
+from kernels import front_matter
+from kernels.simt.emulator import ORDERS
 from kernels.simt.toolchain import missing as lacking
 from oracles import catalog
 
@@ -95,6 +97,11 @@ def test_the_readme_shows_what_is_said_of_its_cuda_kernel(page):
     read = page(ROOT / "README.md", ON_A_LAPTOP)
     assert lost_of(read) == []
     assert read.codes == [1]
+
+
+def test_the_page_on_cuda_names_every_key_and_every_order():
+    text = (ROOT / "docs" / "cuda-on-a-laptop.md").read_text("utf-8")
+    assert [name for name in (*front_matter._KEYS, *ORDERS) if f"`{name}`" not in text] == []
 
 
 def test_a_line_that_nobody_printed_is_noticed():

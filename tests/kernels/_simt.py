@@ -11,7 +11,10 @@ from kernels.simt.toolchain import Mode
 
 FAST, CHECK = Mode.FAST, Mode.CHECK
 NOTHING = Trouble.NONE
-ENTRY = re.compile(r'^(?P<template>template <.*>\n)?(?:extern "C" )?__global__ void (?:__launch_bounds__\([^)]*\) )?(?P<name>\w+)\(', re.MULTILINE)
+ENTRY = re.compile(
+    r'^(?P<template>template <.*>\n)?(?:extern "C" )?__global__ void (?:__launch_bounds__\([^)]*\) )?(?P<name>\w+)\(',
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Kernels:
         return Ran(outcome, Scene(self.path, module.built, shape, tensors))
 
     def right(self, entry, **how):
-        """The outputs, which are the same in every order and mode, without an alarm. Its output arrays stay as given."""
+        """The outputs, the same in every order and mode, without an alarm. The arrays given stay as they are."""
         found = None
         for mode in (FAST, CHECK):
             for order in ORDERS:

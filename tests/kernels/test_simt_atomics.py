@@ -27,8 +27,8 @@ __global__ void taken(T* out, const T* x) {
   __shared__ T s[9];
   if (ME < 9) s[ME] = x[64];
   __syncthreads();
-  atomicSub(s, x[ME]), atomicMin(s + 1, x[ME]), atomicMax(s + 2, x[ME]), atomicAnd(s + 3, x[ME]), atomicOr(s + 4, x[ME]);
-  atomicXor(s + 5, x[ME]), atomicAdd_block(s + 6, x[ME]), atomicMax_system(s + 7, x[ME]);
+  atomicSub(s, x[ME]), atomicMin(s + 1, x[ME]), atomicMax(s + 2, x[ME]), atomicAnd(s + 3, x[ME]);
+  atomicOr(s + 4, x[ME]), atomicXor(s + 5, x[ME]), atomicAdd_block(s + 6, x[ME]), atomicMax_system(s + 7, x[ME]);
   __syncthreads();
   if (ME < 8) out[ME] = s[ME];
 }
@@ -168,8 +168,14 @@ def test_what_integers_have_besides(kernels, c_type):
     found = kernels.right(f"taken<{c_type}>", block=64, out=blank(8, dtype), x=x)
     with np.errstate(over="ignore"):
         wanted = [
-            x[64] - x[:64].sum(dtype=dtype), x.min(), x.max(), np.bitwise_and.reduce(x), np.bitwise_or.reduce(x),
-            np.bitwise_xor.reduce(x), x.sum(dtype=dtype), x.max(),
+            x[64] - x[:64].sum(dtype=dtype),
+            x.min(),
+            x.max(),
+            np.bitwise_and.reduce(x),
+            np.bitwise_or.reduce(x),
+            np.bitwise_xor.reduce(x),
+            x.sum(dtype=dtype),
+            x.max(),
         ]
     assert found.tolist() == wanted
 

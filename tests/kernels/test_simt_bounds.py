@@ -86,7 +86,7 @@ __global__ void moving(float* out, const float* x, int a, int b) {
   extern __shared__ float moved[];
   moved[ME] = ME;
   __syncthreads();
-  out[ME] = moved[ME + a];  // in dynamic memory
+  out[ME] = moved[ME + a];  // moves
 }
 __global__ void few_bytes(float* out, const float* x, int a, int b) {
   __shared__ char letters[5];
@@ -105,7 +105,7 @@ __global__ void unwritten_dynamic(float* out, const float* x, int a, int b) {
   float* s = reinterpret_cast<float*>(quads);
   if (ME < 32 - a) s[ME] = x[ME];
   __syncthreads();
-  if (ME < 8) out[ME] = quads[ME].x + quads[ME].w;  // nobody wrote all four
+  if (ME < 8) out[ME] = quads[ME].x + quads[ME].w;  // four parts
 }
 __global__ void second_block(float* out, const float* x, int a, int b) {
   __shared__ float s;
@@ -115,7 +115,7 @@ __global__ void second_block(float* out, const float* x, int a, int b) {
 }
 __global__ void in_background(float* out, const float* x, int a, int b) {
   __shared__ __align__(16) float tile[128];
-  __pipeline_memcpy_async(&tile[4 * ME], x + 4 * ME + 4 * a, 16);  // copied from
+  __pipeline_memcpy_async(&tile[4 * ME], x + 4 * ME + 4 * a, 16);  // fetches
   __pipeline_commit();
   __pipeline_wait_prior(0);
   __syncthreads();
@@ -249,11 +249,26 @@ def test_one_shared_array_does_not_run_over_into_the_next(kernels, a, b, words):
 @pytest.mark.parametrize(
     ("entry", "a", "shared", "words"),
     [
-        ("moving", 1, 128, "thread 31 of block 0 reads 4 bytes at byte 128 of dynamic shared memory (<in dynamic memory>), but it has 128 bytes"),
-        ("moving", -1, 128, "thread 0 of block 0 reads 4 bytes at byte -4 of dynamic shared memory (<in dynamic memory>), but it has 128 bytes"),
+        (
+            "moving",
+            1,
+            128,
+            "thread 31 of block 0 reads 4 bytes at byte 128 of dynamic shared memory (<moves>), but it has 128 bytes",
+        ),
+        (
+            "moving",
+            -1,
+            128,
+            "thread 0 of block 0 reads 4 bytes at byte -4 of dynamic shared memory (<moves>), but it has 128 bytes",
+        ),
         ("few_bytes", 1, 0, "thread 4 of block 0 reads 1 byte at byte 5 of letters (<a letter>), but it has 5 bytes"),
         ("few_bytes", -5, 0, "thread 4 of block 0 reads 1 byte at byte -1 of letters (<a letter>), but it has 5 bytes"),
-        ("in_background", 1, 0, "thread 31 of block 0 reads x[128] and 3 behind it (<copied from>), but it has 128 elements"),
+        (
+            "in_background",
+            1,
+            0,
+            "thread 31 of block 0 reads x[128] and 3 behind it (<fetches>), but it has 128 elements",
+        ),
     ],
 )
 def test_one_step_outside_of_shared_memory(kernels, entry, a, shared, words):
@@ -265,9 +280,21 @@ def test_one_step_outside_of_shared_memory(kernels, entry, a, shared, words):
 @pytest.mark.parametrize(
     ("entry", "a", "words"),
     [
-        ("unwritten_shared", 1, "thread 31 of block 0 reads 4 bytes at byte 128 of s (<nobody wrote>), which nobody has written"),
-        ("unwritten_dynamic", 1, "thread 7 of block 0 reads 4 bytes at byte 124 of dynamic shared memory (<nobody wrote all four>), which nobody has written"),
-        ("second_block", 2, "thread 0 of block 1 reads 4 bytes at byte 0 of s (<what the first block had>), which nobody has written"),
+        (
+            "unwritten_shared",
+            1,
+            "thread 31 of block 0 reads 4 bytes at byte 128 of s (<nobody wrote>), which nobody has written",
+        ),
+        (
+            "unwritten_dynamic",
+            1,
+            "thread 7 of block 0 reads 4 bytes at byte 124 of dynamic shared memory (<four parts>), which nobody has written",
+        ),
+        (
+            "second_block",
+            2,
+            "thread 0 of block 1 reads 4 bytes at byte 0 of s (<what the first block had>), which nobody has written",
+        ),
     ],
 )
 def test_shared_memory_is_undefined_until_it_is_written(kernels, entry, a, words):

@@ -237,7 +237,9 @@ def test_stacks_are_as_long_as_they_are(kernels, mode):
     """Also where one function's variables reach over the page that guards the next thread's stack."""
     deep = run(kernels, "recursion", n=4000, mode=mode)
     assert deep.trouble is T.STACK_OVERFLOW
-    assert re.fullmatch(r"the stack of thread 3 of block 0 overflowed \(kernels\.cu, line \d+\): 64 KB of .*", deep.said)
+    assert re.fullmatch(
+        r"the stack of thread 3 of block 0 overflowed \(kernels\.cu, line \d+\): 64 KB of .*", deep.said
+    )
     assert run(kernels, "recursion", n=50, mode=mode).trouble is T.NONE
     large = run(kernels, "large_arrays", mode=mode)
     assert large.said.startswith("the stack of thread 31 of block 0 overflowed (kernels.cu, line ")

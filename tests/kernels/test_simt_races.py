@@ -213,7 +213,15 @@ def run(kernels, entry, mode, order, *, seed=1):
     n, how = 256, {"grid": 2, "block": 128}
     if entry.startswith("product"):
         n, how = 16, {"grid": (2, 2), "block": (8, 8)}
-    elif entry.partition("<")[0] in {"block_sum", "sum_of_warps", "two_buffers", "histogram", "flag", "lanes", "lanes_volatile"}:
+    elif entry.partition("<")[0] in {
+        "block_sum",
+        "sum_of_warps",
+        "two_buffers",
+        "histogram",
+        "flag",
+        "lanes",
+        "lanes_volatile",
+    }:
         how = {"grid": 1, "block": 128, "shared": 16}
     x, out = aligned((np.arange(256) % 7).astype(np.float32)), aligned(blank(258, DTYPES.get(entry, np.float32)))
     ran = kernels.run(entry, **how, mode=mode, order=order, seed=seed, out=out, x=x, n=n)
@@ -305,7 +313,9 @@ def test_both_sides_of_a_race_are_named(kernels, entry, words):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("entry", "line"), [("same_value", "all the same"), ("same_value_of_blocks", "all blocks the same")])
+@pytest.mark.parametrize(
+    ("entry", "line"), [("same_value", "all the same"), ("same_value_of_blocks", "all blocks the same")]
+)
 def test_writes_of_the_same_value_are_doubtful_and_no_fault(kernels, entry, line, order):
     ran, _ = run(kernels, entry, CHECK, order)
     assert ran.said == ""

@@ -197,8 +197,12 @@ def test_every_thread_knows_where_it_is(kernels, grid, block):
     found = kernels.right("where", grid=grid, block=block, out=blank((np.prod(grid) * 24, 12), np.int32))
     wanted = [
         [tx, ty, tz, bx, by, bz, *block, *grid]
-        for bz in range(grid[2]) for by in range(grid[1]) for bx in range(grid[0])
-        for tz in range(block[2]) for ty in range(block[1]) for tx in range(block[0])
+        for bz in range(grid[2])
+        for by in range(grid[1])
+        for bx in range(grid[0])
+        for tz in range(block[2])
+        for ty in range(block[1])
+        for tx in range(block[0])
     ]
     assert found.tolist() == wanted
 
@@ -206,7 +210,9 @@ def test_every_thread_knows_where_it_is(kernels, grid, block):
 # ---- shared memory ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("entry", "shared"), [("reversed_static", 0), ("reversed_dynamic", 256), ("at_namespace_scope", 0)])
+@pytest.mark.parametrize(
+    ("entry", "shared"), [("reversed_static", 0), ("reversed_dynamic", 256), ("at_namespace_scope", 0)]
+)
 def test_shared_memory_is_what_the_threads_of_a_block_share(kernels, entry, shared):
     grid = 1 if entry == "at_namespace_scope" else 3
     found = kernels.right(entry, grid=grid, block=64, shared=shared, out=blank((grid, 64), np.int32))
@@ -325,7 +331,12 @@ def test_blocks_have_no_order_but_every_one_runs_once(kernels):
     seen = set()
     for order in ORDERS:
         for seed in range(6):
-            assert kernels.run("recorded_blocks", grid=7, block=1, order=order, seed=seed, out=(out := blank(7, np.int32))).said == ""
+            assert (
+                kernels.run(
+                    "recorded_blocks", grid=7, block=1, order=order, seed=seed, out=(out := blank(7, np.int32))
+                ).said
+                == ""
+            )
             assert sorted(out.tolist()) == [*range(7)]
             seen.add(tuple(out.tolist()))
     assert {(*range(7),), (*range(6, -1, -1),)} < seen

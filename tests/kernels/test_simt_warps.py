@@ -171,10 +171,18 @@ SHUFFLES = ("idx", "up", "down", "xor")
 
 
 @pytest.mark.parametrize("what", SHUFFLES)
-@pytest.mark.parametrize(("by", "width"), [(0, 32), (1, 32), (16, 32), (31, 32), (5, 16), (1, 8), (3, 8), (1, 2), (2, 1)])
+@pytest.mark.parametrize(
+    ("by", "width"), [(0, 32), (1, 32), (16, 32), (31, 32), (5, 16), (1, 8), (3, 8), (1, 2), (2, 1)]
+)
 def test_shuffles_read_from_the_lane_that_ptx_names(kernels, what, by, width):
     found = kernels.right(
-        "shuffled<int>", block=64, out=blank(64, np.int32), x=LANES.astype(np.int32), what=SHUFFLES.index(what), by=by, width=width
+        "shuffled<int>",
+        block=64,
+        out=blank(64, np.int32),
+        x=LANES.astype(np.int32),
+        what=SHUFFLES.index(what),
+        by=by,
+        width=width,
     )
     assert found.tolist() == [i // 32 * 32 + source(what, i % 32, by, width) for i in range(64)]
 
@@ -183,7 +191,9 @@ def test_shuffles_read_from_the_lane_that_ptx_names(kernels, what, by, width):
 def test_values_of_up_to_eight_bytes_travel(kernels, c_type):
     bits = np.random.default_rng(2).integers(0, 256, (64, np.dtype(TYPES[c_type]).itemsize), dtype=np.uint8)
     given = bits.view(TYPES[c_type]).ravel()
-    found = kernels.run(f"shuffled<{c_type}>", block=64, out=(out := blank(64, given.dtype)), x=given, what=3, by=5, width=32)
+    found = kernels.run(
+        f"shuffled<{c_type}>", block=64, out=(out := blank(64, given.dtype)), x=given, what=3, by=5, width=32
+    )
     assert found.said == ""
     assert out.tobytes() == given[LANES ^ 5].tobytes()
 
