@@ -46,6 +46,10 @@ class Statistics(Record):
     """Passing outputs in which the reference demanded nan, inf or -inf somewhere."""
     skipped: dict[str, int] = {}
     """Reason -> cases that it declined."""
+    warned: int = 0
+    """Cases in which the backend saw something doubtful that is no fault."""
+    warning: str = ""
+    """The first of them, in words."""
     fidelity: dict[str, Fidelity] = {}
     """Of ops that lose something by design: by the attribute that decides what, over cases of independent draws."""
 

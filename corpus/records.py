@@ -6,10 +6,9 @@ How an experiment can end, and whom each end speaks about:
     ├── ok ───────────────┬── as it should ───────── pass
     │                     ├── values ─────────────── mismatch | nonfinite
     │                     ├── form ───────────────── wrong_shape | wrong_dtype | wrong_layout | aliased
-    │                     ├── memory ─────────────── out_of_bounds | unwritten | input_mutated | race
+    │                     ├── memory ─────────────── out_of_bounds | unwritten | input_mutated
     │                     └── two runs differ ────── nondeterministic
-    ├── faulted ─────────────────────────────────── out_of_bounds | input_mutated | race | uninitialized
-    │                                                | divergent | crashed
+    ├── faulted ── race | uninitialized | divergent | out_of_bounds | input_mutated | crashed
     ├── raised ──────────────────────────────────── raised
     ├── timeout ─────────────────────────────────── timeout
     ├── crashed | launch_failed ─────────────────── crashed
@@ -162,18 +161,8 @@ class TensorSpec(Record):
     dtype: str
 
 
-ACCUMULATORS = (
-    "float32",
-    "float64",
-    "float16",
-    "bfloat16",
-    "int32",
-    "volta",
-    "ampere",
-    "hopper",
-    "blackwell",
-    "fp8_hopper",
-)
+_CORES = ("volta", "ampere", "hopper", "blackwell", "fp8_hopper")
+ACCUMULATORS = ("float32", "float64", "float16", "bfloat16", "int32", *_CORES)
 """In what a subject can say that it sums."""
 
 
@@ -240,7 +229,7 @@ class Subject(Record):
 
     @property
     def loader(self) -> str:
-        """What loads it: its backend, and its device unless that is the CPU."""
+        """Its backend, and its device unless that is the CPU."""
         return self.backend if self.device == "cpu" else f"{self.backend}@{self.device}"
 
 

@@ -30,12 +30,14 @@ class Job:
 
 
 def compile_files(*, targets: Sequence[str], architectures: Sequence[str], launch: Sequence[str]) -> int:
-    """The command `compile`. Raises UsageError for what is no op and no file, and where there is no compiler."""
+    """The command `compile`. Raises UsageError for what is neither an op nor a file, and where there is no compiler."""
     known = compilers()
     if not known:
         raise UsageError("nothing compiles for a GPU here: neither nvcc nor NVRTC (the extra [gpu]) is installed")
     text = "\n".join(launch)
     files = [file for target in targets or load_contracts() for file in _files(target)]
+    for _, path in files:
+        read_front_matter(path, text)
     jobs = [Job(name, path, arch, text) for name, path in files for arch in architectures or ARCHITECTURES]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(lambda job: _compile(job, known[0]), jobs))

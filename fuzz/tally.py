@@ -27,10 +27,14 @@ class Tally:
         self._ulps = list(said.ulps)
         self._classes, self._skipped = Counter(said.classes), Counter(said.skipped)
         self._fidelity = dict(said.fidelity)
+        self._warned, self._warning = said.warned, said.warning
 
     def add(self, checked: Checked, key: str) -> None:
         """Count what came of one case."""
         verdict, execution = checked.verdicts[key], checked.executions[key]
+        if execution.warnings:
+            self._warned += 1
+            self._warning = self._warning or execution.warnings[0]
         if execution.status is Status.OK:
             self._timed += 1
             self._nanoseconds += execution.nanoseconds
@@ -65,6 +69,8 @@ class Tally:
             ulps=tuple(self._ulps),
             classes=dict(self._classes),
             skipped=dict(self._skipped),
+            warned=self._warned,
+            warning=self._warning,
             fidelity=dict(sorted(self._fidelity.items())),
         )
 

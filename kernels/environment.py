@@ -14,7 +14,7 @@ from kernels.loader import loaders
 
 _ALWAYS = ("numpy", "hypothesis", "numba", "pydantic", "ml_dtypes")
 
-OPTIONAL = ("torch", "triton", "cupy", "gguf")
+OPTIONAL = ("torch", "triton", "gguf")
 """Packages that only some subjects need."""
 
 TOOLS = ("g++", "nvcc", "nvidia-smi", "compute-sanitizer")

@@ -24,6 +24,7 @@ from kernels.gpu import DRIVER, Arena, Window, device_count, send_all
 from kernels.loaders.cuda import CudaLoader, CudaSubject
 from kernels.loaders.torch import TorchLoader
 from kernels.simt.emulator import Argument, Shape, Tensor
+from kernels.simt.toolchain import Mode
 
 _ARENA = Arena()
 _VALUES = {
@@ -40,7 +41,11 @@ _VALUES = {
 def _unavailable(package: str) -> str:
     if not device_count():
         return "there is no CUDA device"
-    return "" if importlib.util.find_spec(package) else f"{package} is not installed"
+    return "" if _installed(package) else f"{package} is not installed"
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 class GpuCudaSubject(CudaSubject):
@@ -84,6 +89,11 @@ class GpuCudaLoader(CudaLoader):
         if why := _unavailable("cuda"):
             return why
         return super().unavailable() or ("" if "nvrtc" in compilers() else "NVRTC is not installed")
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """In which what is loaded is compiled by g++: only its parameters are read."""
+        return (Mode.FAST,)
 
     @property
     def kind(self) -> type[CudaSubject]:

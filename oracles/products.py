@@ -230,10 +230,11 @@ def _is_exact(q: Question, a: Reals, b: Reals, total: Reals, scaling: Scaling) -
     grain_a, grain_b = grain(a, axis=1), grain(b, axis=0)
     both = grain_a * grain_b
     smallest = np.minimum(np.minimum(grain_a, grain_b), both) * min(1.0, alpha or 1.0)
-    exact = np.asarray((smallest >= (q.tiny or acc.eta)) & (total <= np.minimum(2.0**bits * both, acc.max)))
+    least_kept = max(q.tiny, acc.tiny) if q.tiny else acc.eta
+    exact = np.asarray((smallest >= least_kept) & (total <= np.minimum(2.0**bits * both, acc.max)))
     if not scaling.plain:
         least = np.minimum(alpha * both if alpha else np.inf, scaling.grain)
-        exact &= (least >= (q.tiny or acc.eta)) & (scaling.reach(total) <= np.minimum(2.0**bits * least, acc.max))
+        exact &= (least >= least_kept) & (scaling.reach(total) <= np.minimum(2.0**bits * least, acc.max))
     if tf32_of(q) != "none":
         exact &= _fits_tf32(a, grain_a, axis=1) & _fits_tf32(b, grain_b, axis=0)
     return exact

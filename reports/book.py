@@ -142,6 +142,8 @@ def stopped_at(finding: Finding) -> int:
     detail = finding.exhibit.detail if finding.exhibit else ""
     name = re.escape(Path(finding.subject.path).name)
     lines = re.findall(rf'File "[^"\n]*?{name}", line (\d+)', detail)
+    if finding.verdict.rule == "check":
+        lines = re.findall(rf"\({name}, line (\d+)\)", finding.verdict.message)[:1]
     inmost = 0 if "most recent call first" in detail else -1
     return int(lines[inmost]) if lines else 0
 

@@ -29,6 +29,7 @@ def campaign_text(book: Book) -> str:
         _estimated(c),
         _subjects(c),
         _fidelity(c),
+        _warnings(c),
         _planted(c, book) if planted else "",
         _findings(book),
         _coverage(c),
@@ -71,6 +72,13 @@ def _subjects(c: Campaign) -> str:
 def kinds_of(c: Campaign, subject: Subject) -> dict[str, int]:
     """How often a subject had each verdict."""
     return c.by_subject.get(subject.key, {})
+
+
+def _warnings(c: Campaign) -> str:
+    """What backends saw that is doubtful, and no fault."""
+    seen = ((s.key, c.statistics[s.key]) for s in c.subjects if s.key in c.statistics and not s.planted)
+    warned = ((key, f"{said.warning}  ({count(said.warned, 'case')})") for key, said in seen if said.warned)
+    return "\n".join(f"warning: {key}: {words}" for key, words in warned)
 
 
 def _fidelity(c: Campaign) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from kernels.formula import Formula, Scope
 from kernels.front_matter import FrontMatter, Instance, read_front_matter
 from kernels.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernels.simt.faults import Scene
-from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing
+from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing, runtime
 
 CHECKED = 4
 """One case in so many is run in check mode too: those whose seeds add up to a multiple of it."""
@@ -83,8 +84,13 @@ class CudaLoader(Loader):
             raise UsageError(f"{path} has no front matter for {function!r}; its entry is {front.function!r}")
         instances = front.instances
         subject = self.kind(front, Program(path, [i.entry for i in instances]), instances, self._schedule)
-        subject.build(Mode.FAST)
+        subject.build(*self.modes)  # now: the seconds that it takes are no case's
         return subject
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """In which what is loaded may run."""
+        return tuple(Mode)
 
     @property
     def kind(self) -> type[CudaSubject]:
@@ -119,10 +125,12 @@ class CudaSubject(Unfitted):
         """Inputs whose pointer may be null."""
         return self.front.nullable
 
-    def build(self, mode: Mode) -> None:
-        """Compile it, if that was not done before. Raises UsageError, as if a case had not been tried yet."""
+    def build(self, *modes: Mode) -> None:
+        """Compile it, if that was not done before. Raises UsageError if it does not compile."""
         try:
-            built = self.program.module(mode).built
+            runtime()
+            with ThreadPoolExecutor(len(modes)) as pool:
+                built = next(iter([m.built for m in pool.map(self.program.module, modes)]))
         except BuildError as error:
             raise UsageError(_complaint(self.front, str(error))) from error
         except OSError as error:
@@ -167,7 +175,6 @@ class CudaSubject(Unfitted):
 
     def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
         how = self.schedule
-        self.build(how.mode)
         module = self.program.module(how.mode)
         outcome = module.launch(number, shape, arguments, tensors, how.order, how.seed)
         scene = Scene(self.front.path, module.built, shape, tensors)
@@ -276,32 +283,48 @@ def _complaint(front: FrontMatter, said: str) -> str:
     match = _ERROR.search(said)
     if match is None:
         line = _line_with_assembly(front.path) if "Assembler messages" in said else 0
-        return f"{front.path} {_ptx(line) if line else f'does not compile: {_without_place(said)}'}"
+        return _uses(front.path, _PTX, line) if line else f"{front.path} does not compile: {_without_place(said)}"
     file, line, text = Path(match["file"]), int(match["line"]), match["text"]
-    place = front.path if file == front.path.absolute() else file
-    if _ASSEMBLY in text:
-        return f"{place} {_ptx(line)}"
-    if (header := _MISSING.search(text)) and header[1].startswith(_FOREIGN):
-        return f"{place} uses {header[1]} (line {line}), {_UNABLE}"
+    if needs := _needs_gpu(front.path, file, line, text, _included_from(front.path, said)):
+        return needs
     if match["file"] == "entries" or file.is_relative_to(HOME):
         return f"{front.path}: entry = {front.entry!r} cannot be launched: {text}"
     if "<<<" in _line(file, line):
         return f"{front.path} launches a kernel with <<<>>> (line {line}), {_HOST}"
-    where = f"line {line}" if place == front.path else f"{file}, line {line}"
+    where = f"line {line}" if file == front.path.absolute() else f"{file}, line {line}"
     return f"{front.path} does not compile: {text} ({where})"
 
 
-def _ptx(line: int) -> str:
-    return f"uses inline PTX (line {line}), {_UNABLE}"
+def _needs_gpu(path: Path, file: Path, line: int, text: str, included: tuple[str, int] | None) -> str:
+    """That it uses what only a GPU can run; nothing if the error is another. included: see `_included_from`."""
+    if included and (_ASSEMBLY in text or included[0].startswith(_FOREIGN)):
+        return _uses(path, *included)
+    place = path if file == path.absolute() else file
+    if _ASSEMBLY in text or re.search(r"\basm\b", _line(file, line)):
+        return _uses(place, _PTX, line)
+    header = _MISSING.search(text)
+    return _uses(place, header[1], line) if header and header[1].startswith(_FOREIGN) else ""
+
+
+def _uses(place: Path, what: str, line: int) -> str:
+    return f"{place} uses {what} (line {line}), which cannot run on the CPU"
 
 
 _ERROR = re.compile(r"^(?P<file>[^\n]+?):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
 _ASSEMBLY = "SIMT_UNSUPPORTED_asm"
+_PTX = "inline PTX"
 _MISSING = re.compile(r"^(\S+): No such file")
 _FOREIGN = ("cub/", "thrust/", "cute/", "cutlass/")
 """Headers of libraries that need inline PTX."""
-_UNABLE = "which cannot run on the CPU"
+_SYSTEM = re.compile(r"include\s*<([^>]+)>")
 _HOST = "but only device code is wanted: put host code between #ifndef KERNEL_ASSAY and #endif"
+
+
+def _included_from(path: Path, said: str) -> tuple[str, int] | None:
+    """The header of CUDA's that the error is in, as the file includes it, and in which line; None if it is in none."""
+    match = re.search(rf"from {re.escape(str(path.absolute()))}:(\d+)", said)
+    name = _SYSTEM.search(_line(path, int(match[1]))) if match else None
+    return (name[1], int(match[1])) if match and name else None
 
 
 def _line(file: Path, number: int) -> str:

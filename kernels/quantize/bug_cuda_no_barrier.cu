@@ -22,11 +22,8 @@ constexpr int BLOCKS = 64;  // as many as threads
 
 __device__ float inverse(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
 
-__device__ void store_half(uint8_t* out, float value) {
-  unsigned int bits = __half_as_ushort(__float2half_rn(value));
-  out[0] = static_cast<uint8_t>(bits);
-  out[1] = static_cast<uint8_t>(bits >> 8);
-}
+// At a multiple of two bytes, as all scales and mins are.
+__device__ void store_half(uint8_t* out, float value) { *reinterpret_cast<__half*>(out) = __float2half_rn(value); }
 
 // The numbers j and j + 16 share a byte; the fifth bits of all stand before the nibbles.
 template <int BITS, typename Quant>

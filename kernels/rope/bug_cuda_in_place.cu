@@ -7,6 +7,7 @@ choices = { style = ["interleaved", "neox"] }
 dtypes = ["float32", "float16", "bfloat16", "float64"]
 args = ["out", "x", "cos", "sin", "heads", "width", "pairs"]
 dims = { heads = "x.shape[1]", width = "x.shape[2]", pairs = "x.shape[2] // (2 * part)" }
+requires = ["theta > 0", "offset >= 0"]  # whatever they are: the tables say it all
 grid = "x.shape[0]"
 block = 256
 planted = "mismatch"

@@ -36,7 +36,7 @@ _SENTENCES = {
     Trouble.DEADLOCK: "deadlock in block {block}: {said}{at}",
     Trouble.BAD_MASK: "{said}, by {who}{at}",
     Trouble.OUT_OF_BOUNDS: "{who} {access}{at}{size}",
-    Trouble.RACE: "race: {who} {access}{at}, {other}, and nothing orders the two",
+    Trouble.RACE: "{who} {access}{at}, {other}, and nothing orders the two",
     Trouble.UNINITIALIZED: "{who} {access}{at}, which nobody has written",
     Trouble.READ_ONLY: "{who} {access}{at}, an input",
 }

@@ -46,7 +46,7 @@ _COMMON = (
     # Libraries of many kernels live in one process, and share no names.
     *("-fvisibility=hidden", "-fno-gnu-unique"),
     # A kernel may divide by zero and shift too far: on a GPU neither ends it, and no compiler may bend the rest of it.
-    *("-fno-delete-null-pointer-checks", "-fwrapv"),
+    *("-fno-delete-null-pointer-checks", "-fno-isolate-erroneous-paths-dereference", "-fwrapv"),
     # Large local variables must not reach over the page that guards a thread's stack.
     "-fstack-clash-protection",
     # The first error, at the place in the user's file where a macro was used.

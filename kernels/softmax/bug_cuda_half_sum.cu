@@ -15,6 +15,9 @@ planted = "mismatch"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+// Rounded by itself: fused with the subtraction of the maximum, the largest score would differ from the maximum.
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+
 constexpr unsigned all_lanes = 0xffffffff;
 constexpr int most = 1024 / 32;  // elements of a lane
 
@@ -44,7 +47,7 @@ __global__ void __launch_bounds__(128)
   for (int j = 0; j < most; ++j) {
     const int column = lane + 32 * j;
     if (column >= cols) break;
-    s[j] = scale * static_cast<float>(x[start + column]);
+    s[j] = product(scale, static_cast<float>(x[start + column]));
     if (mask) s[j] += static_cast<float>(mask[start + column]);
     top = fmaxf(top, s[j]);
   }

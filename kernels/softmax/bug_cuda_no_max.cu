@@ -16,6 +16,10 @@ planted = "nonfinite"
 
 #include <type_traits>
 
+// Rounded by itself: fused with the subtraction of the maximum, the largest score would differ from the maximum.
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
+
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
 
@@ -55,7 +59,7 @@ __global__ void __launch_bounds__(256)
   __shared__ W parts[warps];
   const size_t start = static_cast<size_t>(blockIdx.x) * cols;
   const auto s = [=](int column) {
-    const W scaled = scale * static_cast<W>(x[start + column]);
+    const W scaled = product(scale, static_cast<W>(x[start + column]));
     return mask ? scaled + static_cast<W>(mask[start + column]) : scaled;
   };
 

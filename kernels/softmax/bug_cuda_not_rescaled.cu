@@ -18,6 +18,10 @@ planted = "mismatch"
 #include <cstdint>
 #include <type_traits>
 
+// Rounded by itself: fused with the subtraction of the maximum, the largest score would differ from the maximum.
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
+
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
 
@@ -72,7 +76,7 @@ __device__ void softmax_of_row(T* out, const T* x, const T* mask, Wide<T> scale,
   const auto load = [=](int i, W* s) {
     const Packed pack = reinterpret_cast<const Packed*>(x)[i];
 #pragma unroll
-    for (int j = 0; j < count; ++j) s[j] = scale * static_cast<W>(pack.at[j]);
+    for (int j = 0; j < count; ++j) s[j] = product(scale, static_cast<W>(pack.at[j]));
     if (!mask) return;
     const Packed more = reinterpret_cast<const Packed*>(mask)[i];
 #pragma unroll

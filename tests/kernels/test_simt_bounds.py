@@ -105,7 +105,7 @@ __global__ void unwritten_dynamic(float* out, const float* x, int a, int b) {
   float* s = reinterpret_cast<float*>(quads);
   if (ME < 32 - a) s[ME] = x[ME];
   __syncthreads();
-  if (ME < 8) out[ME] = quads[ME].x + quads[ME].w;  // four parts
+  if (ME < 8) out[ME] = quads[ME].x + quads[ME].w;  // all
 }
 __global__ void second_block(float* out, const float* x, int a, int b) {
   __shared__ float s;
@@ -288,7 +288,7 @@ def test_one_step_outside_of_shared_memory(kernels, entry, a, shared, words):
         (
             "unwritten_dynamic",
             1,
-            "thread 7 of block 0 reads 4 bytes at byte 124 of dynamic shared memory (<four parts>), which nobody has written",
+            "thread 7 of block 0 reads 4 bytes at byte 124 of dynamic shared memory (<all>), which nobody has written",
         ),
         (
             "second_block",

@@ -36,14 +36,14 @@ __global__ void barrier_and_shuffle(float* out, const float* x, int n) {
   out[ME] = v;
 }
 __global__ void different_operations(float* out, const float* x, int n) {
-  if (ME < 16) out[ME] = __ballot_sync(ALL, 1);  // votes
-  else out[ME] = __any_sync(ALL, 1);             // asks
+  if (ME < 16) out[ME] = __ballot_sync(ALL, 1);  // vote
+  else out[ME] = __any_sync(ALL, 1);             // ask
 }
 __global__ void tile_and_block(float* out, const float* x, int n) {
   auto block = cooperative_groups::this_thread_block();
   auto tile = cooperative_groups::tiled_partition<8>(block);
-  if (ME < 4) block.sync();  // four of the block
-  else tile.sync();          // the rest of the tile
+  if (ME < 4) block.sync();  // a few
+  else tile.sync();          // the rest
 }
 
 // ---- masks ----
@@ -55,14 +55,14 @@ __global__ void from_outside(float* out, const float* x, int n) {
   if (ME < 16) out[ME] = __shfl_sync(0xffffu, x[ME], 16);  // from outside
 }
 __global__ void from_beyond(float* out, const float* x, int n) {
-  out[ME] = __shfl_xor_sync(ALL, x[ME], 16);  // from beyond the block
+  out[ME] = __shfl_xor_sync(ALL, x[ME], 16);  // far
 }
 __global__ void not_in_mask(float* out, const float* x, int n) {
   out[ME] = __shfl_sync(0xfffffffeu, x[ME], 1);  // without lane 0
 }
 __global__ void different_masks(float* out, const float* x, int n) {
   unsigned mask = ME < 8 ? ALL : 0x7fffffffu | 1u << ME;
-  __syncwarp(mask);  // masks differ
+  __syncwarp(mask);  // masks
 }
 __global__ void odd_width(float* out, const float* x, int n) {
   out[ME] = __shfl_sync(ALL, x[ME], 0, 12);  // of twelve
@@ -121,7 +121,7 @@ __global__ void crooked_tile(float* out, const float* x, int n) {
   nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 8, 8, 4, double> f;
   nvcuda::wmma::fill_fragment(f, 0.0);
   auto at = (double*)(out + 4);
-  nvcuda::wmma::store_matrix_sync(at, f, 8, nvcuda::wmma::mem_row_major);  // a crooked tile
+  nvcuda::wmma::store_matrix_sync(at, f, 8, nvcuda::wmma::mem_row_major);  // crooked
 }
 
 // ---- only in check mode ----
@@ -152,11 +152,11 @@ FAULTS = {
     ),
     "tile_and_block": (
         T.DEADLOCK,
-        "deadlock in block 0: 4 threads wait here for lane 0, and 4 at the barrier of <four of the block> (<the rest of the tile>)",
+        "deadlock in block 0: 4 threads wait here for lane 0, and 4 at the barrier of <a few> (<the rest>)",
     ),
     "different_operations": (
         T.BAD_MASK,
-        "__any_sync here, while lane 0 of the same warp is at __ballot_sync of <votes>, by thread 31 of block 0 (<asks>)",
+        "__any_sync here, while lane 0 of the same warp is at __ballot_sync of <vote>, by thread 31 of block 0 (<ask>)",
     ),
     "from_ended": (
         T.BAD_MASK,
@@ -168,7 +168,7 @@ FAULTS = {
     ),
     "from_beyond": (
         T.BAD_MASK,
-        "__shfl_xor_sync of lane 0 reads from lane 16, which the block does not have, by thread 0 of block 0 (<from beyond the block>)",
+        "__shfl_xor_sync of lane 0 reads from lane 16, which the block does not have, by thread 0 of block 0 (<far>)",
     ),
     "not_in_mask": (
         T.BAD_MASK,
@@ -176,7 +176,7 @@ FAULTS = {
     ),
     "different_masks": (
         T.BAD_MASK,
-        "__syncwarp with the mask 0x7fffffff, while lane 0 of it says 0xffffffff, by thread 30 of block 0 (<masks differ>)",
+        "__syncwarp with the mask 0x7fffffff, while lane 0 of it says 0xffffffff, by thread 30 of block 0 (<masks>)",
     ),
     "odd_width": (
         T.BAD_MASK,
@@ -196,7 +196,7 @@ FAULTS = {
     ),
     "crooked_tile": (
         T.MISALIGNED,
-        "misaligned address of a tile, which must be a multiple of 32 bytes, by thread 31 of block 0 (<a crooked tile>)",
+        "misaligned address of a tile, which must be a multiple of 32 bytes, by thread 31 of block 0 (<crooked>)",
     ),
 }
 """What is said in both modes; <words> stand for the line that ends with them."""

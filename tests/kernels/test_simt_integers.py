@@ -23,7 +23,7 @@ def signed(x, bits):
 
 
 def bits_set(x):
-    return bin(x).count("1")
+    return x.bit_count()
 
 
 def leading_zeros(x, bits):

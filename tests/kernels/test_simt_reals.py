@@ -31,7 +31,7 @@ def rounded(x, form, way="rn"):
     greatest = (2 - Fraction(2) ** (1 - precision)) * Fraction(2) ** most
     if abs(found) <= greatest:
         return float(found)
-    stays = way == "rz" or way == ("rd" if x > 0 else "ru")
+    stays = way in {"rz", "rd" if x > 0 else "ru"}
     return (1 if x > 0 else -1) * (float(greatest) if stays else math.inf)
 
 

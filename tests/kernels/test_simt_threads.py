@@ -115,7 +115,9 @@ __constant__ struct { int a; float b; } pair = {3, 0.5f};
 __device__ int grown[4] = {10, 20, 30, 40};
 __managed__ int managed = 5;
 static __device__ const unsigned char lookup[4] = {3, 2, 1, 0};
-__global__ void globals(float* out) { out[threadIdx.x] = table[lookup[threadIdx.x % 4]] * pair.b + pair.a + grown[1] + managed; }
+__global__ void globals(float* out) {
+  out[threadIdx.x] = table[lookup[threadIdx.x % 4]] * pair.b + pair.a + grown[1] + managed;
+}
 
 // ---- the last block adds up what all have written (CUDA C++ Programming Guide, "Memory Fence Functions") ----
 __device__ unsigned finished = 0;
@@ -147,8 +149,8 @@ __global__ void pipelined(float* out, const float* x, int n) {
   __shared__ __align__(16) float tile[2][128];
   int me = threadIdx.x, tiles = (n + 127) / 128;
   auto fetch = [&](int t) {
-    int at = t * 128 + 4 * me, left = 4 * (n - at);
-    __pipeline_memcpy_async(&tile[t % 2][4 * me], x + (left > 0 ? at : 0), 16, left >= 16 ? 0 : left > 0 ? 16 - left : 16);
+    int at = t * 128 + 4 * me, left = 4 * max(0, min(4, n - at));
+    __pipeline_memcpy_async(&tile[t % 2][4 * me], x + (left ? at : 0), 16, 16 - left);
     __pipeline_commit();
   };
   fetch(0);
@@ -301,7 +303,8 @@ def test_a_kernel_may_print_and_assert(kernels, capfd):
 
 
 def order_of(kernels, order, seed):
-    assert kernels.run("recorded", block=96, order=order, seed=seed, out=(out := blank(384, np.int32))).said == ""
+    out = blank(384, np.int32)
+    assert kernels.run("recorded", block=96, order=order, seed=seed, out=out).said == ""
     assert sorted(out.tolist()) == sorted([*range(96)] * 4)
     return tuple(out.tolist())
 
@@ -331,12 +334,8 @@ def test_blocks_have_no_order_but_every_one_runs_once(kernels):
     seen = set()
     for order in ORDERS:
         for seed in range(6):
-            assert (
-                kernels.run(
-                    "recorded_blocks", grid=7, block=1, order=order, seed=seed, out=(out := blank(7, np.int32))
-                ).said
-                == ""
-            )
+            out = blank(7, np.int32)
+            assert kernels.run("recorded_blocks", grid=7, block=1, order=order, seed=seed, out=out).said == ""
             assert sorted(out.tolist()) == [*range(7)]
             seen.add(tuple(out.tolist()))
     assert {(*range(7),), (*range(6, -1, -1),)} < seen

@@ -1,13 +1,13 @@
-"""How kernels are built: once, by whoever comes first, from what they depend on; and what is said where that cannot be."""
+"""How kernels are built: once, by whoever comes first, from what they depend on; and where that cannot be."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 from _simt import CHECK, FAST, Kernels, blank
 
@@ -32,7 +32,8 @@ def runs(monkeypatch):
 
 def adding(folder, **how):
     kernels = Kernels(folder, ADDS)
-    assert kernels.run("k", block=4, **how, out=(out := blank(4))).said == ""
+    out = blank(4)
+    assert kernels.run("k", block=4, **how, out=out).said == ""
     return out.tolist()
 
 
@@ -73,6 +74,7 @@ def test_a_fault_names_the_file_even_if_another_one_has_the_same_text(tmp_path):
 
 BUILDS = """
 import sys
+from itertools import pairwise
 from pathlib import Path
 from kernels.simt.emulator import Program
 sys.stdin.read()
@@ -114,7 +116,8 @@ def test_many_libraries_in_one_process_share_their_stacks(tmp_path, monkeypatch)
         monkeypatch.setattr(emulator, "build", lambda *_, copy=copy: Built(Path(copy), once.shared))
         kernels.program = emulator.Program(kernels.path, kernels.entries)
         programs.append(kernels.program)
-        assert kernels.run("k", block=1024, out=(out := blank(1024))).said == ""
+        out = blank(1024)
+        assert kernels.run("k", block=1024, out=out).said == ""
         assert out.tolist() == [*range(1023, -1, -1)]
         maps.append(len(Path("/proc/self/maps").read_text().splitlines()))
     assert maps[-1] - maps[0] < 8 * 100, "of its own a library needs few; stacks with guards would be two thousand"
@@ -181,13 +184,23 @@ def test_what_a_file_includes(tmp_path):
     assert found == {"b.cuh", "sub/c.cuh", "d.cuh"}
 
 
+SHARED = """__shared__ double common[2];
+namespace mine {
+__shared__ __half narrow[4];
+}
+template <class T>
+__global__ void k(T* out) {
+  __shared__ T s[8];
+  common[1] = 2, mine::narrow[1] = T(1);
+  s[0] = T(common[0]), s[1] = T(float(mine::narrow[0]));
+  *out = s[threadIdx.x];
+}
+"""
+
+
 def test_shared_arrays_have_their_names_and_functions(tmp_path):
     path = tmp_path / "kernel.cu"
-    path.write_text(
-        "__shared__ double common[2];\nnamespace mine { __shared__ __half narrow[4]; }\n"
-        "template <class T> __global__ void k(T* out) {\n"
-        "  __shared__ T s[8];\n  common[1] = 2;\n  mine::narrow[1] = T(1);\n  s[0] = T(common[0]);\n  s[1] = T(float(mine::narrow[0]));\n  *out = s[threadIdx.x];\n}\n"
-    )
+    path.write_text(SHARED)
     built = build(path, ["k<float>", "k<__half>"], CHECK)
     named = {(a.owner, a.name, a.size) for a in built.shared if a.name}
     functions = {("k<float>(float*)", "s", 32), ("k<__half>(__half*)", "s", 16)}
@@ -197,7 +210,7 @@ def test_shared_arrays_have_their_names_and_functions(tmp_path):
         ("mine", "narrow", 8),
     }
     ends = sorted((a.offset, a.offset + a.size) for a in built.shared if a.name)
-    assert all(begin - end >= 128 for (_, end), (begin, _) in zip(ends, ends[1:], strict=False))
+    assert all(begin - end >= 128 for (_, end), (begin, _) in pairwise(ends))
     assert json.loads(built.library.with_suffix(".json").read_text())
     assert built.shared_bytes == 32, "of one kernel, and not of both"
 

@@ -21,7 +21,8 @@ __global__ void shuffled(T* out, const T* x, int what, int by, int width) {
           : what == 2 ? __shfl_down_sync(ALL, v, by, width) : __shfl_xor_sync(ALL, v, by, width);
 }
 __global__ void shuffled_from(int* out, const int* x) {
-  out[ME] = __shfl_sync(ALL, x[ME], x[ME]) + 100 * __shfl_up_sync(ALL, x[ME], 1) + 10000 * __shfl_xor_sync(ALL, x[ME], 31);
+  int v = x[ME];
+  out[ME] = __shfl_sync(ALL, v, v) + 100 * __shfl_up_sync(ALL, v, 1) + 10000 * __shfl_xor_sync(ALL, v, 31);
 }
 __global__ void voted(int* out, const int* x) {
   int* at = out + 4 * ME;

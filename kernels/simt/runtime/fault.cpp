@@ -67,7 +67,13 @@ void on_signal(int number, siginfo_t* info, void* context) {
   Trouble trouble = number == SIGFPE ? Trouble::arithmetic : number == SIGILL ? Trouble::trap : Trouble::memory_fault;
   if (trouble == Trouble::memory_fault && is_stack_guard(address)) trouble = Trouble::stack_overflow;
   char text[64] = "";
-  if (trouble == Trouble::memory_fault && address) snprintf(text, sizeof text, "%p", info->si_addr);
+  if (trouble == Trouble::trap) snprintf(text, sizeof text, "an illegal instruction");
+  if (trouble == Trouble::memory_fault) {
+    // The processor tells no address where a vector is misaligned, or where no memory could ever be.
+    const char* unknown = info->si_code == SI_KERNEL ? "a misaligned or impossible address" : "null";
+    if (address) snprintf(text, sizeof text, "%p", info->si_addr);
+    else snprintf(text, sizeof text, "%s", unknown);
+  }
   // One more: the next instruction's address is what a return address would be.
   uint64_t pc = in_library(program_counter(context)) ? program_counter(context) - library.begin + 1 : 0;
   if (f.trouble == static_cast<int32_t>(Trouble::none)) f.pc = pc;

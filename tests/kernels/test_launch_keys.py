@@ -1,0 +1,98 @@
+"""A CUDA file without front matter is a subject, too: the same keys stand on the command line."""
+
+import pytest
+
+from corpus.errors import UsageError
+from corpus.records import Kind
+from fuzz.check import Examiner, Inquiry
+from fuzz.selection import placed, select
+from fuzz.strategies import build
+from kernels.catalog import size_hints, user_subject
+from kernels.simt.toolchain import missing
+from oracles.catalog import contract_of
+
+PLAIN = """__global__ void mine(float* y, const float* x, long long n) {
+  long long i = 96LL * blockIdx.x + threadIdx.x;
+  if (i < n) y[i] = x[i] / (1.0f + expf(-x[i]));
+}
+"""
+LAUNCH = ('entry = "mine"', 'args = ["out", "x", "x.size"]', 'grid = "ceil_div(x.size, 96)"', "block = 96")
+
+
+@pytest.fixture
+def plain(tmp_path):
+    path = tmp_path / "plain.cu"
+    path.write_text(PLAIN, "utf-8")
+    return str(path)
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_file_is_launched_as_the_command_line_says(plain):
+    chosen = select(["silu"], files=[plain], peers=["none"], launch=LAUNCH)
+    assert [(s.key, s.launch) for s in chosen] == [("silu/plain", "\n".join(LAUNCH))]
+    case = build(contract_of("silu"), lambda low, high: min(max(low, 1), high), dtypes=("float32",))
+    with Examiner(chosen) as examiner:
+        assert next(iter(examiner.check([Inquiry(case, ("silu/plain",))]))).verdicts["silu/plain"].kind is Kind.PASS
+
+
+def test_the_keys_are_part_of_what_it_is(plain):
+    one, two = (user_subject(plain, ("silu",), "\n".join((*LAUNCH[:3], f"block = {n}"))) for n in (96, 192))
+    assert one.source_digest != two.source_digest
+    assert size_hints(one) == (96,)
+    assert size_hints(two) == (96, 192)
+
+
+def test_a_key_replaces_the_one_in_the_file(tmp_path):
+    path = tmp_path / "own.cu"
+    keys = "\n".join((*LAUNCH, 'dtypes = ["float32"]'))
+    path.write_text(f"/*\n---\n{keys}\n---\n*/\n{PLAIN}", "utf-8")
+    assert user_subject(str(path), ("silu",)).dtypes == ("float32",)
+    assert user_subject(str(path), ("silu",), 'numerics = { exp = "fast" }').numerics.exp == "fast"
+
+
+@pytest.mark.parametrize(
+    ("launch", "words"),
+    [
+        (("entry = mine",), "--launch is not TOML"),
+        (('entry = "mine"',), "its front matter lacks args"),
+        (("speed = 3",), "'speed' is not a key of front matter"),
+    ],
+)
+def test_keys_that_make_no_sense_are_one_sentence(plain, launch, words):
+    with pytest.raises(UsageError, match=words) as refused:
+        select(["silu"], files=[plain], launch=launch)
+    assert "\n" not in str(refused.value)
+
+
+def test_keys_for_nobody_are_refused():
+    with pytest.raises(UsageError, match="no --subject is one"):
+        select(["silu"], launch=LAUNCH)
+
+
+def test_a_digest_follows_what_a_file_includes(tmp_path):
+    path, header = tmp_path / "own.cu", tmp_path / "own.h"
+    path.write_text(f'#include "own.h"\n{PLAIN}', "utf-8")
+    digests = []
+    for text in ("// one\n", "// two\n"):
+        header.write_text(text, "utf-8")
+        digests.append(user_subject(str(path), ("silu",), "\n".join(LAUNCH)).source_digest)
+    assert digests[0] != digests[1]
+
+
+def test_a_device_that_is_not_there_is_refused(plain, monkeypatch):
+    chosen = select(["silu"], files=[plain], peers=["none"], launch=LAUNCH)
+    with pytest.raises(UsageError, match="device 'tpu' is not known; the known ones are cpu and cuda"):
+        placed(chosen, "tpu")
+    monkeypatch.setattr("kernels.gpu.device_count", lambda: 0)
+    with pytest.raises(UsageError, match="there is no CUDA device"):
+        placed(chosen, "cuda")
+
+
+def test_on_a_gpu_only_what_can_run_there_is_placed_there(monkeypatch):
+    monkeypatch.setattr("kernels.gpu.device_count", lambda: 1)
+    monkeypatch.setattr("kernels.gpu_loaders.device_count", lambda: 1)
+    monkeypatch.setattr("kernels.gpu_loaders.compilers", lambda: ("nvrtc",))
+    monkeypatch.setattr("kernels.gpu_loaders._installed", lambda package: True)
+    devices = {s.backend: s.device for s in placed(select(["silu"]), "cuda")}
+    assert devices["numpy"] == "cpu"
+    assert devices["torch"] == "cuda"
