@@ -27,6 +27,9 @@ planted = "race"
 
 #include <cstdint>
 
+// Rounded by itself: fused with the subtraction of the maximum, the largest score would differ from the maximum.
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+
 constexpr int WARPS = 4;
 constexpr int EACH = 4;  // queries of a warp
 constexpr int QUERIES = WARPS * EACH;
@@ -117,7 +120,7 @@ attention(T* __restrict__ out, const T* __restrict__ q, const T* __restrict__ k,
     }
     for (int i = 0; i < EACH; ++i) {
       const int last = causal ? min(end - 1, begin + warp * EACH + i + later) : end - 1;
-      const float score = first + lane <= last ? scale * weight[i] : -INFINITY;
+      const float score = first + lane <= last ? product(scale, weight[i]) : -INFINITY;
       const float highest = fmaxf(top[i], warp_max(score));
       const float shift = highest == -INFINITY ? 0.0f : highest;  // nothing seen so far: -Inf minus -Inf is NaN
       const float shrink = expf(top[i] - shift);

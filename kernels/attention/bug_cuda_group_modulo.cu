@@ -24,6 +24,10 @@ planted = "mismatch"
 
 #include <cstdint>
 
+// Rounded by itself: fused with the subtraction of the maximum, the largest score would differ from the maximum.
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
+
 constexpr int PARTS = 8;  // columns of a lane: 256 / 32
 
 // What numbers are computed in.
@@ -67,7 +71,7 @@ __global__ void attention(T* __restrict__ out, const T* __restrict__ q, const T*
     for (int part = 0; part < PARTS; ++part) {
       if (32 * part + lane < head) score += mine[part] * Real(k_row[32 * part + lane]);
     }
-    score = scale * warp_sum(score);
+    score = product(scale, warp_sum(score));
     Real shrink = 1, weight = 1;
     if (score > top) {
       shrink = exp(top - score);

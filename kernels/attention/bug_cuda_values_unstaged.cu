@@ -28,6 +28,9 @@ planted = "uninitialized"
 
 #include <cstdint>
 
+// Rounded by itself: fused with the subtraction of the maximum, the largest score would differ from the maximum.
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+
 using namespace nvcuda;
 
 constexpr int WARPS = 4;
@@ -129,7 +132,7 @@ attention(T* __restrict__ out, const T* __restrict__ q, const T* __restrict__ k,
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
       const int last = causal ? min(end - 1, begin + warp * EACH + i + later) : end - 1;
-      const float score = first + lane <= last ? scale * scores[i * SCORES + lane] : -INFINITY;
+      const float score = first + lane <= last ? product(scale, scores[i * SCORES + lane]) : -INFINITY;
       const float highest = fmaxf(top[i], warp_max(score));
       const float shift = highest == -INFINITY ? 0.0f : highest;  // nothing seen so far: -Inf minus -Inf is NaN
       const float shrink = expf(top[i] - shift), weight = expf(score - shift);

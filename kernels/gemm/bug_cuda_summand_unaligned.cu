@@ -6,7 +6,7 @@ Else it is cuda_tiled.cu.
 ---
 op = "gemm"
 entry = "gemm<{T}>"
-dtypes = ["float32", "float16"]
+dtypes = ["float32", "float16", "bfloat16", "float64"]
 args = ["out", "a", "b", "c?", "m", "n", "k", "alpha", "beta"]
 dims = { m = "a.shape[0]", n = "b.shape[1]", k = "a.shape[1]" }
 grid = ["ceil_div(n, 64)", "ceil_div(m, 64)"]

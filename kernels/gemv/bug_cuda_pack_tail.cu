@@ -6,7 +6,7 @@ Else it is cuda_warp_row.cu.
 ---
 op = "gemv"
 entry = "gemv<{T}>"
-dtypes = ["float16"]
+dtypes = ["float32", "float16", "bfloat16"]
 args = ["out", "a", "x", "y?", "m", "k", "alpha", "beta"]
 dims = { m = "a.shape[0]", k = "a.shape[1]" }
 grid = "ceil_div(m, 8)"

@@ -20,8 +20,8 @@ planted = "mismatch"
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
 
-constexpr unsigned all_lanes = 0xffffffff;
-constexpr int most = 1024 / 32;  // elements of a lane
+inline constexpr unsigned all_lanes = 0xffffffff;
+inline constexpr int most = 1024 / 32;  // elements of a lane
 
 template <typename W>
 __device__ W warp_sum(W value) {

@@ -20,8 +20,8 @@ planted = "divergent"
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
 
-constexpr unsigned all_lanes = 0xffffffff;
-constexpr int warps = 256 / 32;
+inline constexpr unsigned all_lanes = 0xffffffff;
+inline constexpr int warps = 256 / 32;
 
 template <typename T>
 struct alignas(16) Pack {

@@ -23,7 +23,7 @@ enum class Style { interleaved, neox };  // a pair is two neighbours, or two ele
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
 
-constexpr int most = 128;  // pairs of a head
+inline constexpr int most = 128;  // pairs of a head
 
 // width: of a head; pairs: that are rotated, in each head.
 template <typename T, Style style>

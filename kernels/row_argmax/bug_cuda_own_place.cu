@@ -21,8 +21,8 @@ planted = "mismatch"
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is compared in
 
-constexpr unsigned all_lanes = 0xffffffff;
-constexpr int warps = 256 / 32;
+inline constexpr unsigned all_lanes = 0xffffffff;
+inline constexpr int warps = 256 / 32;
 
 template <typename W>
 struct Candidate {

@@ -22,7 +22,7 @@ block = [32, 8]
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is compared in
 
-constexpr unsigned all_lanes = 0xffffffff;
+inline constexpr unsigned all_lanes = 0xffffffff;
 
 template <typename T>
 __global__ void __launch_bounds__(256)

@@ -20,7 +20,7 @@ planted = "race"
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is summed in
 
-constexpr unsigned all_lanes = 0xffffffff;
+inline constexpr unsigned all_lanes = 0xffffffff;
 
 template <typename T>
 struct alignas(16) Pack {

@@ -84,9 +84,8 @@ class _Launch(ctypes.Structure):
     )
 
 
-READ_ONLY, UNDEFINED, SHARED, UNSEEN = 1, 2, 4, 8
-"""Traits of a region (runtime.h has the same): nobody may write; undefined until it is written; of one block; not the
-kernel's."""
+READ_ONLY, UNDEFINED, SHARED = 1, 2, 4
+"""Traits of a region (runtime.h has the same): nobody may write; undefined until it is written; of one block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class Module:
         _load_runtime(runtime())
         self._library = ctypes.CDLL(str(self.built.library))
         self._arrays = (_Region * len(self.built.shared))(
-            *(_Region(a.offset, a.size, SHARED if a.name else UNSEEN) for a in self.built.shared)
+            *(_Region(a.offset, a.size, SHARED if a.name else 0) for a in self.built.shared)
         )
 
     def takes(self, number: int) -> list[str]:

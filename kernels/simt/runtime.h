@@ -60,7 +60,7 @@ struct Region {
   uint64_t bytes;
   int32_t traits;
 };
-enum Traits : int32_t { read_only = 1, undefined = 2, shared = 4, unseen = 8 };  // unseen: not the kernel's
+enum Traits : int32_t { read_only = 1, undefined = 2, shared = 4 };
 
 // One launch; kernels/simt/emulator.py has the same.
 struct Launch {

@@ -18,8 +18,8 @@ planted = "mismatch"
 // Rounded by itself: fused with the subtraction of the maximum, the largest score would differ from the maximum.
 __device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
 
-constexpr unsigned all_lanes = 0xffffffff;
-constexpr int most = 1024 / 32;  // elements of a lane
+inline constexpr unsigned all_lanes = 0xffffffff;
+inline constexpr int most = 1024 / 32;  // elements of a lane
 
 __device__ float warp_max(float value) {
 #pragma unroll

@@ -23,8 +23,8 @@ __device__ __forceinline__ double product(double a, double b) { return __dmul_rn
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
 
-constexpr unsigned all_lanes = 0xffffffff;
-constexpr int warps = 256 / 32;
+inline constexpr unsigned all_lanes = 0xffffffff;
+inline constexpr int warps = 256 / 32;
 
 struct Sum {
   template <typename W>

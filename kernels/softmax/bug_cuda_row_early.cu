@@ -18,8 +18,8 @@ planted = "race"
 
 #include <cstdint>
 
-constexpr unsigned all_lanes = 0xffffffff;
-constexpr int warps = 256 / 32;
+inline constexpr unsigned all_lanes = 0xffffffff;
+inline constexpr int warps = 256 / 32;
 
 template <typename T>
 struct alignas(16) Pack {

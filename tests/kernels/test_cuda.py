@@ -528,6 +528,49 @@ def test_a_dtype_that_the_kernel_does_not_take_is_unsupported(write):
     call(x, x, x.astype(np.int32), eps=0.0)
 
 
+CHOSEN = """
+struct plain { static __device__ float of(float x) { return x; } };
+struct doubled { static __device__ float of(float x) { return 2 * x; } };
+template <typename Format, typename To>
+__global__ void k(To* out, const float* x, int n) {
+  int i = threadIdx.x;
+  if (i < n) out[i] = To(Format::of(x[i]));
+}
+"""
+
+
+def test_a_text_attribute_chooses_the_kernel(write):
+    """A value that is a dtype stands for its C++ type."""
+    choices = '{ format = ["plain", "doubled"], to = ["float32", "float16"] }'
+    face = Interface(inputs=("x",), outputs=("out",), attrs=("format", "to"))
+    call = load(write({**PLAIN, "entry": '"k<{format}, {to}>"', "choices": choices}, CHOSEN), face)
+    x = np.arange(3, dtype=np.float32)
+    for format_, to, factor in (("plain", "float32", 1), ("doubled", "float16", 2), ("doubled", "float32", 2)):
+        out = np.zeros(3, to)
+        call(out, x, format=format_, to=to)
+        assert out.tolist() == (factor * x).tolist()
+    with pytest.raises(NotImplementedError, match=r"^has no instance for format=halved, to=float32$"):
+        call(x.copy(), x, format="halved", to="float32")
+    with pytest.raises(NotImplementedError, match=r"^takes 'out' as float16 only$"):
+        call(x.copy(), x, format="plain", to="float16")
+    with pytest.raises(NotImplementedError, match=r"^takes float32 only$"):
+        call(x.copy(), x.astype(np.float64), format="plain", to="float32")
+
+
+def test_an_optional_input_is_null_where_it_is_missing(write):
+    face = Interface(inputs=("x", "mask"), outputs=("out",), attrs=(), extra=("mask",))
+    code = kernel(
+        "  if (i < n) out[i] = x[i] + (mask ? mask[i] : 100);", "float* out, const float* x, const int* mask, int n"
+    )
+    call = load(write({**PLAIN, "args": '["out", "x", "mask?", "n"]'}, code), face)
+    x, out = np.ones(3, np.float32), np.zeros(3, np.float32)
+    for mask, wanted in ((None, [101] * 3), (np.arange(3, dtype=np.int32), [1, 2, 3])):
+        call(out, x, mask=mask)
+        assert out.tolist() == wanted
+    with pytest.raises(NotImplementedError, match=r"^takes 'mask' as integers of 4 bytes only$"):
+        call(out, x, mask=np.arange(3))
+
+
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [

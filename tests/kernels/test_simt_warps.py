@@ -85,6 +85,10 @@ __global__ void some_ended(int* out, int stay) {
   out[ME] = __reduce_add_sync(ALL, 1) + 100 * __popc(here);
 }
 
+__global__ void end_later(int* out, int stay) {
+  if (ME % 32 < stay) out[ME] = __reduce_add_sync(ALL, 1);
+}
+
 // ---- cooperative groups ----
 __global__ void block_of(int* out) {
   auto block = cg::this_thread_block();
@@ -260,6 +264,11 @@ def test_lanes_that_are_active_together(kernels):
     assert found == [[first, second][i // 32] if i % 3 == 0 else few if i < 10 else 7 for i in range(64)]
     ended = kernels.right("some_ended", block=40, out=blank(37, np.int32), stay=37).tolist()
     assert ended == [3232] * 32 + [505] * 5
+
+
+def test_lanes_that_end_are_waited_for_no_longer(kernels):
+    found = kernels.right("end_later", block=64, out=blank(64, np.int32), stay=20)
+    assert found.tolist() == ([20] * 20 + [-1] * 12) * 2
 
 
 def test_the_lanes_of_a_branch_reserve_places_with_one_atomic(kernels):

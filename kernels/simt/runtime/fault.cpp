@@ -100,8 +100,9 @@ uint64_t relative(const void* code) {
 }
 
 void set_place(Fault& fault, Place at) {
+  const char* slash = strrchr(at.file, '/');
   fault.line = at.line;
-  snprintf(fault.file, sizeof fault.file, "%s", at.file);
+  snprintf(fault.file, sizeof fault.file, "%s", slash ? slash + 1 : at.file);  // folders are longer than there is room
 }
 
 void guard_begin() {

@@ -38,7 +38,7 @@ struct Zone {
   Cell* cells;
 };
 
-constexpr int most_zones = 1024, pc_slots = 4096, first_shift = 2;
+constexpr int most_zones = 8192, pc_slots = 4096, first_shift = 2;
 Zone zones[most_zones];
 int zone_count;
 uint16_t slot[pc_slots];
@@ -282,7 +282,6 @@ void access(const Access& a) {
     if (in_library(a.address) || in_runtime(a.address)) return;
     raise(fault_of(Trouble::out_of_bounds, a, nearest(a.address)));
   }
-  if (z->traits & unseen) return;
   int region = static_cast<int>(z - zones);
   if (a.address + a.bytes > z->end) raise(fault_of(Trouble::out_of_bounds, a, region));
   if (a.writes && (z->traits & read_only)) raise(fault_of(Trouble::read_only, a, region));
