@@ -33,8 +33,9 @@ A comment of `//` lines will do as well. The keys:
 
 An argument "mask?" is an optional input, whose pointer is null in a case that lacks it.
 
-A formula is an integer, or text made of numbers, names, + - * / // %, comparisons, and, or, not, parentheses, 'text',
-min, max and ceil_div(a, b). Names are attributes and dims; of a tensor x there are x.shape[0], x.size (elements) and x.address.
+A formula is an integer, or text made of numbers, names, 'text', + - * / // %, comparisons, and, or, not, parentheses,
+min, max and ceil_div(a, b). Names are attributes and dims; of a tensor x there are x.shape[0], x.size (elements) and
+x.address.
 """
 
 from __future__ import annotations
