@@ -122,6 +122,11 @@ def compute_unit(dtype: str) -> float:
     return 2.0**-53 if dtype == "float64" else 2.0**-24
 
 
+def compute_format(dtype: str) -> Format:
+    """The type whose arithmetic is expected for inputs of this type: float64 for float64, else float32."""
+    return format_of("float64" if dtype == "float64" else "float32")
+
+
 def bits_of(value: float, dtype: np.dtype[Any]) -> int:
     """Bit pattern of a value in a dtype, as pokes store it."""
     array = np.array(value).astype(dtype)

@@ -32,10 +32,9 @@ class Returned:
 class KernelFaultError(Exception):
     """Not raised by a subject, but about it: what a backend saw it do, and the verdict that stands for it."""
 
-    def __init__(self, kind: Kind, message: str, detail: str = "") -> None:
+    def __init__(self, kind: Kind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-        self.detail = detail
 
 
 class Loader(ABC):

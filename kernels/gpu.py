@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
+import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from corpus.errors import UsageError
@@ -38,6 +39,13 @@ def check_device(device: str) -> None:
         raise UsageError("device 'cuda' is not available here, because there is no CUDA device")
 
 
+def give_up(error: object) -> NoReturn:
+    """End the process, for nothing runs on the GPU any more in it: who is next must have another."""
+    sys.stderr.write(f"{error}\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+
 STICKY = frozenset(
     {
         "CUDA_ERROR_ILLEGAL_ADDRESS",
@@ -52,6 +60,10 @@ STICKY = frozenset(
     }
 )
 """After these nothing runs on the GPU any more in this process."""
+
+
+MOST_SHARED = 227 << 10
+"""Bytes of shared memory that a block may have on a GPU of today."""
 
 
 class DriverError(RuntimeError):
@@ -73,9 +85,7 @@ class Driver:
         if int(error):
             name = self._cuda.cuGetErrorName(error)[1].decode()
             if name in STICKY:
-                sys.stderr.write(f"{name}\n")
-                sys.stderr.flush()
-                os._exit(1)  # who is next must have another process
+                give_up(name)
             raise DriverError(f"{function}: {name}")
         return rest[0] if len(rest) == 1 else tuple(rest)
 
@@ -107,7 +117,7 @@ class Driver:
         most = self._cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         static = self._cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
         for kernel in found:
-            room = (227 << 10) - self.call("cuFuncGetAttribute", static, kernel)
+            room = MOST_SHARED - self.call("cuFuncGetAttribute", static, kernel)
             self.call("cuFuncSetAttribute", kernel, most, room)
         return found
 
@@ -159,8 +169,22 @@ class Window:
     @classmethod
     def of(cls, view: Array) -> Self:
         """From the first to the last element of a view."""
-        low, high = byte_bounds(view) if view.size else (_address(view), _address(view))
+        low, high = byte_bounds(view) if view.size else (address_of(view), address_of(view))
         return cls(low, high - low)
+
+    @property
+    def shift(self) -> int:
+        """How far it is from a multiple of ALIGNMENT: an address is as well aligned on the GPU, and no better."""
+        return self.start % ALIGNMENT
+
+    @property
+    def host(self) -> Array:
+        """Its bytes on the host."""
+        return np.ctypeslib.as_array((ctypes.c_uint8 * self.size).from_address(self.start))
+
+    def first(self, view: Array) -> int:
+        """Where in it the first element of a view lies."""
+        return address_of(view) - self.start
 
     @property
     def room(self) -> int:
@@ -169,7 +193,7 @@ class Window:
 
     def send(self, arena: Arena) -> None:
         """Copy it to the GPU."""
-        self._device = arena.take(self.size, self.start % ALIGNMENT)  # as well aligned as on the host, and no better
+        self._device = arena.take(self.size, self.shift)
         DRIVER.call("cuMemcpyHtoD", self._device, self.start, self.size)
 
     def there(self, address: int) -> int:
@@ -181,8 +205,20 @@ class Window:
         DRIVER.call("cuMemcpyDtoH", self.start, self._device, self.size)
 
 
-def _address(view: Array) -> int:
+def address_of(view: Array) -> int:
+    """Of the first element."""
     return int(view.__array_interface__["data"][0])
+
+
+def call_with(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], lend: Callable[[Array], Any]
+) -> Any:
+    """Call a function with what `lend` makes of every array among its arguments."""
+
+    def lent(value: Any) -> Any:
+        return lend(value) if isinstance(value, np.ndarray) else value
+
+    return function(*map(lent, args), **{name: lent(value) for name, value in kwargs.items()})
 
 
 def send_all(arena: Arena, windows: Sequence[Window]) -> None:

@@ -9,18 +9,15 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from corpus.formats import Array
 from kernels.backend import Loader
 from kernels.device_code import compile_for, compilers
-from kernels.gpu import DRIVER, Arena, Window, device_count, send_all
+from kernels.gpu import DRIVER, Arena, Window, call_with, device_count, give_up, send_all
 from kernels.loaders.cuda import CudaLoader, CudaSubject
 from kernels.loaders.torch import TorchLoader
 from kernels.simt.emulator import Argument, Shape, Tensor
@@ -51,6 +48,12 @@ def _installed(package: str) -> bool:
 class GpuCudaSubject(CudaSubject):
     """A file whose kernels run on the GPU; what they take is read from what g++ made of it."""
 
+    @cached_property
+    def kernels(self) -> list[Any]:
+        """Compiled for this GPU when they are first wanted. Raises UsageError if they do not compile."""
+        compiled = compile_for(self.front, DRIVER.architecture, "nvrtc")
+        return DRIVER.kernels(compiled.binary, compiled.names)
+
     def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
         windows = {t.address: Window(t.address, t.bytes) for t in tensors}
         send_all(_ARENA, list(windows.values()))
@@ -63,22 +66,9 @@ class GpuCudaSubject(CudaSubject):
                 number_of = argument.whole if parameter[1] == "i" else argument.real
                 values.append(_VALUES[parameter[1:]](number_of))
         packed = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        kernel = _kernels(self)[number]
-        DRIVER.launch(kernel, shape.grid, shape.block, shape.dynamic_shared, ctypes.addressof(packed))
+        DRIVER.launch(self.kernels[number], shape.grid, shape.block, shape.dynamic_shared, ctypes.addressof(packed))
         for window in windows.values():
             window.fetch()
-
-
-_LOADED: dict[Path, list[Any]] = {}
-
-
-def _kernels(subject: CudaSubject) -> list[Any]:
-    """Of a file, compiled for this GPU when they are first wanted."""
-    path = subject.front.path
-    if path not in _LOADED:
-        compiled = compile_for(subject.front, DRIVER.architecture, "nvrtc")
-        _LOADED[path] = DRIVER.kernels(compiled.binary, compiled.names)
-    return _LOADED[path]
 
 
 class GpuCudaLoader(CudaLoader):
@@ -103,8 +93,8 @@ class GpuCudaLoader(CudaLoader):
     def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
         """Compile the file for the GPU, too. Raises UsageError if it does not compile."""
         subject = super().load_with(path, function, launch)
-        assert isinstance(subject, CudaSubject)
-        _kernels(subject)
+        assert isinstance(subject, GpuCudaSubject)
+        assert subject.kernels  # compiled now, too
         return subject
 
 
@@ -135,37 +125,28 @@ class GpuTorchLoader(TorchLoader):
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            lent: list[tuple[Array, Any]] = []
-
-            def lend(value: Any) -> Any:
-                return self._lend(value, lent) if isinstance(value, np.ndarray) else value
-
+            lent: list[tuple[Window, Any]] = []
             try:
                 with self._torch.device("cuda"):  # where a function makes tensors of its own
-                    result = function(*map(lend, args), **{name: lend(value) for name, value in kwargs.items()})
+                    result = call_with(function, args, kwargs, lambda view: self._lend(view, lent))
                 self._torch.cuda.synchronize()
-                for host, device in lent:
-                    self._torch.from_numpy(host).copy_(device)
+                for window, device in lent:
+                    self._torch.from_numpy(window.host).copy_(device)
             except self._torch.AcceleratorError as error:
-                sys.stderr.write(f"{error}\n")
-                sys.stderr.flush()
-                os._exit(1)  # nothing runs on the GPU any more in this process: who is next must have another
+                give_up(error)
             return result
 
         return call
 
-    def _lend(self, view: Array, lent: list[tuple[Array, Any]]) -> Any:
+    def _lend(self, view: Array, lent: list[tuple[Window, Any]]) -> Any:
         """A tensor on the GPU over a copy of what a view's elements lie in."""
         window = Window.of(view)
-        host = np.ctypeslib.as_array((ctypes.c_uint8 * window.size).from_address(window.start))
-        shift = window.start % 256  # an address is aligned as well on the GPU, and no better
-        room = self._torch.empty(shift + window.size, dtype=self._torch.uint8, device="cuda")
-        device = room[shift:]
-        device.copy_(self._torch.from_numpy(host))
-        lent.append((host, device))
+        room = self._torch.empty(window.shift + window.size, dtype=self._torch.uint8, device="cuda")
+        device = room[window.shift :]
+        device.copy_(self._torch.from_numpy(window.host))
+        lent.append((window, device))
         dtype = self._foreign.get(view.dtype.name) or getattr(self._torch, view.dtype.name)
-        first = shift + int(view.__array_interface__["data"][0]) - window.start
-        strides = tuple(s // view.itemsize for s in view.strides)
+        first, strides = window.shift + window.first(view), tuple(s // view.itemsize for s in view.strides)
         typed = self._torch.empty(0, dtype=dtype, device="cuda")
         return typed.set_(room.untyped_storage(), first // view.itemsize, view.shape, strides)
 

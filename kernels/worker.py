@@ -277,8 +277,8 @@ def _element_bytes(array: Array) -> Array:
 
 def _raised(error: BaseException, loader: Loader) -> dict[str, Any]:
     if isinstance(error, KernelFaultError):
-        said = {"status": Status.FAULTED, "fault": error.kind, "detail": error.detail[-MAX_DETAIL:]}
-        return {**said, "message": _printable(_words(error))[:MAX_MESSAGE]}
+        message = _printable(_words(error))[:MAX_MESSAGE]
+        return {"status": Status.FAULTED, "fault": error.kind, "message": message}
     if isinstance(error, NotImplementedError):
         return {"status": Status.UNSUPPORTED, "message": _printable(_words(error)) or "NotImplementedError"}
     status = Status.OUT_OF_MEMORY if loader.is_out_of_memory(error) else Status.RAISED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corpus.formats import Array, Format, format_of
+from corpus.formats import Array, Format, compute_format, format_of
 from corpus.materialize import Tensors
 from corpus.records import Case, Kind, TensorRecipe, Verdict
 from oracles import plain
@@ -147,7 +147,7 @@ def broken(law: Law, a: Array, b: Array, *, bitwise: bool = False) -> Mask:
     found: Mask = due != y
     if law.factor == 1.0 and (bitwise or not fmt.is_float):
         return found & ~(np.isnan(due) & np.isnan(y))
-    wide = format_of("float64" if fmt.name == "float64" else "float32")
+    wide = compute_format(fmt.name)
     least = max(fmt.tiny, math.ldexp(wide.tiny, 2 * wide.precision)) if fmt.is_float else fmt.tiny
     for value in (x, y, due):
         found &= (np.abs(value) > least) & (np.abs(value) <= fmt.max)

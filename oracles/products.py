@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Format, format_of
+from corpus.formats import Format, compute_format, format_of
 from corpus.records import Fill
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
@@ -216,7 +216,7 @@ def _least(q: Question, alpha: float) -> float:
 def _accumulator(q: Question) -> Format:
     if q.numerics.accumulate in {"float16", "bfloat16"}:
         return format_of(q.numerics.accumulate)
-    return format_of("float64" if q.case.dtype == "float64" else "float32")
+    return compute_format(q.case.dtype)
 
 
 def exact_bits(q: Question) -> int:

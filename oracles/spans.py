@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corpus.formats import Array, format_of
+from corpus.formats import Array, compute_format, format_of
 from oracles.bounds import exp_error, quotient_error, range_of, sine_error
 from oracles.contract import Question, Reals
 
@@ -101,7 +101,7 @@ class Arithmetic:
     def of(cls, q: Question) -> Arithmetic:
         """Raises UsageError for an intermediate of a type that is not known."""
         n = q.numerics
-        plain = format_of("float64" if q.case.dtype == "float64" else "float32")
+        plain = compute_format(q.case.dtype)
         formats = [plain, *(format_of(n.intermediate(t, q.case.dtype)) for t in n.intermediates)]
         unit, top = max(f.unit for f in formats), range_of(q)[1]
         narrow = format_of(n.accumulate) if n.accumulate in {"float16", "bfloat16"} else None

@@ -19,12 +19,13 @@ from kernels.backend import Loader, Returned
 from kernels.calling import Interface, Unfitted
 from kernels.formula import Formula, Scope
 from kernels.front_matter import FrontMatter, Instance, read_front_matter
+from kernels.gpu import MOST_SHARED
 from kernels.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernels.simt.faults import Scene
 from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing, runtime
 
 CHECKED = 4
-"""One case in so many is run in check mode too: those whose seeds add up to a multiple of it."""
+"""One case in so many is run in check mode too: those whose number (Setting.order) is a multiple of it."""
 
 
 @dataclass(slots=True)
@@ -252,7 +253,6 @@ def _extent(formulas: tuple[Formula, ...], scope: Scope) -> tuple[int, ...]:
 
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS = (1024, 1024, 64)
-_MOST_SHARED = 227 << 10
 _MOST_STATIC = 48 << 10
 
 
@@ -267,8 +267,8 @@ def _check_limits(shape: Shape) -> None:
     x, y, z = threads
     if not all(1 <= n <= most for n, most in zip(threads, _MOST_THREADS, strict=True)) or x * y * z > 1024:
         raise ValueError(f"a block of {_by(threads)} threads cannot be launched, 1024 in all at most")
-    if not 0 <= shared <= _MOST_SHARED:
-        raise ValueError(f"{shared} bytes of shared memory cannot be had, {_MOST_SHARED} at most")
+    if not 0 <= shared <= MOST_SHARED:
+        raise ValueError(f"{shared} bytes of shared memory cannot be had, {MOST_SHARED} at most")
 
 
 def _by(extent: Sequence[int]) -> str:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import os
-import sys
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property, wraps
+from functools import cached_property, wraps
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from corpus.formats import Array
 from kernels.backend import PythonLoader, Returned
-from kernels.guarded import ALIGNMENT, ZONE
+from kernels.gpu import Window, call_with, device_count, give_up
 
 _WHEELS = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 """Distributions that have the package."""
@@ -31,7 +27,7 @@ class CupyLoader(PythonLoader):
 
     def unavailable(self) -> str:
         """Needs the package and a GPU."""
-        return super().unavailable() or ("" if _devices() else "there is no CUDA device")
+        return super().unavailable() or ("" if device_count() else "there is no CUDA device")
 
     def versions(self) -> dict[str, str]:
         """The wheel's, which is named after a version of CUDA."""
@@ -65,15 +61,13 @@ class CupyLoader(PythonLoader):
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            windows: list[_Window] = []
+            windows: list[_Copy] = []
 
-            def lend(value: Any) -> Any:
-                if not isinstance(value, np.ndarray):
-                    return value
-                windows.append(_Window(self._cupy, value))
+            def lend(view: Array) -> Any:
+                windows.append(_Copy(self._cupy, view))
                 return windows[-1].array
 
-            result = function(*map(lend, args), **{name: lend(value) for name, value in kwargs.items()})
+            result = call_with(function, args, kwargs, lend)
             self._wait()
             for window in windows:
                 window.fetch()
@@ -92,11 +86,10 @@ class CupyLoader(PythonLoader):
             try:
                 runtime.deviceSynchronize()
             except runtime.CUDARuntimeError:
-                sys.stderr.write(f"{error}\n")
-                os._exit(1)  # nothing runs on the GPU any more in this process: who is next must have another
+                give_up(error)
             raise
 
-    def _fetched(self, result: Any, windows: Sequence[_Window]) -> Any:
+    def _fetched(self, result: Any, windows: Sequence[_Copy]) -> Any:
         if not isinstance(result, self._cupy.ndarray):
             return result
         address = next((at for w in windows if (at := w.on_host(int(result.data.ptr)))), 0)
@@ -114,47 +107,27 @@ class _Fetched:
     """Of the host's memory that its first element is a copy of; 0 if of none."""
 
 
-class _Window:
-    """The memory from the first to the last element of a view, with a red zone on either side, and its copy on the GPU.
-
-    What is between the elements is copied with them, and back with the zones: so the guards see what becomes of it.
-    """
+class _Copy:
+    """A window on the host's memory and its copy on the GPU, and the array in it."""
 
     def __init__(self, cupy: Any, view: Array) -> None:
         if view.dtype.kind not in "fiu" or view.dtype.isbuiltin != 1:
             raise NotImplementedError(f"cupy has no {view.dtype.name}")
-        address = int(view.ctypes.data)
-        low, high = byte_bounds(view) if view.size else (address, address)
-        self._start, size = low - ZONE, high - low + 2 * ZONE
-        self._host = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self._start))
-        shift = self._start % ALIGNMENT  # an address is aligned as well on the GPU, and no better
-        room = cupy.empty(shift + size, np.uint8)
-        self._device = room[shift:]
-        self._device.set(self._host)
-        place = room.data + (shift + address - self._start)
+        self._window = window = Window.of(view)
+        room = cupy.empty(window.shift + window.size, np.uint8)
+        self._device = room[window.shift :]
+        self._device.set(window.host)
+        place = room.data + (window.shift + window.first(view))
         self.array = cupy.ndarray(view.shape, view.dtype, memptr=place, strides=view.strides)
 
     def fetch(self) -> None:
         """Copy all of it back."""
-        self._device.get(out=self._host)
+        self._device.get(out=self._window.host)
 
     def on_host(self, pointer: int) -> int:
         """The host's address of what lies at an address of the GPU; 0 if it is not in here."""
         offset = pointer - int(self._device.data.ptr)
-        return self._start + offset if 0 <= offset < self._host.size else 0
-
-
-@cache
-def _devices() -> int:
-    """How many GPUs the driver has. It is asked itself, so that nothing is imported and no context is made."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int(0)
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-        return 0
-    return count.value
+        return self._window.start + offset if 0 <= offset < self._window.size else 0
 
 
 LOADER = CupyLoader()

@@ -203,19 +203,23 @@ def _includes() -> list[str]:
 
 
 @cache
-def _own_files() -> tuple[bytes, ...]:
-    files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    return tuple(f.read_bytes() for f in (*files, Path(__file__)))
-
-
-def _digest(words: Iterable[str], files: Iterable[Path]) -> str:
-    """Of everything that a result depends on: the words and files, the emulator, the compiler, CUDA's headers."""
-    found = hashlib.sha256("\0".join([*words, *compiler(), *_LINK, *map(str, cuda_headers())]).encode())
+def _tools() -> bytes:
+    """Of what every result depends on: the emulator, the compiler, CUDA's headers."""
+    found = hashlib.sha256("\0".join([*compiler(), *_LINK, *map(str, cuda_headers())]).encode())
     for folder in cuda_headers():
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
-    for text in (*_own_files(), *(f.read_bytes() for f in files)):
-        found.update(hashlib.sha256(text).digest())
+    files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
+    for file in (*files, Path(__file__)):
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.digest()
+
+
+def _digest(words: Iterable[str], files: Iterable[Path]) -> str:
+    """Of everything that a result depends on: the words and files, and the tools."""
+    found = hashlib.sha256("\0".join(words).encode() + _tools())
+    for file in files:
+        found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()[:32]
 
 
@@ -314,7 +318,7 @@ def _run(command: list[str], folder: str, source: str = "") -> str:
 
 @lru_cache(maxsize=4096)
 def place_of(library: Path, address: int, source: Path) -> tuple[str, int] | None:
-    """File and line of an instruction, where inlined at its outermost in the user's own files; None if unknown.
+    """File and line of an instruction, where inlined the innermost in the user's own files; None if unknown.
 
     address: from the start of the library, just behind the instruction.
     """

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array, format_of
+from corpus.formats import Array, compute_format
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
 from oracles.bounds import LIMIT, classes_of, quotient_error, sine_error
@@ -87,7 +87,7 @@ def budget(q: Question) -> dict[str, Budget]:
     np.add(a * c, b * s, out=t0)
     np.add(a * s, b * c, out=t1)
     double = q.case.dtype == "float64"
-    smallest = q.tiny or format_of("float64" if double else "float32").eta
+    smallest = q.tiny or compute_format(q.case.dtype).eta
     for e, t in ((e0, t0), (e1, t1)):
         e[...] = np.minimum(t, LIMIT) * ((4.0 if double else 2.0) * q.u) + 2.0 * smallest + (a * off + b * off)
     turned = _turned(q, style, part, (c < off) | (s < off))
@@ -127,7 +127,7 @@ def _turned(q: Question, style: str, part: int, unsure: NDArray[np.bool_]) -> ND
 
 def _accept(q: Question, total: Reals, turned: NDArray[np.bool_], top: float) -> NDArray[np.uint8] | None:
     """Free choice where a product may overflow; only tables that were scaled beyond 1 can do that."""
-    limit = format_of("float64" if q.case.dtype == "float64" else "float32").max * 0.999
+    limit = compute_format(q.case.dtype).max * 0.999
     tame = top <= 1.0 or not total.size or total.max() <= limit
     if tame and not turned.any():
         return None

@@ -15,6 +15,7 @@ from corpus.store import Store
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry
 from fuzz.plan import new_campaign
+from kernels import gpu
 from kernels.backend import Returned
 from kernels.catalog import ROOT, subjects_of, user_subject
 from kernels.guarded import Guarded
@@ -38,7 +39,7 @@ def fake(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(FAKE)
     monkeypatch.setenv("PYTHONPATH", str(FAKE))
-    monkeypatch.setattr(module, "_devices", lambda: 1)
+    monkeypatch.setattr(module, "device_count", lambda: 1)
     import cupy
 
     yield cupy
@@ -85,9 +86,9 @@ def test_why_it_is_not_available(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert loader_of("cupy").unavailable() == "cupy is not installed"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    monkeypatch.setattr(module, "_devices", lambda: 0)
+    monkeypatch.setattr(module, "device_count", lambda: 0)
     assert loader_of("cupy").unavailable() == "there is no CUDA device"
-    monkeypatch.setattr(module, "_devices", lambda: 2)
+    monkeypatch.setattr(module, "device_count", lambda: 2)
     assert loader_of("cupy").unavailable() == ""
 
 
@@ -95,10 +96,10 @@ def test_without_a_driver_there_is_no_device(monkeypatch):
     def missing(name):
         raise OSError(name)
 
-    module._devices.cache_clear()
-    monkeypatch.setattr(module.ctypes, "CDLL", missing)
-    assert module._devices() == 0
-    module._devices.cache_clear()
+    gpu.device_count.cache_clear()
+    monkeypatch.setattr(gpu.ctypes, "CDLL", missing)
+    assert gpu.device_count() == 0
+    gpu.device_count.cache_clear()
 
 
 def test_the_wheel_is_named_after_cuda(monkeypatch):
@@ -179,7 +180,7 @@ def test_errors_of_launches_are_raised_and_those_that_stay_end_the_process(fake,
     def leave(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr(module.os, "_exit", leave)
+    monkeypatch.setattr(gpu.os, "_exit", leave)
     with pytest.raises(SystemExit):
         called(path, memory())
     assert "cudaErrorIllegalAddress" in capfd.readouterr().err

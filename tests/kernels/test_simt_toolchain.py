@@ -223,7 +223,7 @@ def test_shared_arrays_have_their_names_and_functions(tmp_path):
 @pytest.fixture
 def forgetful():
     """What was found out about the machine is found out anew, now and after the test."""
-    remembered = (toolchain.missing, toolchain.cuda_headers, toolchain.compiler)
+    remembered = (toolchain.missing, toolchain.cuda_headers, toolchain.compiler, toolchain._tools)
     for function in remembered:
         function.cache_clear()
     yield

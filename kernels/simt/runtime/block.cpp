@@ -15,9 +15,9 @@ namespace simt {
 namespace {
 constexpr size_t most_dynamic = 256 << 10;
 char* make_dynamic() {
-  void* got = mmap(nullptr, most_dynamic + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  mprotect(static_cast<char*>(got) + most_dynamic, 4096, PROT_NONE);
-  return static_cast<char*>(got);
+  char* got = static_cast<char*>(reserve(most_dynamic + 4096, "shared memory"));
+  mprotect(got + most_dynamic, 4096, PROT_NONE);
+  return got;
 }
 }  // namespace
 char* const dynamic_shared = make_dynamic();

@@ -11,6 +11,15 @@
 namespace simt {
 State S;
 
+void* reserve(size_t bytes, const char* purpose) {
+  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED) {
+    fprintf(stderr, "simt: no memory for %s\n", purpose);
+    abort();
+  }
+  return got;
+}
+
 namespace {
 constexpr size_t stack_bytes = 64 << 10, page = 4096;
 char* pool;
@@ -23,13 +32,7 @@ char* top_of(int stack) {
 
 void make_pool() {
   if (pool) return;
-  void* got = mmap(nullptr, stack_bytes * max_threads, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (got == MAP_FAILED) {
-    fputs("simt: no memory for the threads' stacks\n", stderr);
-    abort();
-  }
-  pool = static_cast<char*>(got);
+  pool = static_cast<char*>(reserve(stack_bytes * max_threads, "the threads' stacks"));
   for (int i = 0; i < max_threads; ++i) mprotect(pool + i * stack_bytes, page, PROT_NONE);
 }
 

@@ -5,11 +5,9 @@
 // vector clocks; for blocks a fence and an atomic operation after the first, and an atomic operation before the second.
 // Blocks run one after the other here, so what is kept of an access need not name its block: intervals between barriers
 // are numbered over all blocks and all launches, and nothing has to be cleared.
-#include "state.h"
+#include "zones.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <utility>
@@ -19,36 +17,7 @@ namespace simt {
 bool checking;
 
 namespace {
-enum : uint16_t { by_atomic = 1, changed_nothing = 2 };
-
-struct Stamp {
-  uint32_t interval;  // 0: never
-  uint32_t clock;     // of the thread among its warp's
-  uint16_t thread, flags;
-  uint32_t pc;
-};
-// Of one granule of memory. Of its readers two are remembered.
-struct Cell {
-  Stamp write, read, other_read;
-};
-
-struct Zone {
-  uintptr_t begin, end;
-  int traits, shift;  // a granule has 1 << shift bytes
-  Cell* cells;
-};
-
-constexpr int most_zones = 8192, pc_slots = 4096, first_shift = 2;
-Zone zones[most_zones];
-int zone_count;
-uint16_t slot[pc_slots];
-int remembered_shift[most_zones];  // of the kernel that ran last: how fine its accesses are
-void (*remembered_kernel)(const void*);
-
 uintptr_t library_begin;
-Cell* arena;
-size_t arena_cells;
-
 uint32_t interval, launch_begin, block_begin;
 uint32_t clocks[max_threads][warp_lanes];
 
@@ -76,73 +45,6 @@ struct Pending {
   int bytes;
   Cell* cell;
 } pending;
-
-// ---- zones -----------------------------------------------------------------------------------------------------------
-
-void add_zone(uintptr_t begin, size_t bytes, int traits) {
-  if (zone_count == most_zones) return;
-  Zone& z = zones[zone_count];
-  z = {begin, begin + bytes, traits, remembered_shift[zone_count], nullptr};
-  ++zone_count;
-}
-
-void place_cells() {
-  size_t wanted = 0;
-  for (int i = 0; i < zone_count; ++i) wanted += zones[i].end - zones[i].begin;
-  if (wanted > arena_cells) {
-    if (arena) munmap(arena, arena_cells * sizeof(Cell));
-    arena_cells = wanted + wanted / 2 + (64 << 10);
-    arena = static_cast<Cell*>(mmap(nullptr, arena_cells * sizeof(Cell), PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (arena == MAP_FAILED) {
-      arena = nullptr, arena_cells = 0;
-      fail(Trouble::none, {"", 0}, "");
-    }
-  }
-  size_t used = 0;
-  for (int i = 0; i < zone_count; ++i) {
-    zones[i].cells = arena + used;
-    used += zones[i].end - zones[i].begin;
-  }
-}
-
-// Accesses are finer than the granules: each becomes several that know what it knew.
-void refine(Zone& z, int shift) {
-  size_t coarse = (z.end - z.begin + (size_t{1} << z.shift) - 1) >> z.shift, ratio = size_t{1} << (z.shift - shift);
-  size_t fine = (z.end - z.begin + (size_t{1} << shift) - 1) >> shift;
-  for (size_t i = coarse; i-- > 0;)
-    for (size_t k = ratio; k-- > 0;)
-      if (i * ratio + k < fine) z.cells[i * ratio + k] = z.cells[i];
-  z.shift = shift;
-  remembered_shift[&z - zones] = shift;
-}
-
-// An instruction mostly accesses what it accessed before.
-inline Zone& likely_zone(uintptr_t pc) { return zones[slot[pc % pc_slots]]; }
-
-Zone* zone_of(uintptr_t address, uintptr_t pc) {
-  uint16_t& likely = slot[pc % pc_slots];
-  if (address - zones[likely].begin < zones[likely].end - zones[likely].begin) return &zones[likely];
-  for (int i = 0; i < zone_count; ++i)
-    if (address - zones[i].begin < zones[i].end - zones[i].begin) {
-      likely = static_cast<uint16_t>(i);
-      return &zones[i];
-    }
-  return nullptr;
-}
-
-// The zone that an address just misses; -1 if it is far from all.
-int nearest(uintptr_t address) {
-  constexpr uintptr_t near = 64 << 10;
-  int found = -1;
-  uintptr_t best = near;
-  for (int i = 0; i < zone_count; ++i) {
-    uintptr_t after = address - zones[i].end, before = zones[i].begin - address;
-    uintptr_t distance = address >= zones[i].end ? after : before;
-    if (distance < best) best = distance, found = i;
-  }
-  return found;
-}
 
 // ---- faults ----------------------------------------------------------------------------------------------------------
 
@@ -280,7 +182,7 @@ void access(const Access& a) {
   Zone* z = zone_of(a.address, a.pc);
   if (!z) {
     if (in_library(a.address) || in_runtime(a.address)) return;
-    raise(fault_of(Trouble::out_of_bounds, a, nearest(a.address)));
+    raise(fault_of(Trouble::out_of_bounds, a, nearest_zone(a.address)));
   }
   int region = static_cast<int>(z - zones);
   if (a.address + a.bytes > z->end) raise(fault_of(Trouble::out_of_bounds, a, region));
@@ -309,18 +211,13 @@ void shadow_launch() {
   const Launch& l = *S.launch;
   checking = l.check;
   if (!checking) return;
-  if (remembered_kernel != S.kernel) std::fill_n(remembered_shift, most_zones, first_shift);
-  remembered_kernel = S.kernel;
-  zone_count = 0;
+  bool worn = interval > UINT32_MAX / 2;  // what is older than everything else must not come back
+  forget_zones(worn);
+  if (worn) interval = 0;
   for (uint32_t i = 0; i < l.region_count; ++i) add_zone(l.regions[i].begin, l.regions[i].bytes, l.regions[i].traits);
   for (uint32_t i = 0; i < l.shared_count; ++i)
     add_zone(reinterpret_cast<uintptr_t>(S.shared) + l.shared_arrays[i].begin, l.shared_arrays[i].bytes, l.shared_arrays[i].traits);
   add_zone(reinterpret_cast<uintptr_t>(dynamic_shared), l.dynamic_shared, shared);
-  std::fill_n(slot, pc_slots, uint16_t{0});
-  if (interval > UINT32_MAX / 2) {  // what is older than everything else must not come back
-    if (arena) munmap(arena, arena_cells * sizeof(Cell));
-    arena = nullptr, arena_cells = 0, interval = 0;
-  }
   place_cells();
   launch_begin = interval + 1;
   library_begin = library_start();

@@ -1,0 +1,46 @@
+// The shadow of a kernel's memory: what is remembered of every granule of every array it may access.
+#pragma once
+#include "state.h"
+
+namespace simt {
+enum : uint16_t { by_atomic = 1, changed_nothing = 2 };
+
+struct Stamp {
+  uint32_t interval;  // 0: never
+  uint32_t clock;     // of the thread among its warp's
+  uint16_t thread, flags;
+  uint32_t pc;
+};
+// Of one granule of memory. Of its readers two are remembered.
+struct Cell {
+  Stamp write, read, other_read;
+};
+
+struct Zone {
+  uintptr_t begin, end;
+  int traits, shift;  // a granule has 1 << shift bytes
+  Cell* cells;
+};
+
+constexpr int most_zones = 8192, pc_slots = 4096;
+extern Zone zones[most_zones];
+extern uint16_t zone_at[pc_slots];  // by instruction, the zone that it accessed last
+
+void forget_zones(bool all);  // before a launch: all that they knew, too
+void add_zone(uintptr_t begin, size_t bytes, int traits);
+void place_cells();
+void refine(Zone& zone, int shift);  // accesses are finer than its granules
+Zone* search_zone(uintptr_t address);
+int nearest_zone(uintptr_t address);  // that it just misses; -1 if it is far from all
+
+// An instruction mostly accesses what it accessed before.
+inline Zone& likely_zone(uintptr_t pc) { return zones[zone_at[pc % pc_slots]]; }
+
+inline Zone* zone_of(uintptr_t address, uintptr_t pc) {
+  Zone& likely = likely_zone(pc);
+  if (address - likely.begin < likely.end - likely.begin) return &likely;
+  Zone* found = search_zone(address);
+  if (found) zone_at[pc % pc_slots] = static_cast<uint16_t>(found - zones);
+  return found;
+}
+}  // namespace simt
