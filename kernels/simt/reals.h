@@ -5,6 +5,23 @@
 
 #include "integers.h"
 
+// What fminf and the like mean in a kernel.
+inline float simt_fminf(float a, float b) { return simt::least_number(a, b); }
+inline float simt_fmaxf(float a, float b) { return simt::greatest_number(a, b); }
+template <class A, class B>
+constexpr simt::Common<A, B> simt_fmin(A a, B b) {
+  using C = std::conditional_t<std::is_same_v<simt::Common<A, B>, float>, float, double>;
+  return simt::least_number<C>(static_cast<C>(a), static_cast<C>(b));
+}
+template <class A, class B>
+constexpr simt::Common<A, B> simt_fmax(A a, B b) {
+  using C = std::conditional_t<std::is_same_v<simt::Common<A, B>, float>, float, double>;
+  return simt::greatest_number<C>(static_cast<C>(a), static_cast<C>(b));
+}
+namespace std {
+using ::simt_fmax, ::simt_fmaxf, ::simt_fmin, ::simt_fminf;
+}
+
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / ::sqrt(x); }
 inline float rsqrt(float x) { return rsqrtf(x); }
@@ -14,12 +31,41 @@ inline float fdividef(float a, float b) { return a / b; }
 inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678f); }
 inline double normcdf(double x) { return 0.5 * ::erfc(-x * 0.70710678118654752); }
 inline float erfcxf(float x) { return static_cast<float>(::exp(static_cast<double>(x) * x) * ::erfc(static_cast<double>(x))); }
-inline float sinpif(float x) { return static_cast<float>(::sin(3.14159265358979323846 * ::fmod(static_cast<double>(x), 2.0))); }
-inline float cospif(float x) { return static_cast<float>(::cos(3.14159265358979323846 * ::fmod(static_cast<double>(x), 2.0))); }
+// To quarter turns, which are exact: the rest is at most 1/4.
+inline double sinpi(double x) {
+  double turn = ::fmod(x, 2.0), quarters = ::nearbyint(2.0 * turn), rest = 3.14159265358979323846 * (turn - 0.5 * quarters);
+  switch (static_cast<int>(quarters) & 3) {
+    case 0: return quarters == 0.0 ? ::copysign(::sin(rest), x) : ::sin(rest);
+    case 1: return ::cos(rest);
+    case 2: return -::sin(rest);
+    default: return -::cos(rest);
+  }
+}
+inline double cospi(double x) {
+  double turn = ::fmod(::fabs(x), 2.0), quarters = ::nearbyint(2.0 * turn), rest = 3.14159265358979323846 * (turn - 0.5 * quarters);
+  switch (static_cast<int>(quarters) & 3) {
+    case 0: return ::cos(rest);
+    case 1: return -::sin(rest);
+    case 2: return -::cos(rest);
+    default: return ::sin(rest);
+  }
+}
+inline void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
+inline float sinpif(float x) { return static_cast<float>(sinpi(x)); }
+inline float cospif(float x) { return static_cast<float>(cospi(x)); }
 inline void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
-inline float rhypotf(float x, float y) { return 1.0f / hypotf(x, y); }
-inline float norm3df(float x, float y, float z) { return sqrtf(x * x + y * y + z * z); }
-inline float saturate(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
+// Lengths neither overflow nor vanish on the way.
+inline double norm3d(double x, double y, double z) { return std::hypot(x, y, z); }
+inline double norm4d(double x, double y, double z, double w) { return ::hypot(::hypot(x, y), ::hypot(z, w)); }
+inline double rhypot(double x, double y) { return 1.0 / ::hypot(x, y); }
+inline double rnorm3d(double x, double y, double z) { return 1.0 / norm3d(x, y, z); }
+inline double rnorm4d(double x, double y, double z, double w) { return 1.0 / norm4d(x, y, z, w); }
+inline float rhypotf(float x, float y) { return static_cast<float>(rhypot(x, y)); }
+inline float norm3df(float x, float y, float z) { return static_cast<float>(norm3d(x, y, z)); }
+inline float norm4df(float x, float y, float z, float w) { return static_cast<float>(norm4d(x, y, z, w)); }
+inline float rnorm3df(float x, float y, float z) { return static_cast<float>(rnorm3d(x, y, z)); }
+inline float rnorm4df(float x, float y, float z, float w) { return static_cast<float>(rnorm4d(x, y, z, w)); }
+inline float saturate(float x) { return simt_fminf(simt_fmaxf(x, 0.0f), 1.0f); }
 
 inline float __expf(float x) { return expf(x); }
 inline float __exp10f(float x) { return powf(10.0f, x); }
@@ -41,6 +87,7 @@ inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float __fmaf_ieee_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __frcp_rn(float x) { return 1.0f / x; }
 inline float __fsqrt_rn(float x) { return sqrtf(x); }
 inline float __frsqrt_rn(float x) { return static_cast<float>(1.0 / ::sqrt(static_cast<double>(x))); }
@@ -51,9 +98,6 @@ inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __drcp_rn(double x) { return 1.0 / x; }
 inline double __dsqrt_rn(double x) { return ::sqrt(x); }
 inline double __fma_rn(double a, double b, double c) { return ::fma(a, b, c); }
-
-inline float norm4df(float x, float y, float z, float w) { return sqrtf(x * x + y * y + z * z + w * w); }
-inline float rnorm3df(float x, float y, float z) { return 1.0f / norm3df(x, y, z); }
 
 // ---- rounding with a direction ---------------------------------------------------------------------------------------
 
@@ -66,6 +110,15 @@ SIMT_UNSEEN __attribute__((noinline)) auto rounded(int mode, F f) {
   volatile auto found = f();
   fesetround(before);
   return static_cast<decltype(f())>(found);
+}
+// The processor converts signed integers only: of two halves, whose sum is rounded once.
+template <class To>
+SIMT_UNSEEN To of_unsigned(volatile unsigned long long a, int mode) {
+  volatile double high = static_cast<double>(static_cast<long long>(a >> 32)) * 4294967296.0;
+  volatile double low = static_cast<double>(static_cast<long long>(a & 0xffffffffu));
+  if constexpr (sizeof(To) == 8) return rounded(mode, [&] { return high + low; });
+  volatile long double both = static_cast<long double>(high) + static_cast<long double>(low);  // exact: 64 bits
+  return rounded(mode, [&] { return static_cast<To>(both); });
 }
 }  // namespace simt
 
@@ -90,7 +143,12 @@ SIMT_UNSEEN __attribute__((noinline)) auto rounded(int mode, F f) {
   }                                                                                                                    \
   inline float __double2float_##SUFFIX(volatile double a) { return simt::rounded(MODE, [&] { return static_cast<float>(a); }); } \
   inline float __int2float_##SUFFIX(volatile int a) { return simt::rounded(MODE, [&] { return static_cast<float>(a); }); } \
-  inline float __uint2float_##SUFFIX(volatile unsigned a) { return simt::rounded(MODE, [&] { return static_cast<float>(a); }); }
+  inline float __uint2float_##SUFFIX(volatile unsigned a) { return simt::rounded(MODE, [&] { return static_cast<float>(a); }); } \
+  inline float __ll2float_##SUFFIX(volatile long long a) { return simt::rounded(MODE, [&] { return static_cast<float>(a); }); } \
+  inline double __ll2double_##SUFFIX(volatile long long a) { return simt::rounded(MODE, [&] { return static_cast<double>(a); }); } \
+  inline float __ull2float_##SUFFIX(volatile unsigned long long a) { return simt::of_unsigned<float>(a, MODE); }       \
+  inline double __ull2double_##SUFFIX(volatile unsigned long long a) { return simt::of_unsigned<double>(a, MODE); }    \
+  inline float __fmaf_ieee_##SUFFIX(float a, float b, float c) { return __fmaf_##SUFFIX(a, b, c); }
 SIMT_DIRECTED(rz, FE_TOWARDZERO)
 SIMT_DIRECTED(ru, FE_UPWARD)
 SIMT_DIRECTED(rd, FE_DOWNWARD)
@@ -106,10 +164,11 @@ SIMT_UNSEEN inline To bits(From from) {
   __builtin_memcpy(&to, &from, sizeof to);
   return to;
 }
-// NaN becomes 0 and what is too large the nearest integer there is, as on the device.
+// As on the device: what is too large becomes the nearest integer there is; NaN becomes 0, or the highest bit alone if
+// either type has 64 bits.
 template <class To, class From>
 inline To whole(From x) {
-  if (x != x) return 0;
+  if (x != x) return sizeof(From) < 8 && sizeof(To) < 8 ? To{0} : static_cast<To>(uint64_t{1} << (8 * sizeof(To) - 1));
   if (x >= static_cast<From>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
   if (x <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
   return static_cast<To>(x);
@@ -151,4 +210,5 @@ inline float __ull2float_rn(unsigned long long x) { return static_cast<float>(x)
 inline double __int2double_rn(int x) { return x; }
 inline double __uint2double_rn(unsigned x) { return x; }
 inline double __ll2double_rn(long long x) { return static_cast<double>(x); }
+inline double __ull2double_rn(unsigned long long x) { return static_cast<double>(x); }
 inline float __double2float_rn(double x) { return static_cast<float>(x); }

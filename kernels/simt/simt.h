@@ -6,11 +6,17 @@
 #include "half.h"
 #include "integers.h"
 #include "memory.h"
+#include "packed.h"
 #include "reals.h"
 #include "sync.h"
 #include "warp.h"
 
 #include "entry.h"
+
+#define fminf simt_fminf
+#define fmaxf simt_fmaxf
+#define fmin simt_fmin
+#define fmax simt_fmax
 
 // Last: what chooses code for the device. NVIDIA's headers above must not see it, they would choose assembly.
 #define __CUDA_ARCH__ 900
