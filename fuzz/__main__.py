@@ -84,6 +84,10 @@ def _subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def _device_option(default: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option("--device", default=default, show_default=bool(default), help=text)
+
+
 def _add_contracts(context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
     """Before anything else is looked up: the ops of a command line may be the user's own."""
     del context, option
@@ -167,7 +171,7 @@ def cli() -> None:
 @click.option("--seed", type=_AtLeast(0), help="Makes the same cases again.  [default: random]")
 @click.option("--resume", is_flag=True, help="Go on with the latest run that was interrupted.")
 @click.option("--engine", type=click.Choice(["conjecture", "given"]), default="conjecture", show_default=True)
-@click.option("--device", default="cpu", show_default=True, help="Where the subjects run.")
+@_device_option("cpu", "Where the subjects run.")
 @click.option("--max-elements", type=_AtLeast(1), help="Of the largest tensor of a case.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @_contract_option
@@ -191,6 +195,7 @@ def run_command(**options: Any) -> int:
 @_subject_option
 @_contract_option
 @_base_option
+@_device_option("", "Where the subjects run (cpu or cuda), those that can; default: where each failed.")
 @click.option("--junit", type=click.Path(path_type=Path), help="Write the results as JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the results as GitHub shows them.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="Write the failures as SARIF.")

@@ -18,7 +18,7 @@ from corpus.records import BLAMELESS, Kind
 from corpus.specials import PLACES, VALUES
 from corpus.store import Store
 from fuzz.output import FOUND, write_json
-from fuzz.replay import Outcome, Replayed, beside_base, gather, replay
+from fuzz.replay import Outcome, Replayed, beside_base, gather, moved, replay
 from kernels.catalog import subjects_of
 from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version
 from kernels.loader import loader_of, loaders
@@ -36,7 +36,7 @@ from reports.text import claims, table
 def replay_stored(**options: Any) -> int:
     """The command `replay`."""
     with Store(options["corpus"]) as store:
-        items = gather(store, options["targets"], options["files"])
+        items = moved(gather(store, options["targets"], options["files"]), options["device"])
         box = {"timeout": options["timeout"], "memory_mb": options["memory_mb"]}
         results = replay(items, store, **box)
         if options["base"] is not None:

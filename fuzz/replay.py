@@ -18,7 +18,7 @@ from fuzz.base import known_on_base
 from fuzz.check import Checked, Examiner, Inquiry, all_laws
 from fuzz.contracts import know_contracts
 from fuzz.filing import Failure, Observed, file, now
-from fuzz.selection import select
+from fuzz.selection import placed, select
 from fuzz.subjects import fitting
 from kernels.catalog import resolve
 from oracles.catalog import contract_of
@@ -97,6 +97,16 @@ def gather(store: Store, targets: Sequence[str], subjects: Sequence[str] = ()) -
     if nobody := next((target for target, items in gathered if not items), None):
         raise UsageError(f"{_named(nobody)} has a dtype that none of the kernels takes; name another with --subject")
     return [item for _, items in gathered for item in items]
+
+
+def moved(items: Sequence[Item], device: str) -> list[Item]:
+    """The items on a device, but for subjects that cannot run there; "": where they are recorded to have run.
+
+    Raises UsageError if there is no such device.
+    """
+    if not device:
+        return list(items)
+    return [replace(item, subject=placed([item.subject], device)[0]) for item in items]
 
 
 def _named(target: str) -> str:
@@ -234,10 +244,14 @@ def beside_base(results: Sequence[Replayed], base: Path, *, timeout: float, memo
     return [told(r) for r in results]
 
 
+def _same_place(a: Subject, b: Subject) -> bool:
+    return (a.key, a.device) == (b.key, b.device)
+
+
 def _remember(store: Store, replayed: Replayed) -> None:
     """A finding is fixed by replay only, and comes back as a regression."""
     finding = replayed.item.finding
-    if finding is None or not store.has(finding) or replayed.item.subject.key != finding.subject.key:
+    if finding is None or not store.has(finding) or not _same_place(replayed.item.subject, finding.subject):
         return
     if replayed.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS} and not replayed.lost:
         event = Event(at=now(), state=State.FIXED, what="a replay passed")

@@ -63,7 +63,7 @@ def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
     """
     check_device(device)
     if device == "cpu":
-        return list(subjects)
+        return [s.but(device=device) for s in subjects]
     return [s.but(device=device) if _runs_on_gpu(s) else s for s in subjects]
 
 

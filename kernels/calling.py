@@ -76,6 +76,8 @@ class Bound:
     """Optional inputs it does not take."""
     needed: frozenset[str] = frozenset()
     """Optional inputs it cannot do without."""
+    optional: Mapping[str, Scalar] = field(default_factory=dict)
+    """The op's optional attributes, and the value that one stands for which a case leaves out."""
 
     def declines(self, attrs: Mapping[str, Scalar], inputs: Collection[str] = ()) -> str:
         """Why it cannot be called with these attributes and inputs; an empty string if it can."""
@@ -86,7 +88,7 @@ class Bound:
 
     def attributes(self, attrs: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Those it takes."""
-        return {name: value for name, value in attrs.items() if name not in self.fixed}
+        return {name: value for name, value in {**self.optional, **attrs}.items() if name not in self.fixed}
 
 
 def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
@@ -99,6 +101,7 @@ def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
             _left_out(function.names, face),
             frozenset(face.extra) - taken,
             taken - function.nullable,
+            face.optional,
         )
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -116,10 +119,11 @@ def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
         raise UsageError(f"{where} takes {_count(len(tensors))}, but it must be {face.describe()}")
     _check_attrs(parameters, face, where)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return Bound(function, returns)
+        return Bound(function, returns, optional=face.optional)
     names = {p.name for p in parameters}
     needed = {p.name for p in parameters if p.name in face.extra and p.default is p.empty}
-    return Bound(function, returns, _left_out(names, face), frozenset(face.extra) - names, frozenset(needed))
+    refused = frozenset(face.extra) - names
+    return Bound(function, returns, _left_out(names, face), refused, frozenset(needed), face.optional)
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -19,7 +20,7 @@ from fuzz.__main__ import main
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry
 from fuzz.plan import new_campaign
-from fuzz.replay import Outcome, gather, replay
+from fuzz.replay import Outcome, _remember, gather, moved, replay
 from fuzz.rerun import case_of_run
 from kernels.catalog import subjects_of, user_subject
 
@@ -105,6 +106,27 @@ def test_what_breaks_again_is_a_regression(home, store):
     assert {r.outcome for r in outcomes(store)} == {Outcome.FAILS}
     assert {f.state for f in store.findings()} == {State.REGRESSION}
     assert command(home) == 1
+
+
+def test_a_subject_runs_where_it_is_told(home, store, capsys, monkeypatch):
+    items = gather(store, ())
+    assert [i.subject.device for i in moved(items, "")] == ["cpu"] * len(items)
+    assert command(home, "--device", "cuda") == 2
+    assert "there is no CUDA device" in capsys.readouterr().err
+    monkeypatch.setattr("fuzz.selection.check_device", lambda _: None)
+    monkeypatch.setattr("fuzz.selection._runs_on_gpu", lambda _: True)
+    there = moved(items, "cuda")
+    assert {i.subject.device for i in there} == {"cuda"}
+    assert {i.subject.device for i in moved(there, "cpu")} == {"cpu"}
+
+
+def test_what_passes_on_another_device_is_not_fixed(home, store):
+    edit(home, RIGHT)
+    for here in replay(gather(store, ()), None, timeout=5.0, memory_mb=512):
+        assert here.outcome is Outcome.FIXED
+        there = replace(here.item, subject=here.item.subject.but(device="cuda"))
+        _remember(store, replace(here, item=there))
+    assert State.FIXED not in {f.state for f in store.findings()}
 
 
 def committed(store, **changes):

@@ -110,6 +110,11 @@ def test_one_that_takes_it_is_given_it(function):
     assert bound.attributes({"axis": 1, "scale": 2.0}) == {"axis": 1, "scale": 2.0}
 
 
+def test_one_that_takes_it_is_given_the_plain_value_if_the_case_leaves_it_out():
+    bound = bind(lambda x, *, axis, scale: (axis, scale), SCALED, "f")
+    assert bound.attributes({"axis": 1}) == {"axis": 1, "scale": 1.0}
+
+
 def test_other_attributes_must_be_taken():
     with pytest.raises(UsageError, match="does not take the attribute 'axis'"):
         bind(lambda x, *, scale: x, SCALED, "f")
