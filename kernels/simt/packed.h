@@ -6,9 +6,8 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
   unsigned found = 0;
   for (int i = 0; i < 4; ++i) {
-    unsigned which = selector >> (4 * i), byte = static_cast<unsigned>(bytes >> (8 * (which & 7))) & 255u;
-    if (which & 8) byte = byte & 128u ? 255u : 0u;  // the sign, spread
-    found |= byte << (8 * i);
+    unsigned which = selector >> (4 * i) & 7;  // the fourth bit means nothing here, as it does in PTX's prmt
+    found |= (static_cast<unsigned>(bytes >> (8 * which)) & 255u) << (8 * i);
   }
   return found;
 }

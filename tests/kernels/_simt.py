@@ -1,10 +1,14 @@
 """Small kernels in CUDA C++, run by the emulator directly, and what it says of them."""
 
+import ctypes
 import re
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
+from kernels.device_code import compile_for
+from kernels.gpu import DRIVER
 from kernels.simt.emulator import ORDERS, Argument, Outcome, Program, Shape, Tensor, Trouble
 from kernels.simt.faults import Scene
 from kernels.simt.toolchain import Mode
@@ -36,6 +40,35 @@ class Ran:
     @property
     def warned(self):
         return self.scene.describe(self.outcome.warning) if self.outcome.warnings else ""
+
+
+class Gpu:
+    """The same kernels where there is a GPU: what they give is what the hardware gives."""
+
+    def __init__(self, folder, source, *entries):
+        path = folder / "kernels.cu"
+        path.write_text(source)
+        front = SimpleNamespace(path=path, numerics={}, instances=[SimpleNamespace(entry=e) for e in entries])
+        compiled = compile_for(front, DRIVER.architecture, "nvrtc")
+        self.kernels = dict(zip(entries, DRIVER.kernels(compiled.binary, compiled.names), strict=True))
+
+    def right(self, entry, *, grid=1, block=32, **arguments):
+        """One launch; arguments as of Kernels.run, numbers are int. Its outputs."""
+        values, there = [], {}
+        for name, value in arguments.items():
+            if isinstance(value, np.ndarray):
+                there[name] = int(DRIVER.call("cuMemAlloc", value.nbytes))
+                DRIVER.call("cuMemcpyHtoD", there[name], value.ctypes.data, value.nbytes)
+            values.append(ctypes.c_void_p(there[name]) if name in there else ctypes.c_int(value))
+        packed = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        DRIVER.launch(self.kernels[entry], (grid, 1, 1), (block, 1, 1), 0, ctypes.addressof(packed))
+        outs = []
+        for name, address in there.items():
+            if name.startswith("out"):
+                outs.append(np.empty_like(arguments[name]))
+                DRIVER.call("cuMemcpyDtoH", outs[-1].ctypes.data, address, outs[-1].nbytes)
+            DRIVER.call("cuMemFree", address)
+        return outs if len(outs) > 1 else outs[0]
 
 
 class Kernels:

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from _simt import Kernels, blank
+from _simt import Gpu, Kernels, blank
 from test_simt_reals import WAYS, rounded
 
 from kernels.gpu import device_count
@@ -64,27 +64,15 @@ __global__ void lengths(double* out, const double* points, int n) {{
 """
 
 
-class OnGpu:
-    """The same kernels where the values are those of the hardware."""
-
-    def __init__(self, source):
-        self.cupy = pytest.importorskip("cupy")
-        names = ["extremes", "integers", "lengths"]
-        self.module = self.cupy.RawModule(code=source, options=("-std=c++17",), name_expressions=names)
-
-    def right(self, entry, grid, block, **tensors):
-        there = [self.cupy.asarray(t) if isinstance(t, np.ndarray) else np.int32(t) for t in tensors.values()]
-        self.module.get_function(entry)((grid,), (block,), tuple(there))
-        outs = [self.cupy.asnumpy(t) for name, t in zip(tensors, there, strict=True) if name.startswith("out")]
-        return outs if len(outs) > 1 else outs[0]
-
-
 GPU = pytest.param("gpu", marks=pytest.mark.skipif(not device_count(), reason="needs a GPU"))
 
 
 @pytest.fixture(scope="module", params=["emulator", GPU])
 def kernels(request, simt_cache, tmp_path_factory):
-    return Kernels(tmp_path_factory.mktemp("numbers"), SOURCE) if request.param == "emulator" else OnGpu(SOURCE)
+    folder = tmp_path_factory.mktemp("numbers")
+    if request.param == "emulator":
+        return Kernels(folder, SOURCE)
+    return Gpu(folder, SOURCE, "extremes", "integers", "lengths")
 
 
 def run(kernels, entry, x, n, *outs):
