@@ -231,22 +231,22 @@ RANGED = {"floats": False, "integers": False, "patterns": True}
 @distribution("structured", **RANGED)
 def least(w: Window) -> Values:
     """All the number of [low, high] that is nearest to zero."""
-    low, high = _limits(w)
-    return np.full(w.shape, _nearest_zero(low, high)).astype(w.format.dtype)
+    low, high = limits_of(w)
+    return np.full(w.shape, nearest_zero(low, high)).astype(w.format.dtype)
 
 
 @distribution("structured", **RANGED)
 def ends(w: Window) -> Values:
     """Only low, high and the number of [low, high] that is nearest to zero."""
-    low, high = _limits(w)
-    values = np.array([_nearest_zero(low, high), low, high])
+    low, high = limits_of(w)
+    values = np.array([nearest_zero(low, high), low, high])
     return values.astype(w.format.dtype)[(w.bits() % np.uint64(3)).astype(np.int64)]
 
 
 @distribution("structured", **RANGED)  # independent, but equal terms round alike in a narrow range, as in `offset`
 def between(w: Window) -> Values:
     """Uniform in [low, high], both ends included."""
-    low, high = _limits(w)
+    low, high = limits_of(w)
     if isinstance(low, int) and isinstance(high, int):
         span = high - low + 1
         steps = w.bits() if span >> 64 else w.bits() % np.uint64(span)
@@ -259,10 +259,10 @@ def between(w: Window) -> Values:
 @distribution("structured", **RANGED)
 def tapered(w: Window) -> Values:
     """As between, but row by row drawn towards the number nearest to zero: to 2**-k of the way, k from 0 to 23."""
-    low, high = _limits(w)
+    low, high = limits_of(w)
     if not w.format.is_float:
         return between(w)
-    start, share = _nearest_zero(low, high), np.ldexp(1.0, -(w.per_row(1) % np.uint64(24)).astype(np.int64))
+    start, share = nearest_zero(low, high), np.ldexp(1.0, -(w.per_row(1) % np.uint64(24)).astype(np.int64))
     values = start * (1.0 - share) + between(w).astype(np.float64) * share
     return np.clip(values, low, high).astype(w.format.dtype)
 
@@ -275,13 +275,15 @@ def every_bits(w: Window) -> Values:
     return np.ascontiguousarray(np.broadcast_to(patterns, w.shape)).astype(w.format.carrier).view(w.format.dtype)
 
 
-def _limits(w: Window) -> tuple[int, int] | tuple[float, float]:
+def limits_of(w: Window) -> tuple[int, int] | tuple[float, float]:
+    """The least and the largest number that the window may show. Raises UsageError without `low` and `high`."""
     if not {"low", "high"} <= set(w.params):
         raise UsageError("the distributions least, ends, between and tapered need the params low and high")
     return limits(w.params["low"], w.params["high"], w.format.name)
 
 
-def _nearest_zero(low: float, high: float) -> float:
+def nearest_zero(low: float, high: float) -> float:
+    """The number of [low, high] that is nearest to zero."""
     return min(max(low, 0), high)
 
 

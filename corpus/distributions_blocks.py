@@ -17,11 +17,11 @@ Bytes = NDArray[np.uint8]
 Scales = Callable[[Bits, bool], Bits]
 """Patterns of float16 of random words; whether they are sums of 32 elements of 8 bits, as in q8_1."""
 
-_WITH_SUM = (36, 2)
+WITH_SUM = (36, 2)
 """Bytes and scales of a block of q8_1, the second of which is a sum; not taken from the table, so that a program that
 reproduces a failure need not carry the table."""
 _MANTISSA = np.uint64(0x3FF)
-_OTHER_FIELD = 0x2545F491
+OTHER_FIELD = 0x2545F491
 """Keeps the words of a block's scales apart from those of its quants."""
 
 
@@ -31,12 +31,12 @@ def packed(w: Window, scales: Scales, most: int = 127) -> NDArray[Any]:
     Never -128: no quantizer writes it, and kernels that multiply by |x| and x's sign may count on that.
     Raises UsageError for a dtype other than uint8, and without the two params.
     """
-    size, fields = _form(w)
-    whole, rows, count = _whole(w, size)
+    size, fields = form_of(w)
+    whole, rows, count = widened(w, size)
     blocks = _quants(whole, size - 2 * fields, most).reshape(*rows, count, size)
-    words = hashed(w.seed ^ _OTHER_FIELD, (*w.origin[:-1], whole.origin[-1] // size, 0), (*rows, count, fields))
+    words = hashed(w.seed ^ OTHER_FIELD, (*w.origin[:-1], whole.origin[-1] // size, 0), (*rows, count, fields))
     for field in range(fields):
-        patterns = scales(words[..., field], field == 1 and (size, fields) == _WITH_SUM)
+        patterns = scales(words[..., field], field == 1 and (size, fields) == WITH_SUM)
         blocks[..., 2 * field : 2 * field + 2] = patterns.astype("<u2")[..., None].view(np.uint8)
     return _cut(blocks, w)
 
@@ -46,10 +46,10 @@ def ramp(w: Window) -> NDArray[Any]:
 
     Raises UsageError for a dtype other than uint8, and without `block` and `scales`.
     """
-    size, fields = _form(w)
-    whole, rows, count = _whole(w, size)
+    size, fields = form_of(w)
+    whole, rows, count = widened(w, size)
     blocks = np.empty((*rows, count, size), np.uint8)
-    blocks[..., 2 * fields :] = _climbing(size - 2 * fields, int(w.params.get("start", 0)))
+    blocks[..., 2 * fields :] = climbing(size - 2 * fields, int(w.params.get("start", 0)))
     places = np.arange(count) + whole.origin[-1] // size
     if len(rows) > 0:
         numbers = np.arange(rows[0]) + w.origin[0]
@@ -59,7 +59,7 @@ def ramp(w: Window) -> NDArray[Any]:
     return _cut(blocks, w)
 
 
-def _climbing(room: int, start: int) -> Bytes:
+def climbing(room: int, start: int) -> Bytes:
     """The quants start, start + 1, ... of a block, modulo what they can be, in the bytes behind its scales."""
     quants = np.arange(start, start + ELEMENTS)
     if room == ELEMENTS:
@@ -70,7 +70,7 @@ def _climbing(room: int, start: int) -> Bytes:
     return np.resize(packed, room)  # no format of ours has another room
 
 
-def _whole(w: Window, size: int) -> tuple[Window, tuple[int, ...], int]:
+def widened(w: Window, size: int) -> tuple[Window, tuple[int, ...], int]:
     """The window widened to whole blocks, the extents before its last axis, and how many blocks that one has."""
     start, extent = (w.origin[-1], w.shape[-1]) if w.shape else (0, 1)
     first, last = start // size, -(-(start + extent) // size)
@@ -86,7 +86,8 @@ def _cut(blocks: Bytes, w: Window) -> NDArray[Any]:
     return cut.copy() if w.shape else cut.reshape(()).copy()
 
 
-def _form(w: Window) -> tuple[int, int]:
+def form_of(w: Window) -> tuple[int, int]:
+    """Bytes and scales of a block. Raises UsageError as packed does."""
     if w.format.name != "uint8":
         raise UsageError(f"blocks are packed into uint8; {w.format.name} cannot be filled with them")
     if not {"block", "scales"} <= set(w.params):

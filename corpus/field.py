@@ -17,34 +17,37 @@ from corpus.formats import Format
 Bits = NDArray[np.uint64]
 Reals = NDArray[np.float64]
 
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MUL_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MUL_2 = np.uint64(0x94D049BB133111EB)
+GAMMA = np.uint64(0x9E3779B97F4A7C15)
+MUL_1 = np.uint64(0xBF58476D1CE4E5B9)
+MUL_2 = np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
-_MASK = (1 << 64) - 1
+MASK = (1 << 64) - 1
+ROW = 0x5851F42D
+"""Keeps the words of rows apart from those of elements, and from one another."""
 
 
 def _mix(h: Bits) -> Bits:
     """Splitmix64's finalizer, in place: every output bit depends on every input bit."""
     h ^= h >> _S30
-    h *= _MUL_1
+    h *= MUL_1
     h ^= h >> _S27
-    h *= _MUL_2
+    h *= MUL_2
     h ^= h >> _S31
     return h
 
 
-def _mix_scalar(h: int) -> int:
-    h = ((h ^ (h >> 30)) * int(_MUL_1)) & _MASK
-    h = ((h ^ (h >> 27)) * int(_MUL_2)) & _MASK
+def mixed(h: int) -> int:
+    """The same for one word."""
+    h = ((h ^ (h >> 30)) * int(MUL_1)) & MASK
+    h = ((h ^ (h >> 27)) * int(MUL_2)) & MASK
     return h ^ (h >> 31)
 
 
 def hashed(seed: int, origin: tuple[int, ...], shape: tuple[int, ...]) -> Bits:
     """64 random bits for every point of the window that starts at origin and has this shape."""
-    h = np.full((1,) * len(shape), _mix_scalar((seed * int(_GAMMA) + len(shape)) & _MASK), dtype=np.uint64)
+    h = np.full((1,) * len(shape), mixed((seed * int(GAMMA) + len(shape)) & MASK), dtype=np.uint64)
     for axis, (start, extent) in enumerate(zip(origin, shape, strict=True)):
-        c = np.arange(start + 1, start + extent + 1, dtype=np.uint64) * _GAMMA
+        c = np.arange(start + 1, start + extent + 1, dtype=np.uint64) * GAMMA
         h = _mix(h ^ c.reshape([-1 if a == axis else 1 for a in range(len(shape))]))
     return h
 
@@ -67,7 +70,7 @@ class Window:
         """Independent 64-bit words, one per element; another lane is another word."""
         if lane == 0:
             return self._base
-        return _mix(self._base + np.uint64((lane * int(_GAMMA)) & _MASK))
+        return _mix(self._base + np.uint64((lane * int(GAMMA)) & MASK))
 
     def uniform(self, lane: int = 0) -> Reals:
         """Uniform in [0, 1) with 53 random bits."""
@@ -77,7 +80,7 @@ class Window:
         """Words shared by all elements of a row (the last axis), broadcastable to the window's shape."""
         if not self.shape:
             return self.bits(lane)
-        return hashed(self.seed ^ (lane + 1) * 0x5851F42D, self.origin[:-1], self.shape[:-1])[..., None]
+        return hashed(self.seed ^ (lane + 1) * ROW, self.origin[:-1], self.shape[:-1])[..., None]
 
     def columns(self) -> NDArray[np.int64]:
         """Absolute coordinate along the last axis, broadcastable to the window's shape."""

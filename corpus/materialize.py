@@ -1,6 +1,7 @@
 """Turn a recipe into values: the same bytes in every process, on every machine."""
 
 import hashlib
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -9,8 +10,8 @@ from corpus.errors import UsageError
 from corpus.field import Window
 from corpus.formats import Array, Format, format_of
 from corpus.layouts import LAYOUTS
-from corpus.records import Case, TensorRecipe
-from corpus.specials import write
+from corpus.records import Case, Fill, TensorRecipe
+from corpus.specials import written
 
 Tensors = dict[str, Array]
 
@@ -21,56 +22,85 @@ def materialize(recipe: TensorRecipe) -> Array:
     Raises UsageError for a distribution, layout, dtype or special that is not known, for an origin whose rank is not
     the shape's, for a poke that is wider than the dtype, and for a flip along an axis that the shape does not have.
     """
+    made = unrepeated(recipe)
+    return _dense(made) if made is recipe else np.broadcast_to(_dense(made), recipe.shape)
+
+
+def unrepeated(recipe: TensorRecipe) -> TensorRecipe:
+    """The recipe of what must be made: of `broadcast`, the first row only. Raises UsageError for an unknown layout."""
     if recipe.layout not in LAYOUTS:
         raise UsageError(f"layout {recipe.layout!r} is not known; the known ones are {', '.join(LAYOUTS)}")
     if recipe.layout == "broadcast" and recipe.shape and recipe.shape[0] > 1:
-        one = recipe.but(shape=(1, *recipe.shape[1:]))
-        return np.broadcast_to(_dense(one), recipe.shape)
-    return _dense(recipe)
+        return recipe.but(shape=(1, *recipe.shape[1:]))
+    return recipe
 
 
-def _dense(recipe: TensorRecipe) -> Array:
-    fmt = format_of(recipe.dtype)
-    values = _filled(recipe, fmt)
-    if recipe.specials or recipe.pokes:
-        carrier = values.reshape(-1).view(fmt.carrier)
-        for special in recipe.specials:
-            write(carrier, fmt, recipe.shape, special.value, special.place)
-        for index, pattern in recipe.pokes:
-            if pattern >> fmt.bits:
-                raise UsageError(f"poke {pattern:#x} at {index} does not fit the {fmt.bits} bits of {fmt.name}")
-            if index < carrier.size:
-                carrier[index] = pattern
-    flip = recipe.fill.params.get("flip")
-    return values if flip is None else _reversed(values, flip)
-
-
-def _reversed(values: Array, axis: float) -> Array:
-    if axis not in range(values.ndim):
-        raise UsageError(f"flip {axis} is no axis of a tensor of shape {values.shape}")
-    return np.ascontiguousarray(np.flip(values, int(axis)))
-
-
-def _filled(recipe: TensorRecipe, fmt: Format) -> Array:
-    name = recipe.fill.distribution
+def window_of(recipe: TensorRecipe) -> Window:
+    """What its distribution fills. Raises UsageError for a dtype, a distribution or an origin as materialize does."""
+    fmt, name = format_of(recipe.dtype), recipe.fill.distribution
     if name not in DISTRIBUTIONS:
         raise UsageError(f"distribution {name!r} is not known; the known ones are {', '.join(DISTRIBUTIONS)}")
     origin = recipe.origin or (0,) * len(recipe.shape)
     if len(origin) != len(recipe.shape):
         raise UsageError(f"origin {origin} has not one coordinate for each axis of shape {recipe.shape}")
-    window = Window(recipe.fill.seed, origin, recipe.shape, fmt, recipe.fill.params)
+    return Window(recipe.fill.seed, origin, recipe.shape, fmt, recipe.fill.params)
+
+
+def exceptions(recipe: TensorRecipe) -> Iterator[tuple[slice, int]]:
+    """What is written over the values, in this order: where in the flat tensor (C order), and which bit pattern.
+
+    Raises UsageError for a special value or a place that is not known, and for a poke that is wider than the dtype.
+    """
+    fmt = format_of(recipe.dtype)
+    for special in recipe.specials:
+        where, pattern = written(fmt, recipe.shape, special.value, special.place)
+        yield slice(where.start, where.stop, where.step), pattern
+    for index, pattern in recipe.pokes:
+        if pattern >> fmt.bits:
+            raise UsageError(f"poke {pattern:#x} at {index} does not fit the {fmt.bits} bits of {fmt.name}")
+        if index < recipe.size:
+            yield slice(index, index + 1), pattern
+
+
+def flip_of(recipe: TensorRecipe) -> int | None:
+    """The axis along which the tensor is reversed at last. Raises UsageError for one that the shape does not have."""
+    axis = recipe.fill.params.get("flip")
+    if axis is None:
+        return None
+    if axis not in range(len(recipe.shape)):
+        raise UsageError(f"flip {axis} is no axis of a tensor of shape {recipe.shape}")
+    return int(axis)
+
+
+def integer_limits(fmt: Format) -> tuple[int, int]:
+    """What values are clipped to before they become integers."""
+    info = np.iinfo(fmt.dtype)
+    # 2**63 - 1 is no float64, and what lies above (or is NaN) converts differently on each machine.
+    return int(info.min), min(int(info.max), 2**63 - 1024)
+
+
+def _dense(recipe: TensorRecipe) -> Array:
+    values = _filled(window_of(recipe), recipe.fill)
+    if recipe.specials or recipe.pokes:
+        carrier = values.reshape(-1).view(format_of(recipe.dtype).carrier)
+        for where, pattern in exceptions(recipe):
+            carrier[where] = pattern
+    axis = flip_of(recipe)
+    return values if axis is None else np.ascontiguousarray(np.flip(values, axis))
+
+
+def _filled(window: Window, fill: Fill) -> Array:
+    fmt = window.format
     with np.errstate(all="ignore"):
-        values = DISTRIBUTIONS[name].sample(window)
+        values = DISTRIBUTIONS[fill.distribution].sample(window)
         if values.dtype == fmt.dtype:
             return np.asarray(values, order="C")  # ascontiguousarray would make a vector of a scalar
-        if shift := recipe.fill.params.get("shift"):
+        if shift := fill.params.get("shift"):
             values = values + shift
-        if recipe.fill.scale != 1.0:
-            values = values * recipe.fill.scale
+        if fill.scale != 1.0:
+            values = values * fill.scale
         if not fmt.is_float:
-            info = np.iinfo(fmt.dtype)
-            # 2**63 - 1 is no float64, and what lies above (or is NaN) converts differently on each machine.
-            values = np.clip(np.nan_to_num(values), info.min, min(info.max, 2**63 - 1024))
+            values = np.clip(np.nan_to_num(values), *integer_limits(fmt))
         return np.asarray(values.astype(fmt.dtype), order="C")
 
 

@@ -1,15 +1,12 @@
 """Special values and the places where kernels forget them. To add one, add one line or one function."""
 
+import math
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from corpus.errors import InternalError, UsageError
 from corpus.formats import Format
 
-Indices = NDArray[np.int64]
+Place = Callable[[tuple[int, ...]], range]
 
 VALUES: dict[str, Callable[[Format], int]] = {
     "-0": lambda f: f.sign_bit,
@@ -27,14 +24,14 @@ VALUES: dict[str, Callable[[Format], int]] = {
 }
 """Name -> bit pattern in a float format, from harmless to harmful."""
 
-PLACES: dict[str, Callable[[tuple[int, ...]], Indices]] = {}
+PLACES: dict[str, Place] = {}
 """Name -> flat indices (C order) in a tensor of that shape; never called for empty tensors."""
 
 TILE = 32
 """The width that 'tile' and 'lane' speak of: a warp."""
 
 
-def place(find: Callable[[tuple[int, ...]], Indices]) -> Callable[[tuple[int, ...]], Indices]:
+def place(find: Place) -> Place:
     """Enter a place into the table under its own name."""
     if find.__name__ in PLACES:
         raise InternalError(f"place {find.__name__!r} is defined twice in corpus/specials.py")
@@ -45,62 +42,67 @@ def place(find: Callable[[tuple[int, ...]], Indices]) -> Callable[[tuple[int, ..
 def _grid(shape: tuple[int, ...]) -> tuple[int, int]:
     """Rows and columns of the tensor seen as a matrix of its last axis."""
     cols = shape[-1] if shape else 1
-    return int(np.prod(shape[:-1], dtype=np.int64)), cols
+    return math.prod(shape[:-1]), cols
+
+
+def _only(index: int) -> range:
+    return range(index, index + 1)
 
 
 @place
-def first(shape: tuple[int, ...]) -> Indices:
+def first(shape: tuple[int, ...]) -> range:
     """The first element."""
     del shape
-    return np.zeros(1, np.int64)
+    return _only(0)
 
 
 @place
-def last(shape: tuple[int, ...]) -> Indices:
+def last(shape: tuple[int, ...]) -> range:
     """The last element."""
-    return np.array([int(np.prod(shape, dtype=np.int64)) - 1])
+    return _only(math.prod(shape) - 1)
 
 
 @place
-def middle(shape: tuple[int, ...]) -> Indices:
+def middle(shape: tuple[int, ...]) -> range:
     """An element in the middle."""
-    return np.array([int(np.prod(shape, dtype=np.int64)) // 2])
+    return _only(math.prod(shape) // 2)
 
 
 @place
-def tile_tail(shape: tuple[int, ...]) -> Indices:
+def tile_tail(shape: tuple[int, ...]) -> range:
     """In the first row, the first element behind the last full tile of 32 (or the last element)."""
     cols = _grid(shape)[1]
-    return np.array([min(cols - 1, cols // TILE * TILE)])
+    return _only(min(cols - 1, cols // TILE * TILE))
 
 
 @place
-def one_lane(shape: tuple[int, ...]) -> Indices:
+def one_lane(shape: tuple[int, ...]) -> range:
     """Every 32nd element of the first row, from the sixth on."""
     cols = _grid(shape)[1]
-    return np.arange(min(5, cols - 1), cols, TILE)
+    return range(min(5, cols - 1), cols, TILE)
 
 
 @place
-def one_row(shape: tuple[int, ...]) -> Indices:
+def one_row(shape: tuple[int, ...]) -> range:
     """All of the last row."""
     rows, cols = _grid(shape)
-    return np.arange((rows - 1) * cols, rows * cols)
+    return range((rows - 1) * cols, rows * cols)
 
 
 @place
-def one_column(shape: tuple[int, ...]) -> Indices:
+def one_column(shape: tuple[int, ...]) -> range:
     """The last element of every row."""
     rows, cols = _grid(shape)
-    return np.arange(cols - 1, rows * cols, cols)
+    return range(cols - 1, rows * cols, cols)
 
 
-def write(flat: NDArray[Any], fmt: Format, shape: tuple[int, ...], value: str, where: str) -> None:
-    """Write a special value at a named place into the carrier view of a contiguous tensor.
+def written(fmt: Format, shape: tuple[int, ...], value: str, where: str) -> tuple[range, int]:
+    """Where a special value at a named place belongs in a flat tensor, and the bit pattern that is written there.
 
-    Raises UsageError for names that are not in the tables, and does nothing for integer types and empty tensors.
+    Nowhere, for integer types and empty tensors. Raises UsageError for names that are not in the tables.
     """
     if value not in VALUES or where not in PLACES:
         raise UsageError(f"special {value!r} at {where!r} is not known; see `python -m fuzz list distributions`")
-    if fmt.is_float and flat.size:
-        flat[PLACES[where](shape)] = fmt.carrier.type(VALUES[value](fmt))
+    if not fmt.is_float or 0 in shape:
+        return range(0), 0
+    return PLACES[where](shape), VALUES[value](fmt)

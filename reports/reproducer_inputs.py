@@ -232,7 +232,7 @@ class _Tensor:
         fmt, size = self.format, self.recipe.size
         lines = []
         for special in self.recipe.specials if fmt.is_float and size else ():
-            where = text.subscript([int(i) for i in PLACES[special.place](self.recipe.shape)])
+            where = text.subscript(PLACES[special.place](self.recipe.shape))
             pattern = f"0x{VALUES[special.value](fmt):0{fmt.bits // 4}x}"
             lines.append(f"bits[{where}] = {pattern}  # {special.value} at {special.place}")
         pokes = [(index, f"0x{pattern:0{fmt.bits // 4}x}") for index, pattern in self.recipe.pokes if index < size]

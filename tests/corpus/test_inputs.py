@@ -160,16 +160,16 @@ def test_nan_payload_is_another_nan(dtype):
 def test_places_lie_inside(name, shape):
     size = int(np.prod(shape, dtype=int))
     found = PLACES[name](shape)
-    assert 0 < len(set(found.tolist())) == len(found) <= size
-    assert found.min() >= 0
-    assert found.max() < size
+    assert 0 < len(found) <= size
+    assert found.step > 0
+    assert 0 <= found[0] <= found[-1] < size
 
 
 def test_places_are_where_they_say():
     shape = (4, 70)
     wanted = {"first": [0], "last": [279], "middle": [140], "tile_tail": [64], "one_lane": [5, 37, 69]}
     wanted |= {"one_row": list(range(210, 280)), "one_column": [69, 139, 209, 279]}
-    assert {name: find(shape).tolist() for name, find in PLACES.items()} == wanted
+    assert {name: list(find(shape)) for name, find in PLACES.items()} == wanted
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -115,7 +115,7 @@ def test_a_line_that_nobody_printed_is_noticed():
 def test_the_distribution_of_the_page_can_be_cut(page, monkeypatch):
     monkeypatch.setattr(distributions, "DISTRIBUTIONS", table := dict(distributions.DISTRIBUTIONS))
     monkeypatch.setattr("corpus.materialize.DISTRIBUTIONS", table)
-    (block,) = [b for b in page("add-a-distribution.md").blocks() if b.language == "python"]
+    block, _ = (b for b in page("add-a-distribution.md").blocks() if b.language == "python")
     exec(block.text, dict(vars(distributions)))
     name = list(table)[-1]
     whole = materialize(TensorRecipe(shape=(3, 40), dtype="float16", fill=Fill(distribution=name, seed=5)))
@@ -125,6 +125,20 @@ def test_the_distribution_of_the_page_can_be_cut(page, monkeypatch):
     assert f"{name}(w: Window)" in block.text
     assert sorted(set(whole.reshape(-1).tolist())) == [1 / 256, 256.0]
     assert part.tobytes() == whole[1:, 30:37].tobytes()
+
+
+def test_the_twin_of_the_page_makes_the_same_bytes(page, monkeypatch):
+    pytest.importorskip("torch")
+    from kernels import device_distributions, device_recipes
+
+    monkeypatch.setattr(distributions, "DISTRIBUTIONS", table := dict(distributions.DISTRIBUTIONS))
+    monkeypatch.setattr("corpus.materialize.DISTRIBUTIONS", table)
+    monkeypatch.setattr(device_distributions, "SAMPLERS", dict(device_distributions.SAMPLERS))
+    block, twin = (b for b in page("add-a-distribution.md").blocks() if b.language == "python")
+    exec(block.text, dict(vars(distributions)))
+    exec(twin.text, dict(vars(device_distributions)))
+    recipe = TensorRecipe(shape=(3, 40), dtype="float16", fill=Fill(distribution=list(table)[-1], seed=5))
+    assert device_recipes.materialize(recipe, "cpu").numpy().tobytes() == materialize(recipe).tobytes()
 
 
 def house_docs():
