@@ -45,6 +45,11 @@ class Distribution:
         """Whether it fills any dtype, but is never chosen unasked."""
         return not self.floats and not self.integers
 
+    @property
+    def floats_only(self) -> bool:
+        """Whether it has nothing to give to an integer type, not even by name."""
+        return self.patterns and self.floats and not self.integers
+
 
 DISTRIBUTIONS: dict[str, Distribution] = {}
 
@@ -270,8 +275,10 @@ def tapered(w: Window) -> Values:
 @distribution("structured", floats=False, integers=False, patterns=True)
 def every_bits(w: Window) -> Values:
     """Every bit pattern of a type of at most 16 bits, once in 256 rows of 256 (8 bits: in one row)."""
-    rows = np.arange(w.shape[0], dtype=np.int64) + w.origin[0] if len(w.shape) > 1 else np.zeros(1, np.int64)
-    patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) * 256 + w.columns()
+    patterns = w.columns()
+    if len(w.shape) > 1:
+        rows = np.arange(w.shape[0], dtype=np.int64) + w.origin[0]
+        patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) * 256 + patterns
     return np.ascontiguousarray(np.broadcast_to(patterns, w.shape)).astype(w.format.carrier).view(w.format.dtype)
 
 

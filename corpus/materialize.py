@@ -1,6 +1,7 @@
 """Turn a recipe into values: the same bytes in every process, on every machine."""
 
 import hashlib
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -43,6 +44,8 @@ def window_of(recipe: TensorRecipe) -> Window:
     origin = recipe.origin or (0,) * len(recipe.shape)
     if len(origin) != len(recipe.shape):
         raise UsageError(f"origin {origin} has not one coordinate for each axis of shape {recipe.shape}")
+    if DISTRIBUTIONS[name].floats_only and not fmt.is_float:
+        raise UsageError(f"distribution {name!r} makes bit patterns of float types, and {fmt.name} is none")
     return Window(recipe.fill.seed, origin, recipe.shape, fmt, recipe.fill.params)
 
 
@@ -93,15 +96,30 @@ def _filled(window: Window, fill: Fill) -> Array:
     fmt = window.format
     with np.errstate(all="ignore"):
         values = DISTRIBUTIONS[fill.distribution].sample(window)
-        if values.dtype == fmt.dtype:
+        if values.dtype == fmt.dtype and is_settled(fill, fmt):
             return np.asarray(values, order="C")  # ascontiguousarray would make a vector of a scalar
-        if shift := fill.params.get("shift"):
-            values = values + shift
-        if fill.scale != 1.0:
-            values = values * fill.scale
+        values = _scaled(values, fill)
         if not fmt.is_float:
             values = np.clip(np.nan_to_num(values), *integer_limits(fmt))
-        return np.asarray(values.astype(fmt.dtype), order="C")
+        return np.asarray(values.astype(fmt.dtype, copy=False), order="C")
+
+
+def is_settled(fill: Fill, fmt: Format) -> bool:
+    """Whether what a distribution gives in the dtype itself is neither scaled nor rounded."""
+    return DISTRIBUTIONS[fill.distribution].patterns or not fmt.is_float
+
+
+def _scaled(values: Array, fill: Fill) -> Array:
+    shift = fill.params.get("shift", 0)
+    found = values + shift if shift else values
+    found = found * fill.scale if fill.scale != 1.0 else found
+    # The sign of a NaN that comes of numbers is the processor's business.
+    return found if is_tame(fill) else np.where(np.isnan(found), np.nan, found)
+
+
+def is_tame(fill: Fill) -> bool:
+    """Whether shift and scale make no NaN of a number."""
+    return math.isfinite(fill.params.get("shift", 0)) and math.isfinite(fill.scale) and fill.scale != 0.0
 
 
 def materialize_all(case: Case) -> Tensors:

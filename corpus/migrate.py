@@ -1,10 +1,12 @@
 """Bring records of older schemas up to date, one step at a time, and refuse those that no step is known for."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
+from corpus.distributions import DISTRIBUTIONS
 from corpus.errors import UsageError
-from corpus.record import SCHEMAS
+from corpus.record import GENERATOR_VERSION, SCHEMAS
 
 Raw = dict[str, Any]
 
@@ -24,7 +26,20 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
 A step sees one record; a finding's cases come to it as records of their own.
 """
 
-_NESTED = {"finding": ("case", "original")}
+_NESTED = {"finding": ("case", "original"), "kept": ("case",)}
+
+
+def _unscaled(tensor: Raw) -> None:
+    """In recipes of version 1, scale and shift meant nothing for float64."""
+    fill = tensor.get("fill", {})
+    known = DISTRIBUTIONS.get(fill.get("distribution", ""))
+    if tensor.get("dtype") == "float64" and not (known and known.patterns):
+        fill.pop("scale", None)
+        fill.get("params", {}).pop("shift", None)
+
+
+RECIPES: dict[int, Callable[[Raw], None]] = {1: _unscaled}
+"""Version of recipes -> what makes of a tensor's recipe one of the next version, with the same bytes, in place."""
 
 
 def upgrade(raw: Raw, kind: str) -> Raw:
@@ -38,7 +53,23 @@ def upgrade(raw: Raw, kind: str) -> Raw:
     for name in _NESTED.get(kind, ()):
         if isinstance(current.get(name), dict):
             current[name] = upgrade(current[name], "case")
-    return current
+    return _regenerated(current) if kind == "case" else current
+
+
+def _regenerated(case: Raw) -> Raw:
+    """The case in the present recipes' words. One that no step is known for, or that is no case, stays as it is."""
+    version = case.get("generator_version")
+    if not (isinstance(version, int) and set(range(version, GENERATOR_VERSION)) <= set(RECIPES)):
+        return case
+    again = copy.deepcopy(case)
+    try:
+        for step in range(version, GENERATOR_VERSION):
+            for tensor in again["tensors"].values():
+                RECIPES[step](tensor)
+            again["generator_version"] = step + 1
+    except (AttributeError, KeyError, TypeError):  # of another shape: validation says what is wrong with it
+        return case
+    return again
 
 
 def _stepped(raw: Raw, kind: str) -> Raw:

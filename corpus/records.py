@@ -31,6 +31,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, NonNegativeInt
 
 from corpus.errors import UsageError
+from corpus.migrate import upgrade
 from corpus.record import GENERATOR_VERSION, Record, Scalar, unnamed
 
 
@@ -125,8 +126,8 @@ class Case(Record):
         packed = token.removeprefix(TOKEN)
         try:
             text = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
-            case = cls.model_validate_json(text)
-        except (ValueError, zlib.error) as error:
+            case = cls.model_validate(upgrade(json.loads(text), "case"))
+        except (ValueError, TypeError, RecursionError, UsageError, zlib.error) as error:
             raise UsageError(f"{token[:40]!r} is no case; it may have been cut off when it was copied") from error
         case.refuse_drifted(f"the case {token[:40]!r}")
         return case

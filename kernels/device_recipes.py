@@ -7,18 +7,16 @@ table of distributions; the field, the rounding and the packed blocks have modul
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from corpus.field import Window
 from corpus.formats import bits_of, format_of
-from corpus.materialize import exceptions, flip_of, integer_limits, unrepeated, window_of
+from corpus.materialize import exceptions, flip_of, integer_limits, is_settled, is_tame, unrepeated, window_of
 from corpus.records import Fill, TensorRecipe
 from kernels.device_distributions import sampler_of
 from kernels.device_field import CARRIERS, DeviceWindow, dtype_of, real, signed
@@ -85,7 +83,7 @@ def seen(window: Window, piece: Piece) -> Window:
 def _filled(window: DeviceWindow, fill: Fill) -> Tensor:
     fmt = window.format
     values = sampler_of(fill.distribution)(window)
-    if values.dtype == dtype_of(fmt):
+    if values.dtype == dtype_of(fmt) and is_settled(fill, fmt):
         return values
     values = _scaled(values, fill)
     if not fmt.is_float:
@@ -97,29 +95,17 @@ def _filled(window: DeviceWindow, fill: Fill) -> Tensor:
 def _scaled(values: Tensor, fill: Fill) -> Tensor:
     """Values with the fill's shift and scale; integers stay integers if the shift is one and there is no scale."""
     shift, scale = fill.params.get("shift", 0), fill.scale
-    tame = math.isfinite(shift) and math.isfinite(scale) and scale != 0.0
     if shift:
         whole = isinstance(shift, int) and values.dtype == torch.int64
-        values = values + shift if whole else _applied(operator.add, real(values), float(shift), tame)
+        values = values + shift if whole else real(values) + float(shift)
     if scale != 1.0:
-        values = _applied(operator.mul, real(values), float(scale), tame)
-    return values
+        values = real(values) * float(scale)
+    if is_tame(fill) or not values.is_floating_point():
+        return values
+    return torch.where(values.isnan(), _NAN, values.view(torch.int64)).view(torch.float64)
 
 
-def _applied(operation: Callable[[Tensor, float], Tensor], values: Tensor, number: float, tame: bool) -> Tensor:
-    """The sum or product of values and a number; tame: none is NaN. What NaN looks like is settled by numpy, here."""
-    found = operation(values, number)
-    if tame:
-        return found
-    bits = torch.where(found.isnan(), _nan_of(number), found.view(torch.int64))
-    return torch.where(values.isnan(), values.view(torch.int64), bits).view(torch.float64)
-
-
-def _nan_of(number: float) -> int:
-    """The bits of NaN that comes of a number and another one: the number itself, or what the processor makes then."""
-    with np.errstate(all="ignore"):
-        made = np.float64(number) if math.isnan(number) else np.float64(math.inf) * np.float64(0.0)
-    return signed(bits_of(float(made), format_of("float64").dtype))
+_NAN = bits_of(math.nan, format_of("float64").dtype)
 
 
 def _reverse(bits: Tensor, axis: int) -> None:

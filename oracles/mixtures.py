@@ -210,6 +210,7 @@ def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
     spread = square - 2.0 * out * mean + out * out * shift
     spread = np.maximum(spread + ROUNDED * square, 0.0)
     error = SECOND * np.fmin(size + np.abs(out) * shift, np.sqrt(shift * spread))
+    error = np.where(np.count_nonzero(w.p, axis=-1, keepdims=True) == 1, 0.0, error)  # one has all weight, and keeps it
     if not (off > UNSURE).any():
         return np.asarray(error)
     some = near(q, w, off)

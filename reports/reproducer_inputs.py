@@ -14,7 +14,7 @@ from corpus import distributions
 from corpus.field import Window
 from corpus.formats import Array, Format, format_of
 from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize
+from corpus.materialize import is_settled, is_tame, materialize
 from corpus.records import TensorRecipe
 from corpus.specials import PLACES, VALUES
 from reports import reproducer_text as text
@@ -160,7 +160,7 @@ class _Tensor:
             yield f"array = {_repeated(source, bare, fmt)}"
             return
         sampled = self._sampled(fmt)
-        if sampled.dtype == fmt.dtype:
+        if sampled.dtype == fmt.dtype and is_settled(fill, fmt):
             yield f"array = {self._patterns(sampled)}"
             return
         yield f"values = {self._sample(self.format)}"
@@ -168,6 +168,8 @@ class _Tensor:
             yield f"values = values + {text.entry(shift)}"
         if fill.scale != 1.0:
             yield f"values = values * {text.number(fill.scale)}"
+        if not is_tame(fill):
+            yield "values = np.where(np.isnan(values), np.nan, values)"
         if not fmt.is_float:
             info = np.iinfo(fmt.dtype)
             yield f"values = np.clip(np.nan_to_num(values), {info.min}, {min(int(info.max), 2**63 - 1024)})"

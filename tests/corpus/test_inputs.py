@@ -39,7 +39,12 @@ def recipes() -> dict[str, TensorRecipe]:
     }
     made |= {
         f"{n} {d} scaled": base.but(dtype=d, fill=Fill(distribution=n, seed=11, scale=1e4))
-        for n, d in (("normal", "float16"), ("small_integers", "int8"), ("small_integers", "int64"))
+        for n, d in (
+            ("normal", "float16"),
+            ("normal", "float64"),
+            ("small_integers", "int8"),
+            ("small_integers", "int64"),
+        )
     }
     for value, dtype in itertools.product(VALUES, FLOATS):
         made[f"{value} at first {dtype}"] = base.but(dtype=dtype, specials=(Special(value=value, place="first"),))

@@ -121,8 +121,8 @@ def test_bytes_that_do_not_fit_their_shape_are_the_files_fault(store, payload):
 def test_outputs_of_another_recipe_version_are_refused(store):
     store.keep("r1", [kept(out=np.ones(2))])
     path = store.root / "local" / "kept" / "r1.jsonl"
-    path.write_text(path.read_text().replace('"generator_version":1', '"generator_version":2'))
-    with pytest.raises(UsageError, match="recipe version 2"):
+    path.write_text(path.read_text().replace('"generator_version":2', '"generator_version":3'))
+    with pytest.raises(UsageError, match="recipe version 3"):
         store.kept("r1")
 
 
