@@ -28,6 +28,12 @@ With a = 1 + 3 * 2**-10 in float16, addmv([1], [[a]], [a], beta=-1) is 0.0058593
 addmv([0], [[1]], [0.731], alpha=0.3) is 0.2194, for 0.2193. addmv(3 * ones(5), ones(5, 835), ones(835), alpha=0,
 beta=2) is 3, not 6, and with beta=0 an `out` keeps what was in it: at alpha = 0 oneDNN writes nothing."""
 
+EMPTY_ADDMM = "torch.addmm in 16 bits rounds beta where there is nothing to multiply (k = 0), and not otherwise"
+"""PyTorch 2.13.0 (CPU), float16 and bfloat16.
+
+With c = [[3]] and beta = -1.7 in bfloat16, addmm(c, zeros(1, 0), zeros(0, 1), beta=beta) is -5.125, for beta became
+-1.703125; with zeros(1, 1) and zeros(1, 1) it is -5.09375, which is right."""
+
 NAN_PAYLOAD = "torch.gather sets the quiet bit of 16-bit NaNs (0x7c01 becomes 0x7e01): it does not copy bits"
 """PyTorch 2.13.0 (CPU): float16 and bfloat16, depending on stride and width; index_select, embedding copy exactly."""
 
@@ -58,6 +64,12 @@ def decline_narrow_addmv(a: Any, y: Any, alpha: float) -> None:
     """Raise NotImplementedError for the products that NARROW_ADDMV describes; y: the summand, or None."""
     if a.element_size() == 2 and (y is not None or alpha != 1.0):
         raise NotImplementedError(NARROW_ADDMV)
+
+
+def decline_empty_addmm(a: Any, beta: float) -> None:
+    """Raise NotImplementedError for the products that EMPTY_ADDMM describes; beta: the factor of the summand."""
+    if a.element_size() == 2 and a.shape[1] == 0 and float(a.new_tensor(beta)) != beta:
+        raise NotImplementedError(EMPTY_ADDMM)
 
 
 def decline_nan_payload(table: Any) -> None:

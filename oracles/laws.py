@@ -77,9 +77,12 @@ def _follows(before: TensorRecipe, after: TensorRecipe, x: Array, y: Array) -> b
     if not format_of(x.dtype).is_float:
         return False  # integers saturate
     shift = after.fill.params.get("shift", 0.0) - before.fill.params.get("shift", 0.0)
-    with np.errstate(invalid="ignore"):  # signalling NaNs
-        due = x.astype(np.float64) * (after.fill.scale / before.fill.scale) + shift
-        return np.array_equal(due, y.astype(np.float64))
+    with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs; what overflows is not tame
+        scaled = x.astype(np.float64) * (after.fill.scale / before.fill.scale)
+        due = scaled + shift
+        back = due - scaled
+        lost = (scaled - (due - back)) + (shift - back)  # of the sum in float64, exactly (Knuth, TwoSum)
+        return np.array_equal(due, y.astype(np.float64)) and not lost[np.isfinite(due)].any()
 
 
 def _tame(array: Array) -> bool:

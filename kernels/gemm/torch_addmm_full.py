@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import decline_row_padding
+from kernels.quirks import decline_empty_addmm, decline_row_padding
 
 BACKEND = "torch"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -13,4 +13,5 @@ def run(out, a, b, *, c=None, alpha, beta):
     if c is None:
         torch.addmm(out, a, b, alpha=alpha, beta=0, out=out)
     else:
+        decline_empty_addmm(a, beta)
         torch.addmm(c, a, b, alpha=alpha, beta=beta, out=out)

@@ -135,12 +135,18 @@ class Module:
         self.mode = mode
         _load_runtime(runtime())
         self._library = ctypes.CDLL(str(self.built.library))
+        # Looked up once: each time it takes as long as a small kernel.
+        self._launches = [self._library[f"simt_launch_{number}"] for number in range(len(entries))]
+        self._takes = [self._taken(number) for number in range(len(entries))]
         self._arrays = (_Region * len(self.built.shared))(
             *(_Region(a.offset, a.size, SHARED if a.name else 0) for a in self.built.shared)
         )
 
     def takes(self, number: int) -> list[str]:
         """Of a kernel's parameters: three letters each, see `describe` in entry.h."""
+        return self._takes[number]
+
+    def _taken(self, number: int) -> list[str]:
         takes = self._library[f"simt_takes_{number}"]
         takes.restype = ctypes.c_char_p
         text = takes().decode()
@@ -156,7 +162,7 @@ class Module:
             regions = (_Region(t.address, t.bytes, UNDEFINED if t.is_output else READ_ONLY) for t in tensors)
             how.check, how.region_count, how.shared_count = 1, len(tensors), len(self._arrays)
             how.regions, how.shared_arrays = (_Region * len(tensors))(*regions), self._arrays
-        self._library[f"simt_launch_{number}"](ctypes.byref(how), (Argument * len(arguments))(*arguments))
+        self._launches[number](ctypes.byref(how), (Argument * len(arguments))(*arguments))
         return Outcome(how.fault, how.warning, how.warnings, how.switches)
 
 

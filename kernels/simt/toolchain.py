@@ -170,7 +170,7 @@ def runtime() -> Path:
     with TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
         made = Path(folder) / library.name
         sources = sorted(map(str, (HOME / "runtime").glob("*.cpp")))
-        flags = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-fvisibility=hidden", "-shared")
+        flags = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
         name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
         _run([gxx(), *flags, name, *_includes(), *sources, "-o", str(made)], folder)
         made.replace(library)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kernels.attention.torch_sdpa import VECTOR
-from kernels.quirks import LOST_NAN, decline_lost_nan
+from kernels.quirks import LOST_NAN, decline_empty_addmm, decline_lost_nan
 
 torch = pytest.importorskip("torch")
 
@@ -50,3 +50,22 @@ def test_the_smallest_row_that_is_lost():
     assert not declines(torch.tensor([math.nan, 0.0]))
     assert not declines(torch.tensor([-math.inf]))
     assert not declines(torch.full((VECTOR // 4,), math.nan))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("k", [0, 1])
+def test_beta_is_rounded_exactly_where_a_case_is_declined(dtype, k):
+    wrong = declined = 0
+    for beta in (-1.7, 0.3, 2.0, -0.5, 1.01):
+        c, a, b = (
+            torch.arange(1, 50, dtype=dtype)[:, None],
+            torch.zeros(49, k, dtype=dtype),
+            torch.zeros(k, 1, dtype=dtype),
+        )
+        due = (c.double() * beta).to(dtype)
+        wrong += not bool((torch.addmm(c, a, b, beta=beta, out=torch.empty_like(c)) == due).all())
+        try:
+            decline_empty_addmm(a, beta)
+        except NotImplementedError:
+            declined += 1
+    assert wrong == declined == (0 if k else 3)

@@ -219,6 +219,22 @@ def test_other_inputs_than_the_recipes_say_are_refused(change):
     assert not applies(case, materialize_all(case), other, wrong)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_values_of_every_width_are_scaled(dtype):
+    assert holds(law_of(GEMM, "scaling"), gemm(dtype))
+
+
+@pytest.mark.parametrize(("dtype", "distribution", "exact"), [
+    ("float64", "uniform", False), ("float64", "small_integers", True), ("float32", "uniform", False),
+    ("float32", "powers_of_two", True),
+])  # fmt: skip
+def test_a_shift_that_rounds_is_none(dtype, distribution, exact):
+    """In float64, where what is due is rounded as the values are."""
+    softmax = contract_of("softmax")
+    x = TensorRecipe(shape=(3, 5), dtype=dtype, fill=Fill(distribution=distribution, seed=1))
+    assert holds(law_of(softmax, "shift"), Case(op="softmax", tensors={"x": x}, attrs={"scale": 1.0})) == exact
+
+
 def test_what_is_extreme_may_be_cut_but_not_scaled():
     case = rows(distribution="log_uniform")
     assert holds(alone("row_alone", {"x": 0}), case)

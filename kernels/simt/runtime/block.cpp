@@ -77,21 +77,21 @@ void pass_barrier() {
     S.warps[w].at_barrier = 0;
   }
 }
+[[noreturn]] __attribute__((noinline)) void diverged(int there, Place at) {
+  char text[256];
+  const char* others = there == 1 ? " other waits" : " others wait";
+  snprintf(text, sizeof text, "here, while %d%s at the barrier of line %d", there, others, S.barrier_at.line);
+  fail(Trouble::divergent_barrier, at, text);
+}
 }  // namespace
 
 int barrier(Vote vote, int said, Place at) {
   int me = S.current, there = S.arrived;
-  Thread& t = S.threads[me];
   if (checking) shadow_settle();
   if (!there) S.barrier_at = at;
-  else if (S.barrier_at.line != at.line || (S.barrier_at.file != at.file && strcmp(S.barrier_at.file, at.file))) {
-    char text[256];
-    const char* others = there == 1 ? " other waits" : " others wait";
-    snprintf(text, sizeof text, "here, while %d%s at the barrier of line %d", there, others, S.barrier_at.line);
-    fail(Trouble::divergent_barrier, at, text);
-  }
-  t.doing = Doing::at_barrier;
-  t.at = at;
+  else if (S.barrier_at.line != at.line || (S.barrier_at.file != at.file && strcmp(S.barrier_at.file, at.file)))
+    diverged(there, at);
+  S.threads[me].doing = Doing::at_barrier;
   S.warps[me / warp_lanes].at_barrier |= bit(lane_of(me));
   S.said_yes += said;
   if (++S.arrived == S.alive) pass_barrier();
@@ -121,7 +121,7 @@ void stuck() {
   }
   if (at_warp < 0) return;
   const char* who = waiting == 1 ? "thread waits" : "threads wait";
-  const Thread& t = S.threads[at_warp];
+  const Request& t = S.requests[at_warp];
   const Warp& w = S.warps[at_warp / warp_lanes];
   uint32_t missing = t.mask & ~w.at_warp & ~w.ended;
   if (missing) snprintf(lanes, sizeof lanes, " for lane %d", __builtin_ctz(missing));

@@ -45,7 +45,8 @@ void set_current(int thread) {
 // do not meet cost no switches.
 [[noreturn]] void fiber() {
   for (;;) {
-    int me = S.current, stack = S.threads[me].stack;
+    int me = S.current;
+    int16_t stack = S.threads[me].stack;
     S.kernel(S.arguments);
     thread_ended();
     int to = S.over ? -1 : next_thread();
@@ -125,7 +126,7 @@ void switch_to(int thread, void** leaving) {
   }
   Thread& to = S.threads[thread];
   if (to.doing == Doing::fresh) {
-    to.stack = free_stacks[--free_count];
+    to.stack = static_cast<int16_t>(free_stacks[--free_count]);
     to.stack_pointer = fresh_stack(to.stack);
   }
   to.doing = Doing::ready;

@@ -13,15 +13,21 @@ constexpr int max_threads = 1024, warp_lanes = 32, max_warps = max_threads / war
 
 enum class Doing : uint8_t { fresh, ready, at_barrier, at_warp, converging, ended };
 
-struct Thread {
+// What a switch needs: two threads share a line of the cache.
+struct alignas(32) Thread {
   void* stack_pointer;  // where it left off
-  int stack;            // which of the pool it runs on
+  uint3 index;
+  int16_t stack;        // which of the pool it runs on
   Doing doing;
+};
+static_assert(sizeof(Thread) == 32);
+
+// What a thread wants of its warp, and what it got.
+struct Request {
   Op op;
   uint32_t mask, which, width;
   uint64_t value, result;
   Place at;
-  uint3 index;
 };
 
 // Lanes as bits.
@@ -33,7 +39,8 @@ struct State {
   Launch* launch;
   void (*kernel)(const void*);
   const void* arguments;
-  Thread threads[max_threads];
+  alignas(64) Thread threads[max_threads];
+  Request requests[max_threads];
   Warp warps[max_warps];
   int count, warp_count, alive, current;
   void* main_stack_pointer;

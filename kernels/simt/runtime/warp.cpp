@@ -20,7 +20,7 @@ void for_each(uint32_t lanes, F f) {
 }
 
 // Which lane a shuffle reads from (PTX ISA, shfl.sync).
-int source_of(const Thread& t, int lane) {
+int source_of(const Request& t, int lane) {
   int width = static_cast<int>(t.width), begin = lane & ~(width - 1), end = begin + width;
   int which = static_cast<int>(t.which), from;
   switch (t.op) {
@@ -31,9 +31,9 @@ int source_of(const Thread& t, int lane) {
   }
 }
 
-void shuffle(Thread* lanes, const Warp& w, uint32_t mask) {
+void shuffle(Request* lanes, const Warp& w, uint32_t mask) {
   for_each(mask, [&](int lane) {
-    Thread& t = lanes[lane];
+    Request& t = lanes[lane];
     int from = source_of(t, lane);
     if (!(mask & bit(from))) {
       char text[160];
@@ -48,7 +48,7 @@ void shuffle(Thread* lanes, const Warp& w, uint32_t mask) {
   });
 }
 
-void reduce(Thread* lanes, uint32_t mask, Op op) {
+void reduce(Request* lanes, uint32_t mask, Op op) {
   int64_t found = static_cast<int64_t>(lanes[__builtin_ctz(mask)].value);
   for_each(mask & (mask - 1), [&](int lane) {
     int64_t x = static_cast<int64_t>(lanes[lane].value);
@@ -64,14 +64,14 @@ void reduce(Thread* lanes, uint32_t mask, Op op) {
   for_each(mask, [&](int lane) { lanes[lane].result = static_cast<uint64_t>(found); });
 }
 
-void vote(Thread* lanes, uint32_t mask, Op op) {
+void vote(Request* lanes, uint32_t mask, Op op) {
   uint32_t yes = 0;
   for_each(mask, [&](int lane) { yes |= lanes[lane].value ? bit(lane) : 0; });
   uint64_t found = op == Op::ballot ? yes : op == Op::any ? yes != 0 : op == Op::all ? yes == mask : yes == mask || !yes;
   for_each(mask, [&](int lane) { lanes[lane].result = found; });
 }
 
-void match(Thread* lanes, uint32_t mask, Op op) {
+void match(Request* lanes, uint32_t mask, Op op) {
   for_each(mask, [&](int lane) {
     uint32_t same = 0;
     for_each(mask, [&](int other) { same |= lanes[other].value == lanes[lane].value ? bit(other) : 0; });
@@ -79,7 +79,7 @@ void match(Thread* lanes, uint32_t mask, Op op) {
   });
 }
 
-void work_out(Thread* lanes, const Warp& w, uint32_t mask, Op op) {
+void work_out(Request* lanes, const Warp& w, uint32_t mask, Op op) {
   switch (op) {
     case Op::sync: break;
     case Op::shuffle_index: case Op::shuffle_up: case Op::shuffle_down: case Op::shuffle_xor:
@@ -98,9 +98,9 @@ void work_out(Thread* lanes, const Warp& w, uint32_t mask, Op op) {
 }
 
 // Everybody in the mask waits: they must want the same.
-void check_agreement(Thread* lanes, uint32_t mask, const Thread& me) {
+void check_agreement(Request* lanes, uint32_t mask, const Request& me) {
   for_each(mask, [&](int lane) {
-    const Thread& t = lanes[lane];
+    const Request& t = lanes[lane];
     if (t.op == me.op && t.mask == me.mask) return;
     char text[256];
     if (t.op != me.op)
@@ -112,8 +112,15 @@ void check_agreement(Thread* lanes, uint32_t mask, const Thread& me) {
   });
 }
 
-void complete(int number, uint32_t wanted, const Thread& last) {
-  Thread* lanes = S.threads + number * warp_lanes;
+// In a function of its own, as is whatever needs room for words: the stacks of threads stay small where they wait.
+[[noreturn]] __attribute__((noinline)) void outside(Op op, int lane, uint32_t mask, Place at) {
+  char text[128];
+  snprintf(text, sizeof text, "%s by lane %d, which is not in its own mask %#x", name_of(op), lane, mask);
+  fail(Trouble::bad_mask, at, text);
+}
+
+void complete(int number, uint32_t wanted, const Request& last) {
+  Request* lanes = S.requests + number * warp_lanes;
   Warp& w = S.warps[number];
   check_agreement(lanes, wanted, last);
   work_out(lanes, w, wanted, last.op);
@@ -125,15 +132,11 @@ void complete(int number, uint32_t wanted, const Thread& last) {
 uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t width, Place at) {
   int me = S.current, number = me / warp_lanes, lane = lane_of(me);
   Warp& w = S.warps[number];
-  Thread& t = S.threads[me];
+  Request& t = S.requests[me];
   if (checking) shadow_settle();
-  if (!(mask & bit(lane))) {
-    char text[128];
-    snprintf(text, sizeof text, "%s by lane %d, which is not in its own mask %#x", name_of(op), lane, mask);
-    fail(Trouble::bad_mask, at, text);
-  }
+  if (!(mask & bit(lane))) outside(op, lane, mask, at);
   if (width - 1 > 31 || (width & (width - 1))) fail(Trouble::bad_mask, at, "the width of a shuffle must be 1, 2, 4, 8, 16 or 32");
-  t.doing = Doing::at_warp;
+  S.threads[me].doing = Doing::at_warp;
   t.op = op, t.mask = mask, t.value = value, t.which = which, t.width = width, t.at = at;
   w.at_warp |= bit(lane);
   uint32_t wanted = mask & w.all & ~w.ended;  // a GPU waits for the lanes that have not ended
@@ -144,7 +147,7 @@ uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t wid
   }
   complete(number, wanted, t);
   if (last_goes_on()) {
-    t.doing = Doing::ready;
+    S.threads[me].doing = Doing::ready;
     wake(number, wanted & ~bit(lane));
   } else {
     wake(number, wanted);
@@ -160,10 +163,10 @@ void warp_together(void (*together)(uint64_t*), uint64_t value, Place at) {
 
 void complete_without(int thread) {
   int number = thread / warp_lanes;
-  Thread* lanes = S.threads + number * warp_lanes;
+  Request* lanes = S.requests + number * warp_lanes;
   Warp& w = S.warps[number];
   for_each(w.at_warp, [&](int lane) {
-    const Thread& t = lanes[lane];
+    const Request& t = lanes[lane];
     uint32_t wanted = t.mask & w.all & ~w.ended;
     if (!(w.at_warp & bit(lane)) || !(t.mask & bit(lane_of(thread))) || (w.at_warp & wanted) != wanted) return;
     complete(number, wanted, t);
@@ -175,9 +178,9 @@ void complete_without(int thread) {
 // other lanes wait for something.
 uint32_t active_lanes(Place at) {
   int me = S.current, number = me / warp_lanes;
-  Thread& t = S.threads[me];
+  Request& t = S.requests[me];
   if (checking) shadow_settle();
-  t.doing = Doing::converging;
+  S.threads[me].doing = Doing::converging;
   t.at = at;
   S.warps[number].converging |= bit(lane_of(me));
   converge(number);
@@ -188,7 +191,7 @@ uint32_t active_lanes(Place at) {
 void converge(int number) {
   Warp& w = S.warps[number];
   if (!w.converging || w.ready) return;
-  Thread* lanes = S.threads + number * warp_lanes;
+  Request* lanes = S.requests + number * warp_lanes;
   for_each(w.converging, [&](int lane) {
     uint32_t here = 0;
     for_each(w.converging, [&](int other) { here |= lanes[other].at.line == lanes[lane].at.line ? bit(other) : 0; });
