@@ -19,7 +19,7 @@ from kernels.backend import Loader, Returned
 from kernels.calling import Interface, Unfitted
 from kernels.formula import Formula, Scope
 from kernels.front_matter import FrontMatter, Instance, read_front_matter
-from kernels.gpu import MOST_SHARED
+from kernels.gpu import MOST_SHARED, address_of
 from kernels.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernels.simt.faults import Scene
 from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing, runtime
@@ -239,11 +239,11 @@ def _argument(formula: Formula, parameter: str, scope: Scope) -> Argument:
     tensor: Array = formula.value(scope)
     if only := _other_dtype(parameter, format_of(tensor.dtype).name):
         raise NotImplementedError(f"takes {formula.text!r} as {only} only")
-    return Argument(address=tensor.ctypes.data)
+    return Argument(address=address_of(tensor))
 
 
 def _tensor(name: str, view: Array, *, is_output: bool) -> Tensor:
-    return Tensor(name, int(view.ctypes.data), view.nbytes, view.itemsize, is_output)
+    return Tensor(name, address_of(view), view.nbytes, view.itemsize, is_output)
 
 
 def _extent(formulas: tuple[Formula, ...], scope: Scope) -> tuple[int, ...]:

@@ -131,6 +131,10 @@ void switch_to(int thread, void** leaving) {
   }
   to.doing = Doing::ready;
   set_current(thread);
+  // Mostly the next lane is the next to go on, and what it left is in no near cache.
+  const char* next = static_cast<const char*>(S.threads[(thread + 1) % max_threads].stack_pointer);
+  __builtin_prefetch(next);
+  __builtin_prefetch(next + 64);
   simt_switch(leaving, to.stack_pointer);
 }
 
