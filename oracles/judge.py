@@ -340,7 +340,7 @@ def tie_failures(got: Array, want: Reals, budget: Budget) -> Mask:
 def _judge_z(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | None:
     if m.z is None or not _z_applies(e, name):
         return None
-    line = Z_FLOOR + Z_SPREAD / float(np.sqrt(max(1, budget.rows)))
+    line = Z_FLOOR + Z_SPREAD / float(np.sqrt(max(1, min(budget.rows, m.z_count))))  # what overflows has no part in it
     if m.z <= line:
         return None
     text = f"{name}: errors are {m.z:.3g} times as large as rounding explains, over all elements (line {line:.3g})"

@@ -82,6 +82,8 @@ class Measured:
 
     Over pairs judged by the interval; 0 if there are none, inf instead of NaN, None without sigma.
     """
+    z_count: int
+    """How many pairs z is made of."""
     got_nonfinite: int
     want_nonfinite: int
 
@@ -311,6 +313,7 @@ def _report(count: int, counts: Ints, values: Reals, *, scored: bool) -> Measure
         max_rel=v[MAX_REL],
         max_rel_index=c[REL_AT],
         z=_z(v[SUM_Z], c[SIGMAS]) if scored else None,
+        z_count=c[SIGMAS] if scored else 0,
         got_nonfinite=c[GOT_NONFINITE],
         want_nonfinite=c[WANT_NONFINITE],
     )

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from corpus.formats import bits_of
 from corpus.materialize import materialize_all
 from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Status, Subject, TensorRecipe
 from kernels.attention import numpy_flash, numpy_float32, numpy_online
@@ -184,6 +185,24 @@ def test_one_key_that_is_far_above_all_others_leaves_no_choice():
     reference.inputs["v"][0, 0] = [[0.1], [1e9]]
     assert verdict(reference, np.float32([[[[0.1]]]])).kind is Kind.PASS
     assert verdict(reference, np.float32([[[[0.10001]]]])).kind is Kind.MISMATCH
+
+
+@pytest.mark.parametrize("module", [numpy_float32, numpy_flash, numpy_online])
+@pytest.mark.parametrize("size", [1.0, 2.0**-60, 2.0**-300])
+def test_a_tiny_weight_is_as_uncertain_as_its_score(module, size):
+    """The squares of what it makes have vanished in float64, which tells nothing of the error."""
+    shape = {"q": (1, 1, 1, 3), "k": (1, 1, 7, 3), "v": (1, 1, 7, 3)}
+    pokes = {"q": (1, 130.0), "k": (1, 6.0), "v": (19, size)}
+    tensors = {
+        n: TensorRecipe(shape=shape[n], dtype="float64", pokes=((at, bits_of(x, np.dtype(np.float64))),))
+        for n, (at, x) in pokes.items()
+    }
+    case = Case(op="attention", tensors=tensors, attrs={"causal": False, "scale": 0.0})
+    reference = Reference(CONTRACT, case, materialize_all(case))
+    assert 0 < reference.want["out"][0, 0, 0, 1] < 1e-190 * size
+    error, _ = budget(reference)
+    assert 1e-14 < error[0, 0, 0, 1] / reference.want["out"][0, 0, 0, 1] < 1e-11
+    assert verdict(reference, answer(reference, module)).kind is Kind.PASS
 
 
 def test_scores_beyond_the_range_leave_any_mixture_or_nan():
