@@ -92,10 +92,10 @@ int barrier(Vote vote, int said, Place at) {
   else if (S.barrier_at.line != at.line || (S.barrier_at.file != at.file && strcmp(S.barrier_at.file, at.file)))
     diverged(there, at);
   S.threads[me].doing = Doing::at_barrier;
-  S.warps[me / warp_lanes].at_barrier |= bit(lane_of(me));
+  S.warps[warp_of(me)].at_barrier |= bit(lane_of(me));
   S.said_yes += said;
   if (++S.arrived == S.alive) pass_barrier();
-  else converge(me / warp_lanes);
+  else converge(warp_of(me));
   leave();
   return vote == Vote::all ? S.vote_all : vote == Vote::any ? S.vote_result > 0 : S.vote_result;
 }
@@ -104,10 +104,10 @@ void thread_ended() {
   int me = S.current;
   if (checking) shadow_settle();
   S.threads[me].doing = Doing::ended;
-  S.warps[me / warp_lanes].ended |= bit(lane_of(me));
+  S.warps[warp_of(me)].ended |= bit(lane_of(me));
   --S.alive;
   complete_without(me);
-  converge(me / warp_lanes);
+  converge(warp_of(me));
   if (S.arrived && S.arrived == S.alive) pass_barrier();  // a GPU waits for those that have not ended
 }
 
@@ -122,7 +122,7 @@ void stuck() {
   if (at_warp < 0) return;
   const char* who = waiting == 1 ? "thread waits" : "threads wait";
   const Request& t = S.requests[at_warp];
-  const Warp& w = S.warps[at_warp / warp_lanes];
+  const Warp& w = S.warps[warp_of(at_warp)];
   uint32_t missing = t.mask & ~w.at_warp & ~w.ended;
   if (missing) snprintf(lanes, sizeof lanes, " for lane %d", __builtin_ctz(missing));
   if (S.arrived)
@@ -155,8 +155,8 @@ void step_aside() {
   if (!S.active || S.current < 0) return;
   int me = S.current;
   if (checking) shadow_settle();
-  S.warps[me / warp_lanes].aside |= bit(lane_of(me));
-  converge(me / warp_lanes);
+  S.warps[warp_of(me)].aside |= bit(lane_of(me));
+  converge(warp_of(me));
   leave();
 }
 
@@ -178,7 +178,7 @@ int launch(Launch* how, void (*kernel)(const void*), const void* arguments, cons
   S.over = false;
   how->fault = how->warning = {};
   how->warnings = 0;
-  how->switches = 0;
+  S.switches = 0;
   block_extent = dim3(how->block[0], how->block[1], how->block[2]);
   grid_extent = dim3(how->grid[0], how->grid[1], how->grid[2]);
   S.count = static_cast<int>(blocks_of(how->block));
@@ -192,6 +192,7 @@ int launch(Launch* how, void (*kernel)(const void*), const void* arguments, cons
   S.active = false;
   guard_end();
   shadow_end();
+  how->switches = S.switches;
   return how->fault.trouble;
 }
 }  // namespace simt

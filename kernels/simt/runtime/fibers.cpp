@@ -118,7 +118,7 @@ static void* fresh_stack(int stack) {
 #endif
 
 void switch_to(int thread, void** leaving) {
-  ++S.launch->switches;
+  ++S.switches;
   if (thread < 0) {
     S.current = -1;
     simt_switch(leaving, S.main_stack_pointer);
@@ -133,8 +133,7 @@ void switch_to(int thread, void** leaving) {
   set_current(thread);
   // Mostly the next lane is the next to go on, and what it left is in no near cache.
   const char* next = static_cast<const char*>(S.threads[(thread + 1) % max_threads].stack_pointer);
-  __builtin_prefetch(next);
-  __builtin_prefetch(next + 64);
+  for (int at = 0; at < 256; at += 64) __builtin_prefetch(next + at);
   simt_switch(leaving, to.stack_pointer);
 }
 

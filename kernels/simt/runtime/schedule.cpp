@@ -22,7 +22,7 @@ uint32_t ready_ranks;                        // ranks of warps of which a lane c
 int cursor;                                  // rank whose turn it is
 uint32_t batch;                              // its lanes that go on before the next rank's turn
 
-Order order() { return static_cast<Order>(S.launch->order); }
+Order how;                                   // of this launch
 
 uint64_t random_bits() {
   uint64_t x = random_state += 0x9e3779b97f4a7c15u;  // splitmix64 (Steele, Lea, Flood 2014)
@@ -33,9 +33,9 @@ uint64_t random_bits() {
 
 int lowest(uint32_t mask) { return __builtin_ctz(mask); }
 
-int choose_lane(int warp, uint32_t lanes) {
-  if (order() == Order::reverse) return 31 - __builtin_clz(lanes);
-  if (order() == Order::random) {
+inline int choose_lane(int warp, uint32_t lanes) {
+  if (how == Order::reverse) return 31 - __builtin_clz(lanes);
+  if (how == Order::random) {
     for (uint64_t skip = random_below(__builtin_popcount(lanes)); skip; --skip) lanes &= lanes - 1;
     return lowest(lanes);
   }
@@ -49,7 +49,7 @@ int next_rank(int from) {
   return lowest(later ? later : ready_ranks);
 }
 
-int take(int rank, uint32_t lanes) {
+inline int take(int rank, uint32_t lanes) {
   int warp = warp_at[rank], lane = choose_lane(warp, lanes);
   Warp& w = S.warps[warp];
   w.ready &= ~bit(lane);
@@ -61,10 +61,9 @@ int take(int rank, uint32_t lanes) {
 
 uint64_t random_below(uint64_t n) { return random_bits() % n; }
 
-bool last_goes_on() { return order() == Order::identity || order() == Order::starve; }
+bool last_goes_on() { return how == Order::identity || how == Order::starve; }
 
 void schedule_interval() {
-  Order how = order();
   if (how == Order::identity || how == Order::reverse) return;
   for (int i = S.warp_count - 1; i > 0; --i) std::swap(warp_at[i], warp_at[random_below(i + 1)]);
   for (int i = 0; i < S.warp_count; ++i) rank_of[warp_at[i]] = i;
@@ -77,9 +76,10 @@ void schedule_interval() {
 }
 
 void schedule_block() {
+  how = static_cast<Order>(S.launch->order);
   random_state = S.launch->seed * 0x9e3779b97f4a7c15u + S.block * 0xd1342543de82ef95u;
   for (int i = 0; i < S.warp_count; ++i) {
-    warp_at[i] = order() == Order::reverse ? S.warp_count - 1 - i : i;
+    warp_at[i] = how == Order::reverse ? S.warp_count - 1 - i : i;
     rank_of[warp_at[i]] = i;
     first_lane[i] = 0;
   }
@@ -100,7 +100,7 @@ int next_thread() {
   if (!ready_ranks)
     for (int w = 0; w < S.warp_count; ++w) wake(w, std::exchange(S.warps[w].aside, 0u));
   if (!ready_ranks) return -1;
-  switch (order()) {
+  switch (how) {
     case Order::starve:
       return take(lowest(ready_ranks), S.warps[warp_at[lowest(ready_ranks)]].ready);
     case Order::random: {

@@ -43,6 +43,7 @@ struct State {
   Request requests[max_threads];
   Warp warps[max_warps];
   int count, warp_count, alive, current;
+  uint64_t switches;
   void* main_stack_pointer;
   bool active, over;
   uint64_t block;
@@ -56,7 +57,8 @@ struct State {
 };
 extern State S;
 
-inline int lane_of(int thread) { return thread % warp_lanes; }
+inline int lane_of(int thread) { return thread & (warp_lanes - 1); }
+inline int warp_of(int thread) { return static_cast<int>(static_cast<unsigned>(thread) / warp_lanes); }
 inline uint32_t bit(int lane) { return 1u << lane; }
 
 // fibers.cpp
@@ -81,7 +83,11 @@ void stuck();
 
 // warp.cpp
 void complete_without(int thread);  // it has ended: others may have waited for it
-void converge(int warp);            // a lane waits: perhaps nobody is left for whom __activemask() should wait
+void converge_now(int warp);
+// A lane waits: perhaps nobody is left for whom __activemask() should wait.
+inline void converge(int warp) {
+  if (S.warps[warp].converging && !S.warps[warp].ready) converge_now(warp);
+}
 
 // fault.cpp
 void guard_begin();

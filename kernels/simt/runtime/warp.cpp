@@ -130,7 +130,7 @@ void complete(int number, uint32_t wanted, const Request& last) {
 }  // namespace
 
 uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t width, Place at) {
-  int me = S.current, number = me / warp_lanes, lane = lane_of(me);
+  int me = S.current, number = warp_of(me), lane = lane_of(me);
   Warp& w = S.warps[number];
   Request& t = S.requests[me];
   if (checking) shadow_settle();
@@ -162,7 +162,7 @@ void warp_together(void (*together)(uint64_t*), uint64_t value, Place at) {
 }
 
 void complete_without(int thread) {
-  int number = thread / warp_lanes;
+  int number = warp_of(thread);
   Request* lanes = S.requests + number * warp_lanes;
   Warp& w = S.warps[number];
   for_each(w.at_warp, [&](int lane) {
@@ -177,7 +177,7 @@ void complete_without(int thread) {
 // What runs together on a GPU cannot be told here. As much as can: whoever else comes to the same place before all
 // other lanes wait for something.
 uint32_t active_lanes(Place at) {
-  int me = S.current, number = me / warp_lanes;
+  int me = S.current, number = warp_of(me);
   Request& t = S.requests[me];
   if (checking) shadow_settle();
   S.threads[me].doing = Doing::converging;
@@ -188,9 +188,8 @@ uint32_t active_lanes(Place at) {
   return static_cast<uint32_t>(t.result);
 }
 
-void converge(int number) {
+void converge_now(int number) {
   Warp& w = S.warps[number];
-  if (!w.converging || w.ready) return;
   Request* lanes = S.requests + number * warp_lanes;
   for_each(w.converging, [&](int lane) {
     uint32_t here = 0;
