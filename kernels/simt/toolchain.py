@@ -261,14 +261,34 @@ def rewritten(text: str) -> str:
     return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, text))
 
 
+def _placed(text: str, path: Path) -> str:
+    """A source with its own name before it, which faults and the compiler's errors tell."""
+    place = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line 1 "{place}"\n{rewritten(text)}'
+
+
+def _beside(path: Path, folder: Path) -> Path:
+    """Where a file's own headers are: beside it, or copies in a folder, lying as they do, if one must be rewritten."""
+    texts = {header: header.read_text("utf-8-sig") for header in included(path)}
+    home = path.resolve().parent
+    if all(rewritten(text) == text for text in texts.values()):
+        return home
+    root = Path(os.path.commonpath([home, *(header.parent for header in texts)]))
+    for header, text in texts.items():
+        copy = folder / "beside" / header.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(_placed(text, header), "utf-8")
+    return folder / "beside" / home.relative_to(root)
+
+
 def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
-    place = str(path.absolute()).replace("\\", "\\\\").replace('"', '\\"')
-    source = f'#line 1 "{place}"\n{rewritten(path.read_text("utf-8-sig"))}\n#line 1 "entries"\n{exported}'
+    source = f'{_placed(path.read_text("utf-8-sig"), path.absolute())}\n#line 1 "entries"\n{exported}'
     with TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
-        flags = [*_FLAGS[mode], "-iquote", str(path.absolute().parent), *_includes(), "-include", str(_headers(mode))]
+        beside = str(_beside(path, Path(folder)))
+        flags = [*_FLAGS[mode], "-iquote", beside, *_includes(), "-include", str(_headers(mode))]
         if mode is Mode.CHECK:
             _run([gxx(), *flags, "-x", "c++", "-", "-S", "-o", str(assembly)], folder, source)
             assembly.write_text(_separated(assembly.read_text("utf-8")), "utf-8")

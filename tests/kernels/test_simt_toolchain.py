@@ -8,6 +8,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from _simt import CHECK, FAST, Kernels, blank
 
@@ -173,6 +174,38 @@ def test_dynamic_shared_memory_is_declared_in_many_ways(tmp_path):
 )
 def test_what_is_no_dynamic_shared_memory_stays_as_it_is(text):
     assert rewritten(text) == text
+
+
+OUTER = """#pragma once
+#include "inner/turn.cuh"
+__device__ inline void put(float* out, int n) { out[threadIdx.x] = room()[n - 1 - threadIdx.x]; }
+"""
+INNER = """#pragma once
+__device__ inline float* room() {
+  extern __shared__ float tile[];
+  return tile;
+}
+__device__ inline void take(const float* x) { room()[threadIdx.x] = x[threadIdx.x]; }
+__device__ inline void spoil() { room()[threadIdx.x + 100000] = 1.0f; }
+"""
+
+
+def test_dynamic_shared_memory_in_a_header_of_ones_own(tmp_path):
+    (tmp_path / "kernel" / "inner").mkdir(parents=True)
+    (tmp_path / "kernel" / "outer.cuh").write_text(OUTER)
+    (tmp_path / "kernel" / "inner" / "turn.cuh").write_text(INNER)
+    source = """#include "outer.cuh"
+__global__ void turned(float* out, const float* x, int n) {
+  take(x);
+  __syncthreads();
+  put(out, n);
+}
+__global__ void spoilt(float* out) { spoil(); }
+"""
+    kernels, x = Kernels(tmp_path / "kernel", source), np.arange(32, dtype=np.float32)
+    found = kernels.right("turned", out=blank(32), x=x, n=32, shared=128)
+    assert found.tolist() == x[::-1].tolist()
+    assert "turn.cuh, line 7" in kernels.run("spoilt", out=blank(32), shared=128, mode=CHECK).said
 
 
 def test_what_a_file_includes(tmp_path):
