@@ -13,7 +13,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -119,6 +121,23 @@ def cache_folder() -> Path:
     return Path(home if Path(home).is_absolute() else "~/.cache").expanduser() / "kernel-assay" / "cuda"
 
 
+@contextmanager
+def _workplace() -> Iterator[str]:
+    """A folder to build in, and away with those of processes that were killed."""
+    home = cache_folder()
+    home.mkdir(parents=True, exist_ok=True)
+    for left in home.glob("build-*"):
+        with suppress(OSError):
+            if left.stat().st_mtime < time.time() - _FORSAKEN:
+                shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(dir=home, prefix="build-") as folder:
+        yield folder
+
+
+_FORSAKEN = 3600.0
+"""Seconds after which nobody builds there any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class SharedArray:
     """One variable in shared memory: its name, the function it belongs to, and where it lies in the library's block,
@@ -166,8 +185,7 @@ def runtime() -> Path:
     library = cache_folder() / f"simt-{_digest([], [])}.so"
     if library.exists():
         return library
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
+    with _workplace() as folder:
         made = Path(folder) / library.name
         sources = sorted(map(str, (HOME / "runtime").glob("*.cpp")))
         flags = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
@@ -183,8 +201,7 @@ def _headers(mode: Mode) -> Path:
     header = folder / "simt.h"
     if header.exists():
         return header
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix="build-") as temporary:
+    with _workplace() as temporary:
         made = Path(temporary) / "made"
         made.mkdir()
         (made / "simt.h").write_text(f'#include "{HOME / "simt.h"}"\n', "utf-8")
@@ -282,9 +299,8 @@ def _beside(path: Path, folder: Path) -> Path:
 
 
 def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
-    library.parent.mkdir(parents=True, exist_ok=True)
     source = f'{_placed(path.read_text("utf-8-sig"), path.absolute())}\n#line 1 "entries"\n{exported}'
-    with TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
+    with _workplace() as folder:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
         beside = str(_beside(path, Path(folder)))

@@ -208,6 +208,16 @@ __global__ void spoilt(float* out) { spoil(); }
     assert "turn.cuh, line 7" in kernels.run("spoilt", out=blank(32), shared=128, mode=CHECK).said
 
 
+def test_what_killed_processes_left_is_swept_up_in_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    old, young = (cache_folder() / f"build-{age}" for age in ("old", "young"))
+    for folder in (old, young):
+        (folder / "made").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    with toolchain._workplace() as place:
+        assert sorted(p.name for p in cache_folder().iterdir()) == sorted(["build-young", Path(place).name])
+
+
 def test_what_a_file_includes(tmp_path):
     (tmp_path / "a.cu").write_text('#include "b.cuh"\n#  include "sub/c.cuh"\n// #include "d.cuh"\n#include <e.cuh>\n')
     (tmp_path / "b.cuh").write_text('#include "sub/c.cuh"\n#include "a.cu"\n#include "absent.cuh"\n')
