@@ -41,7 +41,7 @@ LOG2E = 1.4427
 FAR = {"float64": 800.0}
 """The exponential of a number this far below 0 is 0 in the arithmetic; 128 in float32."""
 LEAST_SQUARE = 2.0**-900
-"""What is left of a sum of squares below it tells nothing: terms may have vanished."""
+"""A sum of squares below it may have lost terms, and is taken for as much."""
 CELLS = 16.0
 """Weights within so many units of one another are all rounded in the same direction."""
 
@@ -209,10 +209,8 @@ def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
     weights = w.p * off
     shift = weights.sum(axis=-1, keepdims=True)
     size, square, mean = _moments(weights, np.abs(w.finite), w.finite * w.finite, w.finite)
-    spread = square - 2.0 * out * mean + out * out * shift
-    spread = np.maximum(spread + ROUNDED * square, 0.0)
-    cauchy = np.where(spread > LEAST_SQUARE, np.sqrt(shift * spread), np.inf)
-    error = SECOND * np.fmin(size + np.abs(out) * shift, cauchy)
+    spread = square - 2.0 * out * mean + out * out * shift + ROUNDED * square
+    error = SECOND * np.fmin(size + np.abs(out) * shift, np.sqrt(shift * np.maximum(spread, LEAST_SQUARE)))
     error = np.where(np.count_nonzero(w.p, axis=-1, keepdims=True) == 1, 0.0, error)  # one has all weight, and keeps it
     if not (off > UNSURE).any():
         return np.asarray(error)
@@ -238,9 +236,9 @@ def _reach(w: Scores, some: Mask, out: Reals) -> Reals:
     """How far any mixture of some values may be from the right one; twice that, for all of it is right."""
     count = np.count_nonzero(some, axis=-1, keepdims=True)
     mean, square = _moments(some.astype(np.float64), w.finite, w.finite * w.finite)
-    spread = np.maximum(square - 2.0 * out * mean + count * out * out + ROUNDED * square, 0.0)
+    spread = square - 2.0 * out * mean + count * out * out + ROUNDED * square
     widest = np.abs(w.finite).max(axis=-2, keepdims=True, initial=0.0) + np.abs(out)
-    root = np.where(spread > LEAST_SQUARE, np.sqrt(spread), np.inf)
+    root = np.sqrt(np.maximum(spread, LEAST_SQUARE))
     return 2.0 * np.where(count == 1, np.abs(mean - out), np.fmin(widest, root))
 
 

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 2), dtype="float32")})
 PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 SCRIPT = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
 from fuzz.check import Examiner, Inquiry
 from kernels.catalog import subjects_of
 from tests_case import CASE
