@@ -70,6 +70,8 @@ class Campaign(Record):
     run: str
     seed: int
     engine: str = "conjecture"
+    most_lead: int = 2
+    """Batches that the search may run ahead of the elites it knows, at most."""
     ops: tuple[str, ...] = ()
     subjects: tuple[Subject, ...] = ()
     revision: str = ""

@@ -171,7 +171,8 @@ def cli() -> None:
 @click.option("--seed", type=_AtLeast(0), help="Makes the same cases again.  [default: random]")
 @click.option("--resume", is_flag=True, help="Go on with the latest run that was interrupted.")
 @click.option("--engine", type=click.Choice(["conjecture", "given"]), default="conjecture", show_default=True)
-@_device_option("cpu", "Where the subjects run.")
+@_device_option("cpu", "Where the subjects run: cpu, cuda, cuda:NUMBER or cuda:all.")
+@click.option("--jobs", type=_AtLeast(1), help="Processes that search.  [default: 1; on GPUs more]")
 @click.option("--max-elements", type=_AtLeast(1), help="Of the largest tensor of a case.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @_contract_option
@@ -195,7 +196,7 @@ def run_command(**options: Any) -> int:
 @_subject_option
 @_contract_option
 @_base_option
-@_device_option("", "Where the subjects run (cpu or cuda), those that can; default: where each failed.")
+@_device_option("", "Where the subjects run (cpu, cuda or cuda:NUMBER), those that can; default: where each failed.")
 @click.option("--junit", type=click.Path(path_type=Path), help="Write the results as JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the results as GitHub shows them.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="Write the failures as SARIF.")

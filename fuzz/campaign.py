@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from corpus.campaign import Campaign, Moment
 from corpus.findings import Finding, State
-from corpus.records import Case, Kind, Verdict
+from corpus.records import Case, Verdict
 from corpus.store import Store
-from fuzz import coverage
-from fuzz.check import Checked, Examiner, Flight, Inquiry
+from fuzz.check import Examiner
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
 from fuzz.filing import Failure, coarse, met_again, now
-from fuzz.goals import reached_now
+from fuzz.fleet import Fleet
+from fuzz.ledger import Ledger
 from fuzz.plan import targets
-from fuzz.subjects import fitting
-from fuzz.tally import Tally, thinned
+from fuzz.rounds import Round, Runner
+from fuzz.tally import thinned
 from fuzz.triage import investigate
 
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_SHARE = 0.04
 """Of the time that checkpoints may take: they come more rarely as the record of what was covered grows."""
-LAW_EVERY = 4
-"""One case in so many is also run under a law of its op."""
 SHRINK_SECONDS = 5.0
 SHRINK_SHARE = 0.25
 """Of the time so far that may go into findings while the search is on; the rest waits for its end."""
@@ -49,8 +48,6 @@ LATE_SHARE = 0.25
 LATE_LEAST = 5.0
 UNSHRUNK = frozenset({State.NEW, State.CONFIRMED})
 """States of findings that were filed in a hurry, and are shrunk when they are met again."""
-CLOSEST = 4
-"""Passing cases of each subject that are kept with their outputs: the closest calls."""
 PER_PLANTED = 1
 """The same for bugs that were planted: one is proof enough, and further ones are counted with it."""
 
@@ -75,24 +72,18 @@ class Search:
     limits: Limits
     max_elements: int | None = None
     progress: Callable[[Search], None] = lambda _: None
+    fleet: Fleet | None = None
+    """Who does the work where one process is not enough; then the examiner sees to what fails."""
     stop_requested: bool = False
     findings: dict[str, Finding] = field(default_factory=dict)
     """By id: those met in this run, as stored."""
     fresh: set[str] = field(default_factory=set)
     """Ids of the findings that nobody knew before this run."""
-    coverage: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    by_subject: dict[str, Counter[str]] = field(default_factory=dict)
-    max_rho: dict[str, float] = field(default_factory=dict)
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    """Of the whole run."""
     timeline: list[Moment] = field(default_factory=list)
-    closest: dict[str, list[tuple[float, Case]]] = field(default_factory=dict)
-    """Subject key -> its passing cases with the largest share of their budget used, to be kept with their outputs."""
-    goals: dict[str, int] = field(default_factory=dict)
-    cases: int = 0
-    judged: int = 0
-    judged_now: int = 0
-    """Of them, in this session."""
+    judged_before: int = 0
+    """Outputs, in earlier sessions of the same run."""
     known_hits: int = 0
     pending: dict[str, Failure] = field(default_factory=dict)
     """By signature key: failures nobody has looked into yet."""
@@ -119,14 +110,10 @@ class Search:
     def __post_init__(self) -> None:
         """Take up what the record and the store already know."""
         c = self.campaign
-        self.coverage, self.kinds = Counter(c.coverage), Counter(c.kinds)
-        self.by_subject = {k: Counter(v) for k, v in c.by_subject.items()}
-        self.max_rho, self.cases, self.judged = dict(c.max_rho), c.cases, c.judged
-        self.goals = dict(c.goals)
+        self.ledger, self.judged_before = Ledger.of(c), c.judged
         self.known_hits, self._before = c.known_hits, c.seconds
-        self.tallies = {key: Tally(c.statistics.get(key)) for key in self.examiner.subjects}
         self.timeline = list(c.timeline)
-        self.elites = Elites(self.store.read_journal(c.run, "elites"))
+        self.elites = Elites(self.store.read_journal(c.run, "elites"), c.most_lead)
         keys, stored = set(self.examiner.subjects), self.store.findings()
         for finding in [*stored, *(f for _, f in self.store.regressions())]:
             if finding.subject.key in keys:
@@ -153,7 +140,7 @@ class Search:
 
     def _keep_closest(self) -> None:
         """The outputs that came closest to the line, so that they can be judged again under another contract."""
-        looks = [self.examiner.look(case, key) for key, near in self.closest.items() for _, case in near]
+        looks = [self.examiner.look(case, key) for key, near in self.ledger.closest.items() for _, case in near]
         kept = [look.kept for look in looks if look.kept is not None and not look.verdict.failed]
         if kept:
             self.store.keep(self.campaign.run, kept)
@@ -162,18 +149,30 @@ class Search:
         return self.limits.cases if self.limits.cases is not None else 1 << 62
 
     def _search(self) -> None:
-        stream = self._stream()
+        """Until a limit, alone or with a fleet."""
+        if self.fleet is None:
+            self._search_alone()
+            return
+        begin, last = self.campaign.next_index, self._last_index()
+        known = self.store.read_journal(self.campaign.run, "elites")
+        for done in self.fleet.rounds(begin, last, self._over, self._admit, known):
+            self._take(done)
+            self._triage_some(over=self._over(done.next_index))
+
+    def _search_alone(self) -> None:
+        """A pipeline of two: one batch runs, while another is judged and a third made."""
+        stream, runner = self._stream(), Runner(self.examiner, self.campaign, self.elites)
         proposals = next(stream)
-        flight = self._launch(proposals)
+        flight = runner.launch(proposals)
         while True:
             following = next(stream)
             outcomes = self.examiner.collect(flight)
             over = self._over(following[0].index if following else self._last_index())
             self._triage_some(over=over)
-            upcoming = None if over else self._launch(following)
-            for proposal, checked in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
-                self._account(proposal, checked)
-            self._advance(proposals[-1].index + 1)
+            upcoming = None if over else runner.launch(following)
+            done = runner.judge(proposals, flight, outcomes, upcoming)
+            self._admit(done)
+            self._take(done)
             if upcoming is None:
                 return
             proposals, flight = following, upcoming
@@ -191,51 +190,19 @@ class Search:
     def _over(self, next_index: int) -> bool:
         return self.stop_requested or self.elapsed >= self.limits.seconds or next_index >= self._last_index()
 
-    def _launch(self, proposals: Sequence[Proposal]) -> Flight:
-        return self.examiner.launch([self._inquiry(p) for p in proposals])
+    def _admit(self, done: Round) -> list[dict[str, Any]]:
+        """The elites among what a batch offers, to be called in the order of batches; lines of the journal."""
+        admitted = [said for elite in done.offers if (said := self.elites.offer(elite)) is not None]
+        for said in admitted:
+            self.store.journal(self.campaign.run, "elites", said)
+        return admitted
 
-    def _inquiry(self, p: Proposal) -> Inquiry:
-        contract = self.examiner.contracts[p.case.op]
-        laws: tuple[str, ...] = ()
-        turn = p.index // len(self.campaign.ops)  # of its op: the index would always hit the same ops
-        if contract.laws and turn % LAW_EVERY == 0:
-            laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
-        return Inquiry(p.case, fitting(self.examiner.subjects.values(), p.case), laws)
-
-    def _account(self, proposal: Proposal, checked: Checked) -> None:
-        self.cases += 1
-        self.judged += len(checked.verdicts)
-        self.judged_now += len(checked.verdicts)
-        coverage.record(self.coverage, checked.case, [k.partition("/")[2] for k in checked.verdicts])
-        still_open = {name for name, index in self.goals.items() if index < 0}
-        for name in reached_now(still_open, checked) if still_open else ():
-            self.goals[name] = proposal.index
-        for key, verdict in checked.verdicts.items():
-            self.kinds[verdict.kind.value] += 1
-            self.by_subject.setdefault(key, Counter())[verdict.kind.value] += 1
-            self.tallies[key].add(checked, key)
-            if verdict.kind is Kind.PASS:
-                self._steer(proposal, key, verdict.rho)
-            elif verdict.failed:
-                self._meet(
-                    Failure(checked.case, self.examiner.subjects[key], verdict, f"{self.campaign.run}:{proposal.index}")
-                )
-
-    def _steer(self, proposal: Proposal, key: str, rho: float) -> None:
-        if rho > self.max_rho.get(key, 0.0):
-            self.max_rho[key] = rho
-        self._remember_close(proposal.case, key, rho)
-        cell = coverage.elite_cell(proposal.case, key)
-        admitted = self.elites.offer(
-            cell, proposal.case.op, rho, proposal.index, proposal.index // BATCH, proposal.choices
-        )
-        if admitted:
-            self.store.journal(self.campaign.run, "elites", admitted)
-
-    def _remember_close(self, case: Case, key: str, rho: float) -> None:
-        mine = self.closest.setdefault(key, [])
-        if rho > 0.0 and (len(mine) < CLOSEST or rho > mine[-1][0]):
-            self.closest[key] = sorted([*mine, (rho, case)], key=lambda pair: -pair[0])[:CLOSEST]
+    def _take(self, done: Round) -> None:
+        """Add what came of a batch, in the order of batches."""
+        self.ledger.add(done.ledger)
+        for failure in done.failures:
+            self._meet(failure)
+        self._advance(done.next_index)
 
     def _meet(self, failure: Failure) -> None:
         """Count a failure; queue it if it is new, or known but not shrunk yet."""
@@ -319,7 +286,7 @@ class Search:
             self.examiner,
             failure,
             seconds=seconds,
-            stopping=lambda: self.stop_requested,
+            stopping=self._stopping,
             on_other=self._on_other(failure),
         )
         finding = found.finding
@@ -334,6 +301,12 @@ class Search:
             self.findings.pop(before.id, None)
             self._hits[kept.id] += self._hits.pop(before.id, 0)
         self._learn(kept, key, fresh=known <= self.fresh)
+
+    def _stopping(self) -> bool:
+        """Whether somebody wants an end; asked again and again, so the fleet is kept busy here, too."""
+        if self.fleet is not None:
+            self.fleet.pump()
+        return self.stop_requested
 
     def _on_other(self, failure: Failure) -> Callable[[Case, Verdict], None]:
         def meet(case: Case, verdict: Verdict) -> None:
@@ -371,25 +344,25 @@ class Search:
         self._hits.clear()
         moment = Moment(
             seconds=self._before + self.elapsed,
-            judged=self.judged,
-            cells=len(self.coverage),
+            judged=self.ledger.judged,
+            cells=len(self.ledger.coverage),
             findings=len(self.findings),
         )
         self.timeline = thinned([*self.timeline, moment])
         self.campaign = self.campaign.but(
-            cases=self.cases,
-            judged=self.judged,
+            cases=self.ledger.cases,
+            judged=self.ledger.judged,
             seconds=self._before + self.elapsed,
             updated=now(),
             finished=finished,
-            kinds=dict(self.kinds),
-            by_subject={k: dict(v) for k, v in self.by_subject.items()},
+            kinds=dict(self.ledger.kinds),
+            by_subject={k: dict(v) for k, v in self.ledger.by_subject.items()},
             findings=tuple(sorted(self.findings)),
             known_hits=self.known_hits,
-            coverage=dict(self.coverage),
-            goals=dict(self.goals),
-            max_rho=dict(self.max_rho),
-            statistics={key: tally.record() for key, tally in self.tallies.items()},
+            coverage=dict(self.ledger.coverage),
+            goals={name: self.ledger.reached.get(name, -1) for name in self.campaign.goals},
+            max_rho=dict(self.ledger.max_rho),
+            statistics=self.ledger.statistics(),
             timeline=tuple(self.timeline),
             fresh=tuple(sorted(self.fresh & set(self.findings))),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -16,6 +17,8 @@ from corpus.kept import Kept
 from corpus.materialize import digest, materialize_all
 from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
 from kernels.calling import Interface
+from kernels.nursery import Nursery
+from kernels.places import Place
 from kernels.protocol import Task
 from kernels.sandbox import Outcome, Sandbox, Ticket
 from oracles.blame import Heard, blame
@@ -89,15 +92,26 @@ class Look:
 class Examiner:
     """Checks cases for a fixed set of subjects. Use it as a context manager."""
 
-    def __init__(self, subjects: Sequence[Subject], *, timeout: float = 10.0, memory_mb: int = 4096) -> None:
-        """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called."""
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        *,
+        timeout: float = 10.0,
+        memory_mb: int = 4096,
+        place: Place | None = None,
+    ) -> None:
+        """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
+
+        place: which device the subjects see; None: the first there is.
+        """
         self.subjects = {s.key: s for s in subjects}
         if len(self.subjects) != len(subjects):
             twice = next(s for s in subjects if self.subjects[s.key] is not s)
             raise UsageError(f"subject {twice.key} stands twice: {twice.path} and {self.subjects[twice.key].path}")
         self.contracts = {s.op: contract_of(s.op) for s in subjects}
-        faces = {op: interface_of(c) for op, c in self.contracts.items()}
-        self._box = Sandbox(subjects, faces, timeout=timeout, memory_mb=memory_mb)
+        self._faces = {op: interface_of(c) for op, c in self.contracts.items()}
+        self._limits = timeout, memory_mb
+        self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place)
         try:
             wrong = self._box.probe()
             if wrong:
@@ -115,6 +129,15 @@ class Examiner:
     ) -> None:
         """End the sandbox."""
         self._box.close()
+
+    def twin(self, nursery: Nursery) -> Examiner:
+        """One for the same subjects, which are not loaded again to see whether that can be done."""
+        made, (timeout, memory_mb) = copy(self), self._limits
+        subjects = list(self.subjects.values())
+        box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, nursery=nursery)
+        box.knows_as(self._box)
+        vars(made)["_box"] = box
+        return made
 
     @property
     def sandbox(self) -> Sandbox:

@@ -8,8 +8,8 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,13 +29,14 @@ from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry, all_laws
 from fuzz.contracts import know_run
 from fuzz.filing import Failure, Found
+from fuzz.fleet import Fleet
 from fuzz.output import FOUND, check_json, write_json
 from fuzz.plan import fitted, new_campaign
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
 from fuzz.selection import placed, select
 from fuzz.triage import investigate
-from kernels.gpu import check_device
+from kernels.places import Place, crew_of
 from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
 from reports.model import finding_report, report
 from reports.text import campaign_text, finding_text
@@ -54,7 +55,7 @@ def seconds_of(text: str) -> float:
 
 def run(**options: Any) -> int:
     """The command `run`."""
-    check_device(options["device"])
+    crew_of(options["device"], options["jobs"])  # what is wrong with them is said before anything else happens
     limits = _limits(options)
     check_json(options["json_path"])
     with Store(options["corpus"]) as store:
@@ -62,18 +63,36 @@ def run(**options: Any) -> int:
         campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options, limits)
         if options["resume"] and not (options["budget"] or options["case_limit"]):
             limits = _rest(campaign)
-        settings = {"timeout": float(campaign.options["timeout"]), "memory_mb": int(campaign.options["memory_mb"])}
-        with Examiner(campaign.subjects, **settings) as examiner, Progress(quiet=options["quiet"]) as progress:  # type: ignore[arg-type]
+        crew = crew_of(
+            str(campaign.options.get("device", "cpu")), options["jobs"] or int(campaign.options.get("jobs", 0))
+        )
+        with examiner_of(campaign, crew[0]) as examiner, Progress(quiet=options["quiet"]) as progress:
             if options["resume"]:
                 store.checkpoint(campaign)
             else:
                 campaign = fitted(campaign, examiner.sandbox)
                 store.start_run(campaign)  # now that every kernel has loaded
-            most = int(campaign.options["max_elements"]) or None
-            search = Search(examiner, store, campaign, limits, most, progress)
-            with stopping_on_interrupt(search):
-                campaign = search.run()
-        return _conclude(campaign, search.findings.values(), options)
+            search = _search(examiner, store, campaign, limits, crew, progress)
+        return _conclude(search.campaign, search.findings.values(), options)
+
+
+def examiner_of(campaign: Campaign, place: Place) -> Examiner:
+    """One for a campaign's subjects, as its options say."""
+    timeout, memory_mb = float(campaign.options["timeout"]), int(campaign.options["memory_mb"])
+    return Examiner(campaign.subjects, timeout=timeout, memory_mb=memory_mb, place=place)
+
+
+def _search(
+    examiner: Examiner, store: Store, campaign: Campaign, limits: Limits, crew: Sequence[Place], progress: Progress
+) -> Search:
+    """Search alone, or with others if the crew is more than one; the search when it is over."""
+    most = int(campaign.options["max_elements"]) or None
+    with ExitStack() as stack:
+        fleet = stack.enter_context(Fleet(examiner, campaign, crew, most)) if len(crew) > 1 else None
+        search = Search(examiner, store, campaign, limits, most, progress, fleet)
+        with stopping_on_interrupt(search):
+            search.run()
+    return search
 
 
 def _limits(options: dict[str, Any]) -> Limits:
@@ -109,6 +128,8 @@ def _fresh(store: Store, options: dict[str, Any], limits: Limits) -> Campaign:
         "timeout": options["timeout"],
         "memory_mb": options["memory_mb"],
         "max_elements": options["max_elements"] or 0,
+        "device": options["device"],
+        "jobs": options["jobs"] or 0,
         "seconds": limits.seconds if limits.cases is None else 0.0,
         "cases": limits.cases or 0,
     }

@@ -22,6 +22,7 @@ from fuzz.replay import Outcome, Replayed, beside_base, gather, moved, replay
 from kernels.catalog import subjects_of
 from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version
 from kernels.loader import loader_of, loaders
+from kernels.places import places_of
 from oracles.catalog import load_contracts
 from oracles.contract import Contract
 from oracles.criteria import CRITERIA
@@ -38,7 +39,8 @@ def replay_stored(**options: Any) -> int:
     with Store(options["corpus"]) as store:
         items = moved(gather(store, options["targets"], options["files"]), options["device"])
         box = {"timeout": options["timeout"], "memory_mb": options["memory_mb"]}
-        results = replay(items, store, **box)
+        place = places_of(options["device"])[0] if options["device"] else None
+        results = replay(items, store, **box, place=place)
         if options["base"] is not None:
             results = beside_base(results, options["base"], **box)
     for r in results:

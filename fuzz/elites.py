@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-VISIBLE_AFTER = 2
-"""Batches between an admission and its first use: the pipeline's depth."""
+LEAST_LEAD, MOST_LEAD, LEAD_SHARE = 2, 64, 4
+"""How far the search may run ahead of the elites it knows: a quarter of the batches so far, within these limits. So as
+many batches can be under way at once, and which cases there are does not depend on how many are."""
 GAIN = 1.05
 """A new elite must be better by this factor, or the journal would fill with noise."""
 
@@ -31,30 +32,42 @@ class Elite:
     choices: tuple[int, ...]
 
 
+def seen_by(batch: int, most_lead: int = MOST_LEAD) -> int:
+    """The last batch whose elites a batch may use; negative: it uses none."""
+    return batch - min(most_lead, max(LEAST_LEAD, batch // LEAD_SHARE))
+
+
 class Elites:
     """All admissions so far, and for every op what was visible when."""
 
-    def __init__(self, admissions: Iterable[dict[str, Any]] = ()) -> None:
+    def __init__(self, admissions: Iterable[dict[str, Any]] = (), most_lead: int = MOST_LEAD) -> None:
+        """admissions: lines of a journal, in their order; most_lead: as the run's record has it."""
         self._best: dict[str, Elite] = {}
         self._history: dict[str, list[Elite]] = {}
+        self._most_lead = most_lead
+        self.learn(admissions)
+
+    def learn(self, admissions: Iterable[dict[str, Any]]) -> None:
+        """Take in what was admitted elsewhere, in its order."""
         for said in admissions:
             self._admit(Elite(**{**said, "choices": tuple(said["choices"])}))
 
-    def offer(
-        self, cell: str, op: str, rho: float, index: int, batch: int, choices: tuple[int, ...]
-    ) -> dict[str, Any] | None:
+    def worth(self, elite: Elite) -> bool:
+        """Whether a case beats its cell."""
+        best = self._best.get(elite.cell)
+        return bool(elite.choices) and 0.0 < elite.rho <= 1.0 and (best is None or elite.rho >= best.rho * GAIN)
+
+    def offer(self, elite: Elite) -> dict[str, Any] | None:
         """Admit a case if it beats its cell; the journal's line for it, or None."""
-        best = self._best.get(cell)
-        if not choices or not 0.0 < rho <= 1.0 or (best is not None and rho < best.rho * GAIN):
+        if not self.worth(elite):
             return None
-        elite = Elite(cell, op, rho, batch, index, choices)
         self._admit(elite)
         return asdict(elite)
 
     def pick(self, op: str, batch: int, random: Random) -> Elite | None:
         """An elite of the op that is visible in a batch: a cell at random, then its best at that time."""
         history = self._history.get(op, [])
-        visible = bisect_right(history, batch - VISIBLE_AFTER, key=lambda e: e.batch)
+        visible = bisect_right(history, seen_by(batch, self._most_lead), key=lambda e: e.batch)
         if not visible:
             return None
         cell = history[int(random.random() * visible)].cell

@@ -7,6 +7,7 @@ it needs says whether a run can reach it at all: a goal that it cannot reach is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from corpus.distributions import DISTRIBUTIONS
@@ -176,6 +177,6 @@ def side_by_side(c: Checked) -> bool:
     return sum(v.kind is Kind.PASS for v in c.verdicts.values()) >= 2
 
 
-def reached_now(open_goals: set[str], checked: Checked) -> list[str]:
+def reached_now(open_goals: AbstractSet[str], checked: Checked) -> list[str]:
     """Which of the goals still open this case reaches."""
     return [name for name in sorted(open_goals) if GOALS[name](checked)]

@@ -13,6 +13,7 @@ from corpus.record import Scalar
 from corpus.records import Subject
 from corpus.specials import VALUES
 from fuzz.coverage import last_class
+from fuzz.elites import MOST_LEAD
 from fuzz.engine import Target
 from fuzz.filing import now
 from fuzz.goals import Reach, goals_of
@@ -63,6 +64,7 @@ def new_campaign(
         run=run,
         seed=seed,
         engine=engine,
+        most_lead=MOST_LEAD,
         ops=ops,
         subjects=tuple(subjects),
         revision=revision,

@@ -58,13 +58,14 @@ class Progress(AbstractContextManager["Progress"]):
 
 def line(search: Search) -> str:
     """Cases, speed, findings, coverage, time left."""
-    rate = search.judged_now / max(search.elapsed, 1e-9)
+    ledger = search.ledger
+    rate = (ledger.judged - search.judged_before) / max(search.elapsed, 1e-9)
     parts = [
-        f"{search.cases:,} cases",
+        f"{ledger.cases:,} cases",
         f"{rate:,.0f} judged/s",
         f"{len(search.findings)} finding{'s' * (len(search.findings) != 1)}",
         f"{len(search.pending)} to look into" if search.pending else "",
-        f"{len(search.coverage):,} cells",
+        f"{len(ledger.coverage):,} cells",
         _left(search),
     ]
     return " | ".join(p for p in parts if p)
@@ -72,6 +73,6 @@ def line(search: Search) -> str:
 
 def _left(search: Search) -> str:
     if search.limits.cases is not None:
-        return f"{max(0, search.limits.cases - search.cases):,} cases left"
+        return f"{max(0, search.limits.cases - search.ledger.cases):,} cases left"
     left = search.limits.seconds - search.elapsed
     return f"{left:.0f} s left" if left > 0 else "finishing"

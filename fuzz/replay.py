@@ -21,6 +21,7 @@ from fuzz.filing import Failure, Observed, file, now
 from fuzz.selection import placed, select
 from fuzz.subjects import fitting
 from kernels.catalog import resolve
+from kernels.places import Place
 from oracles.catalog import contract_of
 
 SURE = 0.01
@@ -163,12 +164,14 @@ def _chosen(case: Case, files: Sequence[str], ran: Iterable[Subject]) -> list[Su
     return [s for s in chosen if s.key in keys]
 
 
-def replay(items: Sequence[Item], store: Store | None, *, timeout: float, memory_mb: int) -> list[Replayed]:
+def replay(
+    items: Sequence[Item], store: Store | None, *, timeout: float, memory_mb: int, place: Place | None = None
+) -> list[Replayed]:
     """Run every item again; findings in the store are told what came of it."""
     replayed: dict[int, Replayed] = {}
     for group in _without_namesakes(items):
         subjects = list({i.subject.key: i.subject for _, i in group}.values())
-        with Examiner(subjects, timeout=timeout, memory_mb=memory_mb) as examiner:
+        with Examiner(subjects, timeout=timeout, memory_mb=memory_mb, place=place) as examiner:
             for number, item in group:
                 replayed[number] = replay_one(examiner, item)
                 if store is not None:

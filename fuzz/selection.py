@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from corpus.errors import UsageError, about
 from corpus.records import Numerics, Subject
 from kernels.catalog import subjects_of, user_subject
-from kernels.gpu import check_device
 from kernels.gpu_loaders import ON_GPU
 from kernels.loader import loader_of
+from kernels.places import places_of
 from oracles.catalog import contract_of, load_contracts
 
 DEFAULT_PEERS = ("torch", "numpy")
@@ -61,10 +61,8 @@ def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
 
     Raises UsageError if there is no such device.
     """
-    check_device(device)
-    if device == "cpu":
-        return [s.but(device=device) for s in subjects]
-    return [s.but(device=device) if _runs_on_gpu(s) else s for s in subjects]
+    kind = places_of(device)[0].device
+    return [s.but(device=kind) if kind == "cpu" or _runs_on_gpu(s) else s for s in subjects]
 
 
 def _runs_on_gpu(subject: Subject) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from corpus.campaign import Moment, Statistics
+from corpus.campaign import Fidelity, Moment, Statistics
 from corpus.records import Kind, Status
 from fuzz.check import Checked
 
@@ -41,23 +41,40 @@ class Tally:
             self._elements += checked.case.elements
         if verdict.kind is Kind.PASS:
             self._rho[budget_bucket(verdict.rho)] += 1
-            self._count_ulps(verdict.ulps)
+            self._count_ulps(ulps_bucket(verdict.ulps))
             self._classes.update(checked.classes)
-            self._keep_worst(checked, key)
+            if key in checked.fidelity:
+                self._keep_worst(*checked.fidelity[key])
         elif verdict.kind is Kind.UNSUPPORTED:
-            known = verdict.message in self._skipped or len(self._skipped) < REASONS
-            self._skipped[verdict.message if known else OTHER_REASONS] += 1
+            self._skip(verdict.message)
 
-    def _count_ulps(self, ulps: int) -> None:
-        bucket = ulps_bucket(ulps)
+    def merge(self, part: Tally) -> None:
+        """Add the counts of what came after these."""
+        self._timed += part._timed
+        self._nanoseconds += part._nanoseconds
+        self._elements += part._elements
+        self._warned += part._warned
+        self._warning = self._warning or part._warning
+        self._rho = [a + b for a, b in zip(self._rho, part._rho, strict=True)]
+        for bucket, count in enumerate(part._ulps):
+            self._count_ulps(bucket, count)
+        self._classes.update(part._classes)
+        for reason, count in part._skipped.items():
+            self._skip(reason, count)
+        for kind, one in part._fidelity.items():
+            self._keep_worst(kind, one)
+
+    def _skip(self, reason: str, count: int = 1) -> None:
+        known = reason in self._skipped or len(self._skipped) < REASONS
+        self._skipped[reason if known else OTHER_REASONS] += count
+
+    def _count_ulps(self, bucket: int, count: int = 1) -> None:
         self._ulps += [0] * (bucket + 1 - len(self._ulps))
-        self._ulps[bucket] += 1
+        self._ulps[bucket] += count
 
-    def _keep_worst(self, checked: Checked, key: str) -> None:
-        if key in checked.fidelity:
-            kind, one = checked.fidelity[key]
-            if kind not in self._fidelity or one.worst > self._fidelity[kind].worst:
-                self._fidelity[kind] = one
+    def _keep_worst(self, kind: str, one: Fidelity) -> None:
+        if kind not in self._fidelity or one.worst > self._fidelity[kind].worst:
+            self._fidelity[kind] = one
 
     def record(self) -> Statistics:
         """The counts so far."""

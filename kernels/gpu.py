@@ -13,7 +13,6 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from corpus.errors import UsageError
 from corpus.formats import Array
 from kernels.guarded import ALIGNMENT, ZONE
 
@@ -29,14 +28,6 @@ def device_count() -> int:
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return 0
     return count.value
-
-
-def check_device(device: str) -> None:
-    """Raise UsageError unless subjects can run there."""
-    if device not in {"cpu", "cuda"}:
-        raise UsageError(f"device {device!r} is not known; the known ones are cpu and cuda")
-    if device == "cuda" and not device_count():
-        raise UsageError("device 'cuda' is not available here, because there is no CUDA device")
 
 
 def give_up(error: object) -> NoReturn:

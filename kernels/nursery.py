@@ -11,14 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic_core import from_json, to_json
 
 from corpus.errors import InternalError
 from kernels.processes import kill_group
-from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel
+from kernels.protocol import CHANNEL_LOST, FORK, IDLE, JOURNAL, Channel
 
 ROOT = Path(__file__).resolve().parent.parent
 _BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernels.zygote import main; main()"
@@ -74,7 +76,10 @@ class Handle:
 class Nursery:
     """Starts the zygote, asks it for workers, learns how they ended."""
 
-    def __init__(self, backends: tuple[str, ...], memory_mb: int) -> None:
+    def __init__(
+        self, backends: tuple[str, ...], memory_mb: int, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """environment: variables that the workers get besides this process's."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._scratch = tempfile.mkdtemp(prefix="kernel-assay-")
         settings = {
@@ -88,7 +93,7 @@ class Nursery:
             command,
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **_THREADS, "PYTHONUNBUFFERED": "1"},  # last words must not be lost in a buffer
+            env={**os.environ, **_THREADS, **environment, "PYTHONUNBUFFERED": "1"},  # its last words must not be lost
             start_new_session=True,  # Ctrl-C is for the supervisor alone
         )
         theirs.close()
@@ -96,12 +101,26 @@ class Nursery:
         self._unclaimed: list[Handle] = []
         self._ended: dict[int, Ending] = {}
 
+    def branch(self, environment: dict[str, str]) -> Branch:
+        """A nursery for another process, without importing anything again; its workers get these variables, too."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            socket.send_fds(self._control, [to_json(environment)], [theirs.fileno()])
+        except OSError as error:
+            raise InternalError(f"the zygote is gone: {error}") from error
+        theirs.close()
+        return Branch(ours)
+
+    def fileno(self) -> int:
+        """Of the socket that leads to the zygote."""
+        return self._control.fileno()
+
     def spawn(self) -> Handle:
         """Ask for a worker; it is usable at once, its pid is known a little later."""
         ours, theirs = socket.socketpair()
         journal = os.memfd_create("journal")
         try:
-            socket.send_fds(self._control, [b"fork"], [theirs.fileno(), journal])
+            socket.send_fds(self._control, [FORK], [theirs.fileno(), journal])
         except OSError as error:
             raise InternalError(f"the zygote is gone: {error}") from error
         theirs.close()
@@ -177,3 +196,20 @@ class Nursery:
             self._unclaimed.pop(0).pid = said["forked"]
         else:
             self._ended[said["ended"]] = Ending(said["code"], said["tail"])
+
+
+class Branch(Nursery):
+    """A nursery whose zygote was forked by another one's, and ends with that one at the latest."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._unclaimed = []
+        self._ended = {}
+
+    def let_go(self) -> None:
+        """In the process that has made it for another."""
+        self._control.close()
+
+    def close(self) -> None:
+        """End the zygote; its children end with it."""
+        self._control.close()

@@ -16,6 +16,9 @@ from corpus.records import Case, Subject, TensorSpec
 CHANNEL_LOST = 86
 """Exit code of a worker whose subject closed the channel under it."""
 
+FORK = b"fork"
+"""What a supervisor tells a zygote that wants a worker; one that wants a zygote of its own sends variables as JSON."""
+
 JOURNAL = struct.Struct("<qqq")
 """The journal: task, subject (its position in the batch's list) and CLOCK_MONOTONIC ns of the run in progress."""
 IDLE = -1

@@ -22,6 +22,7 @@ from corpus.records import Execution, GuardDamage, Kind, OutputReport, Status, S
 from kernels.calling import Interface
 from kernels.loader import loader_of
 from kernels.nursery import Ending, Handle, Nursery
+from kernels.places import Place
 from kernels.protocol import IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
 
 RECYCLE = 20_000
@@ -76,9 +77,19 @@ class Sandbox:
     """Runs cases for a fixed set of subjects. Use it as a context manager."""
 
     def __init__(
-        self, subjects: Sequence[Subject], faces: dict[str, Interface], *, timeout: float = 10.0, memory_mb: int = 4096
+        self,
+        subjects: Sequence[Subject],
+        faces: dict[str, Interface],
+        *,
+        timeout: float = 10.0,
+        memory_mb: int = 4096,
+        place: Place | None = None,
+        nursery: Nursery | None = None,
     ) -> None:
-        """timeout: seconds for one execution (two runs); memory_mb: what a worker may allocate on top of its start."""
+        """timeout: seconds for one execution (two runs); memory_mb: what a worker may allocate on top of its start.
+
+        place: which device they see. nursery: where workers come from, closed with the sandbox; None: one of its own.
+        """
         self._subjects = {s.key: s for s in subjects}
         self.returning: set[str] = set()
         """Keys of the subjects that return their result; the others write into their first arguments. Set by probe."""
@@ -93,7 +104,7 @@ class Sandbox:
                 raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.loader for s in subjects}))
-        self._nursery = Nursery(backends, memory_mb)
+        self.nursery = nursery or Nursery(backends, memory_mb, place.environment if place else {})
         self._active = self._ready()
         self._spare = self._ready(*list(self._subjects)[:MAX_WARM])
         self.deaths = 0
@@ -113,7 +124,11 @@ class Sandbox:
         """End all processes."""
         for handle in (self._active, self._spare):
             handle.close()
-        self._nursery.close()
+        self.nursery.close()
+
+    def knows_as(self, other: Sandbox) -> None:
+        """Take over what a sandbox for the same subjects has found out about them."""
+        self.returning, self.lacks, self.needs = other.returning, other.lacks, other.needs
 
     def probe(self) -> dict[str, str]:
         """Load every subject once: key -> what is wrong with it, for those that cannot be loaded or called."""
@@ -177,7 +192,7 @@ class Sandbox:
 
     def _ready(self, *warm: str) -> Handle:
         """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
-        handle = self._nursery.spawn()
+        handle = self.nursery.spawn()
         handle.channel.send(self._introduction)
         if warm:
             handle.channel.send(frame({"warm": warm}, []))
@@ -222,7 +237,7 @@ class Sandbox:
         culprit's.
         """
         self.deaths += 1
-        ending = self._nursery.ending(self._active) if late is None else self._nursery.kill(self._active)
+        ending = self.nursery.ending(self._active) if late is None else self.nursery.kill(self._active)
         self._drain(ticket)
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position)
@@ -271,7 +286,7 @@ class Sandbox:
         """The spare becomes active, and a new spare is ordered."""
         old, self._active = self._active, self._spare
         self._spare = self._ready(*warm)
-        self._nursery.discard(old, dead=dead)
+        self.nursery.discard(old, dead=dead)
 
     def _probe_one(self, key: str) -> str:
         self._active.channel.send(frame({"probe": key}, []))
@@ -282,10 +297,10 @@ class Sandbox:
                     self.returning.add(key)
                 self.lacks[key], self.needs[key] = (frozenset(said.get(k, ())) for k in ("lacks", "needs"))
                 return str(said["error"])
-            ending = self._nursery.kill(self._active)
+            ending = self.nursery.kill(self._active)
             problem = f"does not load within {_LOAD_SECONDS:g} s"
         except (EOFError, OSError):
-            ending = self._nursery.ending(self._active)
+            ending = self.nursery.ending(self._active)
             problem = f"kills the process when it is loaded ({ending.describe()})"
         self._promote(dead=True)
         return f"{self._subjects[key].path} {problem}"

@@ -7,13 +7,11 @@ reaps them and tells the supervisor how they ended. It dies with the supervisor,
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import gc
 import os
 import resource
 import selectors
-import signal
 import socket
 import sys
 from dataclasses import dataclass
@@ -25,11 +23,11 @@ from pydantic_core import from_json, to_json
 from corpus.house import check_house
 from kernels import worker
 from kernels.loader import loader_of
-from kernels.processes import kill_group
+from kernels.processes import die_with_parent, kill_group
+from kernels.protocol import FORK
 
 TAIL = 4096
 """Bytes of a child's output that are kept."""
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(slots=True)
@@ -42,6 +40,14 @@ class Child:
     tail: bytes = b""
 
 
+@dataclass(slots=True)
+class Branch:
+    """A forked zygote, which serves another supervisor."""
+
+    pid: int
+    pidfd: int
+
+
 class Zygote:
     """Waits for fork requests, children's output and children's ends."""
 
@@ -52,6 +58,7 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ, None)
         self._children: dict[int, Child] = {}
+        self._branches: list[Branch] = []
 
     def serve(self) -> None:
         """Until the supervisor hangs up."""
@@ -60,22 +67,69 @@ class Zygote:
                 if self._selector.get_map().get(key.fd) is not key:
                     continue  # one before it in this batch has buried that child
                 if key.data is None:
-                    if not self._fork():
+                    if not self._obey():
                         self._bury_all()
                         return
+                elif isinstance(key.data, Branch):
+                    self._let_go(key.data)
                 elif key.fd == key.data.output:
                     self._listen(key.data)
                 else:
                     self._reap(key.data)
 
-    def _fork(self) -> bool:
+    def _obey(self) -> bool:
+        """Do what the supervisor asks for; False: it has hung up."""
         try:
-            message, fds, _, _ = socket.recv_fds(self._control, 64, 2)
+            message, fds, _, _ = socket.recv_fds(self._control, 1 << 12, 2)
         except ConnectionResetError:  # the supervisor left with words of ours unread
             return False
         if not message:
             return False
-        channel, journal = fds
+        if message == FORK:
+            self._fork(*fds)
+        else:
+            self._branch(from_json(message), *fds)
+        return True
+
+    def _branch(self, environment: dict[str, str], control: int) -> None:
+        """A zygote like this one, with what is imported already, for another supervisor."""
+        pid = os.fork()
+        if pid == 0:
+            self._become_zygote(environment, control)
+        os.close(control)
+        branch = Branch(pid, os.pidfd_open(pid))
+        self._selector.register(branch.pidfd, selectors.EVENT_READ, branch)
+        self._branches.append(branch)
+
+    def _become_zygote(self, environment: dict[str, str], control: int) -> None:
+        try:
+            os.setsid()
+            die_with_parent()
+            self._forget_the_others()
+            os.environ.update(environment)
+            Zygote(socket.socket(fileno=control), self._memory >> 20, self._scratch).serve()
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    def _let_go(self, branch: Branch) -> None:
+        """It has ended, which is no news to anybody but its own supervisor."""
+        self._selector.unregister(branch.pidfd)
+        os.close(branch.pidfd)
+        os.waitpid(branch.pid, 0)
+        self._branches.remove(branch)
+
+    def _forget_the_others(self) -> None:
+        """In a child: close what is this process's own."""
+        self._selector.close()
+        self._control.close()
+        for child in self._children.values():
+            os.close(child.output)
+            os.close(child.pidfd)
+        for branch in self._branches:
+            os.close(branch.pidfd)
+
+    def _fork(self, channel: int, journal: int) -> None:
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -88,22 +142,17 @@ class Zygote:
         self._selector.register(child.output, selectors.EVENT_READ, child)
         self._selector.register(child.pidfd, selectors.EVENT_READ, child)
         self._tell({"forked": pid})
-        return True
 
     def _bury_all(self) -> None:
         """End all children, and what they have started."""
-        for child in self._children.values():
-            kill_group(child.pid)
+        for pid in (*self._children, *(branch.pid for branch in self._branches)):
+            kill_group(pid)
 
     def _become_worker(self, channel: int, journal: int, output: int) -> None:
         try:
             os.setsid()
-            _die_with_parent()
-            self._selector.close()
-            self._control.close()
-            for child in self._children.values():
-                os.close(child.output)
-                os.close(child.pidfd)
+            die_with_parent()
+            self._forget_the_others()
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.chdir(self._scratch)
@@ -143,10 +192,6 @@ class Zygote:
             self._control.send(to_json(message))
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _data_in_use() -> int:
     """Bytes that count against RLIMIT_DATA now."""
     with Path("/proc/self/status").open(encoding="ascii") as status:
@@ -157,7 +202,7 @@ def main() -> None:
     """Entry of the zygote process: settings come as one JSON argument."""
     check_house()
     settings = from_json(sys.argv[1])
-    _die_with_parent()
+    die_with_parent()
     for backend in settings["backends"]:
         loader_of(backend).preload()
     control = socket.socket(fileno=settings["control"])

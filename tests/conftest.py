@@ -32,12 +32,12 @@ class SharedNursery(Nursery):
     most = 4
     """That may wait, in each process that runs tests; the one that has waited longest ends first."""
 
-    def __init__(self, backends, memory_mb):
-        environ = sorted(item for item in os.environ.items() if not PYTESTS.match(item[0]))
+    def __init__(self, backends, memory_mb, environment=None):
+        environ = sorted(item for item in (os.environ | (environment or {})).items() if not PYTESTS.match(item[0]))
         self._kind, self._made = (backends, memory_mb, environ), []
         before = taken(self._kind)
         if before is None:
-            STARTER.submit(super().__init__, backends, memory_mb).result()
+            STARTER.submit(super().__init__, backends, memory_mb, environment or {}).result()
         else:
             self._process, self._control, self._scratch = before._process, before._control, before._scratch
             self._unclaimed, self._ended = [], {}

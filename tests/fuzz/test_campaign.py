@@ -138,7 +138,7 @@ def test_two_sessions_are_one(store, examiner, single, cut, engine):
 @pytest.mark.parametrize("after", [40, 130])
 def test_an_interrupted_search_goes_on_as_if_nothing_had_been(store, examiner, single, after):
     def stop(looking):
-        looking.stop_requested = looking.stop_requested or looking.cases >= after
+        looking.stop_requested = looking.stop_requested or looking.ledger.cases >= after
 
     first = search(store, examiner, begin(store, examiner), 512, progress=stop).run()
     assert not first.finished

@@ -15,7 +15,7 @@ from hypothesis.internal.conjecture.data import ConjectureData
 
 from corpus.errors import InternalError
 from fuzz.coverage import shape_class
-from fuzz.elites import VISIBLE_AFTER, Elites
+from fuzz.elites import LEAST_LEAD, Elite, Elites
 from fuzz.engine import BATCH, ENGINES, Target, conjecture_engine, generate, given_engine, propose
 from fuzz.strategies import cases
 from oracles.catalog import contract_of, load_contracts
@@ -60,13 +60,13 @@ def test_a_stream_starts_at_a_batch_only(engine):
 def elites_with(batch, seed=5):
     elites = Elites()
     _, choices = generate(SOFTMAX, Random(seed))
-    assert elites.offer("cell", "softmax", 0.5, batch * BATCH, batch, choices)
+    assert elites.offer(Elite("cell", "softmax", 0.5, batch, batch * BATCH, choices))
     return elites, choices
 
 
 def test_elites_are_visible_only_some_batches_later():
     elites, _ = elites_with(3)
-    for batch, seen in ((3, False), (3 + VISIBLE_AFTER - 1, False), (3 + VISIBLE_AFTER, True), (20, True)):
+    for batch, seen in ((3, False), (3 + LEAST_LEAD - 1, False), (3 + LEAST_LEAD, True), (20, True)):
         parents = [propose([SOFTMAX], 1, batch * BATCH + i, elites).parent for i in range(BATCH)]
         assert any(parents) is seen, batch
 
@@ -78,14 +78,14 @@ def test_elites_of_another_op_do_not_steer():
 
 def test_a_better_elite_replaces_a_worse_one_and_a_failing_one_never_enters():
     elites, choices = elites_with(0)
-    assert elites.offer("cell", "softmax", 0.51, 1, 1, choices) is None, "hardly better"
-    assert elites.offer("cell", "softmax", 1.5, 1, 1, choices) is None, "beyond the line"
-    assert elites.offer("cell", "softmax", float("nan"), 1, 1, choices) is None
-    assert elites.offer("cell", "softmax", 0.9, 1, 1, ()) is None, "no choices to steer by"
-    admitted = elites.offer("cell", "softmax", 0.9, 64, 2, choices)
+    assert elites.offer(Elite("cell", "softmax", 0.51, 1, 1, choices)) is None, "hardly better"
+    assert elites.offer(Elite("cell", "softmax", 1.5, 1, 1, choices)) is None, "beyond the line"
+    assert elites.offer(Elite("cell", "softmax", float("nan"), 1, 1, choices)) is None
+    assert elites.offer(Elite("cell", "softmax", 0.9, 1, 1, ())) is None, "no choices to steer by"
+    admitted = elites.offer(Elite("cell", "softmax", 0.9, 2, 64, choices))
     assert len(elites) == 1
-    assert elites.pick("softmax", 2 + VISIBLE_AFTER, Random(0)).rho == 0.9
-    assert elites.pick("softmax", 2 + VISIBLE_AFTER - 1, Random(0)).rho == 0.5, "what a batch saw does not change later"
+    assert elites.pick("softmax", 2 + LEAST_LEAD, Random(0)).rho == 0.9
+    assert elites.pick("softmax", 2 + LEAST_LEAD - 1, Random(0)).rho == 0.5, "what a batch saw does not change later"
     assert Elites([admitted]).pick("softmax", 9, Random(0)).choices == choices
 
 

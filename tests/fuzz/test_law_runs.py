@@ -8,12 +8,11 @@ from _lawless import LAWLESS
 
 from corpus.findings import Exhibit
 from corpus.records import Kind
-from corpus.store import Store
-from fuzz.campaign import LAW_EVERY, Limits, Search
 from fuzz.check import Examiner, Inquiry, all_laws
 from fuzz.elites import Elites
 from fuzz.engine import Target, generate, propose
 from fuzz.plan import new_campaign
+from fuzz.rounds import LAW_EVERY, Runner
 from fuzz.shrinking import Shrinker, shrink
 from fuzz.subjects import fitting
 from kernels.catalog import subjects_of, user_subject
@@ -125,13 +124,13 @@ def test_an_invariant_speaks_against_kernel_and_oracle_alike(shares):
 
 
 @pytest.mark.parametrize("ops", [["gemm"], ["gemm", "silu", "softmax", "rope"], ["gemm", "silu", "row_max"]])
-def test_every_law_of_every_op_has_its_turn(tmp_path, ops):
+def test_every_law_of_every_op_has_its_turn(ops):
     subjects = [next(s for s in subjects_of(op) if s.name == "numpy_float32" or not s.planted) for op in ops]
-    with Store(tmp_path / "corpus") as store, Examiner(subjects) as examiner:
-        search = Search(examiner, store, new_campaign("r1", 1, "conjecture", subjects, {}, ""), Limits(1.0, 1))
+    with Examiner(subjects) as examiner:
+        runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects, {}, ""), Elites([]))
         targets = [Target(contract_of(op), max_elements=64) for op in ops]
         proposals = [propose(targets, 1, index, Elites([])) for index in range(LAW_EVERY * 10 * len(ops))]
-        asked = [search._inquiry(p) for p in proposals]
+        asked = [runner.inquiry(p) for p in proposals]
     laws = [(q.case.op, name) for q in asked for name in q.laws]
     assert len(laws) * LAW_EVERY == len(proposals)
     assert set(laws) == {(op, law.name) for op in ops for law in contract_of(op).laws}

@@ -9,7 +9,7 @@ import pytest
 from corpus.records import Fill, Subject
 from corpus.specials import VALUES
 from fuzz.coverage import cell_of
-from fuzz.elites import Elites
+from fuzz.elites import Elite, Elites
 from fuzz.engine import Target, generate, propose
 from fuzz.goals import GOALS
 from fuzz.plan import new_campaign, space_of, targets
@@ -94,7 +94,8 @@ def test_mutated_cases_stay_in_the_space():
         proposal = propose([Target(contract)], 7, index, elites)
         _, dtype, *classes = cell_of(proposal.case).split("|")
         assert all(n in known for n, known in zip(classes, possible[f"softmax|{dtype}"], strict=True))
-        elites.offer(f"softmax|x|{dtype}|{index % 9}", "softmax", index / 600, index, index // 32, proposal.choices)
+        cell = f"softmax|x|{dtype}|{index % 9}"
+        elites.offer(Elite(cell, "softmax", index / 600, index // 32, index, proposal.choices))
 
 
 def test_the_subjects_of_a_space_are_those_that_take_the_dtype():

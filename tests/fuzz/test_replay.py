@@ -23,6 +23,7 @@ from fuzz.plan import new_campaign
 from fuzz.replay import Outcome, _remember, gather, moved, replay
 from fuzz.rerun import case_of_run
 from kernels.catalog import subjects_of, user_subject
+from kernels.places import Place
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
@@ -43,7 +44,9 @@ def made(tmp_path_factory):
         store.prepare()
         campaign = new_campaign("r1", 5, "conjecture", [mine, CLEAN], {"timeout": 5.0}, "")
         store.start_run(campaign)
-        Search(examiner, store, campaign, Limits(600.0, 320), progress=lambda s: seen.update(cases=s.cases)).run()
+        Search(
+            examiner, store, campaign, Limits(600.0, 320), progress=lambda s: seen.update(cases=s.ledger.cases)
+        ).run()
         assert store.findings()
     return home
 
@@ -113,7 +116,7 @@ def test_a_subject_runs_where_it_is_told(home, store, capsys, monkeypatch):
     assert [i.subject.device for i in moved(items, "")] == ["cpu"] * len(items)
     assert command(home, "--device", "cuda") == 2
     assert "there is no CUDA device" in capsys.readouterr().err
-    monkeypatch.setattr("fuzz.selection.check_device", lambda _: None)
+    monkeypatch.setattr("fuzz.selection.places_of", lambda device: [Place(device)])
     monkeypatch.setattr("fuzz.selection._runs_on_gpu", lambda _: True)
     there = moved(items, "cuda")
     assert {i.subject.device for i in there} == {"cuda"}

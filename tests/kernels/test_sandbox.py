@@ -141,7 +141,7 @@ def test_who_starts_just_when_the_time_of_another_is_up_is_not_blamed(subject, m
     slow = subject("slow", f"    if x.shape[0] == 3:\n        time.sleep(0.3)\n{RIGHT}")
     steady = subject("steady", f"    time.sleep(0.2)\n{RIGHT}")
     with Examiner([slow, steady], timeout=0.5) as examiner:
-        nursery = examiner.sandbox._nursery
+        nursery = examiner.sandbox.nursery
         kill = nursery.kill
         monkeypatch.setattr(nursery, "kill", lambda handle: (time.sleep(0.2), kill(handle))[1])
         checked = examiner.check([Inquiry(CASES[0], (slow.key, steady.key))])[0]

@@ -1,0 +1,96 @@
+"""What a run counts: of every judged case, and of everything together. A part of a run has a ledger of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set as AbstractSet
+from typing import Self
+
+from corpus.campaign import Campaign, Statistics
+from corpus.records import Case, Kind, Verdict
+from fuzz import coverage
+from fuzz.check import Checked
+from fuzz.goals import reached_now
+from fuzz.tally import Tally
+
+CLOSEST = 4
+"""Passing cases of each subject that are kept with their outputs: the closest calls."""
+
+
+class Ledger:
+    """Counts that can be added up; begun from a run's record, or from nothing."""
+
+    def __init__(self) -> None:
+        self.cases = 0
+        self.judged = 0
+        """Outputs."""
+        self.coverage: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.by_subject: dict[str, Counter[str]] = {}
+        self.max_rho: dict[str, float] = {}
+        self.closest: dict[str, list[tuple[float, Case]]] = {}
+        """Subject key -> its passing cases with the largest share of their budget used, the closest first."""
+        self.reached: dict[str, int] = {}
+        """Goal -> index of the first case that reached it."""
+        self._tallies: dict[str, Tally] = {}
+
+    @classmethod
+    def of(cls, campaign: Campaign) -> Self:
+        """What a run has counted so far."""
+        made = cls()
+        made.cases, made.judged, made.max_rho = campaign.cases, campaign.judged, dict(campaign.max_rho)
+        made.coverage, made.kinds = Counter(campaign.coverage), Counter(campaign.kinds)
+        made.by_subject = {k: Counter(v) for k, v in campaign.by_subject.items()}
+        made.reached = {name: index for name, index in campaign.goals.items() if index >= 0}
+        made._tallies = {s.key: Tally(campaign.statistics.get(s.key)) for s in campaign.subjects}
+        return made
+
+    def count(self, index: int, checked: Checked, goals: AbstractSet[str]) -> None:
+        """A judged case. goals: those that may still be open."""
+        self.cases += 1
+        self.judged += len(checked.verdicts)
+        coverage.record(self.coverage, checked.case, [k.partition("/")[2] for k in checked.verdicts])
+        for name in reached_now(goals - self.reached.keys(), checked) if goals else ():
+            self.reached[name] = index
+        for key, verdict in checked.verdicts.items():
+            self.kinds[verdict.kind.value] += 1
+            self.by_subject.setdefault(key, Counter())[verdict.kind.value] += 1
+            self._tally(key).add(checked, key)
+            if verdict.kind is Kind.PASS:
+                self._count_close(checked.case, key, verdict)
+
+    def add(self, part: Ledger) -> None:
+        """What came after it."""
+        self.cases += part.cases
+        self.judged += part.judged
+        self.coverage.update(part.coverage)
+        self.kinds.update(part.kinds)
+        self.reached = {**part.reached, **self.reached}
+        for key, kinds in part.by_subject.items():
+            self.by_subject.setdefault(key, Counter()).update(kinds)
+        for key, rho in part.max_rho.items():
+            self.max_rho[key] = max(rho, self.max_rho.get(key, 0.0))
+        for key, near in part.closest.items():
+            self.closest[key] = _nearest([*self.closest.get(key, ()), *near])
+        for key, tally in part._tallies.items():
+            self._tally(key).merge(tally)
+
+    def statistics(self) -> dict[str, Statistics]:
+        """By subject key."""
+        return {key: tally.record() for key, tally in self._tallies.items()}
+
+    def _tally(self, key: str) -> Tally:
+        if key not in self._tallies:
+            self._tallies[key] = Tally()
+        return self._tallies[key]
+
+    def _count_close(self, case: Case, key: str, verdict: Verdict) -> None:
+        if verdict.rho > self.max_rho.get(key, 0.0):
+            self.max_rho[key] = verdict.rho
+        mine = self.closest.setdefault(key, [])
+        if verdict.rho > 0.0 and (len(mine) < CLOSEST or verdict.rho > mine[-1][0]):
+            self.closest[key] = _nearest([*mine, (verdict.rho, case)])
+
+
+def _nearest(cases: list[tuple[float, Case]]) -> list[tuple[float, Case]]:
+    return sorted(cases, key=lambda pair: -pair[0])[:CLOSEST]

@@ -1,0 +1,85 @@
+"""A batch of the search, from its cases to what they count: the same work, whoever does it, here or beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from corpus.campaign import Campaign
+from corpus.records import Kind
+from fuzz.check import Checked, Examiner, Flight, Inquiry
+from fuzz.coverage import elite_cell
+from fuzz.elites import Elite, Elites
+from fuzz.engine import BATCH, Proposal
+from fuzz.filing import Failure
+from fuzz.ledger import Ledger
+from fuzz.subjects import fitting
+from kernels.sandbox import Outcome
+
+LAW_EVERY = 4
+"""One case in so many is also run under a law of its op."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of one batch."""
+
+    batch: int
+    next_index: int
+    """Of the first case behind it."""
+    ledger: Ledger
+    offers: list[Elite]
+    """Passing cases that may be elites, in their order."""
+    failures: list[Failure]
+
+
+class Runner:
+    """Runs the batches of a campaign with an examiner."""
+
+    def __init__(self, examiner: Examiner, campaign: Campaign, elites: Elites) -> None:
+        """elites: those known so far; who owns them adds to them."""
+        self.examiner = examiner
+        self._campaign = campaign
+        self._elites = elites
+        self._open = {name for name, index in campaign.goals.items() if index < 0}
+
+    def inquiry(self, proposal: Proposal) -> Inquiry:
+        """Who runs a case, and under which law besides the oracle."""
+        contract = self.examiner.contracts[proposal.case.op]
+        laws: tuple[str, ...] = ()
+        turn = proposal.index // len(self._campaign.ops)  # of its op: the index would always hit the same ops
+        if contract.laws and turn % LAW_EVERY == 0:
+            laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
+        return Inquiry(proposal.case, fitting(self.examiner.subjects.values(), proposal.case), laws)
+
+    def launch(self, proposals: Sequence[Proposal]) -> Flight:
+        """Send a batch to the sandbox."""
+        return self.examiner.launch([self.inquiry(p) for p in proposals])
+
+    def judge(
+        self,
+        proposals: Sequence[Proposal],
+        flight: Flight,
+        outcomes: list[dict[str, Outcome]],
+        upcoming: Flight | None = None,
+    ) -> Round:
+        """Judge a batch that has come back; upcoming: the one that runs meanwhile."""
+        last = proposals[-1].index
+        done = Round(last // BATCH, last + 1, Ledger(), [], [])
+        for proposal, checked in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
+            done.ledger.count(proposal.index, checked, self._open)
+            self._sort(proposal, checked, done)
+        self._open -= done.ledger.reached.keys()
+        return done
+
+    def _sort(self, proposal: Proposal, checked: Checked, done: Round) -> None:
+        """What passes may steer, what fails is looked into."""
+        for key, verdict in checked.verdicts.items():
+            if verdict.kind is Kind.PASS:
+                cell = elite_cell(checked.case, key)
+                elite = Elite(cell, checked.case.op, verdict.rho, done.batch, proposal.index, proposal.choices)
+                if self._elites.worth(elite):
+                    done.offers.append(elite)
+            elif verdict.failed:
+                found_by = f"{self._campaign.run}:{proposal.index}"
+                done.failures.append(Failure(checked.case, self.examiner.subjects[key], verdict, found_by))

@@ -1,0 +1,64 @@
+"""Where subjects run: a device, as a command line names it, and what a process is told so that it uses that one."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+
+from corpus.errors import UsageError
+from kernels.gpu import device_count
+
+GPU_JOBS = 8
+"""Processes for each GPU, at most: more of them take turns on it without judging more (scripts/bench/fleet)."""
+_NAME = re.compile(r"cpu|cuda(?::(?P<which>all|\d+))?")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One device."""
+
+    device: str
+    """cpu or cuda."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What makes a process see it, and no other of its kind."""
+
+
+def places_of(device: str) -> list[Place]:
+    """The devices that `cpu`, `cuda`, `cuda:1` or `cuda:all` means. Raises UsageError unless all are here."""
+    match = _NAME.fullmatch(device)
+    if match is None:
+        raise UsageError(f"device {device!r} is not known; the known ones are cpu, cuda, cuda:NUMBER and cuda:all")
+    if device == "cpu":
+        return [Place("cpu")]
+    count = device_count()
+    if not count:
+        raise UsageError(f"device {device!r} is not available here, because there is no CUDA device")
+    if match["which"] == "all":
+        return [_gpu(number) for number in range(count)]
+    number = int(match["which"] or 0)
+    if number >= count:
+        raise UsageError(f"device {device!r} is not available here, because there are only {count} CUDA devices")
+    return [_gpu(number)]
+
+
+def crew_of(device: str, jobs: int | None = None) -> list[Place]:
+    """One place for each of so many processes, the devices in turn.
+
+    jobs: how many; None or 0: one on the CPU; GPU_JOBS a GPU, if there are processors for them. Raises UsageError as
+    places_of does, and for fewer processes than devices.
+    """
+    places = places_of(device)
+    if not jobs:
+        room = (os.cpu_count() or 1) // (2 * len(places))  # a process and its worker are busy at the same time
+        jobs = 1 if device == "cpu" else len(places) * max(1, min(GPU_JOBS, room))
+    if jobs < len(places):
+        raise UsageError(f"--jobs {jobs} is not enough for {len(places)} devices; each needs a process at least")
+    return [places[number % len(places)] for number in range(jobs)]
+
+
+def _gpu(number: int) -> Place:
+    """Of those that this process sees."""
+    seen = [name for name in os.environ.get(_VISIBLE, "").split(",") if name]
+    return Place("cuda", {_VISIBLE: seen[number] if number < len(seen) else str(number)})
