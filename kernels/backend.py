@@ -41,6 +41,8 @@ class Loader(ABC):
     """How subjects of one backend are loaded, fed and read. Everything but `unavailable` runs in the worker only."""
 
     name: str
+    streamed = False
+    """Whether the last call was to work on a stream of its own, on which its inputs arrived late."""
     packages: tuple[str, ...] = ()
     """Distributions it needs; their versions go into the environment record."""
 
@@ -95,6 +97,14 @@ class Loader(ABC):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether an exception means that memory ran out."""
         return isinstance(error, MemoryError)
+
+    def is_launch_failure(self, error: BaseException) -> bool:
+        """Whether an exception means that a kernel could not be launched."""
+        del error
+        return False
+
+    def warm(self) -> None:  # noqa: B027  most have nothing to do
+        """Do beforehand what makes a first call slow; called in a worker that waits."""
 
 
 _OURS = frozenset(f.dtype for f in FORMATS.values())

@@ -6,11 +6,13 @@ without a warning, and what does each kernel need there?
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +20,7 @@ from typing import Any
 
 from corpus.errors import UsageError
 from kernels.front_matter import FrontMatter
-from kernels.simt.toolchain import cuda_headers
+from kernels.simt.toolchain import cache_folder, cuda_headers, digest_of, included, workplace
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 """Of A100, H100 and H200, B200."""
@@ -58,6 +60,24 @@ def compile_for(front: FrontMatter, architecture: str, compiler: str) -> Compile
     code = front.path.read_text("utf-8-sig")
     how = _with_nvrtc if compiler == "nvrtc" else _with_nvcc
     return how(front, code, entries, architecture)
+
+
+def kept_for(front: FrontMatter, architecture: str) -> Compiled:
+    """The same by NVRTC, or what was compiled before: every worker needs it. Raises UsageError as compile_for does."""
+    version = _nvrtc().nvrtcVersion() if _nvrtc() is not None else ()
+    words = [*map(str, version), *(i.entry for i in front.instances), *_options(front, architecture), str(front.path)]
+    headers = sorted(file for file in STANDARD_HEADERS.rglob("*") if file.is_file())
+    kept = cache_folder() / f"{digest_of(words, [front.path, *included(front.path), *headers])}-{architecture}.json"
+    if kept.exists():
+        said = json.loads(kept.read_text("utf-8"))
+        needs = tuple(Needs(**one) for one in said["needs"])
+        return Compiled(b64decode(said["binary"]), tuple(said["names"]), needs, tuple(said["warnings"]))
+    made = compile_for(front, architecture, "nvrtc")
+    with workplace() as folder:
+        fresh = Path(folder) / kept.name
+        fresh.write_text(json.dumps({**asdict(made), "binary": b64encode(made.binary).decode()}), "utf-8")
+        fresh.replace(kept)
+    return made
 
 
 def _options(front: FrontMatter, architecture: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from corpus.formats import Array
 from kernels.guarded import ALIGNMENT, ZONE
+from kernels.protocol import GPU_LOST
 
 
 @cache
@@ -32,9 +34,10 @@ def device_count() -> int:
 
 def give_up(error: object) -> NoReturn:
     """End the process, for nothing runs on the GPU any more in it: who is next must have another."""
-    sys.stderr.write(f"{error}\n")
+    sys.stdout.flush()
+    sys.stderr.write(f"\n{error}\n")
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(GPU_LOST)
 
 
 STICKY = frozenset(
@@ -61,6 +64,26 @@ class DriverError(RuntimeError):
     """What the driver refused."""
 
 
+class LaunchError(DriverError):
+    """A launch that the driver refused."""
+
+
+_REFUSED = re.compile(r"invalid configuration|too many resources|out of resources|OUT_OF_RESOURCES", re.IGNORECASE)
+"""What libraries say of launches that were refused; the driver forgets them."""
+
+
+def is_launch_failure(error: BaseException) -> bool:
+    """Whether an exception, of any library, means that a kernel could not be launched."""
+    return isinstance(error, LaunchError) or (
+        type(error).__module__ != "builtins" and bool(_REFUSED.search(str(error)))
+    )
+
+
+def is_out_of_device_memory(error: BaseException) -> bool:
+    """Whether an exception, of any library, means that the GPU's memory ran out."""
+    return "OUT_OF_MEMORY" in str(error) or type(error).__name__ == "OutOfMemoryError"
+
+
 class Driver:
     """The first GPU, in the context that other libraries of this process use too."""
 
@@ -74,10 +97,10 @@ class Driver:
         """A function of the driver: its result. Raises DriverError; ends the process if nothing can run in it."""
         error, *rest = getattr(self._cuda, function)(*arguments)
         if int(error):
-            name = self._cuda.cuGetErrorName(error)[1].decode()
+            name, words = (getattr(self._cuda, f"cuGetError{w}")(error)[1].decode() for w in ("Name", "String"))
             if name in STICKY:
-                give_up(name)
-            raise DriverError(f"{function}: {name}")
+                give_up(f"{name}: {words}")
+            raise (LaunchError if function == "cuLaunchKernel" else DriverError)(f"{name}: {words}")
         return rest[0] if len(rest) == 1 else tuple(rest)
 
     @cached_property
@@ -112,10 +135,15 @@ class Driver:
             self.call("cuFuncSetAttribute", kernel, most, room)
         return found
 
+    def check(self) -> None:
+        """Wait for all that was launched, by whatever library; ends the process if nothing can run in it any more."""
+        assert self.context is not None
+        self.call("cuCtxSynchronize")
+
     def launch(self, kernel: Any, grid: Sequence[int], block: Sequence[int], shared: int, values: Any) -> None:
         """Run a kernel to its end. values: the arguments' values and their ctypes, as the bindings want them."""
         self.call("cuLaunchKernel", kernel, *grid, *block, shared, 0, values, 0)
-        self.call("cuCtxSynchronize")
+        self.check()
 
 
 DRIVER = Driver()
@@ -201,15 +229,15 @@ def address_of(view: Array) -> int:
     return int(view.__array_interface__["data"][0])
 
 
-def call_with(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], lend: Callable[[Array], Any]
-) -> Any:
-    """Call a function with what `lend` makes of every array among its arguments."""
+def lend_all(
+    args: Sequence[Any], kwargs: Mapping[str, Any], lend: Callable[[Array], Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments with what `lend` makes of every array among them."""
 
     def lent(value: Any) -> Any:
         return lend(value) if isinstance(value, np.ndarray) else value
 
-    return function(*map(lent, args), **{name: lent(value) for name, value in kwargs.items()})
+    return [lent(a) for a in args], {name: lent(value) for name, value in kwargs.items()}
 
 
 def send_all(arena: Arena, windows: Sequence[Window]) -> None:

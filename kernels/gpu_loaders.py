@@ -9,19 +9,30 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
 
 from corpus.formats import Array
-from kernels.backend import Loader
-from kernels.device_code import compile_for, compilers
-from kernels.gpu import DRIVER, Arena, Window, call_with, device_count, give_up, send_all
+from kernels.backend import Loader, Returned
+from kernels.device_code import compilers, kept_for
+from kernels.gpu import (
+    DRIVER,
+    Arena,
+    Window,
+    device_count,
+    is_launch_failure,
+    is_out_of_device_memory,
+    lend_all,
+    send_all,
+)
 from kernels.loaders.cuda import CudaLoader, CudaSubject
 from kernels.loaders.torch import TorchLoader
 from kernels.simt.emulator import Argument, Shape, Tensor
 from kernels.simt.toolchain import Mode
+from kernels.streams import arrive_late, is_streamed
 
 _ARENA = Arena()
 _VALUES = {
@@ -51,7 +62,7 @@ class GpuCudaSubject(CudaSubject):
     @cached_property
     def kernels(self) -> list[Any]:
         """Compiled for this GPU when they are first wanted. Raises UsageError if they do not compile."""
-        compiled = compile_for(self.front, DRIVER.architecture, "nvrtc")
+        compiled = kept_for(self.front, DRIVER.architecture)
         return DRIVER.kernels(compiled.binary, compiled.names)
 
     def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
@@ -73,6 +84,18 @@ class GpuCudaSubject(CudaSubject):
 
 class GpuCudaLoader(CudaLoader):
     """Kernels on the GPU."""
+
+    def warm(self) -> None:
+        """Make the context."""
+        DRIVER.check()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """The host's or the GPU's."""
+        return super().is_out_of_memory(error) or is_out_of_device_memory(error)
+
+    def is_launch_failure(self, error: BaseException) -> bool:
+        """The driver's."""
+        return is_launch_failure(error)
 
     def unavailable(self) -> str:
         """Needs a GPU, and NVIDIA's packages."""
@@ -101,6 +124,10 @@ class GpuCudaLoader(CudaLoader):
 class GpuTorchLoader(TorchLoader):
     """Functions of torch tensors on the GPU, each over a copy of the guarded memory, laid out as it is."""
 
+    def __init__(self) -> None:
+        self._lent: list[_Lent] = []
+        """Of the last call: what it returns may lie there."""
+
     def unavailable(self) -> str:
         """Needs a GPU."""
         return super().unavailable() or _unavailable("torch")
@@ -112,43 +139,94 @@ class GpuTorchLoader(TorchLoader):
         matmul.allow_tf32 = False
         matmul.allow_fp16_reduced_precision_reduction = matmul.allow_bf16_reduced_precision_reduction = False
 
+    def warm(self) -> None:
+        """Make the context, and what torch makes when it is first used."""
+        self._torch.empty(1, device="cuda").fill_(0)
+        DRIVER.check()
+
+    def prepare(self, seed: int, run: int) -> None:
+        """Choose whether the run is one on a stream of its own."""
+        self.streamed = is_streamed(seed, run)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """The host's or the GPU's."""
+        return super().is_out_of_memory(error) or is_out_of_device_memory(error)
+
+    def is_launch_failure(self, error: BaseException) -> bool:
+        """Torch's and Triton's exceptions."""
+        return is_launch_failure(error)
+
     def wrap(self, view: Array) -> Array:
         """The view itself: it is copied when the function is called."""
         return view
 
+    def unwrap(self, result: Any) -> Returned:
+        """Accepts tensors; one in the memory of an input is known as such."""
+        found = super().unwrap(result)
+        return replace(found, address=next((at for one in self._lent if (at := one.on_host(found.address))), 0))
+
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """The function, so that it may be called with numpy views."""
-        return self._lent(super().load(path, function))
+        return self._lending(super().load(path, function))
 
-    def _lent(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _lending(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function on the GPU's memory as one on the host's."""
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            lent: list[tuple[Window, Any]] = []
+            self._lent = []
             try:
-                with self._torch.device("cuda"):  # where a function makes tensors of its own
-                    result = call_with(function, args, kwargs, lambda view: self._lend(view, lent))
-                self._torch.cuda.synchronize()
-                for window, device in lent:
-                    self._torch.from_numpy(window.host).copy_(device)
-            except self._torch.AcceleratorError as error:
-                give_up(error)
-            return result
+                return self._run(function, args, kwargs)
+            except Exception:
+                DRIVER.check()  # whatever was raised: does anything run here any more?
+                raise
 
         return call
 
-    def _lend(self, view: Array, lent: list[tuple[Window, Any]]) -> Any:
+    def _run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        cuda = self._torch.cuda
+        stream = cuda.Stream() if self.streamed else cuda.current_stream()
+        with self._torch.device("cuda"), cuda.stream(stream):  # where a function makes tensors of its own
+            given, named = lend_all(args, kwargs, self._lend)
+            if self.streamed:
+                sources = [one.room.clone() for one in self._lent]
+                pairs = zip(self._lent, sources, strict=True)
+                arrive_late(stream.cuda_stream, [(a.room.data_ptr(), b.data_ptr(), b.nbytes) for a, b in pairs])
+            result = function(*given, **named)
+            if self.streamed:
+                stream.synchronize()
+            else:
+                DRIVER.check()
+            for one in self._lent:
+                self._torch.from_numpy(one.window.host).copy_(one.device)
+        DRIVER.check()
+        return result
+
+    def _lend(self, view: Array) -> Any:
         """A tensor on the GPU over a copy of what a view's elements lie in."""
         window = Window.of(view)
         room = self._torch.empty(window.shift + window.size, dtype=self._torch.uint8, device="cuda")
         device = room[window.shift :]
         device.copy_(self._torch.from_numpy(window.host))
-        lent.append((window, device))
+        self._lent.append(_Lent(window, room, device))
         dtype = self._foreign.get(view.dtype.name) or getattr(self._torch, view.dtype.name)
         first, strides = window.shift + window.first(view), tuple(s // view.itemsize for s in view.strides)
         typed = self._torch.empty(0, dtype=dtype, device="cuda")
         return typed.set_(room.untyped_storage(), first // view.itemsize, view.shape, strides)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """A window and its copy on the GPU: all that was allocated for it, and its part."""
+
+    window: Window
+    room: Any
+    device: Any
+
+    def on_host(self, pointer: int) -> int:
+        """The host's address of what lies at an address of the GPU; 0 if it is not in here."""
+        offset = pointer - int(self.device.data_ptr())
+        return self.window.start + offset if 0 <= offset < self.window.size else 0
 
 
 class GpuTritonLoader(GpuTorchLoader):

@@ -20,7 +20,7 @@ from pydantic_core import from_json, to_json
 
 from corpus.errors import InternalError
 from kernels.processes import kill_group
-from kernels.protocol import CHANNEL_LOST, FORK, IDLE, JOURNAL, Channel
+from kernels.protocol import CHANNEL_LOST, FORK, GPU_LOST, IDLE, JOURNAL, Channel
 
 ROOT = Path(__file__).resolve().parent.parent
 _BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernels.zygote import main; main()"
@@ -40,6 +40,8 @@ class Ending:
         """In words."""
         if self.code == CHANNEL_LOST:
             return "it closed the channel to its supervisor, or wrote into it"
+        if self.code == GPU_LOST:
+            return self.tail.strip().rpartition("\n")[2]
         if self.code < 0:
             return f"killed by {signal.Signals(-self.code).name}"
         return f"the process exited with {self.code}"

@@ -18,6 +18,8 @@ CHANNEL_LOST = 86
 
 FORK = b"fork"
 """What a supervisor tells a zygote that wants a worker; one that wants a zygote of its own sends variables as JSON."""
+GPU_LOST = 87
+"""Exit code of a worker in which nothing runs on the GPU any more; its last line says why."""
 
 JOURNAL = struct.Struct("<qqq")
 """The journal: task, subject (its position in the batch's list) and CLOCK_MONOTONIC ns of the run in progress."""

@@ -29,6 +29,8 @@ RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
 GUILTY_DEATHS = 2
 """Workers an execution must kill to be a crash: one in its batch, and one that has run nothing else."""
+LOOK_BACK = 8
+"""Executions before an unexplained death that are tried again, to see which of them caused it."""
 MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
 _LOAD_SECONDS = 60.0
@@ -57,6 +59,14 @@ class Ticket:
     suspects: list[tuple[int, Task]] = field(default_factory=list)
     """Executions whose worker died, to be run again alone when everything else is done."""
     deaths: dict[Key, int] = field(default_factory=dict)
+    before: dict[Key, list[Key]] = field(default_factory=dict)
+    """What the worker that a suspect died with had run before, the last one at the end."""
+
+    def only(self, key: Key) -> tuple[int, Task]:
+        """One execution of it."""
+        number, subject = key
+        task = self.tasks[number]
+        return number, Task(task.case, task.outputs, (subject,))
 
     def unfinished(self) -> list[tuple[int, Task]]:
         """Of what was sent, what has not come back."""
@@ -171,6 +181,9 @@ class Sandbox:
                 self._send(ticket, ticket.waiting)
             else:
                 self._send_alone(ticket, ticket.suspects.pop(0))
+        for key, before in ticket.before.items():
+            if ticket.deaths[key] < GUILTY_DEATHS:
+                self._find_cause(ticket, key, before)
         return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
 
     def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
@@ -189,6 +202,35 @@ class Sandbox:
         if self._active.served:
             self._promote()
         self._send(ticket, [suspect])
+
+    def _find_cause(self, ticket: Ticket, victim: Key, before: list[Key]) -> None:
+        """Somebody died who does not die alone: did one that ran before leave the process to die?"""
+        for suspect in reversed(before[-LOOK_BACK:]):
+            if suspect == victim or ticket.outcomes[suspect].execution.status is not Status.OK:
+                continue
+            ending = self._die_together([ticket.only(suspect), ticket.only(victim)])
+            if ending is not None:
+                ticket.outcomes[suspect] = _death(
+                    suspect[1], ending, None, "it left the process so that the next died: "
+                )
+                return
+
+    def _die_together(self, pair: list[tuple[int, Task]]) -> Ending | None:
+        """How a worker of their own ends that runs these one after the other; None: it does not."""
+        self._promote()
+        trial = Ticket([task for _, task in pair], waiting=[])
+        self._send(trial, [(n, task) for n, (_, task) in enumerate(pair)])
+        try:
+            while trial.unfinished():
+                if not self._readable(self._patience()):
+                    return None
+                self._receive(trial)
+        except (EOFError, OSError):
+            ending = self.nursery.ending(self._active)
+            self.deaths += 1
+            self._promote(dead=True)
+            return ending
+        return None
 
     def _ready(self, *warm: str) -> Handle:
         """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
@@ -241,20 +283,21 @@ class Sandbox:
         self._drain(ticket)
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position)
-        left = ticket.unfinished()
+        left, told = ticket.unfinished(), {(n, k) for n, task in ticket.sent for k in task.subjects}
         self._promote(dead=True, warm=[key for _, task in left[:1] for key in task.subjects])
         ticket.sent = []
         if not left:
             return
         culprit = left[0] if garbled else next((w for w in left if w[0] == number), left[0])
         materializing = position == IDLE and not garbled
-        self._accuse(ticket, culprit, left, ending, timed_out=timed_out, materializing=materializing)
+        self._accuse(ticket, culprit, left, told, ending, timed_out=timed_out, materializing=materializing)
 
     def _accuse(
         self,
         ticket: Ticket,
         culprit: tuple[int, Task],
         left: list[tuple[int, Task]],
+        told: set[Key],
         ending: Ending,
         *,
         timed_out: bool,
@@ -272,6 +315,7 @@ class Sandbox:
         rest = task.subjects[1:]
         if not guilty:
             ticket.suspects.append((n, Task(task.case, task.outputs, task.subjects[:1])))
+            ticket.before.setdefault(key, [k for k in ticket.outcomes if k in told])
         ticket.waiting = [*([(n, Task(task.case, task.outputs, rest))] if rest else []), *others, *ticket.waiting]
 
     def _drain(self, ticket: Ticket) -> None:
@@ -335,9 +379,9 @@ _REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if n
 """Defaults of what a worker leaves out of its report."""
 
 
-def _death(key: str, ending: Ending, timeout: float | None) -> Outcome:
+def _death(key: str, ending: Ending, timeout: float | None, how: str = "") -> Outcome:
     if timeout is not None:
         message, status = f"no result within {timeout:g} s", Status.TIMEOUT
     else:
-        message, status = ending.describe(), Status.CRASHED
+        message, status = f"{how}{ending.describe()}", Status.CRASHED
     return Outcome(Execution(status=status, subject=key, message=message, detail=ending.tail), {})

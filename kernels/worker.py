@@ -19,7 +19,7 @@ import numpy as np
 from corpus.errors import UsageError
 from corpus.formats import FORMATS, Array, format_of
 from corpus.materialize import Tensors, digest, materialize_all
-from corpus.records import Case, Fill, Status, Subject, TensorRecipe, TensorSpec
+from corpus.records import Case, Fill, Kind, Status, Subject, TensorRecipe, TensorSpec
 from kernels.backend import KernelFaultError, Loader, Returned
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
@@ -31,6 +31,12 @@ MAX_MESSAGE = 500
 """Characters of an exception's message that are kept."""
 MAX_DETAIL = 4000
 """Characters of traceback that are kept."""
+
+
+OTHER_STREAM = (
+    "its result is another one when its inputs arrive late on the current stream: it works on another stream than "
+    "that, or does not wait for one of its own"
+)
 
 
 class Setting:
@@ -106,7 +112,9 @@ class Worker:
         setting = Setting(_PRACTICE, {"out": TensorSpec(shape=(4, 4), dtype="float32")})
         for key in keys:
             self._bind(key)
-            setting.arguments(loader_of(self._subjects[key].loader), (), returns=False)
+            loader = loader_of(self._subjects[key].loader)
+            loader.warm()
+            setting.arguments(loader, (), returns=False)
         setting.memory.reset(0)
         setting.memory.intact(0)
 
@@ -150,7 +158,11 @@ class Worker:
         loader = loader_of(self._subjects[key].loader)
         try:
             extra = self._faces[setting.case.op].extra
-            runs = [_run_once(setting, bound, loader, extra, run) for run in (0, 1)]
+            runs = [_run_once(setting, bound, loader, extra, run, setting.order) for run in (0, 1)]
+            if loader.streamed and _differ(*runs):
+                again = _run_once(setting, bound, loader, extra, 1, 0)
+                if not _differ(runs[0], again):
+                    return {**head, "status": Status.FAULTED, "fault": Kind.RACE, "message": OTHER_STREAM}, []
         except SubjectError as error:
             return {**head, **_raised(error.cause, loader)}, []
         try:
@@ -213,11 +225,17 @@ def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[
     return head, payload
 
 
-def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[str], run: int) -> _Run:
+def _differ(first: _Run, second: _Run) -> bool:
+    """Whether two runs left other results."""
+    pairs = zip(first.results, second.results, strict=True)
+    return any(a.array.shape != b.array.shape or bool(_compare("", a, b).get("differing")) for a, b in pairs)
+
+
+def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[str], run: int, order: int) -> _Run:
     memory = setting.memory
     arguments, named = setting.arguments(loader, extra, returns=bound.returns)
     memory.reset(run)
-    loader.prepare(setting.order, run)
+    loader.prepare(order, run)
     begin = time.perf_counter_ns()
     try:
         answer = bound.call(*arguments, **named, **bound.attributes(setting.case.attrs))
@@ -282,6 +300,7 @@ def _raised(error: BaseException, loader: Loader) -> dict[str, Any]:
     if isinstance(error, NotImplementedError):
         return {"status": Status.UNSUPPORTED, "message": _printable(_words(error)) or "NotImplementedError"}
     status = Status.OUT_OF_MEMORY if loader.is_out_of_memory(error) else Status.RAISED
+    status = Status.LAUNCH_FAILED if loader.is_launch_failure(error) else status
     text = _printable("".join(traceback.format_exception(error)))
     message = _printable(f"{type(error).__name__}: {_words(error)}").partition("\n")[0]
     return {"status": status, "message": message[:MAX_MESSAGE], "detail": text[-MAX_DETAIL:]}

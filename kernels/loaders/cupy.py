@@ -13,7 +13,8 @@ import numpy as np
 
 from corpus.formats import Array
 from kernels.backend import PythonLoader, Returned
-from kernels.gpu import Window, call_with, device_count, give_up
+from kernels.gpu import Window, device_count, give_up, is_launch_failure, is_out_of_device_memory, lend_all
+from kernels.streams import arrive_late, is_streamed
 
 _WHEELS = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 """Distributions that have the package."""
@@ -38,6 +39,23 @@ class CupyLoader(PythonLoader):
             except metadata.PackageNotFoundError:
                 continue
         return found
+
+    def warm(self) -> None:
+        """Make the context, and what cupy makes when it is first used."""
+        self._cupy.zeros(1)
+        self._wait()
+
+    def prepare(self, seed: int, run: int) -> None:
+        """Choose whether the run is one on a stream of its own."""
+        self.streamed = is_streamed(seed, run)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """The host's or the GPU's."""
+        return super().is_out_of_memory(error) or is_out_of_device_memory(error)
+
+    def is_launch_failure(self, error: BaseException) -> bool:
+        """Cupy's exceptions."""
+        return is_launch_failure(error)
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """The function, so that it may be called with numpy views."""
@@ -67,15 +85,35 @@ class CupyLoader(PythonLoader):
                 windows.append(_Copy(self._cupy, view))
                 return windows[-1].array
 
-            result = call_with(function, args, kwargs, lend)
-            self._wait()
-            for window in windows:
-                window.fetch()
+            try:
+                result = self._run(function, *lend_all(args, kwargs, lend), windows)
+            except Exception:
+                self._wait()  # whatever was raised: does anything run here any more?
+                raise
             if isinstance(result, tuple | list):
                 return tuple(self._fetched(r, windows) for r in result)
             return self._fetched(result, windows)
 
         return call
+
+    def _run(
+        self, function: Callable[..., Any], given: list[Any], named: dict[str, Any], windows: Sequence[_Copy]
+    ) -> Any:
+        """Call a function, and fetch what it has written."""
+        if not self.streamed:
+            result = function(*given, **named)
+            self._wait()
+            for window in windows:
+                window.fetch()
+            return result
+        with self._cupy.cuda.Stream(non_blocking=True) as stream:
+            arrive_late(stream.ptr, [window.late() for window in windows])
+            result = function(*given, **named)
+            stream.synchronize()
+            for window in windows:
+                window.fetch()
+        self._wait()
+        return result
 
     def _wait(self) -> None:
         """Until all that was launched is done. Raises what went wrong with it, if the process can go on."""
@@ -119,6 +157,11 @@ class _Copy:
         self._device.set(window.host)
         place = room.data + (window.shift + window.first(view))
         self.array = cupy.ndarray(view.shape, view.dtype, memptr=place, strides=view.strides)
+
+    def late(self) -> tuple[int, int, int]:
+        """What must be copied there once more, from where, and how many bytes."""
+        self._before = self._device.copy()
+        return int(self._device.data.ptr), int(self._before.data.ptr), self._window.size
 
     def fetch(self) -> None:
         """Copy all of it back."""

@@ -122,7 +122,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def _workplace() -> Iterator[str]:
+def workplace() -> Iterator[str]:
     """A folder to build in, and away with those of processes that were killed."""
     home = cache_folder()
     home.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
     folder cannot be written to.
     """
     exported = "".join(f"SIMT_ENTRY({n}, {entry})\n" for n, entry in enumerate(entries))
-    digest = _digest([exported, path.name, *_FLAGS[mode]], [path, *included(path)])  # faults name the file
+    digest = digest_of([exported, path.name, *_FLAGS[mode]], [path, *included(path)])  # faults name the file
     library = cache_folder() / f"{digest}-{mode}.so"
     if not library.exists():
         _compile(path, exported, mode, library)
@@ -182,10 +182,10 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
 
 def runtime() -> Path:
     """The emulator's own library, which every kernel's calls."""
-    library = cache_folder() / f"simt-{_digest([], [])}.so"
+    library = cache_folder() / f"simt-{digest_of([], [])}.so"
     if library.exists():
         return library
-    with _workplace() as folder:
+    with workplace() as folder:
         made = Path(folder) / library.name
         sources = sorted(map(str, (HOME / "runtime").glob("*.cpp")))
         flags = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
@@ -197,11 +197,11 @@ def runtime() -> Path:
 
 def _headers(mode: Mode) -> Path:
     """The file to include first: it has a precompiled twin, which g++ takes in its place."""
-    folder = cache_folder() / f"headers-{_digest(_FLAGS[mode], [])}-{mode}"
+    folder = cache_folder() / f"headers-{digest_of(_FLAGS[mode], [])}-{mode}"
     header = folder / "simt.h"
     if header.exists():
         return header
-    with _workplace() as temporary:
+    with workplace() as temporary:
         made = Path(temporary) / "made"
         made.mkdir()
         (made / "simt.h").write_text(f'#include "{HOME / "simt.h"}"\n', "utf-8")
@@ -232,7 +232,7 @@ def _tools() -> bytes:
     return found.digest()
 
 
-def _digest(words: Iterable[str], files: Iterable[Path]) -> str:
+def digest_of(words: Iterable[str], files: Iterable[Path]) -> str:
     """Of everything that a result depends on: the words and files, and the tools."""
     found = hashlib.sha256("\0".join(words).encode() + _tools())
     for file in files:
@@ -300,7 +300,7 @@ def _beside(path: Path, folder: Path) -> Path:
 
 def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
     source = f'{_placed(path.read_text("utf-8-sig"), path.absolute())}\n#line 1 "entries"\n{exported}'
-    with _workplace() as folder:
+    with workplace() as folder:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
         beside = str(_beside(path, Path(folder)))

@@ -15,13 +15,14 @@ from corpus.store import Store
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry
 from fuzz.plan import new_campaign
-from kernels import gpu
+from kernels import gpu, streams
 from kernels.backend import Returned
 from kernels.catalog import ROOT, subjects_of, user_subject
 from kernels.guarded import Guarded
 from kernels.loader import loader_of
 from kernels.loaders import cupy as module
 from kernels.loaders.cupy import CupyLoader
+from kernels.streams import is_streamed
 from oracles.catalog import contract_of, load_contracts
 
 FAKE = Path(__file__).with_name("_fake")
@@ -35,15 +36,17 @@ OPS = (
 @pytest.fixture
 def fake(monkeypatch):
     """The stand-in, here and in workers."""
-    for name in [n for n in sys.modules if n.partition(".")[0] in {"cupy", "cupyx"}]:
+    for name in [n for n in sys.modules if n.partition(".")[0] in {"cupy", "cupyx", "cuda"}]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(FAKE)
     monkeypatch.setenv("PYTHONPATH", str(FAKE))
     monkeypatch.setattr(module, "device_count", lambda: 1)
+    monkeypatch.setattr(streams, "DRIVER", gpu.Driver())
+    streams._wait.cache_clear()
     import cupy
 
     yield cupy
-    for name in [n for n in sys.modules if n.partition(".")[0] in {"cupy", "cupyx"}]:
+    for name in [n for n in sys.modules if n.partition(".")[0] in {"cupy", "cupyx", "cuda"}]:
         monkeypatch.delitem(sys.modules, name)
 
 
@@ -184,6 +187,23 @@ def test_errors_of_launches_are_raised_and_those_that_stay_end_the_process(fake,
     with pytest.raises(SystemExit):
         called(path, memory())
     assert "cudaErrorIllegalAddress" in capfd.readouterr().err
+
+
+def test_in_some_second_runs_the_inputs_arrive_late_on_another_stream(fake, write):
+    """What lies there until then is seen by nobody who keeps to the stream."""
+    from cuda.bindings import driver
+
+    order = next(n for n in range(100) if is_streamed(n, 1))
+    loader, buffers = CupyLoader(), memory(fill="normal")
+    call = loader.load(write("def run(out, x):\n    out[...] = x"), "run")
+    for run, steps in ((0, []), (1, ["set", "set", "launch", "copy", "copy"])):
+        driver.CALLED.clear()
+        buffers.reset(run)
+        loader.prepare(order, run)
+        assert loader.streamed is bool(steps)
+        call(*(b.view for b in (*buffers.outputs, *buffers.inputs)))
+        assert steps == driver.CALLED
+        assert buffers.outputs[0].view.tobytes() == buffers.inputs[0].view.tobytes()
 
 
 def test_a_file_that_does_not_import_is_named(fake, write):

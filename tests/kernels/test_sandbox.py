@@ -134,6 +134,40 @@ def test_who_runs_when_another_subjects_leftover_kills_the_worker_is_not_blamed(
         checked = examiner.check([Inquiry(c, (late.key, slow.key, PEER.key)) for c in CASES[:2]])
         assert examiner.sandbox.deaths
     assert all(c.verdicts[s.key].kind is Kind.PASS for c in checked for s in (slow, PEER))
+    accused = [c.verdicts[late.key] for c in checked if c.verdicts[late.key].kind is not Kind.PASS]
+    assert accused, "whose leftover it was is found by running the two together"
+    assert all("it left the process so that the next died: killed by SIGABRT" in v.message for v in accused)
+
+
+def test_whose_silent_damage_kills_a_later_run_of_another_is_found_among_all_before(subject):
+    harm = "    import builtins\n    if x.shape[0] == 3:\n        builtins.broken = True\n"
+    silent, other = subject("silent", f"{harm}{RIGHT}"), subject("other", RIGHT)
+    frail = subject("frail", f"    import builtins\n    if hasattr(builtins, 'broken'):\n        os.abort()\n{RIGHT}")
+    with Examiner([silent, other, frail]) as examiner:
+        checked = examiner.check([Inquiry(c, (silent.key, other.key, frail.key)) for c in CASES])
+    kinds = {s.name: [c.verdicts[s.key].kind for c in checked] for s in (silent, other, frail)}
+    assert set(kinds["other"]) == set(kinds["frail"]) == {Kind.PASS}
+    assert [k is Kind.CRASHED for k in kinds["silent"]] == [c.tensors["x"].shape[0] == 3 for c in CASES]
+
+
+def test_a_death_that_nobody_can_repeat_accuses_nobody(subject, tmp_path):
+    once = tmp_path / "once"
+    body = f"    if not os.path.exists({str(once)!r}):\n        open({str(once)!r}, 'w').close()\n        os.abort()\n"
+    rare = subject("rare", body + RIGHT)
+    with Examiner([PEER, rare]) as examiner:
+        checked = examiner.check([Inquiry(c, (PEER.key, rare.key)) for c in CASES])
+        assert examiner.sandbox.deaths == 1
+    assert {v.kind for c in checked for v in c.verdicts.values()} == {Kind.PASS}
+
+
+def test_what_the_gpu_said_last_is_the_verdict_of_a_worker_it_is_lost_to(subject):
+    words = "CUDA_ERROR_ASSERT: device-side assert triggered"
+    lost = subject("lost", f"    os.write(2, b'noise\\n{words}\\n')\n    os._exit(87)")
+    with Examiner([lost]) as examiner:
+        verdict = examiner.check([Inquiry(CASES[0], (lost.key,))])[0].verdicts[lost.key]
+    assert verdict.kind is Kind.CRASHED
+    assert verdict.message == f"it crashed: {words}"
+    assert verdict.signature.error_pattern == "CUDA_ERROR_ASSERT"
 
 
 def test_who_starts_just_when_the_time_of_another_is_up_is_not_blamed(subject, monkeypatch):

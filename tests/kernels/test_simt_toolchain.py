@@ -214,7 +214,7 @@ def test_what_killed_processes_left_is_swept_up_in_time(tmp_path, monkeypatch):
     for folder in (old, young):
         (folder / "made").mkdir(parents=True)
     os.utime(old, (0, 0))
-    with toolchain._workplace() as place:
+    with toolchain.workplace() as place:
         assert sorted(p.name for p in cache_folder().iterdir()) == sorted(["build-young", Path(place).name])
 
 

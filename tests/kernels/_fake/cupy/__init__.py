@@ -132,4 +132,23 @@ def _synchronize():
         raise CUDARuntimeError(error)
 
 
-cuda = SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=_synchronize, CUDARuntimeError=CUDARuntimeError))
+class Stream:
+    """One of its own."""
+
+    ptr = 7
+
+    def __init__(self, *, non_blocking):
+        assert non_blocking
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def synchronize(self):
+        _synchronize()
+
+
+_runtime = SimpleNamespace(deviceSynchronize=_synchronize, CUDARuntimeError=CUDARuntimeError)
+cuda = SimpleNamespace(Stream=Stream, runtime=_runtime)
