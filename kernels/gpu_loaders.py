@@ -17,13 +17,13 @@ from typing import Any
 from corpus.formats import Array
 from kernels.backend import Loader
 from kernels.device_code import compile_for, compilers
-from kernels.gpu import DRIVER, Arena, Window, call_with, device_count, give_up, send_all
+from kernels.gpu import DRIVER, Apart, Arena, Window, call_with, device_count, exact, give_up, send_all
 from kernels.loaders.cuda import CudaLoader, CudaSubject
 from kernels.loaders.torch import TorchLoader
 from kernels.simt.emulator import Argument, Shape, Tensor
 from kernels.simt.toolchain import Mode
 
-_ARENA = Arena()
+_ARENA = Apart() if exact() else Arena()
 _VALUES = {
     "f4": ctypes.c_float,
     "f8": ctypes.c_double,
@@ -130,7 +130,7 @@ class GpuTorchLoader(TorchLoader):
                 with self._torch.device("cuda"):  # where a function makes tensors of its own
                     result = call_with(function, args, kwargs, lambda view: self._lend(view, lent))
                 self._torch.cuda.synchronize()
-                for window, device in lent:
+                for window, device in [] if exact() else lent:
                     self._torch.from_numpy(window.host).copy_(device)
             except self._torch.AcceleratorError as error:
                 give_up(error)
@@ -143,7 +143,8 @@ class GpuTorchLoader(TorchLoader):
         window = Window.of(view)
         room = self._torch.empty(window.shift + window.size, dtype=self._torch.uint8, device="cuda")
         device = room[window.shift :]
-        device.copy_(self._torch.from_numpy(window.host))
+        if not window.blank:
+            device.copy_(self._torch.from_numpy(window.host))
         lent.append((window, device))
         dtype = self._foreign.get(view.dtype.name) or getattr(self._torch, view.dtype.name)
         first, strides = window.shift + window.first(view), tuple(s // view.itemsize for s in view.strides)
