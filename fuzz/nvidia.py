@@ -26,7 +26,9 @@ from reports.text import table
 def sanitize_stored(**options: Any) -> int:
     """The command `sanitize`. Raises UsageError if a tool gave no answer, after all that others have said."""
     items = _items(options, PROGRAM)
-    rows, plain, unanswered, errors = [], [], "", 0
+    rows: list[tuple[str, ...]] = []
+    plain: list[dict[str, Any]] = []
+    unanswered, errors = "", 0
     for item in items:
         said = sanitize(item.case, item.subject, options["tools"] or tuple(TOOLS), options["timeout"])
         _remember(options, item, said)
@@ -57,7 +59,8 @@ def profile(case: Case, subject: Subject, seconds: float) -> list[Profile]:
 def profile_stored(**options: Any) -> int:
     """The command `profile`."""
     items = _items(options, profiler.PROGRAM)
-    rows, plain = [], []
+    rows: list[tuple[str, ...]] = []
+    plain: list[dict[str, Any]] = []
     for item in items:
         for one in profile(item.case, item.subject, options["timeout"]):
             numbers = (one.microseconds, one.dram, one.sm, one.registers, one.occupancy)
