@@ -23,6 +23,8 @@ SECONDS = 60.0
 AUTOMATIC_SECONDS = 20.0
 """For all tools together, when a search has found something."""
 _ONLY_ON_GPU = "cupy"
+_LAST = '{"status"'
+"""How the last line of kernels/solo.py begins."""
 
 
 def sanitize(
@@ -108,7 +110,7 @@ def said_of(out: str) -> tuple[str, str]:
     """What kernels/solo.py said last: a Status, and more in words; empty if it never got there."""
     for line in reversed(out.splitlines()):
         try:
-            said: Any = json.loads(line) if line.startswith('{"status"') else None
+            said: Any = json.loads(line) if line.startswith(_LAST) else None
         except ValueError:
             continue
         if said:
@@ -118,7 +120,8 @@ def said_of(out: str) -> tuple[str, str]:
 
 def first_words(seen: Watched) -> str:
     """Of what a tool complains about; of a traceback under it, the last ones."""
-    lines = [line.strip() for line in (*seen.err.splitlines(), *seen.out.splitlines()) if line.strip()]
+    lines = [line.strip() for line in (*seen.err.splitlines(), *seen.out.splitlines()) if not line.startswith(_LAST)]
+    lines = [line for line in lines if line]
     if not lines:
         return ""
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]

@@ -109,8 +109,8 @@ HARDWARE = """========= Warp illegal instruction parameter
             BEYOND,
             2,
             (
-                "thread 32 of block 1 writes 4 bytes of global memory, 1 byte after the nearest allocation, which has 512,"
-                " in scale<float> (mine.cu, line 12)"
+                "thread 32 of block 1 writes 4 bytes of global memory, 1 byte after the nearest allocation, which has"
+                " 512, in scale<float> (mine.cu, line 12)"
             ),
         ),
         (
@@ -122,8 +122,8 @@ HARDWARE = """========= Warp illegal instruction parameter
             OLD,
             1,
             (
-                "thread 63 of block 506 reads 8 bytes of global memory, 12,589 bytes before the nearest allocation, which"
-                " has 1,024, in add_bias<(bool)1, __half> (paged.cu, line 162)"
+                "thread 63 of block 506 reads 8 bytes of global memory, 12,589 bytes before the nearest allocation,"
+                " which has 1,024, in add_bias<(bool)1, __half> (paged.cu, line 162)"
             ),
         ),
         (
