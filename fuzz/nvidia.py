@@ -45,7 +45,7 @@ def sanitize_stored(**options: Any) -> int:
 def profile(case: Case, subject: Subject, seconds: float) -> list[Profile]:
     """What ncu measured of each kernel that a subject launches for a case. Raises UsageError if it measured nothing."""
     seen = watch(profiler.command(), order_of(case, subject), seconds=seconds, env={})
-    found = profiler.read(seen.log)
+    found = profiler.read(seen.log) or profiler.read(seen.out)
     if found:
         return found
     if seen.code is None:

@@ -26,6 +26,8 @@ TOOLS = {
 ENVIRONMENT = {EXACT: "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Of the program: an overrun within a pool of memory would be none."""
 _MOST_PRINTED = 20
+_PADDING = 512
+"""Bytes behind every allocation that belong to nobody: else one may begin where another ends."""
 
 
 def missing(program: str = PROGRAM) -> str:
@@ -47,8 +49,9 @@ def command(tool: str) -> list[str]:
     options = ["--tool", tool, "--log-file", "log", "--target-processes", "application-only"]
     options += ["--print-limit", str(_MOST_PRINTED), "--show-backtrace", "device"]
     options += ["--check-exit-code", "no"]
-    if tool == "memcheck":  # a kernel that was stopped need not take the process with it
-        options += ["--report-api-errors", "no", "--destroy-on-device-error", "kernel"]
+    if tool == "memcheck":
+        options += ["--report-api-errors", "no", "--padding", str(_PADDING)]
+        options += ["--destroy-on-device-error", "kernel"]  # one that was stopped need not take the process with it
     return [PROGRAM, *options]
 
 

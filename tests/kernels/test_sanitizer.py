@@ -204,7 +204,7 @@ def test_a_kernel_is_named_without_its_parameters(signature, name):
 def test_each_tool_is_asked_by_its_name_and_writes_a_log(tool):
     words = command(tool)
     assert words[:5] == ["compute-sanitizer", "--tool", tool, "--log-file", "log"]
-    assert ("--destroy-on-device-error" in words) == (tool == "memcheck"), "the others do not know the option"
+    assert ("--padding" in words) == (tool == "memcheck"), "the others do not know the option"
 
 
 def test_the_version_is_read_from_what_it_says_of_itself(monkeypatch):
