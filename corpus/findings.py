@@ -177,10 +177,30 @@ class Variant(Record):
     rho: float = 0.0
 
 
+class Sanitized(Record):
+    """What a tool of NVIDIA's compute-sanitizer says of the smallest case, run once more on a GPU."""
+
+    tool: str
+    """E.g. `memcheck`."""
+    version: str = ""
+    """Of compute-sanitizer."""
+    errors: NonNegativeInt = 0
+    """How many it reports."""
+    message: str = ""
+    """The first of them in one sentence, with thread, block, kernel and line as far as they are known."""
+    trouble: str = ""
+    """Why it gave no answer; then no errors means nothing."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has looked, and seen nothing wrong."""
+        return not (self.errors or self.trouble)
+
+
 class Finding(Record):
     """A failure worth keeping."""
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     signature: Signature
     aliases: tuple[str, ...] = ()
     """Keys of the signatures under which it was met before it was shrunk."""
@@ -198,6 +218,8 @@ class Finding(Record):
     """How the smallest case fails."""
     variants: tuple[Variant, ...] = ()
     """Who else fails on it."""
+    sanitized: tuple[Sanitized, ...] = ()
+    """What compute-sanitizer says of it, a record a tool; () if it was not asked."""
     count: int = 1
     """Failing executions seen under this signature."""
     probability: float = 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corpus.findings import Event, Finding, State
+from corpus.findings import Event, Finding, Sanitized, State
 
 _RANK = {
     State.NEW: 0,
@@ -19,10 +19,10 @@ def merge(stored: Finding, met: Finding) -> Finding:
     """One finding out of two with the same signature; met.count is what was not counted yet.
 
     The smaller case wins, and with it whatever was observed on it: verdict, digest, gates, probability, exhibit,
-    variants, subject and environment. What is expected to fail is expected of its very case, and keeps it: another bug
-    that looks alike must not take its place. The original and what a person said of it (expect, reason, expires) stay.
-    A replay that finds a case fixed says so by saving it with state FIXED and count 0; when it is met again after that,
-    it has become a REGRESSION.
+    variants, subject and environment; what compute-sanitizer said of it, whenever it was asked. What is expected to
+    fail is expected of its very case, and keeps it: another bug that looks alike must not take its place. The original
+    and what a person said of it (expect, reason, expires) stay. A replay that finds a case fixed says so by saving it
+    with state FIXED and count 0; when it is met again after that, it has become a REGRESSION.
     """
     best = stored if stored.expect == "fail" else min(stored, met, key=_size)
     state = _state(stored, met, best)
@@ -33,12 +33,19 @@ def merge(stored: Finding, met: Finding) -> Finding:
         count=stored.count + met.count,
         first_seen=min(filter(None, (stored.first_seen, met.first_seen)), default=""),
         last_seen=max(stored.last_seen, met.last_seen),
+        sanitized=_sanitized(stored, met, best),
         state=state,
         history=_history(stored, met, best, state),
         expect=stored.expect,
         reason=stored.reason,
         expires=stored.expires,
     )
+
+
+def _sanitized(stored: Finding, met: Finding, best: Finding) -> tuple[Sanitized, ...]:
+    """Of the case that is kept; of each tool the latest word."""
+    said = [one for f in (stored, met) if f.case.id == best.case.id for one in f.sanitized]
+    return tuple({one.tool: one for one in said}.values())
 
 
 def _history(stored: Finding, met: Finding, best: Finding, state: State) -> tuple[Event, ...]:

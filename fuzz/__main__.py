@@ -15,6 +15,7 @@ import click
 try:
     from corpus.errors import InternalError, UsageError
     from corpus.house import check_house
+    from fuzz.commands_gpu import COMMANDS
 except ImportError as missing:  # too early for check_house to say it
     sys.stderr.write(f"fuzz: the package 'corpus' is another project's, which stands before this one ({missing})\n")
     sys.exit(2)
@@ -138,7 +139,7 @@ def _json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="kernel-assay", message="%(version)s")
 def cli() -> None:
     """Fuzz compute kernels against their specification and against one another."""

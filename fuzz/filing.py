@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from corpus.findings import Event, Exhibit, Finding, State, Variant
+from corpus.findings import Event, Exhibit, Finding, Sanitized, State, Variant
 from corpus.kept import Kept
 from corpus.records import Case, Subject, Verdict
 from kernels.environment import environment
@@ -64,6 +64,7 @@ class Observed:
     gates: tuple[str, ...] = ()
     exhibit: Exhibit | None = None
     variants: tuple[Variant, ...] = ()
+    sanitized: tuple[Sanitized, ...] = ()
 
 
 def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
@@ -82,6 +83,7 @@ def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
         contract=origin_of(failure.case.op),
         exhibit=seen.exhibit,
         variants=seen.variants,
+        sanitized=seen.sanitized,
         probability=seen.probability,
         gates=seen.gates,
         first_seen=now(),

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from corpus.findings import Event, State
 from corpus.records import Case, Subject, Verdict
-from fuzz.check import Examiner, Inquiry
+from fuzz.check import DEAR, Examiner, Inquiry
 from fuzz.filing import Failure, Found, Observed, event, file
 from fuzz.gates import learn_gates
+from fuzz.sanitize import automatically
 from fuzz.shrinking import SLOW, Other, Shrinker, shrink
 from fuzz.subjects import fitting
 from fuzz.variants import variants
@@ -61,7 +62,10 @@ def investigate(
     verdict = _blamed(examiner, failure.subject, small.case, small.verdict)
     if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
         events.append(event(State.MINIMIZED, f"{failure.case.elements:,} -> {small.case.elements:,} elements"))
-    return _closely(examiner, failure, Observed(small.case, verdict, small.input_digest, probability, gates), events)
+    seen = Observed(small.case, verdict, small.input_digest, probability, gates)
+    if verdict.kind not in DEAR and not stopping():
+        seen = replace(seen, sanitized=automatically(small.case, failure.subject))
+    return _closely(examiner, failure, seen, events)
 
 
 def _closely(examiner: Examiner, failure: Failure, seen: Observed, events: list[Event]) -> Found:

@@ -82,7 +82,8 @@ def kept_for(front: FrontMatter, architecture: str) -> Compiled:
 
 def _options(front: FrontMatter, architecture: str) -> list[str]:
     fast = ["--use_fast_math"] if front.numerics.get("fast_math") else []
-    return [f"--gpu-architecture={architecture}", "--std=c++17", *fast]
+    lines = "--generate-line-info"  # for compute-sanitizer and profilers; it changes no instruction
+    return [f"--gpu-architecture={architecture}", "--std=c++17", lines, *fast]
 
 
 # ---- nvcc ------------------------------------------------------------------------------------------------------------

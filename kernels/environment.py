@@ -17,7 +17,7 @@ _ALWAYS = ("numpy", "hypothesis", "numba", "pydantic", "ml_dtypes")
 OPTIONAL = ("torch", "triton", "gguf")
 """Packages that only some subjects need."""
 
-TOOLS = ("g++", "nvcc", "nvidia-smi", "compute-sanitizer")
+TOOLS = ("g++", "nvcc", "nvidia-smi", "compute-sanitizer", "ncu")
 """Programs that only some subjects need."""
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, NoReturn, Self
 
@@ -38,6 +38,18 @@ def give_up(error: object) -> NoReturn:
     sys.stderr.write(f"\n{error}\n")
     sys.stderr.flush()
     os._exit(GPU_LOST)
+
+
+EXACT = "KERNEL_ASSAY_EXACT"
+"""Environment variable, not empty where compute-sanitizer watches: every tensor gets an allocation of its own, of
+exactly its bytes and without red zones, and nothing is fetched."""
+BLANK: set[int] = set()
+"""Addresses of outputs that are not copied to the GPU, where they hold what nobody has written."""
+
+
+def exact() -> bool:
+    """Whether allocations are exact in this process: an overrun inside a larger one, nobody outside could see."""
+    return bool(os.environ.get(EXACT))
 
 
 STICKY = frozenset(
@@ -174,15 +186,35 @@ class Arena:
         return self.base + at
 
 
+@dataclass(slots=True)
+class Apart(Arena):
+    """Memory in which every window has an allocation of its own, of exactly its bytes."""
+
+    held: list[int] = field(default_factory=list)
+
+    def reset(self, wanted: int) -> None:
+        """Begin anew; what was taken is given back."""
+        del wanted
+        assert DRIVER.context is not None
+        while self.held:
+            DRIVER.call("cuMemFree", self.held.pop())
+
+    def take(self, size: int, shift: int) -> int:
+        """As in an arena; before the address, and nowhere else, lie the bytes that a misaligned one needs."""
+        self.held.append(int(DRIVER.call("cuMemAlloc", max(1, shift + size))))
+        return self.held[-1] + shift
+
+
 class Window:
-    """Some memory of the host with a red zone on either side, and its copy on the GPU.
+    """Some memory of the host with a red zone on either side (none: see EXACT), and its copy on the GPU.
 
     What is between the elements of a tensor is copied with them, and back with the zones: so the guards see what
     becomes of it.
     """
 
     def __init__(self, address: int, size: int) -> None:
-        self.start, self.size = address - ZONE, size + 2 * ZONE
+        zone = 0 if exact() else ZONE
+        self.start, self.size = address - zone, size + 2 * zone
         self._device = 0
 
     @classmethod
@@ -195,6 +227,11 @@ class Window:
     def shift(self) -> int:
         """How far it is from a multiple of ALIGNMENT: an address is as well aligned on the GPU, and no better."""
         return self.start % ALIGNMENT
+
+    @property
+    def blank(self) -> bool:
+        """Whether it is an output that must not be written before the subject does."""
+        return self.start in BLANK
 
     @property
     def host(self) -> Array:
@@ -213,15 +250,17 @@ class Window:
     def send(self, arena: Arena) -> None:
         """Copy it to the GPU."""
         self._device = arena.take(self.size, self.shift)
-        DRIVER.call("cuMemcpyHtoD", self._device, self.start, self.size)
+        if self.size and not self.blank:
+            DRIVER.call("cuMemcpyHtoD", self._device, self.start, self.size)
 
     def there(self, address: int) -> int:
         """The address on the GPU of what lies at an address of the host."""
         return self._device + address - self.start
 
     def fetch(self) -> None:
-        """Copy all of it back."""
-        DRIVER.call("cuMemcpyDtoH", self.start, self._device, self.size)
+        """Copy all of it back; not where allocations are exact: to copy what nobody has written is an error there."""
+        if not exact():
+            DRIVER.call("cuMemcpyDtoH", self.start, self._device, self.size)
 
 
 def address_of(view: Array) -> int:

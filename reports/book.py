@@ -153,6 +153,15 @@ def blind(finding: Finding) -> Sequence[str]:
     return [o.check for o in finding.exhibit.opinions if o.passes] if finding.exhibit else []
 
 
+def sanitized(finding: Finding) -> list[str]:
+    """What compute-sanitizer says of the smallest case: a line a tool, but one for all that are silent."""
+    said = finding.sanitized
+    lines = [f"{s.tool}: {s.message} ({count(s.errors, 'error')})" for s in said if s.errors]
+    lines += [f"{s.tool}: no answer, for {s.trouble}" for s in said if s.trouble]
+    silent = [s.tool for s in said if s.silent]
+    return [*lines, *([f"{', '.join(silent)}: silent"] if silent else [])]
+
+
 def headline(book: Book) -> str:
     """The outcome in one sentence."""
     outputs = f" in {book.campaign.judged:,} outputs" if book.campaign else ""

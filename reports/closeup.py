@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.records import Case, Kind
-from reports.book import Book, stopped_at
+from reports.book import Book, sanitized, stopped_at
 from reports.page_words import bits, count, only_bits_tell, relation
 from reports.tensors import described
 from reports.text import table
@@ -27,6 +27,7 @@ def closeup(book: Book, f: Finding, reproducer: str = "") -> str:
         _measurements(f),
         _opinions(shown) if shown else "",
         _matrix(f.variants),
+        _sanitizer(f),
         _history(f),
         _detail(shown) if shown else "",
         "again\n" + "\n".join(f"  {name:8} {command}" for name, command in book.commands(f).items()),
@@ -125,6 +126,12 @@ def _matrix(variants: Iterable[Variant]) -> str:
 
 def _cell(v: Variant) -> str:
     return "passes" if v.kind is Kind.PASS else v.kind.value
+
+
+def _sanitizer(f: Finding) -> str:
+    versions = dict.fromkeys(s.version for s in f.sanitized if s.version)
+    head = " ".join(["what compute-sanitizer", *versions, "says of it"])
+    return f"{head}\n{_indented(sanitized(f))}" if f.sanitized else ""
 
 
 def _history(f: Finding) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from corpus.campaign import Campaign, Statistics
-from corpus.findings import Environment, Event, Exhibit, Finding, Variant
+from corpus.findings import Environment, Event, Exhibit, Finding, Sanitized, Variant
 from corpus.record import Record
 from corpus.records import Case, Kind, Measurement, Subject
 from reports.book import Book, blind, failing, planted_missed
@@ -63,6 +63,7 @@ class FindingReport(Record):
     """Customary checks that would have passed it."""
     exhibit: Exhibit | None = None
     variants: tuple[Variant, ...] = ()
+    sanitized: tuple[Sanitized, ...] = ()
     history: tuple[Event, ...] = ()
     commands: dict[str, str] = {}
 
@@ -176,6 +177,7 @@ def finding_report(book: Book, f: Finding) -> FindingReport:
         blind=tuple(blind(f)),
         exhibit=f.exhibit,
         variants=f.variants,
+        sanitized=f.sanitized,
         history=f.history,
         commands=book.commands(f),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.formats import FORMATS
 from corpus.records import Case, Measurement, TensorRecipe
-from reports.book import Book, stopped_at
+from reports.book import Book, sanitized, stopped_at
 from reports.explain import short as meaning_of
 from reports.explain import topics
 from reports.page_summary import Entry, entry, environment
@@ -90,6 +90,7 @@ class Sheet:
     distances: Plot | None
     metrics: tuple[tuple[str, str, str, str], ...]
     matrix: Matrix | None
+    sanitized: tuple[str, ...]
     steps: tuple[Step, ...]
     related: tuple[Finding, ...]
     more: int
@@ -113,6 +114,7 @@ def sheet(book: Book, f: Finding, related: Iterable[Finding], reproducer: str) -
         distances=_distances(shown),
         metrics=tuple(_metric(m, shown.dtype) for m in f.verdict.measurements),
         matrix=_matrix(f.variants),
+        sanitized=tuple(sanitized(f)),
         steps=tuple(Step(moment(e.at), e.state.value, e.what or STATES[e.state]) for e in f.history),
         related=others[:RELATED],
         more=len(others[RELATED:]),

@@ -9,7 +9,7 @@ from pathlib import Path
 from corpus.campaign import Campaign
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
-from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, planted_missed, stopped_at
+from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, planted_missed, sanitized, stopped_at
 from reports.page_words import count, percent
 
 MAX_HOLES = 12
@@ -154,6 +154,7 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *(f"   learned   {gate}" for gate in f.gates),
+        *(f"   sanitizer {line}" for line in sanitized(f)),
         f"   shows in  {f.probability:.0%} of runs" if f.probability < 1 else "",
         _metrics(f),
         f"   blind     {', '.join(blind(f))} would have passed" if blind(f) else "",

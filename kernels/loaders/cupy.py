@@ -13,7 +13,7 @@ import numpy as np
 
 from corpus.formats import Array
 from kernels.backend import PythonLoader, Returned
-from kernels.gpu import Window, device_count, give_up, is_launch_failure, is_out_of_device_memory, lend_all
+from kernels.gpu import Window, device_count, exact, give_up, is_launch_failure, is_out_of_device_memory, lend_all
 from kernels.streams import arrive_late, is_streamed
 
 _WHEELS = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
@@ -72,6 +72,8 @@ class CupyLoader(PythonLoader):
     def _cupy(self) -> Any:
         import cupy  # noqa: PLC0415  only worker processes ever import it
 
+        if exact():
+            cupy.cuda.set_allocator(None)  # no pool
         return cupy
 
     def _lent(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,6 +92,8 @@ class CupyLoader(PythonLoader):
             except Exception:
                 self._wait()  # whatever was raised: does anything run here any more?
                 raise
+            if exact():
+                return result
             if isinstance(result, tuple | list):
                 return tuple(self._fetched(r, windows) for r in result)
             return self._fetched(result, windows)
@@ -103,7 +107,7 @@ class CupyLoader(PythonLoader):
         if not self.streamed:
             result = function(*given, **named)
             self._wait()
-            for window in windows:
+            for window in [] if exact() else windows:
                 window.fetch()
             return result
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
@@ -154,7 +158,8 @@ class _Copy:
         self._window = window = Window.of(view)
         room = cupy.empty(window.shift + window.size, np.uint8)
         self._device = room[window.shift :]
-        self._device.set(window.host)
+        if not window.blank:
+            self._device.set(window.host)
         place = room.data + (window.shift + window.first(view))
         self.array = cupy.ndarray(view.shape, view.dtype, memptr=place, strides=view.strides)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from corpus.campaign import Campaign
 from corpus.findings import Element, Finding
 from corpus.records import Kind
-from reports.book import Book, blind, headline, planted_missed, stopped_at
+from reports.book import Book, blind, headline, planted_missed, sanitized, stopped_at
 from reports.form import Format
 from reports.holes import holes
 from reports.page_words import count
@@ -85,6 +85,7 @@ def _details(book: Book, group: Sequence[Finding]) -> str:
 def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
     yield f"- smallest case: `{f.case.label}` ({f.case.elements:,} elements; found with {f.original.elements:,})"
     yield from (f"- learned: {_cell(gate)}" for gate in f.gates)
+    yield from (f"- compute-sanitizer {_cell(line)}" for line in sanitized(f))
     if stopped_at(f):
         yield f"- at: {_cell(Path(f.subject.path).name)}, line {stopped_at(f)}"
     if f.verdict.blame:

@@ -318,7 +318,7 @@ def test_every_old_schema_has_a_step():
 
 
 def test_a_finding_of_the_first_schema_is_read(tmp_path):
-    new = {"contract", "exhibit", "variants", "history", "reason", "expires"}
+    new = {"contract", "exhibit", "variants", "sanitized", "history", "reason", "expires"}
     old = {name: value for name, value in {**FOUND, "schema_version": 1}.items() if name not in new}
     assert load_record(written(tmp_path, old)).canonical() == FINDING.canonical()
 

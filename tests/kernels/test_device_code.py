@@ -54,6 +54,14 @@ def test_every_kernel_of_the_house_compiles_for_a_gpu_without_a_warning():
 
 
 @needs_compiler
+@pytest.mark.parametrize("compiler", compilers())
+def test_what_is_compiled_knows_its_lines(tmp_path, compiler):
+    binary = compile_for(read_front_matter(file(tmp_path, GOOD)), "sm_90", compiler).binary
+    assert b".debug_line" in binary
+    assert b"mine.cu" in binary
+
+
+@needs_compiler
 def test_every_instance_is_compiled_and_what_it_needs_is_told(tmp_path):
     needs = compiled(file(tmp_path, GOOD)).needs
     assert sorted(n.shared for n in needs) == [256, 512]

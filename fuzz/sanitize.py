@@ -1,0 +1,127 @@
+"""What compute-sanitizer says of one case: each of its tools watches the subject run once, alone on a GPU."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from corpus.errors import UsageError
+from corpus.findings import Sanitized
+from corpus.records import Case, Status, Subject
+from fuzz.check import interface_of
+from kernels.gpu_loaders import ON_GPU
+from kernels.loader import loader_of
+from kernels.sanitizer import ENVIRONMENT, PROGRAM, TOOLS, Report, command, missing, read, version
+from kernels.solo import Order
+from kernels.watched import Watched, watch
+from oracles.catalog import contract_of
+
+SECONDS = 60.0
+"""For each tool, if nobody says otherwise: with torch, most of it goes into starting."""
+AUTOMATIC_SECONDS = 20.0
+"""For all tools together, when a search has found something."""
+_ONLY_ON_GPU = "cupy"
+_LAST = '{"status"'
+"""How the last line of kernels/solo.py begins."""
+
+
+def sanitize(
+    case: Case, subject: Subject, tools: Sequence[str] = tuple(TOOLS), seconds: float = SECONDS
+) -> tuple[Sanitized, ...]:
+    """What each tool says of a subject's run of a case, in at most so many seconds a tool; asks nothing of the judge.
+
+    subject: one that is placed on a GPU (see `on_gpu`). Raises UsageError for a tool that there is not.
+    """
+    if unknown := next((tool for tool in tools if tool not in TOOLS), None):
+        raise UsageError(f"{PROGRAM} has no tool {unknown!r}; there are {', '.join(TOOLS)}")
+    order = order_of(case, subject)
+    return tuple(_ask(tool, order, seconds) for tool in tools)
+
+
+def automatically(case: Case, subject: Subject) -> tuple[Sanitized, ...]:
+    """The same of a new finding, if there is anything to ask and time is left: up to the first tool that explains it.
+
+    Bugs that were planted need no explanation.
+    """
+    if subject.planted or not is_on_gpu(subject) or missing():
+        return ()
+    return tuple(_up_to_first(order_of(case, subject), time.monotonic() + AUTOMATIC_SECONDS))
+
+
+def _up_to_first(order: Order, deadline: float) -> Iterator[Sanitized]:
+    for tool in TOOLS:
+        left = deadline - time.monotonic()
+        if left <= 0.0:
+            return
+        said = _ask(tool, order, left)
+        yield said
+        if said.errors:
+            return
+
+
+def is_on_gpu(subject: Subject) -> bool:
+    """Whether a subject runs on a GPU where it is placed."""
+    return subject.device == "cuda" or subject.backend == _ONLY_ON_GPU
+
+
+def on_gpu(subject: Subject) -> Subject:
+    """A subject, placed on the GPU. Raises UsageError, one sentence, if it cannot run there."""
+    if is_on_gpu(subject):
+        placed = subject
+    elif subject.backend in ON_GPU:
+        placed = subject.but(device="cuda")
+    else:
+        raise UsageError(f"{subject.key} runs on {subject.backend}, which has nothing to do with a GPU")
+    if why := loader_of(placed.loader).unavailable():
+        raise UsageError(f"{subject.key} cannot run on a GPU here, because {why}")
+    return placed
+
+
+def order_of(case: Case, subject: Subject) -> Order:
+    """What kernels/solo.py is told."""
+    contract = contract_of(case.op)
+    return Order(case, contract.output_specs(case), subject, interface_of(contract))
+
+
+def _ask(tool: str, order: Order, seconds: float) -> Sanitized:
+    seen = watch(command(tool), order, seconds=seconds, env=ENVIRONMENT)
+    report = read(seen.log)
+    said = {"tool": tool, "version": version()}
+    if report.errors:
+        return Sanitized(**said, errors=report.errors, message=report.first)
+    return Sanitized(**said, trouble=_trouble(seen, report, seconds))
+
+
+def _trouble(seen: Watched, report: Report, seconds: float) -> str:
+    """Why nothing that was seen is no answer; an empty string if it is one: the subject ran, and nothing was wrong."""
+    if seen.code is None:
+        return f"it gave no answer within {seconds:.0f} s"
+    status, message = said_of(seen.out)
+    if status not in {"", Status.OK}:
+        return f"the subject did not run through ({status}): {message}"
+    if status and report.counted == 0:
+        return ""
+    return report.remark or first_words(seen) or "it ended and said nothing"
+
+
+def said_of(out: str) -> tuple[str, str]:
+    """What kernels/solo.py said last: a Status, and more in words; empty if it never got there."""
+    for line in reversed(out.splitlines()):
+        try:
+            said: Any = json.loads(line) if line.startswith(_LAST) else None
+        except ValueError:
+            continue
+        if said:
+            return str(said["status"]), str(said["message"])
+    return "", ""
+
+
+def first_words(seen: Watched) -> str:
+    """Of what a tool complains about; of a traceback under it, the last ones."""
+    lines = [line.strip() for line in (*seen.err.splitlines(), *seen.out.splitlines()) if not line.startswith(_LAST)]
+    lines = [line for line in lines if line]
+    if not lines:
+        return ""
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
