@@ -1,0 +1,155 @@
+/*
+Product of q4_0 weights and a row of q8_1 activations, which come through shared memory in vectors of 16 bytes.
+
+Eight blocks of 18 bytes are nine vectors, a period. A block of threads has 32 rows: a lane of each warp has one, and
+each warp another period, so that all its lanes need the same activations and no sum has to cross lanes. A chunk, which
+is a period for each warp, is multiplied while up to three more are on their way by copies in the background. In the end
+the warps' sums are added. Rows that do not begin at a multiple of 16 bytes are copied two bytes at a time.
+
+---
+op = "qgemv"
+entry = "qgemv"
+choices = { format = ["q4_0"], activations = ["q8_1"] }
+dtypes = ["uint8"]
+args = ["out", "w", "a", "m", "blocks"]
+requires = ["w.address % 2 == 0", "a.address % 4 == 0"]
+grid = "ceil_div(m, rows)"
+block = "threads"
+shared = "stages * (144 * threads + 16 * rows + 288 * (threads // rows))"
+
+[dims]
+m = "w.shape[0]"
+blocks = "a.size // 36"
+rows = 32
+threads = 256
+stages = 4
+---
+*/
+#include <cuda_fp16.h>
+#include <cuda_pipeline.h>
+#include <stdint.h>
+
+constexpr int ROWS = 32, THREADS = 256, STAGES = 4;  // as rows, threads and stages above
+constexpr int PERIODS = THREADS / ROWS;              // of a chunk
+constexpr int W_PERIOD = 144, A_PERIOD = 288;        // bytes
+constexpr int PITCH = PERIODS * W_PERIOD + 16;       // from row to row: eight lanes' vectors lie in different banks
+constexpr int STAGE = ROWS * PITCH + PERIODS * A_PERIOD;
+
+__device__ __forceinline__ bool wide(const uint8_t* p, int row_bytes) {
+  return (reinterpret_cast<uintptr_t>(p) | static_cast<uintptr_t>(row_bytes)) % 16 == 0;
+}
+
+// Copies BYTES of a row, a T at a time, by one of STEP threads; what lies behind its end becomes zeros.
+template <typename T, int BYTES, int STEP>
+__device__ __forceinline__ void copy(uint8_t* to, const uint8_t* from, int there, int thread) {
+  constexpr int size = sizeof(T);
+#pragma unroll 9
+  for (int i = 0; i < (BYTES + STEP * size - 1) / (STEP * size); ++i) {
+    int at = (i * STEP + thread) * size;
+    if (BYTES % (STEP * size) != 0 && at >= BYTES) break;
+    T* place = reinterpret_cast<T*>(to + at);
+    if (at >= there) *place = T{};
+    else if constexpr (size >= 4) __pipeline_memcpy_async(place, from + at, size);
+    else *place = *reinterpret_cast<const T*>(from + at);
+  }
+}
+
+template <int VECTORS>
+__device__ __forceinline__ void load(unsigned int (&words)[4 * VECTORS], const uint8_t* from) {
+#pragma unroll
+  for (int i = 0; i < VECTORS; ++i) {
+    uint4 v = reinterpret_cast<const uint4*>(from)[i];
+    words[4 * i] = v.x, words[4 * i + 1] = v.y, words[4 * i + 2] = v.z, words[4 * i + 3] = v.w;
+  }
+}
+
+__device__ __forceinline__ float half_of(unsigned int word) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(word)));
+}
+
+// A block of weights: its scale, and its quants, one a byte; `high` is 16 elements behind `low`.
+struct Block {
+  float d;
+  int low[4], high[4];
+};
+
+// Blocks begin in the middle of a word, and then their quants at its end, or the other way round.
+__device__ __forceinline__ Block unpack(const unsigned int* words, bool middle) {
+  Block block;
+  block.d = half_of(middle ? words[0] >> 16 : words[0]);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    unsigned int quants = middle ? words[i + 1] : __byte_perm(words[i], words[i + 1], 0x5432);
+    block.low[i] = static_cast<int>(quants & 0x0f0f0f0f), block.high[i] = static_cast<int>(quants >> 4 & 0x0f0f0f0f);
+  }
+  return block;
+}
+
+// What two blocks add. The stored sum of the activations makes up for the weights' offset of 8.
+__device__ __forceinline__ float product(const Block& w, const unsigned int* a, float sum) {
+  int dot = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    dot = __dp4a(w.low[i], static_cast<int>(a[1 + i]), dot);
+    dot = __dp4a(w.high[i], static_cast<int>(a[5 + i]), dot);
+  }
+  return sum + w.d * (half_of(a[0]) * static_cast<float>(dot) - 8.0f * half_of(a[0] >> 16));
+}
+
+// Four blocks at a time: the second four begin in the middle of a vector.
+__device__ __forceinline__ float multiply(const uint8_t* w, const uint8_t* a, float sum) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    unsigned int weights[20], activations[36];
+    load<5>(weights, w + half * 64);
+    load<9>(activations, a + half * A_PERIOD / 2);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sum = product(unpack(weights + 2 * half + 9 * i / 2, i % 2 == 1), activations + 9 * i, sum);
+  }
+  return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+qgemv(float* __restrict__ out, const uint8_t* __restrict__ w, const uint8_t* __restrict__ a, int m, int blocks) {
+  extern __shared__ __align__(16) uint8_t stages[];
+  constexpr int share = THREADS / ROWS, w_chunk = PERIODS * W_PERIOD, a_chunk = PERIODS * A_PERIOD;
+  int thread = threadIdx.x, first = blockIdx.x * ROWS, row_bytes = 18 * blocks;
+  bool wide_w = wide(w, row_bytes), wide_a = wide(a, 36 * blocks);
+  int chunks = (blocks + 8 * PERIODS - 1) / (8 * PERIODS);
+  int copied = thread / share;  // the row that this thread copies a part of; behind the last one it is copied again
+  const uint8_t* from = w + static_cast<int64_t>(min(first + copied, m - 1)) * row_bytes;
+
+  auto fill = [&](int chunk) {
+    if (chunk < chunks) {
+      uint8_t* to = stages + chunk % STAGES * STAGE;
+      uint8_t *to_w = to + copied * PITCH, *to_a = to + ROWS * PITCH;
+      const uint8_t *from_w = from + chunk * w_chunk, *from_a = a + chunk * a_chunk;
+      int there_w = row_bytes - chunk * w_chunk, there_a = 36 * blocks - chunk * a_chunk;
+      if (wide_w) copy<uint4, w_chunk, share>(to_w, from_w, there_w, thread % share);
+      else copy<unsigned short, w_chunk, share>(to_w, from_w, there_w, thread % share);
+      if (wide_a) copy<uint4, a_chunk, THREADS>(to_a, from_a, there_a, thread);
+      else copy<unsigned int, a_chunk, THREADS>(to_a, from_a, there_a, thread);
+    }
+    __pipeline_commit();  // of nothing, too: then it is always the same number that may be on their way
+  };
+
+  for (int chunk = 0; chunk < STAGES - 1; ++chunk) fill(chunk);
+  int row = thread % ROWS, period = thread / ROWS;
+  float sum = 0.0f;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    __pipeline_wait_prior(STAGES - 2);
+    __syncthreads();  // this chunk is there, and nobody reads the one before it any more
+    fill(chunk + STAGES - 1);
+    const uint8_t* stage = stages + chunk % STAGES * STAGE;
+    sum = multiply(stage + row * PITCH + period * W_PERIOD, stage + ROWS * PITCH + period * A_PERIOD, sum);
+  }
+  __syncthreads();  // all is read: the sums take its place
+  float* sums = reinterpret_cast<float*>(stages);
+  sums[thread] = sum;
+  __syncthreads();
+  if (thread >= ROWS || first + thread >= m) return;
+#pragma unroll
+  for (int i = 1; i < PERIODS; ++i) sum += sums[i * ROWS + thread];
+  out[first + thread] = sum;
+}
