@@ -101,7 +101,7 @@ def _trouble(seen: Watched, report: Report, seconds: float) -> str:
     status, message = said_of(seen.out)
     if status not in {"", Status.OK}:
         return f"the subject did not run through ({status}): {message}"
-    if status and report.counted == 0:
+    if status and report.nothing_wrong:
         return ""
     return report.remark or first_words(seen) or "it ended and said nothing"
 

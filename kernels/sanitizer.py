@@ -49,9 +49,9 @@ def command(tool: str) -> list[str]:
     options = ["--tool", tool, "--log-file", "log", "--target-processes", "application-only"]
     options += ["--print-limit", str(_MOST_PRINTED), "--show-backtrace", "device"]
     options += ["--check-exit-code", "no"]
+    options += ["--destroy-on-device-error", "kernel"]  # one that is stopped need not take the process with it
     if tool == "memcheck":
         options += ["--report-api-errors", "no", "--padding", str(_PADDING)]
-        options += ["--destroy-on-device-error", "kernel"]  # one that was stopped need not take the process with it
     return [PROGRAM, *options]
 
 
@@ -68,6 +68,11 @@ class Report:
     remark: str
     """The first line about anything but a kernel, in its words."""
 
+    @property
+    def nothing_wrong(self) -> bool:
+        """Whether it has looked, and says so: it may have missed what made it stumble itself."""
+        return self.counted == 0 and not self.errors and not self.remark.startswith(_STUMBLED)
+
 
 def read(log: str) -> Report:
     """What a log says. Hazards that racecheck calls warnings are no errors."""
@@ -81,6 +86,7 @@ def read(log: str) -> Report:
 
 
 _Block = list[str]
+_STUMBLED = ("Internal Sanitizer Error", "Error: ")
 _SUMMARY = re.compile(
     r"\bERROR SUMMARY: (?P<errors>[\d,]+) error|RACECHECK SUMMARY: .*?\((?P<hazards>[\d,]+) errors?,", re.ASCII
 )

@@ -28,6 +28,7 @@ from reports.text import finding_text
 
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 5), dtype="float16", fill=Fill(distribution="ones"))})
 SAYS = {"runs": False}
+STUMBLED = "========= Internal Sanitizer Error: no memory\n========= ERROR SUMMARY: 0 errors\n"
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +100,10 @@ def test_what_a_tool_reports_is_told(bench):
         ({"code": 0, "said": ""}, "it ended and said nothing"),
         ({"log": "========= Error: Device not supported\n"}, "Error: Device not supported"),
         ({"log": ""}, "it ended and said nothing"),
+        (
+            {"log": "========= Internal Sanitizer Error: no memory\n========= ERROR SUMMARY: 0 errors\n"},
+            "Internal Sanitizer Error: no memory",
+        ),
     ],
 )
 def test_no_answer_is_not_taken_for_silence(bench, how, words):

@@ -167,6 +167,14 @@ def test_a_report_is_a_sentence(log, errors, sentence):
 def test_where_nothing_is_wrong_nothing_is_said(log, counted):
     report = read(log)
     assert (report.errors, report.first, report.counted, report.remark) == (0, "", counted, "")
+    assert report.nothing_wrong == (counted == 0)
+
+
+def test_a_tool_that_stumbled_may_have_missed_something():
+    missed = "Internal Sanitizer Error: The Sanitizer encountered an error and didn't track the launch"
+    report = read(f"{HEAD}========= {missed}\n=========\n========= ERROR SUMMARY: 0 errors\n")
+    assert (report.errors, report.counted, report.remark, report.nothing_wrong) == (0, 0, missed, False)
+    assert not read(BEYOND).nothing_wrong
 
 
 @pytest.mark.parametrize(
