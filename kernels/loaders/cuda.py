@@ -20,6 +20,7 @@ from kernels.calling import Interface, Unfitted
 from kernels.formula import Formula, Scope
 from kernels.front_matter import FrontMatter, Instance, read_front_matter
 from kernels.gpu import MOST_SHARED, address_of
+from kernels.simt import toolchain
 from kernels.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernels.simt.faults import Scene
 from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing, runtime
@@ -63,6 +64,11 @@ class CudaLoader(Loader):
     def versions(self) -> dict[str, str]:
         """The compiler's."""
         return {} if self.unavailable() else {"g++": compiler()[0]}
+
+    def preload(self) -> None:
+        """Find out what every compilation depends on: workers begin with it."""
+        super().preload()
+        toolchain.digest_of([], [])
 
     def prepare(self, seed: int, run: int) -> None:
         """Choose the order of threads, and whether the run is checked."""
