@@ -1,6 +1,6 @@
 // Compares an output with a peer or with a reference, both in device memory, as oracles/fused.py does on the host.
 //
-// walk: every element in float64, of tiles of TILE elements; it defines each number and takes whatever comes.
+// walk: every element in float64, tile by tile; it defines each number and takes whatever comes.
 // peers_*: two outputs of one float format, at the speed of memory. A warp looks at a tile in float32; where all is
 //   finite, ordinary and within budget it adds it to its tally, and else leaves the tile to walk. Largest values are
 //   kept with their tile alone, for which element it was is found afterwards, in that tile, by walk.
@@ -17,15 +17,14 @@ typedef long long i64;
 // What may be tuned: threads of a block, blocks that shall fit on a multiprocessor, tiles between two looks at what
 // other blocks have found.
 #ifndef BLOCK
-#define BLOCK 256
+#define BLOCK 128
 #endif
 #ifndef RESIDENT
-#define RESIDENT 3
+#define RESIDENT 5
 #endif
 #ifndef EXCHANGE
 #define EXCHANGE 8
 #endif
-#define TILE 512  // elements: 16 for each lane of a warp
 #define ALL 0xffffffffu
 #define WARPS (BLOCK / 32)
 
@@ -42,7 +41,7 @@ struct Task {  // oracles/device/measure.py has the same
   double error, slope, sigma;
   i64 mask;                                               // -1: whatever class want has
   i64 got_kind, want_kind, peer;
-  u64 size, origin;                                       // elements before tile 1, where vectors may be loaded
+  u64 size, origin, tile;  // elements: of all, before tile 1, where vectors may be loaded, of each tile
   u64 width, cell_height, cell_width, cell_columns;
   i64 mode, digits;
   double half, least, most, top, overflow;                // emin and emax are powers of two
@@ -276,8 +275,8 @@ __device__ void visit(const Task& t, u64 i, Tally& s, Counted& n, u32* columns, 
   if (!over) s.first_class = min(s.first_class, i);
 }
 
-__device__ __forceinline__ u64 tile_begin(const Task& t, u64 tile) { return tile ? t.origin + (tile - 1) * TILE : 0; }
-__device__ __forceinline__ u64 tile_end(const Task& t, u64 tile) { return min(t.size, t.origin + tile * TILE); }
+__device__ __forceinline__ u64 tile_begin(const Task& t, u64 tile) { return tile ? t.origin + (tile - 1) * t.tile : 0; }
+__device__ __forceinline__ u64 tile_end(const Task& t, u64 tile) { return min(t.size, t.origin + tile * t.tile); }
 
 __device__ void visit_tile(const Task& t, u64 tile, Tally& s, Counted& n, u32* columns) {
   u64 end = tile_end(t, tile);
@@ -332,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) walk(const Task* task, u64* 
   }
 }
 
-// One block for each tile of the list. failing: TILE bytes for each of the first `shown` of them.
+// One block for each tile of the list. failing: a byte for each element of the first `shown` of them.
 extern "C" __global__ void __launch_bounds__(BLOCK) locate(const Task* task, const u32* list, u8* failing, u64* cells,
                                                            int shown) {
   const Task& t = *task;
@@ -343,7 +342,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) locate(const Task* task, con
     u32 failed = 0;
     visit(t, i, s, n, nullptr, failed);
     if (failed) atomicAdd(cells + i / t.width / t.cell_height * t.cell_columns + i % t.width / t.cell_width, 1ull);
-    if (blockIdx.x < shown) failing[blockIdx.x * (u64)TILE + (i - begin)] = failed != 0;
+    if (blockIdx.x < shown) failing[blockIdx.x * t.tile + (i - begin)] = failed != 0;
   }
 }
 
@@ -360,18 +359,22 @@ __device__ __forceinline__ float reciprocal(float x) {
 }
 
 struct Single {
-  enum { KIND = FLOAT32, PARTS = 1, WORDS = 16, DIGITS = 23 };
+  enum { KIND = FLOAT32, PARTS = 1, DIGITS = 23 };
   static constexpr u32 SIGNS = 0x80000000u, EXPONENTS = 0x7f800000u;
   static constexpr float GROW = 1073741824.0f;  // 2**30: errors of numbers near 1 have squares near 2**-48
+  static constexpr float HALF = 5.9604644775390625e-8f;
   static constexpr bool DISCRETE = false;
   static __device__ __forceinline__ void split(u32 word, float* parts) { parts[0] = __uint_as_float(word); }
   static __device__ __forceinline__ u32 apart(u32 x, u32 y) { return __usad(x, y, 0); }
   static __device__ __forceinline__ u32 most(u32 x, u32 y) { return max(x, y); }
   static __device__ __forceinline__ u32 largest(u32 x) { return x; }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
+    return __float_as_uint(fmaxf(__uint_as_float(known), fabsf(__uint_as_float(word))));
+  }
 };
 
 struct Packed {  // two numbers of 16 bits in a word
-  enum { PARTS = 2, WORDS = 8 };
+  enum { PARTS = 2 };
   static constexpr u32 SIGNS = 0x80008000u;
   static constexpr float GROW = 1.0f;
   static constexpr bool DISCRETE = true;
@@ -383,6 +386,7 @@ struct Packed {  // two numbers of 16 bits in a word
 struct Half : Packed {
   enum { KIND = FLOAT16, DIGITS = 10 };
   static constexpr u32 EXPONENTS = 0x7c007c00u;
+  static constexpr float HALF = 4.8828125e-4f;
   static __device__ __forceinline__ void split(u32 word, float* parts) {
 #ifdef KERNEL_ASSAY
     parts[0] = from_half(word & 0xffffu), parts[1] = from_half(word >> 16);
@@ -391,195 +395,250 @@ struct Half : Packed {
         : "=f"(parts[0]), "=f"(parts[1]) : "r"(word));
 #endif
   }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
+#ifdef KERNEL_ASSAY
+    return __vmaxu2(known, word & ~SIGNS);
+#else
+    asm("{ .reg .b32 size; abs.f16x2 size, %1; max.f16x2 %0, %0, size; }" : "+r"(known) : "r"(word));
+    return known;
+#endif
+  }
 };
 
 struct Brain : Packed {
   enum { KIND = BFLOAT16, DIGITS = 7 };
   static constexpr u32 EXPONENTS = 0x7f807f80u;
+  static constexpr float HALF = 3.90625e-3f;
   static __device__ __forceinline__ void split(u32 word, float* parts) {
     parts[0] = __uint_as_float(word << 16), parts[1] = __uint_as_float(word & 0xffff0000u);
   }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
+#ifdef KERNEL_ASSAY
+    return __vmaxu2(known, word & ~SIGNS);
+#else
+    asm("{ .reg .b32 size; abs.bf16x2 size, %1; max.bf16x2 %0, %0, size; }" : "+r"(known) : "r"(word));
+    return known;
+#endif
+  }
 };
 
-// The largest value a thread has met, exactly, and the first of its tiles that has it.
+// A largest value that a thread has met, exactly, and the first of its tiles that has it.
+template <class T>
 struct Found {
-  double value;
+  T value;
   u32 tile;
-  __device__ __forceinline__ void see(double v, u32 in) {
+  __device__ __forceinline__ void see(T v, u32 in) {
     if (v > value) value = v, tile = in;
   }
 };
 
-// What one thread keeps; `looked`: the largest approximate relative error it has looked at closely.
+// What one thread keeps. Largest values that float32 holds are apart from those that it may not hold.
 struct Kept {
   double ee, rr, yy, ulps;
-  Found abs, rel, rho;
-  u32 steps, steps_tile, tiles;
-  float peak, looked;
+  Found<double> abs, rel, rho;
+  Found<float> away;
+  Found<u32> steps;
+  u32 peak, same, tiles;  // same: most steps within a binade, which are errors in ulps
+  float looked;           // the largest approximate relative error that was looked at closely
 };
 
-// One lane's 16 pairs, a vector of 16 bytes after the other; where they lie in memory for a second look.
+// One lane's pairs of a tile: where they lie in memory, for a second look. A vector of 16 bytes comes after the other.
+#define WORDS 16  // of each tensor, in each lane
 template <class F>
 struct Chunk {
-  u64 first;
-  __device__ __forceinline__ u64 place(int k) const {
-    const int vector = 4 * F::PARTS;
-    return first + (u64)(k / vector) * (32 * vector) + k % vector;
-  }
+  enum { SIZE = WORDS * F::PARTS, VECTOR = 4 * F::PARTS };
+  u64 got, want;  // addresses
+  __device__ __forceinline__ u64 place(int k) const { return (u64)(k / VECTOR) * (32 * VECTOR) + k % VECTOR; }
+  __device__ __forceinline__ u32 bits(u64 base, int k) const { return (u32)bits_at(base, F::KIND, place(k)); }
   __device__ __forceinline__ float at(u64 base, int k) const {
-    u32 bits = (u32)bits_at(base, F::KIND, place(k));
-    return F::KIND == FLOAT32 ? __uint_as_float(bits) : F::KIND == FLOAT16 ? from_half(bits) : (float)from_brain(bits);
+    u32 b = bits(base, k);
+    return F::KIND == FLOAT32 ? __uint_as_float(b) : F::KIND == FLOAT16 ? from_half(b) : (float)from_brain(b);
   }
-  __device__ __forceinline__ u32 steps(const Task& t, int k) const {
+  __device__ __forceinline__ u32 steps(int k) const {
     const u32 sign = F::KIND == FLOAT32 ? 0x80000000u : 0x8000u;
-    u32 x = (u32)bits_at(t.got, F::KIND, place(k)), y = (u32)bits_at(t.want, F::KIND, place(k));
-    u32 mx = x & ~sign, my = y & ~sign;
+    u32 x = bits(got, k), y = bits(want, k), mx = x & ~sign, my = y & ~sign;
     return (x ^ y) & sign ? mx + my : max(mx, my) - min(mx, my);
   }
 };
 
 #define SLACK 0.999998f  // 1 - 2**-19: more than float32 and an approximate reciprocal may be off by
+#define MORE 1.000002f
 
+// The largest relative error of a chunk, exactly, if it is not below the floor.
 template <class F>
-__device__ __noinline__ void look_at_ratios(const Task& t, Chunk<F> c, float floor, u32 tile, Found& rel, u32* floors) {
-  for (int k = 0; k < 16; ++k) {
-    float g = c.at(t.got, k), w = c.at(t.want, k);
+__device__ __noinline__ double largest_ratio(Chunk<F> c, float floor) {
+  double most = 0.0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) {
+    float g = c.at(c.got, k), w = c.at(c.want, k);
     if (w != 0.0f && fabsf((g - w) * reciprocal(w)) >= floor) {
       double a = g, b = w;
-      rel.see(fabs(a - b) / fabs(b), tile);
+      most = fmax(most, fabs(a - b) / fabs(b));
     }
   }
-  raise_floor(floors, rel.value);
-}
-
-// Whether a pair fails.
-template <class F>
-__device__ __noinline__ bool look_at_budgets(const Task& t, Chunk<F> c, float floor, u32 tile, Found& rho, u32* floors) {
-  float error = (float)t.error, slope = (float)t.slope;
-  const float half = F::KIND == FLOAT32 ? 5.9604644775390625e-8f : F::KIND == FLOAT16 ? 4.8828125e-4f : 3.90625e-3f;
-  const float tiny = 1e-30f;
-  bool fails = false;
-  for (int k = 0; k < 16; ++k) {
-    float g = c.at(t.got, k), w = c.at(t.want, k), e = fabsf(g - w);
-    // At most its cell, for a power of two has a narrower one below it; no cell is narrower than those of subnormals.
-    float cell = __uint_as_float((__float_as_uint(g) - 1) & 0x7f800000u) * half;
-    bool close = e - cell >= floor * (error + slope * fabsf(w));
-    if (e > 0.0f && (close || e < tiny || cell == 0.0f)) {
-      double r = w, excess = fmax(raw_excess(g, r, t.half, t.least), 0.0), error_of_this = t.error + t.slope * fabs(r);
-      double v = excess <= 0.0 ? 0.0 : error_of_this > 0.0 ? excess / error_of_this : real(EXPONENT);
-      rho.see(v, tile), fails |= v > 1.0;
-    }
-  }
-  raise_floor(floors, rho.value);
-  return fails;
-}
-
-// The largest error where float32 may not hold it, and the largest in ulps where binades or signs differ.
-template <class F>
-__device__ __noinline__ void look_at_errors(const Task& t, Chunk<F> c, u32 tile, Found& abs, double& ulps) {
-  for (int k = 0; k < 16; ++k) {
-    double a = c.at(t.got, k), b = c.at(t.want, k), away = fabs(a - b);
-    abs.see(away, tile);
-    ulps = fmax(ulps, away / ulp_of(t, b));
-  }
-}
-
-// Distances of a lane's pairs, one by one, where some are long.
-template <class F>
-__device__ __noinline__ void count_far(const Task& t, Chunk<F> c, u32* far) {
-  for (int k = 0; k < 16; ++k) atomicAdd(&far[bucket(c.steps(t, k)) * 32 + threadIdx.x % 32], 1u);
-}
-
-template <class F>
-__device__ __noinline__ u32 farthest(const Task& t, Chunk<F> c) {
-  u32 most = 0;
-  for (int k = 0; k < 16; ++k) most = max(most, c.steps(t, k));
   return most;
 }
 
-#define NEAR 7    // distances below it are counted two at a time, in a table of pairs
-#define FAR 34    // buckets that distances of 32 bits may need
-
-// One tile: true if it was added to `kept` and the tables, false if walk must see it.
+// The largest rho of a chunk, exactly, if it is not below the floor.
 template <class F>
-__device__ __forceinline__ bool tally(const Task& t, u32 tile, Kept& kept, u32* near_pairs, u32* far, Floors* floors) {
-  constexpr int VECTORS = F::WORDS / 4;
+__device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, float floor) {
+  float error = (float)t.error, slope = (float)t.slope;
+  const float tiny = 1e-30f;
+  double most = 0.0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) {
+    float g = c.at(c.got, k), w = c.at(c.want, k), e = fabsf(g - w);
+    // At most its cell, for a power of two has a narrower one below it; 0 stands for that of subnormals.
+    float cell = __uint_as_float((__float_as_uint(g) - 1) & 0x7f800000u) * F::HALF;
+    bool close = e - cell >= floor * (error + slope * fabsf(w));
+    if (e > 0.0f && (close || e < tiny || fabsf(g) <= (float)t.least)) {
+      double r = w, excess = fmax(raw_excess(g, r, t.half, t.least), 0.0), room = t.error + t.slope * fabs(r);
+      most = fmax(most, excess <= 0.0 ? 0.0 : room > 0.0 ? excess / room : real(EXPONENT));
+    }
+  }
+  return most;
+}
+
+// The largest error of a chunk, which float32 may not hold.
+template <class F>
+__device__ __noinline__ double largest_error(Chunk<F> c) {
+  double most = 0.0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) most = fmax(most, fabs((double)c.at(c.got, k) - (double)c.at(c.want, k)));
+  return most;
+}
+
+// The same in ulps, where binades or signs differ.
+template <class F>
+__device__ __noinline__ double largest_ulps(const Task& t, Chunk<F> c) {
+  double most = 0.0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) {
+    double a = c.at(c.got, k), b = c.at(c.want, k);
+    most = fmax(most, fabs(a - b) / ulp_of(t, b));
+  }
+  return most;
+}
+
+// Distances of a chunk's pairs, one by one, where some are long.
+template <class F>
+__device__ __noinline__ void count_far(Chunk<F> c, u32* far) {
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) atomicAdd(&far[bucket(c.steps(k)) * 32 + threadIdx.x % 32], 1u);
+}
+
+template <class F>
+__device__ __noinline__ u32 farthest(Chunk<F> c) {
+  u32 most = 0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) most = max(most, c.steps(k));
+  return most;
+}
+
+// Budgets as float32 has them.
+struct Budget {
+  float error, slope;
+};
+
+#define NEAR 7  // distances below it are counted two at a time, in a table of pairs
+#define FAR 34  // buckets that distances of 32 bits may need
+
+// What a chunk with differences adds to the records. False if it fails, or may.
+template <class F>
+__device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget budget, u32 tile, float away, float ratio,
+                                            u32 steps, u32 differ, Kept& kept, Floors* floors) {
+  u32 crossing = differ & (F::SIGNS | F::EXPONENTS);
+  bool fine = true;
+  float floor = __uint_as_float(*(volatile u32*)&floors->rel) * SLACK;
+  // Different ratios of few bits differ by more than 2**-19: what is no larger than what was looked at is a tie.
+  bool tie = F::DISCRETE && steps < 64 && ratio <= kept.looked * MORE;
+  if (ratio >= floor && !tie) {
+    kept.rel.see(largest_ratio<F>(c, floor), tile);
+    kept.looked = fmaxf(kept.looked, ratio);
+    raise_floor(&floors->rel, kept.rel.value);
+  }
+  floor = fminf(__uint_as_float(*(volatile u32*)&floors->rho), 1.0f) * SLACK;
+  // excess / allowed is at most 1 / (error / away + slope / ratio), less half a step of the fewest that may be.
+  float room = budget.error * reciprocal(away) + budget.slope * reciprocal(ratio);
+  float beyond = 1.0f - (crossing ? 0.25f : 0.5f) * reciprocal((float)steps);
+  if (!(beyond < floor * room)) {
+    double rho = largest_rho<F>(t, c, floor);
+    kept.rho.see(rho, tile);
+    raise_floor(&floors->rho, rho);
+    fine = rho <= 1.0;
+  }
+  if (ratio <= 0.5f) kept.away.see(away, tile);  // then got - want is exact (Sterbenz)
+  else if (away * MORE >= kept.away.value && (double)away * MORE >= kept.abs.value) kept.abs.see(largest_error<F>(c), tile);
+  if (!crossing) kept.same = max(kept.same, steps);
+  else if (steps >> F::DIGITS || (2 * steps > kept.same && 2.0 * steps > kept.ulps))
+    kept.ulps = fmax(kept.ulps, largest_ulps<F>(t, c));
+  kept.steps.see(steps, tile);
+  return fine;
+}
+
+// One tile: true if it was added to `kept` and the tables, false if walk must see it. got, want: of tile 1.
+template <class F>
+__device__ __forceinline__ bool tally(const Task& t, const char* got, const char* want, Budget budget, u32 tile,
+                                      Kept& kept, u32* near_pairs, u32* far, Floors* floors) {
   const u32 lane = threadIdx.x % 32;
-  const u64 begin = tile_begin(t, tile);
-  const Chunk<F> chunk = {begin + lane * 4 * F::PARTS};
-  u32 x[F::WORDS], y[F::WORDS];
-  const uint4* left = (const uint4*)(t.got + begin * (4 / F::PARTS)) + lane;
-  const uint4* right = (const uint4*)(t.want + begin * (4 / F::PARTS)) + lane;
+  const u64 offset = (u64)(tile - 1) * (32 * WORDS * 4) + lane * 16;
+  const uint4 *left = (const uint4*)(got + offset), *right = (const uint4*)(want + offset);
+  const Chunk<F> chunk = {(u64)left, (u64)right};
+  u32 x[WORDS], y[WORDS];
 #pragma unroll
-  for (int v = 0; v < VECTORS; ++v) {
+  for (int v = 0; v < WORDS / 4; ++v) {
     uint4 a = left[v * 32], b = right[v * 32];
     x[4 * v] = a.x, x[4 * v + 1] = a.y, x[4 * v + 2] = a.z, x[4 * v + 3] = a.w;
     y[4 * v] = b.x, y[4 * v + 1] = b.y, y[4 * v + 2] = b.z, y[4 * v + 3] = b.w;
   }
-  float ee[4] = {}, rr[4] = {}, yy[4] = {}, away = 0.0f, peak = 0.0f, ratio = 0.0f;
-  u32 differ = 0, steps = 0;
+  float ee[4] = {}, rr[4] = {}, yy[4] = {}, away = 0.0f, ratio = 0.0f;
+  u32 differ = 0, steps = 0, peak = 0;
 #pragma unroll
-  for (int w = 0; w < F::WORDS; ++w) {
+  for (int w = 0; w < WORDS; ++w) {
     float a[F::PARTS], b[F::PARTS];
     F::split(x[w], a), F::split(y[w], b);
     differ |= x[w] ^ y[w];
-    steps = F::most(steps, F::apart(x[w], y[w]));
+    peak = F::peak(peak, y[w]);
+    x[w] = F::apart(x[w], y[w]);  // what follows wants no more than the distance
+    steps = F::most(steps, x[w]);
 #pragma unroll
     for (int p = 0; p < F::PARTS; ++p) {
       const int sum = (w * F::PARTS + p) % 4;
       float e = a[p] - b[p], grown = e * F::GROW;
       ee[sum] = fmaf(grown, grown, ee[sum]), rr[sum] = fmaf(b[p], b[p], rr[sum]), yy[sum] = fmaf(a[p], a[p], yy[sum]);
-      away = fmaxf(away, fabsf(e)), peak = fmaxf(peak, fabsf(b[p]));
+      away = fmaxf(away, fabsf(e));
       ratio = fmaxf(ratio, fabsf(e * reciprocal(b[p])));
     }
   }
-  float sums[] = {(ee[0] + ee[1]) + (ee[2] + ee[3]), (rr[0] + rr[1]) + (rr[2] + rr[3]), (yy[0] + yy[1]) + (yy[2] + yy[3])};
+  float e2 = (ee[0] + ee[1]) + (ee[2] + ee[3]), r2 = (rr[0] + rr[1]) + (rr[2] + rr[3]);
+  float y2 = (yy[0] + yy[1]) + (yy[2] + yy[3]);
   // No square is lost, neither below nor beyond the range of float32; NaN and Inf show here, too.
   const float low = 8.0779356694631609e-28f, high = 8.5070591730234616e37f;  // 2**-90, 2**126
-  bool usual = sums[0] <= high && sums[1] >= low && sums[1] <= high && sums[2] >= low && sums[2] <= high;
-  bool empty = sums[1] == 0.0f && sums[2] == 0.0f && peak == 0.0f;
-  bool good = (away == 0.0f || sums[0] >= low) && (usual || (empty && away == 0.0f));
-  u32 crossing = differ & (F::SIGNS | F::EXPONENTS), opposite = differ & F::SIGNS;
+  bool good = e2 <= high && r2 >= low && r2 <= high && y2 >= low && y2 <= high && (e2 >= low || away == 0.0f);
+  if (!good) good = e2 == 0.0f && r2 == 0.0f && y2 == 0.0f && peak == 0 && away == 0.0f;  // zeros
   steps = F::largest(steps);
+  u32 opposite = differ & F::SIGNS;
   if (good && away > 0.0f) {
-    if (opposite) steps = farthest<F>(t, chunk);
-    float floor = __uint_as_float(*(volatile u32*)&floors->rel) * SLACK;
-    // Different ratios of few bits differ by more than 2**-19: what is no larger than what was looked at is a tie.
-    bool tie = F::DISCRETE && steps < 64 && ratio <= kept.looked * 1.000002f;
-    if (ratio >= floor && !tie) {
-      look_at_ratios<F>(t, chunk, floor, tile, kept.rel, &floors->rel);
-      kept.looked = fmaxf(kept.looked, ratio);
-    }
-    floor = fminf(__uint_as_float(*(volatile u32*)&floors->rho), 1.0f) * SLACK;
-    // excess / allowed is at most 1 / (error / away + slope / ratio), less half a step of the fewest that may be.
-    float budget = (float)t.error * reciprocal(away) + (float)t.slope * reciprocal(ratio);
-    float beyond = 1.0f - (crossing ? 0.25f : 0.5f) * reciprocal((float)steps);
-    if (!(beyond < floor * budget)) good = !look_at_budgets<F>(t, chunk, floor, tile, kept.rho, &floors->rho);
-    bool loose = !(ratio <= 0.5f) && (double)away * 1.000002 >= kept.abs.value;
-    bool steep = crossing && (steps >> F::DIGITS || 2.0 * steps > kept.ulps);
-    if (loose || steep) look_at_errors<F>(t, chunk, tile, kept.abs, kept.ulps);
-    if (ratio <= 0.5f) kept.abs.see(away, tile);  // then a - b is exact (Sterbenz)
-    if (!crossing) kept.ulps = fmax(kept.ulps, (double)steps);
-    if (steps > kept.steps) kept.steps = steps, kept.steps_tile = tile;
+    if (opposite) steps = farthest<F>(chunk);
+    good = see_records<F>(t, chunk, budget, tile, away, ratio, steps, differ, kept, floors);
   }
   if (__any_sync(ALL, !good)) return false;
-  kept.ee += sums[0], kept.rr += sums[1], kept.yy += sums[2];
-  kept.peak = fmaxf(kept.peak, peak), kept.tiles += 1;
+  kept.ee += e2, kept.rr += r2, kept.yy += y2, kept.peak = F::peak(kept.peak, peak), kept.tiles += 1;
   if (steps < NEAR && !opposite) {
+    u32* column = near_pairs + lane;
 #pragma unroll
-    for (int w = 0; w < F::WORDS; w += 3 - F::PARTS) {
-      u32 d = F::apart(x[w], y[w]);
-      u32 both = F::PARTS == 2 ? (d >> 16) + 8 * (d & 7) : d + 8 * F::apart(x[w + 2 - F::PARTS], y[w + 2 - F::PARTS]);
-      atomicAdd(&near_pairs[both * 32 + lane], 1u);
+    for (int w = 0; w < WORDS; w += 3 - F::PARTS) {
+      u32 both = F::PARTS == 2 ? (x[w] | x[w] >> 13) & 63 : x[w] + 8 * x[(w + 1) % WORDS];
+      atomicAdd(column + both * 32, 1u);
     }
   } else {
-    count_far<F>(t, chunk, far);
+    count_far<F>(chunk, far);
   }
   return true;
 }
 
 // What the tables hold, and how many pairs there are and differ.
-__device__ void add_tables(const u32* near_pairs, const u32* far, u32 tiles, u64* counts) {
+__device__ void add_tables(const u32* near_pairs, const u32* far, u32 tiles, u32 tile_size, u64* counts) {
   for (u32 d = threadIdx.x; d < 64 + FAR; d += BLOCK) {
     const u32* row = d < 64 ? near_pairs + d * 32 : far + (d - 64) * 32;
     u64 sum = 0;
@@ -593,19 +652,26 @@ __device__ void add_tables(const u32* near_pairs, const u32* far, u32 tiles, u64
       if (d > 64) atomicAdd(counts + MISROUNDED, sum);
     }
   }
-  if (threadIdx.x % 32 == 0) atomicAdd(counts + PAIRS, (u64)tiles * TILE);
+  if (threadIdx.x % 32 == 0) atomicAdd(counts + PAIRS, (u64)tiles * tile_size);
 }
 
-__device__ void write_kept(const Task& t, const Kept& kept, double shrink, u64* row) {
+template <class F>
+__device__ void write_kept(const Task& t, const Kept& kept, u64* row) {
+  const double shrink = 1.0 / ((double)F::GROW * F::GROW);
+  float sizes[F::PARTS];
+  F::split(kept.peak, sizes);
   Tally s = nothing();
-  s.ee = kept.ee * shrink, s.rr = kept.rr, s.yy = kept.yy, s.peak = kept.peak, s.ulps = kept.ulps;
-  s.abs = {kept.abs.value, tile_begin(t, kept.abs.tile)}, s.rel = {kept.rel.value, tile_begin(t, kept.rel.tile)};
-  s.rho = {kept.rho.value, tile_begin(t, kept.rho.tile)}, s.steps = {kept.steps, tile_begin(t, kept.steps_tile)};
+  s.ee = kept.ee * shrink, s.rr = kept.rr, s.yy = kept.yy, s.peak = fmax(sizes[0], sizes[F::PARTS - 1]);
+  s.ulps = fmax(kept.ulps, (double)kept.same);
+  s.abs.see(kept.abs.value, tile_begin(t, kept.abs.tile)), s.abs.see(kept.away.value, tile_begin(t, kept.away.tile));
+  s.rel.see(kept.rel.value, tile_begin(t, kept.rel.tile)), s.rho.see(kept.rho.value, tile_begin(t, kept.rho.tile));
+  s.steps.see(kept.steps.value, tile_begin(t, kept.steps.tile));
   write_row(s, row);
 }
 
 template <class F>
-__device__ __forceinline__ void peers(const Task* task, u64* rows, u64* counts, u8* left, int first, int last) {
+__device__ __forceinline__ void peers(const Task* task, const char* got, const char* want, u64* rows, u64* counts,
+                                      u8* left, int first, int last) {
   __shared__ u32 near_pairs[64 * 32], far[FAR * 32];
   __shared__ Floors floors;
   const Task& t = *task;
@@ -615,6 +681,7 @@ __device__ __forceinline__ void peers(const Task* task, u64* rows, u64* counts, 
   u32* ours = &floors.rel;
   if (threadIdx.x < 2) ours[threadIdx.x] = *(volatile u32*)(known + threadIdx.x);
   __syncthreads();
+  const Budget budget = {(float)t.error, (float)t.slope};
   Kept kept = {};
   int turn = 0;
   for (i64 tile = first + (i64)blockIdx.x * WARPS + threadIdx.x / 32; tile < last; tile += (i64)gridDim.x * WARPS) {
@@ -623,19 +690,19 @@ __device__ __forceinline__ void peers(const Task* task, u64* rows, u64* counts, 
       if (mine > theirs) atomicMax(known + lane, mine);
       if (theirs > mine) atomicMax(ours + lane, theirs);
     }
-    bool added = tally<F>(t, (u32)tile, kept, near_pairs, far, &floors);
+    bool added = tally<F>(t, got, want, budget, (u32)tile, kept, near_pairs, far, &floors);
     if (threadIdx.x % 32 == 0) left[tile] = !added;
   }
   __syncthreads();
-  add_tables(near_pairs, far, kept.tiles, counts);
-  write_kept(t, kept, 1.0 / ((double)F::GROW * F::GROW), rows + (u64)ROW * blockIdx.x);
+  add_tables(near_pairs, far, kept.tiles, 32 * WORDS * F::PARTS, counts);
+  write_kept<F>(t, kept, rows + (u64)ROW * blockIdx.x);
 }
 
-// Tiles from first to last, all whole; left: whether walk must see a tile.
-#define PEERS(NAME, FORMAT)                                                                                       \
-  extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)                                                   \
-      NAME(const Task* task, u64* rows, u64* counts, u8* left, int first, int last) {                             \
-    peers<FORMAT>(task, rows, counts, left, first, last);                                                         \
+// Tiles from first to last, all whole; got, want: of tile 1; left: whether walk must see a tile.
+#define PEERS(NAME, FORMAT)                                                                                        \
+  extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)                                                    \
+      NAME(const Task* task, const char* got, const char* want, u64* rows, u64* counts, u8* left, int first, int last) { \
+    peers<FORMAT>(task, got, want, rows, counts, left, first, last);                                               \
   }
 PEERS(peers_float32, Single)
 PEERS(peers_float16, Half)

@@ -31,7 +31,7 @@ LINES, COLUMNS = 32, 64
 """Cells of the map of failures, at most; as oracles.exhibit draws it."""
 SEEDS = 64
 """Tiles that walk takes in advance, so that nothing but a large value is looked at twice."""
-WALKERS = 4
+WALKERS = 8
 """Blocks of walk for each multiprocessor."""
 
 Argument = ctypes.c_void_p | ctypes.c_int
@@ -133,7 +133,7 @@ _KINDS = {
 }
 _TABLE = len(_KINDS)
 _PEERS = {name: f"peers_{name}" for name in ("float32", "float16", "bfloat16")}
-_TASK = struct.Struct("<8Q3d4q6Q2q5dq")
+_TASK = struct.Struct("<8Q3d4q7Q2q5dq")
 _ROW, _COUNTS = 16, 74
 # Columns of a row of measure.cu, beside those of the tally that they fill.
 _SUMS = ((0, plain.SUM_EE), (1, plain.SUM_RR), (2, plain.SUM_YY), (3, plain.SUM_Z))
@@ -160,7 +160,7 @@ def _cut(question: Question) -> tuple[int, int, int, int]:
 class Plan:
     """One question, with the memory that answering takes until it is closed.
 
-    Tile 0 is what lies before the first address where both tensors may be read in vectors, all others have TILE
+    Tile 0 is what lies before the first address where both tensors may be read in vectors, all others have `tile`
     elements. Those in front of `seeds`, if any, are for the kernel of peers; walk takes the rest.
     """
 
@@ -168,9 +168,11 @@ class Plan:
         question.check()
         self.device, self.question = device, question
         self.constants = {**tuning(), **(constants or {})}
-        self.size, tile = question.got.size, self.constants["TILE"]
-        self.origin, whole = self._vectors(tile)
-        self.tiles = 1 + -(-(self.size - self.origin) // tile)
+        self.size = question.got.size
+        # A lane of a warp has WORDS words of each.
+        self.tile = 32 * self.constants["WORDS"] * (2 if question.got.dtype.itemsize == 2 else 1)
+        self.origin, whole = self._vectors()
+        self.tiles = 1 + -(-(self.size - self.origin) // self.tile)
         self.seeds = 1 + whole - min(SEEDS, -(-whole // 16)) if whole else 0
         self.blocks = [min(WALKERS * device.multiprocessors, max(1, n)) for n in (self.tiles - self.seeds, self.tiles)]
         self.blocks.insert(1, self.constants["RESIDENT"] * device.multiprocessors if self.seeds else 0)
@@ -199,7 +201,10 @@ class Plan:
         if self.origin:
             self.device.send(self.left, np.ones(1, np.uint8))
         name = _PEERS[format_of(self.question.got.dtype).name]
-        self._launch(name, fast, (self.task, self._row(before), self.counts, self.left), (1, self.seeds))
+        skipped = self.origin * self.question.got.dtype.itemsize
+        tensors = self.question.got.address + skipped, self.question.want.address + skipped
+        addresses = (self.task, *tensors, self._row(before), self.counts, self.left)
+        self._launch(name, fast, addresses, (1, self.seeds))
         self._walk(after, before + fast, None, self.left, (0, self.seeds))
 
     def answer(self) -> Comparison:
@@ -222,7 +227,7 @@ class Plan:
         self._records(rows, counts, values)
         return Comparison(report(self.size, counts, values, scored=self.question.sigma is not None), cells)
 
-    def _vectors(self, tile: int) -> tuple[int, int]:
+    def _vectors(self) -> tuple[int, int]:
         """Elements before tile 1, and how many tiles the kernel of peers could take."""
         q, size = self.question, self.question.got.dtype.itemsize
         plainly = q.slope is not None and q.accept is None and q.sigma is None
@@ -234,7 +239,7 @@ class Plan:
         if shift != -q.want.address % 16 or not all(b == 0 or 2.0**-100 <= b <= 2.0**60 for b in budgets):
             return 0, 0  # in float32 such budgets would vanish or overflow
         origin = min(shift // size, self.size)
-        return origin, (self.size - origin) // tile
+        return origin, (self.size - origin) // self.tile
 
     def _take(self, size: int) -> int:
         self._taken.append(self.device.take(size))
@@ -264,7 +269,7 @@ class Plan:
             *(q.got.address, q.want.address, *rows, self._table(), self.marks, self.floors),
             *(float(error), q.slope or 0.0, float(sigma), int(mask)),
             *(_kind(q.got.dtype), _kind(q.want.dtype), q.slope is not None),
-            *(self.size, self.origin, *(_cut(q) if self.size else (1, 1, 1, 1))),
+            *(self.size, self.origin, self.tile, *(_cut(q) if self.size else (1, 1, 1, 1))),
             *(int(facts[plain.MODE]), int(facts[plain.DIGITS])),
             *(float(facts[i]) for i in (plain.HALF, plain.EMIN, plain.EMAX, plain.TOP, plain.OVERFLOW)),
             int(facts[plain.HAS_INF]),
@@ -281,7 +286,7 @@ class Plan:
 
     def _failures(self, counts: plain.Ints) -> NDArray[np.int64]:
         """Note the first failing elements; how many fail in each cell."""
-        marks, tile = np.empty(self.tiles, np.uint32), self.constants["TILE"]
+        marks, tile = np.empty(self.tiles, np.uint32), self.tile
         self.device.fetch(self.marks, marks)
         failing = np.flatnonzero(marks).astype(np.uint32)
         shown = min(plain.FIRST_BADS, failing.size)
@@ -303,7 +308,7 @@ class Plan:
         return cells
 
     def _begin(self, tile: int) -> int:
-        return self.origin + (tile - 1) * self.constants["TILE"] if tile else 0
+        return self.origin + (tile - 1) * self.tile if tile else 0
 
     def _records(self, rows: NDArray[np.uint64], counts: plain.Ints, values: plain.Reals) -> None:
         """The largest of each, and its first element: where only a tile is known, that is walked once more."""
@@ -328,7 +333,7 @@ class Plan:
 
     def _refine(self, wanted: Mapping[int, tuple[int, int, int]], counts: plain.Ints) -> None:
         begins = sorted({begin for _, _, begin in wanted.values()})
-        tiles = np.array([1 + (b - self.origin) // self.constants["TILE"] for b in begins], np.uint32)
+        tiles = np.array([1 + (b - self.origin) // self.tile for b in begins], np.uint32)
         rows, unused = np.empty((len(tiles), _ROW), np.uint64), self.device.take(8 * _COUNTS)
         listed = self.device.take(tiles.nbytes)
         self.device.send(listed, tiles)

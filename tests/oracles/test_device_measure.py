@@ -21,7 +21,8 @@ from oracles.device.measure import SOURCE, Plan, Question, Tensor, compare, tuni
 from oracles.exhibit import COLUMNS, LINES
 from oracles.measure import measure
 
-TILE = tuning()["TILE"]
+TILE = 32 * tuning()["WORDS"] * 2
+"""Elements of a tile of a 16-bit format; others have half as many."""
 ENTRIES = ("walk", "locate", "peers_float32", "peers_float16", "peers_bfloat16")
 FAST = ("float32", "float16", "bfloat16")
 SUMS = {"nmse", "cosine", "psnr", "z"}
@@ -206,7 +207,7 @@ def test_the_fast_kernel_takes_what_is_ordinary(name, fast_device):
             agree(plan.answer().measured, on_host(got, want, **generous(name)))
             left = np.empty(plan.tiles, np.uint8)
             fast_device.fetch(plan.left, left)
-    assert plan.seeds == 1 + 33 - 3
+    assert plan.seeds - 1 > 0.9 * plan.size / plan.tile
     assert left.sum() == 0
 
 
