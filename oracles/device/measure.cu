@@ -27,6 +27,8 @@ typedef long long i64;
 #endif
 #define ALL 0xffffffffu
 #define WARPS (BLOCK / 32)
+#define ANY -1
+#define LESS (1.0 - 0x1p-50)
 
 enum { FLOAT64, FLOAT32, FLOAT16, BFLOAT16, INT8, UINT8, INT32, INT64, TABLE };
 enum { SMALL, SINGLE, DOUBLE, INTEGER };                 // oracles.plain has the same
@@ -114,16 +116,16 @@ __device__ double excess_of(const Task& t, double y, double r, u64 bits, u64 wan
   return fmax(t.overflow - (y > 0.0 ? r : -r), zero);
 }
 
-__device__ u64 distance(const Task& t, u64 bits, double y, double r) {
-  if (t.mode == INTEGER) {
+__device__ __forceinline__ u64 distance(const Task& t, i64 mode, u64 bits, double y, double r) {
+  if (mode == INTEGER) {
     double away = fmin(rint(fabs(y - r)), 9223372036854775808.0);
     return away >= 0.0 ? (u64)away : 0;
   }
-  if (t.mode == SINGLE) {
+  if (mode == SINGLE) {
     u32 p = (u32)bits, q = __float_as_uint((float)r), mp = p & 0x7fffffffu, mq = q & 0x7fffffffu;
     return (p ^ q) >> 31 ? mp + mq : max(mp, mq) - min(mp, mq);
   }
-  if (t.mode == DOUBLE) {
+  if (mode == DOUBLE) {
     i64 b = pattern(r), mp = (i64)bits & MAGNITUDE, mq = b & MAGNITUDE;
     return ((i64)bits ^ b) < 0 ? (u64)mp + (u64)mq : (u64)(mp > mq ? mp - mq : mq - mp);
   }
@@ -238,19 +240,24 @@ struct Counted {
   u32 bad, class_bad, over, misrounded, got_nonfinite, want_nonfinite, pairs, sigmas;
 };
 
-__device__ void visit(const Task& t, u64 i, Tally& s, Counted& n, u32* columns, u32& failed) {
-  u64 bits = bits_at(t.got, t.got_kind, i), other = bits_at(t.want, t.want_kind, i);
-  double y = number(bits, t.got_kind, t.table), r = number(other, t.want_kind, t.table);
+// GOT, WANT: kinds known beforehand, or ANY.
+template <int GOT, int WANT>
+__device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n, u32* columns, u32& failed) {
+  const i64 got_kind = GOT == ANY ? t.got_kind : GOT, want_kind = WANT == ANY ? t.want_kind : WANT;
+  u64 bits = bits_at(t.got, got_kind, i), other = bits_at(t.want, want_kind, i);
+  double y = number(bits, got_kind, t.table), r = number(other, want_kind, t.table);
   double away = fabs(y - r), size = fabs(r), error = allowed(t, i, r);
   bool pair = is_number(y) && is_number(r);
   n.got_nonfinite += !is_number(y), n.want_nonfinite += !is_number(r);
   if (pair) {
-    n.pairs += 1, s.ee += away * away, s.rr += r * r, s.yy += y * y, s.peak = fmax(s.peak, size);
+    n.pairs += 1, s.ee = fma(away, away, s.ee), s.rr = fma(r, r, s.rr), s.yy = fma(y, y, s.yy);
+    s.peak = fmax(s.peak, size);
     s.abs.see(away, i);
-    if (size > 0.0) s.rel.see(away / size, i);
-    if (t.mode != INTEGER) s.ulps = fmax(s.ulps, away / ulp_of(t, r));
+    // Divisions are dear, so that only what may be a record is divided.
+    if (away > 0.0 && size > 0.0 && away >= s.rel.value * LESS * size) s.rel.see(away / size, i);
+    if (away > 0.0 && t.mode != INTEGER && away >= s.ulps * LESS * ulp_of(t, r)) s.ulps = fmax(s.ulps, away / ulp_of(t, r));
     if (size <= t.top) {
-      u64 steps = distance(t, bits, y, r);
+      u64 steps = distance(t, GOT == FLOAT32 ? SINGLE : t.mode, bits, y, r);
       s.steps.see(steps, i);
       if (columns) atomicAdd(&columns[bucket(steps) * 32 + threadIdx.x % 32], 1u);
     }
@@ -262,7 +269,7 @@ __device__ void visit(const Task& t, u64 i, Tally& s, Counted& n, u32* columns, 
   bool fits = judged && (excess == 0.0 || excess <= error);
   if (judged && (pair || fits)) {
     n.misrounded += excess > 0.0;
-    s.rho.see(excess <= 0.0 ? 0.0 : error > 0.0 ? excess / error : real(EXPONENT), i);
+    if (excess > 0.0 && !(excess < s.rho.value * LESS * error)) s.rho.see(error > 0.0 ? excess / error : real(EXPONENT), i);
   }
   if (judged && pair && (t.sigmas || t.sigma >= 0.0)) {
     double sigma = t.sigmas ? ((const double*)t.sigmas)[i] : t.sigma, unit = 0.2887 * ulp_of(t, r), e = y - r;
@@ -278,10 +285,11 @@ __device__ void visit(const Task& t, u64 i, Tally& s, Counted& n, u32* columns, 
 __device__ __forceinline__ u64 tile_begin(const Task& t, u64 tile) { return tile ? t.origin + (tile - 1) * t.tile : 0; }
 __device__ __forceinline__ u64 tile_end(const Task& t, u64 tile) { return min(t.size, t.origin + tile * t.tile); }
 
-__device__ void visit_tile(const Task& t, u64 tile, Tally& s, Counted& n, u32* columns) {
+template <int GOT, int WANT>
+__device__ __forceinline__ void visit_tile(const Task& t, u64 tile, Tally& s, Counted& n, u32* columns) {
   u64 end = tile_end(t, tile);
   u32 failed = 0;
-  for (u64 i = tile_begin(t, tile) + threadIdx.x; i < end; i += BLOCK) visit(t, i, s, n, columns, failed);
+  for (u64 i = tile_begin(t, tile) + threadIdx.x; i < end; i += BLOCK) visit<GOT, WANT>(t, i, s, n, columns, failed);
   if (failed) atomicAdd((u32*)t.marks + tile, failed);
 }
 
@@ -300,8 +308,9 @@ __device__ void add_counts(const Counted& n, const u32* columns, u64* counts) {
 }
 
 // list: tiles, or null for all from first to last; one row for each block. left: null, or the tiles that peers_* left.
-extern "C" __global__ void __launch_bounds__(BLOCK) walk(const Task* task, u64* rows, u64* counts, const u32* list,
-                                                         const u8* left, int first, int last) {
+template <int GOT, int WANT>
+__device__ __forceinline__ void walk_tiles(const Task* task, u64* rows, u64* counts, const u32* list, const u8* left,
+                                           int first, int last) {
   __shared__ u32 columns[BUCKETS * 32];
   __shared__ u8 wanted[BLOCK];
   const Task& t = *task;
@@ -315,11 +324,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) walk(const Task* task, u64* 
       wanted[threadIdx.x] = mine < last && left[mine];
       if (__syncthreads_or(wanted[threadIdx.x]))
         for (int k = 0; k < BLOCK; ++k)
-          if (wanted[k]) visit_tile(t, base + k, s, n, columns);
+          if (wanted[k]) visit_tile<GOT, WANT>(t, base + k, s, n, columns);
       __syncthreads();
     }
   } else {
-    for (i64 k = first + (i64)blockIdx.x; k < last; k += gridDim.x) visit_tile(t, list ? list[k] : k, s, n, columns);
+    for (i64 k = first + (i64)blockIdx.x; k < last; k += gridDim.x) visit_tile<GOT, WANT>(t, list ? list[k] : k, s, n, columns);
   }
   __syncthreads();
   add_counts(n, columns, counts);
@@ -331,6 +340,14 @@ extern "C" __global__ void __launch_bounds__(BLOCK) walk(const Task* task, u64* 
   }
 }
 
+#define WALK(NAME, GOT, WANT)                                                                                          \
+  extern "C" __global__ void __launch_bounds__(BLOCK) NAME(const Task* __restrict__ task, u64* rows, u64* counts,      \
+                                                           const u32* list, const u8* left, int first, int last) {     \
+    walk_tiles<GOT, WANT>(task, rows, counts, list, left, first, last);                                                \
+  }
+WALK(walk, ANY, ANY)
+WALK(walk_float32, FLOAT32, FLOAT64)
+
 // One block for each tile of the list. failing: a byte for each element of the first `shown` of them.
 extern "C" __global__ void __launch_bounds__(BLOCK) locate(const Task* task, const u32* list, u8* failing, u64* cells,
                                                            int shown) {
@@ -340,7 +357,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) locate(const Task* task, con
     Tally s = nothing();
     Counted n = {};
     u32 failed = 0;
-    visit(t, i, s, n, nullptr, failed);
+    visit<ANY, ANY>(t, i, s, n, nullptr, failed);
     if (failed) atomicAdd(cells + i / t.width / t.cell_height * t.cell_columns + i % t.width / t.cell_width, 1ull);
     if (blockIdx.x < shown) failing[blockIdx.x * t.tile + (i - begin)] = failed != 0;
   }
@@ -701,7 +718,7 @@ __device__ __forceinline__ void peers(const Task* task, const char* got, const c
 // Tiles from first to last, all whole; got, want: of tile 1; left: whether walk must see a tile.
 #define PEERS(NAME, FORMAT)                                                                                        \
   extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)                                                    \
-      NAME(const Task* task, const char* got, const char* want, u64* rows, u64* counts, u8* left, int first, int last) { \
+      NAME(const Task* __restrict__ task, const char* got, const char* want, u64* rows, u64* counts, u8* left, int first, int last) { \
     peers<FORMAT>(task, got, want, rows, counts, left, first, last);                                               \
   }
 PEERS(peers_float32, Single)
