@@ -116,7 +116,7 @@ def measure(
             second = pool.submit(job.run, middle, size)
             counts, values = job.run(0, middle)
             _merge(counts, values, *second.result())
-    return _report(size, counts, values, scored=sigma is not None)
+    return report(size, counts, values, scored=sigma is not None)
 
 
 @cache
@@ -282,7 +282,8 @@ def _merge(counts: Ints, values: Reals, more: Ints, others: Reals) -> None:
     values[sums] += others[sums]
 
 
-def _report(count: int, counts: Ints, values: Reals, *, scored: bool) -> Measured:
+def report(count: int, counts: Ints, values: Reals, *, scored: bool) -> Measured:
+    """The record of a tally, in the columns of oracles.plain; count: elements, scored: whether there was a sigma."""
     c, v = counts[:HISTOGRAM].tolist(), values.tolist()
     bad, class_bad = c[BAD], c[CLASS_BAD]
     first = c[FIRST_BAD : FIRST_BAD + min(bad, FIRST_BADS)] if bad else ()

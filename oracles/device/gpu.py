@@ -1,0 +1,123 @@
+"""A GPU of the judge's own: memory, copies, kernels and events, by NVIDIA's own bindings of the driver and of NVRTC."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from corpus.errors import InternalError, UsageError
+from corpus.formats import Array
+
+Argument = ctypes.c_void_p | ctypes.c_int
+"""Of a kernel: an address of the device (None: null), or a number."""
+
+
+class Gpu:
+    """One device, in its primary context, with the kernels of one file, which is compiled when the first is launched.
+
+    index: as the driver counts; source: CUDA C++; defines: macros for it. Everything is in order of its being asked
+    for, launches return at once, copies wait. Raises UsageError if there is no such device, InternalError if the driver
+    or the compiler refuses.
+    """
+
+    def __init__(self, index: int, source: str, defines: Mapping[str, int] | None = None) -> None:
+        try:
+            from cuda.bindings import driver, nvrtc  # noqa: PLC0415  missing where there is no GPU
+        except ImportError:
+            raise UsageError("package cuda-bindings is not installed; pip install 'kernel-assay[gpu]'") from None
+        self._cuda: Any = driver
+        self._nvrtc: Any = nvrtc
+        self._source, self._defines, self._kernels = source, dict(defines or {}), dict[str, Any]()
+        self._module: Any = None
+        self._call("cuInit", 0)
+        if not 0 <= index < self._call("cuDeviceGetCount"):
+            raise UsageError(f"there is no CUDA device {index} here")
+        self._device = self._call("cuDeviceGet", index)
+        self._context = self._call("cuDevicePrimaryCtxRetain", self._device)
+        self._call("cuCtxSetCurrent", self._context)
+        self.multiprocessors = self._attribute("MULTIPROCESSOR_COUNT")
+
+    def take(self, size: int) -> int:
+        """The address of so many bytes, aligned to 256, with anything in them."""
+        return int(self._call("cuMemAlloc", max(size, 1)))
+
+    def free(self, address: int) -> None:
+        """Give back what was taken."""
+        self._call("cuMemFree", address)
+
+    def zero(self, address: int, size: int) -> None:
+        """Make bytes 0."""
+        self._call("cuMemsetD8Async", address, 0, size, 0)
+
+    def send(self, address: int, data: Array) -> None:
+        """Copy a contiguous array to the device."""
+        if data.nbytes:
+            self._call("cuMemcpyHtoD", address, data.ctypes.data, data.nbytes)
+
+    def fetch(self, address: int, data: Array) -> None:
+        """Fill a contiguous array from the device."""
+        if data.nbytes:
+            self._call("cuMemcpyDtoH", data.ctypes.data, address, data.nbytes)
+
+    def launch(self, kernel: str, blocks: int, threads: int, arguments: Sequence[Argument]) -> None:
+        """Run a kernel of the file, in so many blocks of so many threads."""
+        if kernel not in self._kernels:
+            if self._module is None:
+                self._module = self._call("cuModuleLoadData", self._compiled())
+            self._kernels[kernel] = self._call("cuModuleGetFunction", self._module, kernel.encode())
+        packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
+        shape = (blocks, 1, 1, threads, 1, 1)
+        self._call("cuLaunchKernel", self._kernels[kernel], *shape, 0, 0, ctypes.addressof(packed), 0)
+
+    def mark(self) -> Any:
+        """An event that happens when all that was asked for before it is done."""
+        event = self._call("cuEventCreate", 0)
+        self._call("cuEventRecord", event, 0)
+        return event
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """Between two events; waits for the later one and ends both."""
+        self._call("cuEventSynchronize", end)
+        milliseconds = float(self._call("cuEventElapsedTime", start, end))
+        for event in (start, end):
+            self._call("cuEventDestroy", event)
+        return milliseconds / 1e3
+
+    def close(self) -> None:
+        """Leave the context; what was taken and not given back stays until the process ends."""
+        if self._module is not None:
+            self._call("cuModuleUnload", self._module)
+        self._call("cuDevicePrimaryCtxRelease", self._device)
+
+    def _call(self, function: str, *arguments: Any) -> Any:
+        error, *rest = getattr(self._cuda, function)(*arguments)
+        if int(error):
+            raise InternalError(f"the judge's GPU: {function}: {self._cuda.cuGetErrorName(error)[1].decode()}")
+        return rest[0] if len(rest) == 1 else tuple(rest)
+
+    def _attribute(self, name: str) -> int:
+        kind = getattr(self._cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._call("cuDeviceGetAttribute", kind, self._device))
+
+    def _compiled(self) -> bytes:
+        """The file for this device. Products and sums stay apart, for numbers are compared with the host's."""
+        major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+        options = [f"--gpu-architecture=sm_{major}{minor}", "--std=c++17", "--fmad=false"]
+        options += [f"--define-macro={name}={value}" for name, value in self._defines.items()]
+        program = self._compiler("nvrtcCreateProgram", self._source.encode(), b"measure.cu", 0, [], [])
+        error = self._nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])[0]
+        if int(error):
+            log = b" " * int(self._compiler("nvrtcGetProgramLogSize", program))
+            self._compiler("nvrtcGetProgramLog", program, log)
+            raise InternalError(f"the judge's kernels do not compile: {log.decode(errors='replace').strip()[:2000]}")
+        binary = bytes(int(self._compiler("nvrtcGetCUBINSize", program)))
+        self._compiler("nvrtcGetCUBIN", program, binary)
+        self._compiler("nvrtcDestroyProgram", program)
+        return binary
+
+    def _compiler(self, function: str, *arguments: Any) -> Any:
+        error, *rest = getattr(self._nvrtc, function)(*arguments)
+        if int(error):
+            raise InternalError(f"the judge's compiler: {function}: error {int(error)}")
+        return rest[0] if rest else None

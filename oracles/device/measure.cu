@@ -1,0 +1,726 @@
+// Compares an output with a peer or with a reference, both in device memory, as oracles/fused.py does on the host.
+//
+// walk: every element in float64, tile by tile; it defines each number and takes whatever comes.
+// peers_*: two outputs of one float format, at the speed of memory. A warp looks at a tile in float32; where all is
+//   finite, ordinary and within budget it adds it to its tally, and else leaves the tile to walk. Largest values are
+//   kept with their tile alone, for which element it was is found afterwards, in that tile, by walk.
+// locate: which elements of given tiles fail, and how many in each cell of a map.
+//
+// No header is needed. Nothing here may be contracted or flushed: compile with --fmad=false, and without fast math.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+// What may be tuned: threads of a block, blocks that shall fit on a multiprocessor, tiles between two looks at what
+// other blocks have found.
+#ifndef BLOCK
+#define BLOCK 128
+#endif
+#ifndef RESIDENT
+#define RESIDENT 5
+#endif
+#ifndef EXCHANGE
+#define EXCHANGE 8
+#endif
+#define ALL 0xffffffffu
+#define WARPS (BLOCK / 32)
+#define ANY -1
+#define LESS (1.0 - 0x1p-50)
+
+enum { FLOAT64, FLOAT32, FLOAT16, BFLOAT16, INT8, UINT8, INT32, INT64, TABLE };
+enum { SMALL, SINGLE, DOUBLE, INTEGER };                 // oracles.plain has the same
+enum { INTERVAL = 1, ZERO = 2, PINF = 4, NINF = 8, NAN_ = 16 };  // oracles.contract has the same
+enum { BAD, CLASS_BAD, OVER, MISROUNDED, GOT_NONFINITE, WANT_NONFINITE, PAIRS, SIGMAS, HISTOGRAM, BUCKETS = 66 };
+enum { SUM_EE, SUM_RR, SUM_YY, SUM_Z, PEAK, REAL_ULP, RHO, RHO_AT, MAX_ABS, ABS_AT, MAX_REL, REL_AT, ULP, ULP_AT,
+       FIRST_CLASS, ROW = 16 };
+
+struct Task {  // oracles/device/measure.py has the same
+  u64 got, want, errors, masks, sigmas, table;           // addresses; 0: there is none
+  u64 marks, floors;                                      // failures of each tile; see Floors
+  double error, slope, sigma;
+  i64 mask;                                               // -1: whatever class want has
+  i64 got_kind, want_kind, peer;
+  u64 size, origin, tile;  // elements: of all, before tile 1, where vectors may be loaded, of each tile
+  u64 width, cell_height, cell_width, cell_columns;
+  i64 mode, digits;
+  double half, least, most, top, overflow;                // emin and emax are powers of two
+  i64 has_inf;
+};
+
+// ---- one element ----------------------------------------------------------------------------------------------------
+
+#define EXPONENT 0x7ff0000000000000LL
+#define MANTISSA 0x000fffffffffffffLL
+#define MAGNITUDE 0x7fffffffffffffffLL
+
+__device__ __forceinline__ i64 pattern(double x) { return __double_as_longlong(x); }
+__device__ __forceinline__ double real(i64 bits) { return __longlong_as_double(bits); }
+__device__ __forceinline__ bool is_number(double x) { return (pattern(x) & MAGNITUDE) < EXPONENT; }
+__device__ __forceinline__ double from_brain(u32 bits) { return __uint_as_float(bits << 16); }
+__device__ __forceinline__ float from_half(u32 bits) {
+  u32 magnitude = bits & 0x7fffu;
+  float size = __uint_as_float(magnitude << 13) * 5.192296858534828e33f;  // 2**112; subnormals come out right, too
+  if (magnitude >= 0x7c00u) size = __uint_as_float((magnitude << 13) | 0x7f800000u);
+  return __uint_as_float(__float_as_uint(size) | (bits & 0x8000u) << 16);
+}
+
+__device__ __forceinline__ u64 bits_at(u64 base, i64 kind, u64 i) {
+  switch (kind) {
+    case FLOAT64: case INT64: return ((const u64*)base)[i];
+    case FLOAT32: case INT32: return ((const u32*)base)[i];
+    case FLOAT16: case BFLOAT16: return ((const u16*)base)[i];
+    default: return ((const u8*)base)[i];
+  }
+}
+
+__device__ __forceinline__ double number(u64 bits, i64 kind, u64 table) {
+  switch (kind) {
+    case FLOAT64: return real((i64)bits);
+    case FLOAT32: return __uint_as_float((u32)bits);
+    case FLOAT16: return from_half((u32)bits);
+    case BFLOAT16: return from_brain((u32)bits);
+    case INT8: return (signed char)bits;
+    case UINT8: return (double)bits;
+    case INT32: return (int)bits;
+    case INT64: return (double)(i64)bits;
+    default: return ((const double*)table)[bits];
+  }
+}
+
+__device__ __forceinline__ i64 exponent(double x, double low, double high) {
+  i64 e = pattern(x) & EXPONENT;
+  return min(max(e, pattern(low)), pattern(high));
+}
+
+// Distance of r from the cell of y, both finite; negative inside it (numerics.md 0).
+__device__ __forceinline__ double raw_excess(double y, double r, double half, double least) {
+  double e = y - r;
+  i64 p = pattern(y), power = max((p & MAGNITUDE) + ~((pattern(e) ^ p) >> 63), pattern(least)) & EXPONENT;
+  return fabs(e) - fmin(real(power) * half, 8.98846567431158e307);  // 2**1023
+}
+
+// As oracles.fused._cell; for int64 as oracles.plain.cell_excess.
+__device__ double excess_of(const Task& t, double y, double r, u64 bits, u64 want_bits) {
+  double zero = 0.0;
+  if (t.mode == INTEGER) {
+    double away = fabs(y - r);
+    if (t.got_kind != INT64 || away != 0.0 || fabs(r) >= 9223372036854775808.0) return away;
+    i64 apart = (i64)bits - (t.peer ? (i64)want_bits : (i64)r);
+    return fabs((double)apart);
+  }
+  if (is_number(y)) return fmax(raw_excess(y, r, t.half, t.least), zero);
+  if (y != y) return t.has_inf ? y : fmax(t.overflow - fabs(r), zero);
+  return fmax(t.overflow - (y > 0.0 ? r : -r), zero);
+}
+
+__device__ __forceinline__ u64 distance(const Task& t, i64 mode, u64 bits, double y, double r) {
+  if (mode == INTEGER) {
+    double away = fmin(rint(fabs(y - r)), 9223372036854775808.0);
+    return away >= 0.0 ? (u64)away : 0;
+  }
+  if (mode == SINGLE) {
+    u32 p = (u32)bits, q = __float_as_uint((float)r), mp = p & 0x7fffffffu, mq = q & 0x7fffffffu;
+    return (p ^ q) >> 31 ? mp + mq : max(mp, mq) - min(mp, mq);
+  }
+  if (mode == DOUBLE) {
+    i64 b = pattern(r), mp = (i64)bits & MAGNITUDE, mq = b & MAGNITUDE;
+    return ((i64)bits ^ b) < 0 ? (u64)mp + (u64)mq : (u64)(mp > mq ? mp - mq : mq - mp);
+  }
+  i64 power = exponent(r, t.least, t.most), width = t.got_kind == TABLE ? 7 : 15;
+  double step = fabs(r) * real(2046 * (MANTISSA + 1) - power) * real((1023 + t.digits) << 52);
+  i64 rounded = ((power - pattern(t.least)) >> (52 - t.digits)) + (pattern(step + 4503599627370496.0) & MANTISSA);
+  i64 mine = (i64)bits & ((1LL << width) - 1);
+  bool opposite = ((bits >> width) != 0) != (pattern(r) < 0);
+  return (u64)(opposite ? mine + rounded : mine > rounded ? mine - rounded : rounded - mine);
+}
+
+__device__ __forceinline__ double ulp_of(const Task& t, double r) {
+  return real(exponent(r, t.least, t.most)) * (2.0 * t.half);
+}
+
+__device__ __forceinline__ i64 plain_mask(const Task& t, double r) {
+  if (is_number(r)) return INTERVAL;
+  return r != r || !t.has_inf ? NAN_ : r > 0.0 ? PINF : NINF;
+}
+
+__device__ __forceinline__ bool taken(double y, i64 mask) {
+  i64 infinite = is_number(y) ? 0 : y > 0.0 ? PINF : NINF;
+  return mask & (y != y ? NAN_ : y == 0.0 ? ZERO : infinite);
+}
+
+// 0, 1, 2, 3-4, 5-8, ... -> 0, 1, 2, 3, 4, ...
+__device__ __forceinline__ u32 bucket(u64 steps) { return steps ? min(65 - __clzll((i64)(steps - 1)), BUCKETS - 1) : 0; }
+
+__device__ __forceinline__ double allowed(const Task& t, u64 i, double r) {
+  if (t.errors) return ((const double*)t.errors)[i];
+  return t.peer ? t.error + t.slope * fabs(r) : t.error;
+}
+
+// ---- tallies --------------------------------------------------------------------------------------------------------
+
+template <class T>
+struct Most {  // the largest value, and the first place that has it
+  T value;
+  u64 at;
+  __device__ __forceinline__ void see(T v, u64 i) {
+    if (v > value || (v == value && i < at && v > T(0))) value = v, at = i;
+  }
+};
+
+struct Tally {
+  double ee, rr, yy, zz, peak, ulps;
+  Most<double> rho, abs, rel;
+  Most<u64> steps;
+  u64 first_class;
+};
+
+__device__ Tally nothing() {
+  const u64 nowhere = ~0ull;
+  return {0, 0, 0, 0, 0, 0, {0, nowhere}, {0, nowhere}, {0, nowhere}, {0, nowhere}, nowhere};
+}
+
+template <class T>
+__device__ T from_lane(T v, int step) { return __shfl_xor_sync(ALL, v, step); }
+
+template <class T>
+__device__ void most_of_warp(Most<T>& m) {
+  for (int step = 16; step; step /= 2) {
+    T v = from_lane(m.value, step);
+    u64 i = from_lane(m.at, step);
+    m.see(v, i);
+  }
+}
+
+// The tallies of all threads, in `row`: 16 numbers of 64 bits. Sums are added in one order always.
+__device__ void write_row(Tally s, u64* row) {
+  __shared__ Tally parts[WARPS];
+  for (int step = 16; step; step /= 2) {
+    s.ee += from_lane(s.ee, step), s.rr += from_lane(s.rr, step);
+    s.yy += from_lane(s.yy, step), s.zz += from_lane(s.zz, step);
+    s.peak = fmax(s.peak, from_lane(s.peak, step)), s.ulps = fmax(s.ulps, from_lane(s.ulps, step));
+    u64 first = from_lane(s.first_class, step);
+    s.first_class = min(s.first_class, first);
+  }
+  most_of_warp(s.rho), most_of_warp(s.abs), most_of_warp(s.rel), most_of_warp(s.steps);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = s;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int w = 1; w < WARPS; ++w) {
+      const Tally& o = parts[w];
+      s.ee += o.ee, s.rr += o.rr, s.yy += o.yy, s.zz += o.zz;
+      s.peak = fmax(s.peak, o.peak), s.ulps = fmax(s.ulps, o.ulps), s.first_class = min(s.first_class, o.first_class);
+      s.rho.see(o.rho.value, o.rho.at), s.abs.see(o.abs.value, o.abs.at), s.rel.see(o.rel.value, o.rel.at);
+      s.steps.see(o.steps.value, o.steps.at);
+    }
+    double reals[] = {s.ee, s.rr, s.yy, s.zz, s.peak, s.ulps};
+    for (int i = 0; i < 6; ++i) row[i] = (u64)pattern(reals[i]);
+    row[RHO] = (u64)pattern(s.rho.value), row[RHO_AT] = s.rho.at;
+    row[MAX_ABS] = (u64)pattern(s.abs.value), row[ABS_AT] = s.abs.at;
+    row[MAX_REL] = (u64)pattern(s.rel.value), row[REL_AT] = s.rel.at;
+    row[ULP] = s.steps.value, row[ULP_AT] = s.steps.at, row[FIRST_CLASS] = s.first_class;
+  }
+}
+
+// What has been reached so far, as patterns of float32 at or below it: no element below need be looked at closely.
+struct Floors {
+  u32 rel, rho;
+};
+
+__device__ __forceinline__ void raise_floor(u32* floor, double value) {
+  atomicMax(floor, __float_as_uint(__double2float_rz(value)));
+}
+
+// ---- walk -----------------------------------------------------------------------------------------------------------
+
+// Rows of the histogram have a column for each lane, so that no two lanes meet in a bank.
+struct Counted {
+  u32 bad, class_bad, over, misrounded, got_nonfinite, want_nonfinite, pairs, sigmas;
+};
+
+// GOT, WANT: kinds known beforehand, or ANY.
+template <int GOT, int WANT>
+__device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n, u32* columns, u32& failed) {
+  const i64 got_kind = GOT == ANY ? t.got_kind : GOT, want_kind = WANT == ANY ? t.want_kind : WANT;
+  u64 bits = bits_at(t.got, got_kind, i), other = bits_at(t.want, want_kind, i);
+  double y = number(bits, got_kind, t.table), r = number(other, want_kind, t.table);
+  double away = fabs(y - r), size = fabs(r), error = allowed(t, i, r);
+  bool pair = is_number(y) && is_number(r);
+  n.got_nonfinite += !is_number(y), n.want_nonfinite += !is_number(r);
+  if (pair) {
+    n.pairs += 1, s.ee = fma(away, away, s.ee), s.rr = fma(r, r, s.rr), s.yy = fma(y, y, s.yy);
+    s.peak = fmax(s.peak, size);
+    s.abs.see(away, i);
+    // Divisions are dear, so that only what may be a record is divided.
+    if (away > 0.0 && size > 0.0 && away >= s.rel.value * LESS * size) s.rel.see(away / size, i);
+    if (away > 0.0 && t.mode != INTEGER && away >= s.ulps * LESS * ulp_of(t, r)) s.ulps = fmax(s.ulps, away / ulp_of(t, r));
+    if (size <= t.top) {
+      u64 steps = distance(t, GOT == FLOAT32 ? SINGLE : t.mode, bits, y, r);
+      s.steps.see(steps, i);
+      if (columns) atomicAdd(&columns[bucket(steps) * 32 + threadIdx.x % 32], 1u);
+    }
+  }
+  i64 mask = t.masks ? ((const u8*)t.masks)[i] : t.mask >= 0 ? t.mask : plain_mask(t, r);
+  if (taken(y, mask)) return;
+  bool judged = (mask & INTERVAL) && is_number(r);
+  double excess = excess_of(t, y, r, bits, other);
+  bool fits = judged && (excess == 0.0 || excess <= error);
+  if (judged && (pair || fits)) {
+    n.misrounded += excess > 0.0;
+    if (excess > 0.0 && !(excess < s.rho.value * LESS * error)) s.rho.see(error > 0.0 ? excess / error : real(EXPONENT), i);
+  }
+  if (judged && pair && (t.sigmas || t.sigma >= 0.0)) {
+    double sigma = t.sigmas ? ((const double*)t.sigmas)[i] : t.sigma, unit = 0.2887 * ulp_of(t, r), e = y - r;
+    s.zz += e != 0.0 ? e * e / (unit * unit + sigma * sigma) : 0.0;
+    n.sigmas += 1;
+  }
+  if (fits) return;
+  bool over = judged && pair;
+  n.bad += 1, n.over += over, n.class_bad += !over, failed += 1;
+  if (!over) s.first_class = min(s.first_class, i);
+}
+
+__device__ __forceinline__ u64 tile_begin(const Task& t, u64 tile) { return tile ? t.origin + (tile - 1) * t.tile : 0; }
+__device__ __forceinline__ u64 tile_end(const Task& t, u64 tile) { return min(t.size, t.origin + tile * t.tile); }
+
+template <int GOT, int WANT>
+__device__ __forceinline__ void visit_tile(const Task& t, u64 tile, Tally& s, Counted& n, u32* columns) {
+  u64 end = tile_end(t, tile);
+  u32 failed = 0;
+  for (u64 i = tile_begin(t, tile) + threadIdx.x; i < end; i += BLOCK) visit<GOT, WANT>(t, i, s, n, columns, failed);
+  if (failed) atomicAdd((u32*)t.marks + tile, failed);
+}
+
+__device__ void add_counts(const Counted& n, const u32* columns, u64* counts) {
+  u32 each[] = {n.bad, n.class_bad, n.over, n.misrounded, n.got_nonfinite, n.want_nonfinite, n.pairs, n.sigmas};
+  for (int c = 0; c < HISTOGRAM; ++c) {
+    u32 sum = each[c];
+    for (int step = 16; step; step /= 2) sum += from_lane(sum, step);
+    if (threadIdx.x % 32 == 0 && sum) atomicAdd(counts + c, (u64)sum);
+  }
+  for (u32 b = threadIdx.x; b < BUCKETS; b += BLOCK) {
+    u64 sum = 0;
+    for (int lane = 0; lane < 32; ++lane) sum += columns[b * 32 + (lane + b) % 32];
+    if (sum) atomicAdd(counts + HISTOGRAM + b, sum);
+  }
+}
+
+// list: tiles, or null for all from first to last; one row for each block. left: null, or the tiles that peers_* left.
+template <int GOT, int WANT>
+__device__ __forceinline__ void walk_tiles(const Task* task, u64* rows, u64* counts, const u32* list, const u8* left,
+                                           int first, int last) {
+  __shared__ u32 columns[BUCKETS * 32];
+  __shared__ u8 wanted[BLOCK];
+  const Task& t = *task;
+  for (u32 i = threadIdx.x; i < BUCKETS * 32; i += BLOCK) columns[i] = 0;
+  __syncthreads();
+  Tally s = nothing();
+  Counted n = {};
+  if (left) {
+    for (i64 base = first + (i64)blockIdx.x * BLOCK; base < last; base += (i64)gridDim.x * BLOCK) {
+      i64 mine = base + threadIdx.x;
+      wanted[threadIdx.x] = mine < last && left[mine];
+      if (__syncthreads_or(wanted[threadIdx.x]))
+        for (int k = 0; k < BLOCK; ++k)
+          if (wanted[k]) visit_tile<GOT, WANT>(t, base + k, s, n, columns);
+      __syncthreads();
+    }
+  } else {
+    for (i64 k = first + (i64)blockIdx.x; k < last; k += gridDim.x) visit_tile<GOT, WANT>(t, list ? list[k] : k, s, n, columns);
+  }
+  __syncthreads();
+  add_counts(n, columns, counts);
+  write_row(s, rows + (u64)ROW * blockIdx.x);
+  if (threadIdx.x == 0 && t.peer) {
+    const u64* row = rows + (u64)ROW * blockIdx.x;
+    raise_floor(&((Floors*)t.floors)->rel, real((i64)row[MAX_REL]));
+    raise_floor(&((Floors*)t.floors)->rho, real((i64)row[RHO]));
+  }
+}
+
+#define WALK(NAME, GOT, WANT)                                                                                          \
+  extern "C" __global__ void __launch_bounds__(BLOCK) NAME(const Task* __restrict__ task, u64* rows, u64* counts,      \
+                                                           const u32* list, const u8* left, int first, int last) {     \
+    walk_tiles<GOT, WANT>(task, rows, counts, list, left, first, last);                                                \
+  }
+WALK(walk, ANY, ANY)
+WALK(walk_float32, FLOAT32, FLOAT64)
+
+// One block for each tile of the list. failing: a byte for each element of the first `shown` of them.
+extern "C" __global__ void __launch_bounds__(BLOCK) locate(const Task* task, const u32* list, u8* failing, u64* cells,
+                                                           int shown) {
+  const Task& t = *task;
+  u64 tile = list[blockIdx.x], begin = tile_begin(t, tile), end = tile_end(t, tile);
+  for (u64 i = begin + threadIdx.x; i < end; i += BLOCK) {
+    Tally s = nothing();
+    Counted n = {};
+    u32 failed = 0;
+    visit<ANY, ANY>(t, i, s, n, nullptr, failed);
+    if (failed) atomicAdd(cells + i / t.width / t.cell_height * t.cell_columns + i % t.width / t.cell_width, 1ull);
+    if (blockIdx.x < shown) failing[blockIdx.x * t.tile + (i - begin)] = failed != 0;
+  }
+}
+
+// ---- peers ----------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ float reciprocal(float x) {
+#ifdef KERNEL_ASSAY
+  return 1.0f / x;
+#else
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+struct Single {
+  enum { KIND = FLOAT32, PARTS = 1, DIGITS = 23 };
+  static constexpr u32 SIGNS = 0x80000000u, EXPONENTS = 0x7f800000u;
+  static constexpr float GROW = 1073741824.0f;  // 2**30: errors of numbers near 1 have squares near 2**-48
+  static constexpr float HALF = 5.9604644775390625e-8f;
+  static constexpr bool DISCRETE = false;
+  static __device__ __forceinline__ void split(u32 word, float* parts) { parts[0] = __uint_as_float(word); }
+  static __device__ __forceinline__ u32 apart(u32 x, u32 y) { return __usad(x, y, 0); }
+  static __device__ __forceinline__ u32 most(u32 x, u32 y) { return max(x, y); }
+  static __device__ __forceinline__ u32 largest(u32 x) { return x; }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
+    return __float_as_uint(fmaxf(__uint_as_float(known), fabsf(__uint_as_float(word))));
+  }
+};
+
+struct Packed {  // two numbers of 16 bits in a word
+  enum { PARTS = 2 };
+  static constexpr u32 SIGNS = 0x80008000u;
+  static constexpr float GROW = 1.0f;
+  static constexpr bool DISCRETE = true;
+  static __device__ __forceinline__ u32 apart(u32 x, u32 y) { return __vmaxu2(x, y) - __vminu2(x, y); }
+  static __device__ __forceinline__ u32 most(u32 x, u32 y) { return __vmaxu2(x, y); }
+  static __device__ __forceinline__ u32 largest(u32 x) { return max(x & 0xffffu, x >> 16); }
+};
+
+struct Half : Packed {
+  enum { KIND = FLOAT16, DIGITS = 10 };
+  static constexpr u32 EXPONENTS = 0x7c007c00u;
+  static constexpr float HALF = 4.8828125e-4f;
+  static __device__ __forceinline__ void split(u32 word, float* parts) {
+#ifdef KERNEL_ASSAY
+    parts[0] = from_half(word & 0xffffu), parts[1] = from_half(word >> 16);
+#else
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(parts[0]), "=f"(parts[1]) : "r"(word));
+#endif
+  }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
+#ifdef KERNEL_ASSAY
+    return __vmaxu2(known, word & ~SIGNS);
+#else
+    asm("{ .reg .b32 size; abs.f16x2 size, %1; max.f16x2 %0, %0, size; }" : "+r"(known) : "r"(word));
+    return known;
+#endif
+  }
+};
+
+struct Brain : Packed {
+  enum { KIND = BFLOAT16, DIGITS = 7 };
+  static constexpr u32 EXPONENTS = 0x7f807f80u;
+  static constexpr float HALF = 3.90625e-3f;
+  static __device__ __forceinline__ void split(u32 word, float* parts) {
+    parts[0] = __uint_as_float(word << 16), parts[1] = __uint_as_float(word & 0xffff0000u);
+  }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
+#ifdef KERNEL_ASSAY
+    return __vmaxu2(known, word & ~SIGNS);
+#else
+    asm("{ .reg .b32 size; abs.bf16x2 size, %1; max.bf16x2 %0, %0, size; }" : "+r"(known) : "r"(word));
+    return known;
+#endif
+  }
+};
+
+// A largest value that a thread has met, exactly, and the first of its tiles that has it.
+template <class T>
+struct Found {
+  T value;
+  u32 tile;
+  __device__ __forceinline__ void see(T v, u32 in) {
+    if (v > value) value = v, tile = in;
+  }
+};
+
+// What one thread keeps. Largest values that float32 holds are apart from those that it may not hold.
+struct Kept {
+  double ee, rr, yy, ulps;
+  Found<double> abs, rel, rho;
+  Found<float> away;
+  Found<u32> steps;
+  u32 peak, same, tiles;  // same: most steps within a binade, which are errors in ulps
+  float looked;           // the largest approximate relative error that was looked at closely
+};
+
+// One lane's pairs of a tile: where they lie in memory, for a second look. A vector of 16 bytes comes after the other.
+#define WORDS 16  // of each tensor, in each lane
+template <class F>
+struct Chunk {
+  enum { SIZE = WORDS * F::PARTS, VECTOR = 4 * F::PARTS };
+  u64 got, want;  // addresses
+  __device__ __forceinline__ u64 place(int k) const { return (u64)(k / VECTOR) * (32 * VECTOR) + k % VECTOR; }
+  __device__ __forceinline__ u32 bits(u64 base, int k) const { return (u32)bits_at(base, F::KIND, place(k)); }
+  __device__ __forceinline__ float at(u64 base, int k) const {
+    u32 b = bits(base, k);
+    return F::KIND == FLOAT32 ? __uint_as_float(b) : F::KIND == FLOAT16 ? from_half(b) : (float)from_brain(b);
+  }
+  __device__ __forceinline__ u32 steps(int k) const {
+    const u32 sign = F::KIND == FLOAT32 ? 0x80000000u : 0x8000u;
+    u32 x = bits(got, k), y = bits(want, k), mx = x & ~sign, my = y & ~sign;
+    return (x ^ y) & sign ? mx + my : max(mx, my) - min(mx, my);
+  }
+};
+
+#define SLACK 0.999998f  // 1 - 2**-19: more than float32 and an approximate reciprocal may be off by
+#define MORE 1.000002f
+
+// The largest relative error of a chunk, exactly, if it is not below the floor.
+template <class F>
+__device__ __noinline__ double largest_ratio(Chunk<F> c, float floor) {
+  double most = 0.0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) {
+    float g = c.at(c.got, k), w = c.at(c.want, k);
+    if (w != 0.0f && fabsf((g - w) * reciprocal(w)) >= floor) {
+      double a = g, b = w;
+      most = fmax(most, fabs(a - b) / fabs(b));
+    }
+  }
+  return most;
+}
+
+// The largest rho of a chunk, exactly, if it is not below the floor.
+template <class F>
+__device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, float floor) {
+  float error = (float)t.error, slope = (float)t.slope;
+  const float tiny = 1e-30f;
+  double most = 0.0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) {
+    float g = c.at(c.got, k), w = c.at(c.want, k), e = fabsf(g - w);
+    // At most its cell, for a power of two has a narrower one below it; 0 stands for that of subnormals.
+    float cell = __uint_as_float((__float_as_uint(g) - 1) & 0x7f800000u) * F::HALF;
+    bool close = e - cell >= floor * (error + slope * fabsf(w));
+    if (e > 0.0f && (close || e < tiny || fabsf(g) <= (float)t.least)) {
+      double r = w, excess = fmax(raw_excess(g, r, t.half, t.least), 0.0), room = t.error + t.slope * fabs(r);
+      most = fmax(most, excess <= 0.0 ? 0.0 : room > 0.0 ? excess / room : real(EXPONENT));
+    }
+  }
+  return most;
+}
+
+// The largest error of a chunk, which float32 may not hold.
+template <class F>
+__device__ __noinline__ double largest_error(Chunk<F> c) {
+  double most = 0.0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) most = fmax(most, fabs((double)c.at(c.got, k) - (double)c.at(c.want, k)));
+  return most;
+}
+
+// The same in ulps, where binades or signs differ.
+template <class F>
+__device__ __noinline__ double largest_ulps(const Task& t, Chunk<F> c) {
+  double most = 0.0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) {
+    double a = c.at(c.got, k), b = c.at(c.want, k);
+    most = fmax(most, fabs(a - b) / ulp_of(t, b));
+  }
+  return most;
+}
+
+// Distances of a chunk's pairs, one by one, where some are long.
+template <class F>
+__device__ __noinline__ void count_far(Chunk<F> c, u32* far) {
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) atomicAdd(&far[bucket(c.steps(k)) * 32 + threadIdx.x % 32], 1u);
+}
+
+template <class F>
+__device__ __noinline__ u32 farthest(Chunk<F> c) {
+  u32 most = 0;
+#pragma unroll 1
+  for (int k = 0; k < c.SIZE; ++k) most = max(most, c.steps(k));
+  return most;
+}
+
+// Budgets as float32 has them.
+struct Budget {
+  float error, slope;
+};
+
+#define NEAR 7  // distances below it are counted two at a time, in a table of pairs
+#define FAR 34  // buckets that distances of 32 bits may need
+
+// What a chunk with differences adds to the records. False if it fails, or may.
+template <class F>
+__device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget budget, u32 tile, float away, float ratio,
+                                            u32 steps, u32 differ, Kept& kept, Floors* floors) {
+  u32 crossing = differ & (F::SIGNS | F::EXPONENTS);
+  bool fine = true;
+  float floor = __uint_as_float(*(volatile u32*)&floors->rel) * SLACK;
+  // Different ratios of few bits differ by more than 2**-19: what is no larger than what was looked at is a tie.
+  bool tie = F::DISCRETE && steps < 64 && ratio <= kept.looked * MORE;
+  if (ratio >= floor && !tie) {
+    kept.rel.see(largest_ratio<F>(c, floor), tile);
+    kept.looked = fmaxf(kept.looked, ratio);
+    raise_floor(&floors->rel, kept.rel.value);
+  }
+  floor = fminf(__uint_as_float(*(volatile u32*)&floors->rho), 1.0f) * SLACK;
+  // excess / allowed is at most 1 / (error / away + slope / ratio), less half a step of the fewest that may be.
+  float room = budget.error * reciprocal(away) + budget.slope * reciprocal(ratio);
+  float beyond = 1.0f - (crossing ? 0.25f : 0.5f) * reciprocal((float)steps);
+  if (!(beyond < floor * room)) {
+    double rho = largest_rho<F>(t, c, floor);
+    kept.rho.see(rho, tile);
+    raise_floor(&floors->rho, rho);
+    fine = rho <= 1.0;
+  }
+  if (ratio <= 0.5f) kept.away.see(away, tile);  // then got - want is exact (Sterbenz)
+  else if (away * MORE >= kept.away.value && (double)away * MORE >= kept.abs.value) kept.abs.see(largest_error<F>(c), tile);
+  if (!crossing) kept.same = max(kept.same, steps);
+  else if (steps >> F::DIGITS || (2 * steps > kept.same && 2.0 * steps > kept.ulps))
+    kept.ulps = fmax(kept.ulps, largest_ulps<F>(t, c));
+  kept.steps.see(steps, tile);
+  return fine;
+}
+
+// One tile: true if it was added to `kept` and the tables, false if walk must see it. got, want: of tile 1.
+template <class F>
+__device__ __forceinline__ bool tally(const Task& t, const char* got, const char* want, Budget budget, u32 tile,
+                                      Kept& kept, u32* near_pairs, u32* far, Floors* floors) {
+  const u32 lane = threadIdx.x % 32;
+  const u64 offset = (u64)(tile - 1) * (32 * WORDS * 4) + lane * 16;
+  const uint4 *left = (const uint4*)(got + offset), *right = (const uint4*)(want + offset);
+  const Chunk<F> chunk = {(u64)left, (u64)right};
+  u32 x[WORDS], y[WORDS];
+#pragma unroll
+  for (int v = 0; v < WORDS / 4; ++v) {
+    uint4 a = left[v * 32], b = right[v * 32];
+    x[4 * v] = a.x, x[4 * v + 1] = a.y, x[4 * v + 2] = a.z, x[4 * v + 3] = a.w;
+    y[4 * v] = b.x, y[4 * v + 1] = b.y, y[4 * v + 2] = b.z, y[4 * v + 3] = b.w;
+  }
+  float ee[4] = {}, rr[4] = {}, yy[4] = {}, away = 0.0f, ratio = 0.0f;
+  u32 differ = 0, steps = 0, peak = 0;
+#pragma unroll
+  for (int w = 0; w < WORDS; ++w) {
+    float a[F::PARTS], b[F::PARTS];
+    F::split(x[w], a), F::split(y[w], b);
+    differ |= x[w] ^ y[w];
+    peak = F::peak(peak, y[w]);
+    x[w] = F::apart(x[w], y[w]);  // what follows wants no more than the distance
+    steps = F::most(steps, x[w]);
+#pragma unroll
+    for (int p = 0; p < F::PARTS; ++p) {
+      const int sum = (w * F::PARTS + p) % 4;
+      float e = a[p] - b[p], grown = e * F::GROW;
+      ee[sum] = fmaf(grown, grown, ee[sum]), rr[sum] = fmaf(b[p], b[p], rr[sum]), yy[sum] = fmaf(a[p], a[p], yy[sum]);
+      away = fmaxf(away, fabsf(e));
+      ratio = fmaxf(ratio, fabsf(e * reciprocal(b[p])));
+    }
+  }
+  float e2 = (ee[0] + ee[1]) + (ee[2] + ee[3]), r2 = (rr[0] + rr[1]) + (rr[2] + rr[3]);
+  float y2 = (yy[0] + yy[1]) + (yy[2] + yy[3]);
+  // No square is lost, neither below nor beyond the range of float32; NaN and Inf show here, too.
+  const float low = 8.0779356694631609e-28f, high = 8.5070591730234616e37f;  // 2**-90, 2**126
+  bool good = e2 <= high && r2 >= low && r2 <= high && y2 >= low && y2 <= high && (e2 >= low || away == 0.0f);
+  if (!good) good = e2 == 0.0f && r2 == 0.0f && y2 == 0.0f && peak == 0 && away == 0.0f;  // zeros
+  steps = F::largest(steps);
+  u32 opposite = differ & F::SIGNS;
+  if (good && away > 0.0f) {
+    if (opposite) steps = farthest<F>(chunk);
+    good = see_records<F>(t, chunk, budget, tile, away, ratio, steps, differ, kept, floors);
+  }
+  if (__any_sync(ALL, !good)) return false;
+  kept.ee += e2, kept.rr += r2, kept.yy += y2, kept.peak = F::peak(kept.peak, peak), kept.tiles += 1;
+  if (steps < NEAR && !opposite) {
+    u32* column = near_pairs + lane;
+#pragma unroll
+    for (int w = 0; w < WORDS; w += 3 - F::PARTS) {
+      u32 both = F::PARTS == 2 ? (x[w] | x[w] >> 13) & 63 : x[w] + 8 * x[(w + 1) % WORDS];
+      atomicAdd(column + both * 32, 1u);
+    }
+  } else {
+    count_far<F>(chunk, far);
+  }
+  return true;
+}
+
+// What the tables hold, and how many pairs there are and differ.
+__device__ void add_tables(const u32* near_pairs, const u32* far, u32 tiles, u32 tile_size, u64* counts) {
+  for (u32 d = threadIdx.x; d < 64 + FAR; d += BLOCK) {
+    const u32* row = d < 64 ? near_pairs + d * 32 : far + (d - 64) * 32;
+    u64 sum = 0;
+    for (int lane = 0; lane < 32; ++lane) sum += row[(lane + d) % 32];
+    if (!sum) continue;
+    if (d < 64) {
+      atomicAdd(counts + HISTOGRAM + bucket(d % 8), sum), atomicAdd(counts + HISTOGRAM + bucket(d / 8), sum);
+      atomicAdd(counts + MISROUNDED, sum * ((d % 8 != 0) + (d / 8 != 0)));
+    } else {
+      atomicAdd(counts + HISTOGRAM + (d - 64), sum);
+      if (d > 64) atomicAdd(counts + MISROUNDED, sum);
+    }
+  }
+  if (threadIdx.x % 32 == 0) atomicAdd(counts + PAIRS, (u64)tiles * tile_size);
+}
+
+template <class F>
+__device__ void write_kept(const Task& t, const Kept& kept, u64* row) {
+  const double shrink = 1.0 / ((double)F::GROW * F::GROW);
+  float sizes[F::PARTS];
+  F::split(kept.peak, sizes);
+  Tally s = nothing();
+  s.ee = kept.ee * shrink, s.rr = kept.rr, s.yy = kept.yy, s.peak = fmax(sizes[0], sizes[F::PARTS - 1]);
+  s.ulps = fmax(kept.ulps, (double)kept.same);
+  s.abs.see(kept.abs.value, tile_begin(t, kept.abs.tile)), s.abs.see(kept.away.value, tile_begin(t, kept.away.tile));
+  s.rel.see(kept.rel.value, tile_begin(t, kept.rel.tile)), s.rho.see(kept.rho.value, tile_begin(t, kept.rho.tile));
+  s.steps.see(kept.steps.value, tile_begin(t, kept.steps.tile));
+  write_row(s, row);
+}
+
+template <class F>
+__device__ __forceinline__ void peers(const Task* task, const char* got, const char* want, u64* rows, u64* counts,
+                                      u8* left, int first, int last) {
+  __shared__ u32 near_pairs[64 * 32], far[FAR * 32];
+  __shared__ Floors floors;
+  const Task& t = *task;
+  for (u32 i = threadIdx.x; i < 64 * 32; i += BLOCK) near_pairs[i] = 0;
+  for (u32 i = threadIdx.x; i < FAR * 32; i += BLOCK) far[i] = 0;
+  u32* known = (u32*)t.floors;
+  u32* ours = &floors.rel;
+  if (threadIdx.x < 2) ours[threadIdx.x] = *(volatile u32*)(known + threadIdx.x);
+  __syncthreads();
+  const Budget budget = {(float)t.error, (float)t.slope};
+  Kept kept = {};
+  int turn = 0;
+  for (i64 tile = first + (i64)blockIdx.x * WARPS + threadIdx.x / 32; tile < last; tile += (i64)gridDim.x * WARPS) {
+    if (++turn % EXCHANGE == 0 && threadIdx.x % 32 < 2) {
+      u32 lane = threadIdx.x % 32, mine = *(volatile u32*)(ours + lane), theirs = *(volatile u32*)(known + lane);
+      if (mine > theirs) atomicMax(known + lane, mine);
+      if (theirs > mine) atomicMax(ours + lane, theirs);
+    }
+    bool added = tally<F>(t, got, want, budget, (u32)tile, kept, near_pairs, far, &floors);
+    if (threadIdx.x % 32 == 0) left[tile] = !added;
+  }
+  __syncthreads();
+  add_tables(near_pairs, far, kept.tiles, 32 * WORDS * F::PARTS, counts);
+  write_kept<F>(t, kept, rows + (u64)ROW * blockIdx.x);
+}
+
+// Tiles from first to last, all whole; got, want: of tile 1; left: whether walk must see a tile.
+#define PEERS(NAME, FORMAT)                                                                                        \
+  extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)                                                    \
+      NAME(const Task* __restrict__ task, const char* got, const char* want, u64* rows, u64* counts, u8* left, int first, int last) { \
+    peers<FORMAT>(task, got, want, rows, counts, left, first, last);                                               \
+  }
+PEERS(peers_float32, Single)
+PEERS(peers_float16, Half)
+PEERS(peers_bfloat16, Brain)
