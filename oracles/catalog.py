@@ -122,6 +122,10 @@ def _must_fit(contract: Contract) -> None:
             raise UsageError(f"{where}: output {name!r} must be like one of the inputs, or have a dtype")
     if unknown := sorted(set(contract.optional) - set(contract.attrs) - set(contract.inputs)):
         raise UsageError(f"{where}: optional names {unknown[0]!r}, which is neither an input nor an attribute")
+    if unknown := sorted(set(contract.separable) - set(contract.dims)):
+        raise UsageError(f"{where}: separable names {unknown[0]!r}, which must be one of the dims")
+    if unknown := sorted(set(contract.placed) - set(contract.separable)):
+        raise UsageError(f"{where}: placed names {unknown[0]!r}, which must be separable")
     for variant in contract.variants:
         if set(variant) != set(contract.inputs):
             raise UsageError(

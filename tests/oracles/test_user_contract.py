@@ -137,6 +137,8 @@ def test_a_file_that_defines_none(write, text, words):
     ("    return", "    x.max()\n    return", "fails on leaky float32 x=0:uniform slope=0.01 (ValueError: zero-size"),
     ("    return", "    float(x.sum())\n    return", "the reference cannot be followed (it makes plain numbers"),
     ("attrs=", "factor=0.5, attrs=", "the factor of an estimated budget must be at least 1, not 0.5"),
+    ("attrs=", 'separable=("m",), attrs=', "separable names 'm', which must be one of the dims"),
+    ("attrs=", 'placed={"n": dict}, attrs=', "placed names 'n', which must be separable"),
     ('Input(("n",))', 'Input(("n",), low=1e5)', "no float16 number lies in the range from 100000.0 to 110000.0"),
 ])  # fmt: skip
 def test_a_contract_that_cannot_work(write, old, new, words):
