@@ -20,6 +20,7 @@ from corpus.records import Case, Fill, Numerics, TensorRecipe
 from oracles import contracts
 from oracles.axes import dims_in, shape_of
 from oracles.contract import Contract
+from oracles.parts import check_separable
 from oracles.reference import Reference
 
 _OWN: dict[str, Contract] = {}
@@ -72,6 +73,7 @@ def add_contract(path: Path) -> Contract:
     if contract.origin != (other := origin_of(contract.name)) and other:
         raise UsageError(f"op {contract.name!r} is defined twice: {other} and {file}")
     _must_fit(contract)
+    _must_part(contract)
     _must_answer(contract)
     _OWN[contract.name] = contract
     load_contracts.cache_clear()
@@ -122,15 +124,19 @@ def _must_fit(contract: Contract) -> None:
             raise UsageError(f"{where}: output {name!r} must be like one of the inputs, or have a dtype")
     if unknown := sorted(set(contract.optional) - set(contract.attrs) - set(contract.inputs)):
         raise UsageError(f"{where}: optional names {unknown[0]!r}, which is neither an input nor an attribute")
-    if unknown := sorted(set(contract.separable) - set(contract.dims)):
-        raise UsageError(f"{where}: separable names {unknown[0]!r}, which must be one of the dims")
-    if unknown := sorted(set(contract.placed) - set(contract.separable)):
-        raise UsageError(f"{where}: placed names {unknown[0]!r}, which must be separable")
     for variant in contract.variants:
         if set(variant) != set(contract.inputs):
             raise UsageError(
                 f"{where}: the variant {dict(variant)} must give a dtype to each input, and to nothing else"
             )
+
+
+def _must_part(contract: Contract) -> None:
+    """Raises UsageError for separable dims that there are not."""
+    if unknown := sorted(set(contract.separable) - set(contract.dims)):
+        raise UsageError(f"{contract.origin}: separable names {unknown[0]!r}, which must be one of the dims")
+    if unknown := sorted(set(contract.placed) - set(contract.separable)):
+        raise UsageError(f"{contract.origin}: placed names {unknown[0]!r}, which must be separable")
 
 
 def _must_answer(contract: Contract) -> None:
@@ -147,7 +153,9 @@ def _must_answer(contract: Contract) -> None:
                     format_of(spec.dtype)
             except (UsageError, KeyError) as error:
                 raise UsageError(f"{contract.origin}: {error}") from error
-            Reference(contract, case, inputs).budget(Numerics())
+            reference = Reference(contract, case, inputs)
+            reference.budget(Numerics())
+            check_separable(reference)
 
 
 def _sample(contract: Contract, variant: Mapping[str, str], dims: Mapping[str, int]) -> Case:

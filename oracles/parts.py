@@ -97,6 +97,22 @@ def part_of(contract: Contract, case: Case, picks: Picks) -> Part:
     return Part(contract, case, case.but(tensors=tensors, attrs=own), axes)
 
 
+def check_separable(whole: Reference) -> None:
+    """Raises UsageError if the last index of a dim said to be separable is another alone than in the whole."""
+    contract, case = whole.contract, whole.case
+    for dim, extent in contract.dims_of(case).items():
+        if dim not in contract.separable or extent < 2:
+            continue
+        part = part_of(contract, case, {dim: np.array([extent - 1])})
+        for name, want in part.reference().want.items():
+            due = cut(whole.want[name], part.axes[name])
+            if due.shape != want.shape or not np.allclose(want, due, 1e-6, 1e-9, equal_nan=True):
+                raise UsageError(
+                    f"{contract.origin or contract.name}: {dim!r} is not separable, because {name} is another for the "
+                    f"last of its indices alone than among the others"
+                )
+
+
 def _cuts(axes: Sequence[str], dims: Dims, attrs: Attrs, picks: Picks) -> dict[int, Indices]:
     """The indices that picks leave of each axis that they cut."""
     parsed = enumerate(parse_axis(filled(axis, attrs)) for axis in axes)

@@ -147,6 +147,15 @@ def test_a_contract_that_cannot_work(write, old, new, words):
     assert "leaky" not in load_contracts()
 
 
+def test_a_dim_that_is_not_separable_must_not_be_said_to_be(write):
+    mine = MINE.replace("attrs=", 'separable=("n",), attrs=')
+    assert add_contract(write(mine)).separable == ("n",)
+    told = refusal(write(mine.replace("slope * x)", "slope * x - x[:1])")))
+    assert (
+        "'n' is not separable, because out is another for the last of its indices alone than among the others" in told
+    )
+
+
 def test_a_budget_of_ones_own_is_used(write):
     contract = add_contract(write(MINE.replace("attrs=", 'budget=lambda q: {"out": Budget(0.25)}, attrs=')))
     assert not contract.estimated
