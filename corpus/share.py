@@ -28,8 +28,8 @@ class Share(Record):
     """Compared with what another subject gave; the suspicious ones were then judged."""
 
     def plus(self, other: Share) -> Share:
-        """Both, of different elements of the same output."""
-        ways = {way: getattr(self, way) + getattr(other, way) for way in _WAYS}
+        """Both, of the same output; elements that both looked at are counted twice, but never more than there are."""
+        ways = {way: min(self.of, getattr(self, way) + getattr(other, way)) for way in _WAYS}
         return Share(output=self.output, of=self.of, **ways)
 
     @property

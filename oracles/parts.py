@@ -8,7 +8,7 @@ say which values: only `Part.inputs` does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -36,6 +36,8 @@ TILES = (8, 16, 32, 64, 128)
 """Widths of tiles at whose edges kernels go wrong."""
 MOST = 1 << 22
 """Elements of all inputs and outputs of a part."""
+GROUPS = 8
+"""Parts that are made around single elements, at most."""
 WORK = 1 << 26
 """Multiplications of a part, where the contract counts them: a fraction of a second."""
 
@@ -168,6 +170,51 @@ def _affordable(contract: Contract, case: Case, counts: dict[str, int]) -> dict[
             why = f"not even one index of {', '.join(counts)}" if counts else "for its contract names no separable dims"
             raise UsageError(f"{contract.name}: no part of {case.label} is small enough to be judged, {why}")
     return counts
+
+
+def around(contract: Contract, case: Case, output: str, flat: Iterable[int]) -> tuple[list[Part], list[int]]:
+    """Parts that hold these elements of an output, few and bounded like those of a sample; and the elements left over.
+
+    flat: indices in C order, the most important first. At most GROUPS parts are made.
+    """
+    groups: list[dict[str, set[int]]] = []
+    left = []
+    dims, shape = contract.dims_of(case), contract.output_specs(case)[output].shape
+    for at in flat:
+        index = _index_of(contract, case, output, tuple(int(i) for i in np.unravel_index(at, shape)))
+        wider = ({d: group[d] | some for d, some in index.items()} for group in groups)
+        grown = next(((n, g) for n, g in enumerate(wider) if fits(contract, case, _reach(contract, g))), None)
+        if grown:
+            groups[grown[0]] = grown[1]
+        elif len(groups) < GROUPS and fits(contract, case, _reach(contract, index)):
+            groups.append(index)
+        else:
+            left.append(at)
+    picks = [{d: _filled(contract, d, some) for d, some in group.items()} for group in groups]
+    return [part_of(contract, case, {d: i for d, i in p.items() if len(i) < dims[d]}) for p in picks], left
+
+
+def _index_of(contract: Contract, case: Case, output: str, index: tuple[int, ...]) -> dict[str, set[int]]:
+    """Which index of each separable dim an element has, or all of them, if that dim is not one of the output's."""
+    dims, attrs = contract.dims_of(case), contract.attrs_of(case)
+    found = {d: set(range(dims[d])) for d in contract.separable}
+    for axis, at in zip(contract.outputs[output].axes, index, strict=True):
+        names, factor = parse_axis(filled(axis, attrs))
+        place = at // factor
+        for name in reversed(names):
+            place, own = divmod(place, dims[name])
+            if name in found:
+                found[name] = {own}
+    return found
+
+
+def _filled(contract: Contract, dim: str, some: set[int]) -> Indices:
+    """The indices, ascending; of a dim whose index the op computes with, all between them, too."""
+    return np.arange(min(some), max(some) + 1) if dim in contract.placed else np.array(sorted(some), np.int64)
+
+
+def _reach(contract: Contract, group: Mapping[str, set[int]]) -> dict[str, int]:
+    return {d: len(_filled(contract, d, some)) for d, some in group.items()}
 
 
 def places(extent: int, count: int, random: Random) -> Indices:

@@ -140,7 +140,8 @@ def _of_the_whole(part: Part, e: Evidence, verdict: Verdict, outputs: Tensors) -
     changed = {"measurements": measured, "message": _moved(verdict.message, part, name) + share}
     if verdict.signature is None:
         return verdict.but(**changed)
-    bad = value_failures(e, name) if verdict.rule in VALUES_BY_ELEMENT else np.zeros(0, np.bool_)
+    with np.errstate(all="ignore"):  # values of any kind are looked at
+        bad = value_failures(e, name) if verdict.rule in VALUES_BY_ELEMENT else np.zeros(0, np.bool_)
     pattern = pattern_of(part, name, bad, shape) if bad.any() else verdict.signature.index_pattern
     return verdict.but(**changed, signature=verdict.signature.but(index_pattern=pattern))
 
