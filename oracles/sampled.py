@@ -160,13 +160,16 @@ def pattern_of(part: Part, name: str, bad: Array, shape: tuple[int, ...]) -> str
     """Where failing elements of a part lie in the whole, in the words of oracles.patterns.index_pattern.
 
     bad: a mask of the part's shape; shape: the whole output's. Whole rows, columns and all are those of the part, for
-    no more is known; ends and tails of tiles are those of the whole.
+    no more is known, and all of one row is that row; ends and tails of tiles are those of the whole.
     """
     word = index_pattern(bad, bad.shape)
-    if word in {"first_element", "last_element", "single"}:
+    if np.count_nonzero(bad) == 1:
         at = part.place(name, [int(i) for i in np.argwhere(bad)[0]])
         flat, size = int(np.ravel_multi_index(at, shape)), int(np.prod(shape, dtype=np.int64))
         return {0: "first_element", size - 1: "last_element"}.get(flat, "single")
+    if word == "all" and len(shape) > 1:
+        height, width = (bad.shape[axis] if shape[axis] > 1 else 0 for axis in (-2, -1))
+        word = "one_row" if height == 1 else "one_column" if width == 1 else word
     axes = {"tile_tail_columns": len(shape) - 1, "tile_tail_rows": len(shape) - 2}
     for tail, axis in axes.items():
         if axis >= 0 and _is_tail(part.axes[name], bad, axis, shape[axis]):
