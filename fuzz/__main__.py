@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+
+from fuzz.options import (
+    AtLeast,
+    base_option,
+    box_options,
+    contract_option,
+    corpus_option,
+    device_option,
+    json_option,
+    old_corpus_option,
+    subject_option,
+)
 
 try:
     from corpus.errors import InternalError, UsageError
@@ -23,122 +34,6 @@ except ImportError as missing:  # too early for check_house to say it
 USAGE, INTERNAL = 2, 3
 
 
-class _AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
-    """A number that is not too small; one sentence says what it must be, whatever it is instead."""
-
-    def __init__(self, least: float) -> None:
-        self.least = least
-        self.name = "integer" if isinstance(least, int) else "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Raises click's own UsageError, as other types of options do, for another number and for what is none."""
-        del ctx
-        try:
-            number = type(self.least)(value)
-        except ValueError:
-            number = math.nan
-        if number >= self.least:
-            return number
-        option, kind = param.opts[0] if param else "it", "whole number" if self.name == "integer" else "number"
-        raise click.UsageError(f"{option} must be a {kind} of at least {self.least}, not {value!r}")
-
-
-def _corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any]:
-    return click.option(
-        "--corpus",
-        type=click.Path(path_type=Path),
-        default=Path("corpus"),
-        show_default=True,
-        help="Folder of the corpus.",
-        **more,
-    )(command)
-
-
-def _existing(context: click.Context, option: click.Parameter, folder: Path) -> Path:
-    from reports.options import existing_corpus  # noqa: PLC0415  a stranger's `reports` must not stand in the way of check_house
-
-    return existing_corpus(context, option, folder)
-
-
-def _old_corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Of commands to which a corpus that is not there can tell nothing."""
-    return _corpus_option(command, callback=_existing)
-
-
-def _box_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    command = click.option(
-        "--timeout", type=_AtLeast(0.01), default=10.0, show_default=True, help="Seconds for one execution."
-    )(command)
-    return click.option(
-        "--memory",
-        "memory_mb",
-        type=_AtLeast(16),
-        default=4096,
-        show_default=True,
-        help="Megabytes a subject may allocate.",
-    )(command)
-
-
-def _subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--subject", "files", multiple=True, metavar="FILE[:NAME]", help="A kernel of your own, anywhere; repeatable."
-    )(command)
-
-
-def _device_option(default: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option("--device", default=default, show_default=bool(default), help=text)
-
-
-def _add_contracts(context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Before anything else is looked up: the ops of a command line may be the user's own."""
-    del context, option
-    if paths:
-        from oracles.catalog import add_contract  # noqa: PLC0415  --help must not wait for numpy
-
-        for path in paths:
-            add_contract(path)
-    return paths
-
-
-def _contract_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--contract",
-        "contracts",
-        multiple=True,
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        callback=_add_contracts,
-        is_eager=True,
-        expose_value=False,
-        help="The contract of an op of your own; repeatable.",
-    )(command)
-
-
-def _checked_base(_context: click.Context, _option: click.Parameter, base: Path | None) -> Path | None:
-    """Refuse what is no folder before anything runs."""
-    from fuzz.base import check_base  # noqa: PLC0415  as above
-
-    if base is not None:
-        check_base(base)
-    return base
-
-
-def _base_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--base",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        callback=_checked_base,
-        help="A checkout to compare with: what fails there, too, does not count.",
-    )(command)
-
-
-def _json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--json", "json_path", metavar="FILE", help="Write the summary as JSON (-: to standard output)."
-    )(command)
-
-
 @click.group(commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="kernel-assay", message="%(version)s")
 def cli() -> None:
@@ -147,7 +42,7 @@ def cli() -> None:
 
 @cli.command("run")
 @click.argument("ops", nargs=-1)
-@_subject_option
+@subject_option
 @click.option(
     "--launch",
     multiple=True,
@@ -168,19 +63,25 @@ def cli() -> None:
     metavar="TIME",
     help="How long to search: 90, 90s, 5m, 8h; what is found is then shrunk.  [default: 60s]",
 )
-@click.option("--cases", "case_limit", type=_AtLeast(1), help="Stop after so many cases instead.")
-@click.option("--seed", type=_AtLeast(0), help="Makes the same cases again.  [default: random]")
+@click.option("--cases", "case_limit", type=AtLeast(1), help="Stop after so many cases instead.")
+@click.option("--seed", type=AtLeast(0), help="Makes the same cases again.  [default: random]")
 @click.option("--resume", is_flag=True, help="Go on with the latest run that was interrupted.")
 @click.option("--engine", type=click.Choice(["conjecture", "given"]), default="conjecture", show_default=True)
-@_device_option("cpu", "Where the subjects run: cpu, cuda, cuda:NUMBER or cuda:all.")
-@click.option("--jobs", type=_AtLeast(1), help="Processes that search.  [default: 1; on GPUs more]")
-@click.option("--max-elements", type=_AtLeast(1), help="Of the largest tensor of a case.")
+@device_option("cpu", "Where the subjects run: cpu, cuda, cuda:NUMBER or cuda:all.")
+@click.option("--jobs", type=AtLeast(1), help="Processes that search.  [default: 1; on GPUs more]")
+@click.option("--max-elements", type=AtLeast(1), help="Of the largest tensor of a case.")
+@click.option(
+    "--case-memory",
+    type=AtLeast(1),
+    metavar="MB",
+    help="Of all tensors of a case; with it, shapes of language models that fit are tried.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
-@_contract_option
-@_base_option
-@_box_options
-@_corpus_option
-@_json_option
+@contract_option
+@base_option
+@box_options
+@corpus_option
+@json_option
 def run_command(**options: Any) -> int:
     """Search for failures of OPS (default: all) and say what was found.
 
@@ -194,16 +95,16 @@ def run_command(**options: Any) -> int:
 
 @cli.command("replay")
 @click.argument("targets", nargs=-1, metavar="[FINDING|FILE|FOLDER|RUN:INDEX|case:TOKEN]...")
-@_subject_option
-@_contract_option
-@_base_option
-@_device_option("", "Where the subjects run (cpu, cuda or cuda:NUMBER), those that can; default: where each failed.")
+@subject_option
+@contract_option
+@base_option
+@device_option("", "Where the subjects run (cpu, cuda or cuda:NUMBER), those that can; default: where each failed.")
 @click.option("--junit", type=click.Path(path_type=Path), help="Write the results as JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the results as GitHub shows them.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="Write the failures as SARIF.")
-@_box_options
-@_old_corpus_option
-@_json_option
+@box_options
+@old_corpus_option
+@json_option
 def replay_command(**options: Any) -> int:
     """Run stored cases again (default: the whole corpus) and say what has changed. Exit code 1 if one fails."""
     from fuzz.commands_store import replay_stored  # noqa: PLC0415  as above
@@ -213,12 +114,12 @@ def replay_command(**options: Any) -> int:
 
 @cli.command("shrink")
 @click.argument("target", metavar="FINDING|FILE|RUN:INDEX|case:TOKEN")
-@_subject_option
-@_contract_option
+@subject_option
+@contract_option
 @click.option("--budget", default="30s", show_default=True, metavar="TIME", help="How long to try.")
-@_box_options
-@_corpus_option
-@_json_option
+@box_options
+@corpus_option
+@json_option
 def shrink_command(**options: Any) -> int:
     """Make a failing case smaller while it still fails in the same way."""
     from fuzz.commands import shrink_stored  # noqa: PLC0415  as above
@@ -229,11 +130,11 @@ def shrink_command(**options: Any) -> int:
 @cli.command("show")
 @click.argument("target", metavar="FINDING|FILE|RUN:INDEX|case:TOKEN")
 @click.option("--reproducer", metavar="FILE", help="Only write the stand-alone program that shows the failure.")
-@_subject_option
-@_contract_option
-@_box_options
-@_old_corpus_option
-@_json_option
+@subject_option
+@contract_option
+@box_options
+@old_corpus_option
+@json_option
 def show_command(**options: Any) -> int:
     """Show all there is to know of a finding, with a program that reproduces it; a bare case is run first."""
     from fuzz.commands_show import show  # noqa: PLC0415  as above
@@ -252,9 +153,9 @@ def explain_command(topic: str) -> int:
 
 @cli.command("analyze")
 @click.argument("targets", nargs=-1, metavar="[FINDING|RUN]...")
-@_contract_option
-@_old_corpus_option
-@_json_option
+@contract_option
+@old_corpus_option
+@json_option
 def analyze_command(**options: Any) -> int:
     """Judge kept outputs again under the contracts of today, running nothing. Exit code 1 if a verdict changed."""
     from fuzz.commands_show import analyze_kept  # noqa: PLC0415  as above
@@ -265,9 +166,9 @@ def analyze_command(**options: Any) -> int:
 @cli.command("prove")
 @click.argument("op")
 @click.argument("subject", metavar="NAME|FILE[:NAME]")
-@_contract_option
-@_box_options
-@_corpus_option
+@contract_option
+@box_options
+@corpus_option
 def prove_command(**options: Any) -> int:
     """Try a kernel on every input there is: all 65,536 float16 and bfloat16 numbers of an elementwise OP.
 
@@ -288,7 +189,7 @@ def prove_command(**options: Any) -> int:
     help="An architecture, such as sm_90; repeatable.  [default: sm_80, sm_90, sm_100]",
 )
 @click.option("--launch", multiple=True, metavar="KEY=VALUE", help="As in `run`.")
-@_contract_option
+@contract_option
 def compile_command(**options: Any) -> int:
     """Compile CUDA files for GPUs, without one: all of the house's, those of OPS, or your own FILES.
 
@@ -302,7 +203,7 @@ def compile_command(**options: Any) -> int:
 
 @cli.command("promote")
 @click.argument("targets", nargs=-1, required=True, metavar="FINDING...")
-@_old_corpus_option
+@old_corpus_option
 def promote_command(**options: Any) -> int:
     """Keep findings for good: copy them to regressions/, which is committed and replayed in CI."""
     from fuzz.commands_show import promote_findings  # noqa: PLC0415  as above
@@ -317,7 +218,7 @@ def promote_command(**options: Any) -> int:
     "--until", default="", metavar="DATE", help="Last day on which it may, as 2030-12-31.  [default: for good]"
 )
 @click.option("--clear", is_flag=True, help="It may not fail any more.")
-@_old_corpus_option
+@old_corpus_option
 def expect_command(**options: Any) -> int:
     """Say that a finding is a known, open bug: its failure is no news. Replay says when it starts to pass."""
     from fuzz.commands_show import expect  # noqa: PLC0415  as above
@@ -330,7 +231,7 @@ def expect_command(**options: Any) -> int:
 @click.argument("name")
 @click.option("--op", default="silu", show_default=True, help="The op of a new subject.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(), help="Where to write.  [default: here]")
-@_contract_option
+@contract_option
 def new_command(what: str, name: str, op: str, folder: Path) -> int:
     """Write a small file that runs, to start from: an op with its contract, a subject, a CUDA kernel."""
     from fuzz.new import new  # noqa: PLC0415  as above
@@ -347,9 +248,9 @@ def new_command(what: str, name: str, op: str, folder: Path) -> int:
     default="ops",
 )
 @click.argument("words", nargs=-1, metavar="[WORD|COLUMN=VALUE]...")
-@_contract_option
-@_old_corpus_option
-@_json_option
+@contract_option
+@old_corpus_option
+@json_option
 def list_command(**options: Any) -> int:
     """List what there is: all of it, or the rows in which every WORD occurs and every COLUMN has its VALUE."""
     from fuzz.commands_store import list_things  # noqa: PLC0415  as above

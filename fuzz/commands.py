@@ -130,6 +130,7 @@ def _fresh(store: Store, options: dict[str, Any], limits: Limits) -> Campaign:
         "max_elements": options["max_elements"] or 0,
         "device": options["device"],
         "jobs": options["jobs"] or 0,
+        "case_memory": options["case_memory"] or 0,
         "seconds": limits.seconds if limits.cases is None else 0.0,
         "cases": limits.cases or 0,
     }

@@ -21,7 +21,9 @@ from corpus.records import Case
 from fuzz import provider
 from fuzz.elites import Elites
 from fuzz.provider import KernelProvider
+from fuzz.shapes import turn
 from fuzz.strategies import ROOM_QUESTION, build, cases
+from oracles.axes import Dims
 from oracles.contract import Contract
 
 BATCH = 32
@@ -54,6 +56,8 @@ class Target:
     hints: tuple[int, ...] = ()
     """Sizes worth trying, from the subjects' own constants."""
     max_elements: int | None = None
+    memory: int | None = None
+    """Bytes of a case's inputs and outputs; with it, shapes of language models are tried as far as they fit."""
 
 
 Engine = Callable[[Sequence[Target], int, int, Elites], Iterator[list[Proposal]]]
@@ -74,16 +78,19 @@ def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites
     """Case number index of a run: a function of the seed, the index and the elites visible in its batch."""
     random = Random(f"{run_seed}:{index}")
     target = targets[index % len(targets)]
+    shapes = () if target.memory is None else turn(target.contract, run_seed, index // len(targets))
     parent = None
-    if random.random() < MUTATE:
+    if random.random() < MUTATE and not shapes:
         parent = elites.pick(target.contract.name, index // BATCH, random)
     steer = _steer(parent.choices, random) if parent else {}
-    case, choices = generate(target, random, steer)
+    case, choices = generate(target, random, steer, shapes)
     return Proposal(index, case, choices, parent.cell if parent else "")
 
 
-def generate(target: Target, random: Random, steer: Mapping[int, int] | None = None) -> tuple[Case, tuple[int, ...]]:
-    """One case; steer says which questions (by number) already have an answer."""
+def generate(
+    target: Target, random: Random, steer: Mapping[int, int] | None = None, shapes: Sequence[Dims] = ()
+) -> tuple[Case, tuple[int, ...]]:
+    """One case; steer says which questions (by number) already have an answer, shapes which it may have (see build)."""
     data = ConjectureData(random=random, provider=KernelProvider, provider_kw=provider.provider_kw(target.hints))
     steered = steer or {}
     choices: list[int] = []
@@ -97,7 +104,8 @@ def generate(target: Target, random: Random, steer: Mapping[int, int] | None = N
         return value
 
     try:
-        case = build(target.contract, choose, dtypes=target.dtypes, max_elements=target.max_elements)
+        limits = {"max_elements": target.max_elements, "memory": target.memory}
+        case = build(target.contract, choose, dtypes=target.dtypes, shapes=shapes, **limits)
     except StopTest as stop:
         raise InternalError(
             f"the grammar of {target.contract.name} asks more questions than Hypothesis allows"
@@ -123,7 +131,7 @@ def _steer(parent: tuple[int, ...], random: Random) -> dict[int, int]:
 
 
 def given_engine(targets: Sequence[Target], run_seed: int, start: int, elites: Elites) -> Iterator[list[Proposal]]:
-    """The same through public API only (and without elites): chunk after chunk of `@given`."""
+    """The same through public API only (and without elites or given shapes): chunk after chunk of `@given`."""
     del elites
     if start % BATCH:
         raise InternalError(f"a stream cannot start at index {start}, inside a batch of {BATCH}")
@@ -160,7 +168,7 @@ def _examples(target: Target, run_seed: str, count: int) -> list[Case]:
         suppress_health_check=list(HealthCheck),
         verbosity=Verbosity.quiet,
     )
-    @given(cases(target.contract, dtypes=target.dtypes, max_elements=target.max_elements))
+    @given(cases(target.contract, dtypes=target.dtypes, max_elements=target.max_elements, memory=target.memory))
     def collect(case: Case) -> None:
         found.append(case)
 

@@ -44,13 +44,13 @@ def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
 
 def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]:
     """What to search: every op with the dtypes, sizes and optional parts that its subjects suggest."""
-    found = []
+    found, memory = [], int(campaign.options.get("case_memory", 0)) << 20
     for op in campaign.ops:
         mine = [s for s in campaign.subjects if s.op == op]
         dtypes = () if any(not s.dtypes for s in mine) else tuple(sorted({t for s in mine for t in s.dtypes}))
         hints = tuple(sorted({n for s in mine for n in size_hints(s)}))
         contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()))
-        found.append(Target(contract, dtypes, hints, max_elements))
+        found.append(Target(contract, dtypes, hints, max_elements, memory or None))
     return found
 
 

@@ -8,7 +8,7 @@ sequence of choices, so a failure of one can be shrunk by the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -21,9 +21,9 @@ from corpus.layouts import LAYOUTS
 from corpus.record import GENERATOR_VERSION, SCHEMA_VERSION, Scalar
 from corpus.records import Case, Fill, Special, TensorRecipe
 from corpus.specials import PLACES, VALUES
-from oracles.axes import Attrs, shape_of
+from oracles.axes import Attrs, Dims, shape_of
 from oracles.catalog import contract_of
-from oracles.contract import Contract, Input
+from oracles.contract import Contract, Input, Output
 
 Choose = Callable[[int, int], int]
 """Asks for an integer between two bounds, both included."""
@@ -53,22 +53,28 @@ MAX_WORK = 1 << 23
 
 
 def cases(
-    op: str | Contract, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None
+    op: str | Contract, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None, memory: int | None = None
 ) -> st.SearchStrategy[Case]:
-    """Cases of an op, for `@given`. dtypes: only these for the first input; max_elements: of the largest tensor.
+    """Cases of an op, for `@given`.
 
-    Raises UsageError for an unknown op, or a dtype it does not have.
+    dtypes: only these for the first input; max_elements: of the largest tensor; memory: bytes of all inputs and outputs
+    together. Raises UsageError for an unknown op, or a dtype it does not have.
     """
     contract = contract_of(op) if isinstance(op, str) else op
     known = [v[_first(contract)] for v in contract.variants]
     if dtypes and not set(dtypes) & set(known):
         raise UsageError(f"{contract.name} has no variant of dtype {', '.join(dtypes)}; it has {', '.join(known)}")
-    return _cases(contract, dtypes, max_elements)
+    return _cases(contract, dtypes, max_elements, memory)
 
 
 @st.composite
-def _cases(draw: st.DrawFn, contract: Contract, dtypes: tuple[str, ...], max_elements: int | None) -> Case:
-    return build(contract, lambda low, high: draw(_integers(low, high)), dtypes=dtypes, max_elements=max_elements)
+def _cases(
+    draw: st.DrawFn, contract: Contract, dtypes: tuple[str, ...], max_elements: int | None, memory: int | None
+) -> Case:
+    def choose(low: int, high: int) -> int:
+        return draw(_integers(low, high))
+
+    return build(contract, choose, dtypes=dtypes, max_elements=max_elements, memory=memory)
 
 
 @cache
@@ -76,15 +82,29 @@ def _integers(low: int, high: int) -> st.SearchStrategy[int]:
     return st.integers(low, high)
 
 
-def build(contract: Contract, choose: Choose, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None) -> Case:
-    """One case from a sequence of choices."""
+def build(
+    contract: Contract,
+    choose: Choose,
+    *,
+    dtypes: tuple[str, ...] = (),
+    max_elements: int | None = None,
+    memory: int | None = None,
+    shapes: Sequence[Dims] = (),
+) -> Case:
+    """One case from a sequence of choices.
+
+    memory: bytes of all inputs and outputs; shapes: of which it has the first that fits into that, instead of the dims
+    that are chosen (which are asked for all the same). Raises UsageError if no case is small enough.
+    """
     variants = contract.variants
     if dtypes:
         variants = tuple(v for v in variants if v[_first(contract)] in dtypes)
     variant = variants[choose(0, len(variants) - 1)]
     room = min(max_elements or contract.max_elements, ROOMS[choose(0, len(ROOMS) - 1)])
     dims, attrs = _choose_dims(contract, choose), _choose_attrs(contract, choose)
-    dims = _fit(contract, dims, attrs, room)
+    within = Room(room, memory, variant)
+    given = (shape for shape in shapes if memory is None or memory_of(contract, variant, shape, attrs) <= memory)
+    dims = dict(next(given, ())) or _fit(contract, dims, attrs, within)
     present = _choose_inputs(contract, choose)
     fills = _probe(contract, choose, dims, variant)
     frame = Frame(dims, attrs, choose, plain=bool(fills))
@@ -161,20 +181,51 @@ def _choose_dims(contract: Contract, choose: Choose) -> dict[str, int]:
     return dims
 
 
-def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, max_elements: int) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How large a case may be."""
+
+    elements: int
+    """Of the largest tensor."""
+    memory: int | None
+    """Bytes of all inputs and outputs; None: as many as that makes."""
+    variant: Mapping[str, str]
+
+
+def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> dict[str, int]:
     """Halve the largest dimension until every tensor and the work fit; halving keeps what is odd about a size."""
-    while _too_large(contract, dims, attrs, max_elements):
-        widest = max(dims, key=lambda d: dims[d] // contract.dims[d].multiple)
+    lowest = {name: dim.low for name, dim in contract.dims.items()}
+    while _too_large(contract, dims, attrs, room):
+        wide = [name for name, extent in dims.items() if extent > lowest[name]]
+        if not wide:
+            raise UsageError(f"the smallest case of {contract.name} needs more elements or memory than a case may have")
+        widest = max(wide, key=lambda d: dims[d] // contract.dims[d].multiple)
         step = contract.dims[widest].multiple
-        dims = {**dims, widest: max(contract.dims[widest].low, dims[widest] // step // 2 * step)}
+        dims = {**dims, widest: max(lowest[widest], dims[widest] // step // 2 * step)}
     return dims
 
 
-def _too_large(contract: Contract, dims: dict[str, int], attrs: Attrs, max_elements: int) -> bool:
+def _too_large(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> bool:
     shaped = [i.axes for i in contract.inputs.values()] + [o.axes for o in contract.outputs.values()]
-    if any(math.prod(shape_of(axes, dims, attrs)) > max_elements for axes in shaped):
+    if any(math.prod(shape_of(axes, dims, attrs)) > room.elements for axes in shaped):
+        return True
+    if room.memory is not None and memory_of(contract, room.variant, dims, attrs) > room.memory:
         return True
     return contract.work is not None and contract.work(dims) > MAX_WORK
+
+
+def memory_of(contract: Contract, variant: Mapping[str, str], dims: Dims, attrs: Attrs) -> int:
+    """Bytes of all inputs, optional ones among them, and of all outputs."""
+    tensors = [(spec.axes, variant[name]) for name, spec in contract.inputs.items()]
+    tensors += [(spec.axes, _dtype_of(spec, variant, attrs)) for spec in contract.outputs.values()]
+    return sum(math.prod(shape_of(axes, dims, attrs)) * format_of(dtype).bits // 8 for axes, dtype in tensors)
+
+
+def _dtype_of(spec: Output, variant: Mapping[str, str], attrs: Attrs) -> str:
+    if not spec.like:
+        return spec.dtype.format(**attrs)
+    dtype = variant[spec.like]
+    return spec.widened if spec.widened and format_of(dtype).bits == 8 else dtype
 
 
 def _probe(contract: Contract, choose: Choose, dims: dict[str, int], variant: Mapping[str, str]) -> Mapping[str, Fill]:

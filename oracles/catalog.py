@@ -20,6 +20,7 @@ from corpus.records import Case, Fill, Numerics, TensorRecipe
 from oracles import contracts
 from oracles.axes import dims_in, shape_of
 from oracles.contract import Contract
+from oracles.parts import check_separable
 from oracles.reference import Reference
 
 _OWN: dict[str, Contract] = {}
@@ -72,6 +73,7 @@ def add_contract(path: Path) -> Contract:
     if contract.origin != (other := origin_of(contract.name)) and other:
         raise UsageError(f"op {contract.name!r} is defined twice: {other} and {file}")
     _must_fit(contract)
+    _must_part(contract)
     _must_answer(contract)
     _OWN[contract.name] = contract
     load_contracts.cache_clear()
@@ -129,6 +131,14 @@ def _must_fit(contract: Contract) -> None:
             )
 
 
+def _must_part(contract: Contract) -> None:
+    """Raises UsageError for separable dims that there are not."""
+    if unknown := sorted(set(contract.separable) - set(contract.dims)):
+        raise UsageError(f"{contract.origin}: separable names {unknown[0]!r}, which must be one of the dims")
+    if unknown := sorted(set(contract.placed) - set(contract.separable)):
+        raise UsageError(f"{contract.origin}: placed names {unknown[0]!r}, which must be separable")
+
+
 def _must_answer(contract: Contract) -> None:
     """Raises UsageError if the reference or the budget fails on smallest or on small inputs of any variant."""
     steps = {name: (dim, dim.multiple) for name, dim in contract.dims.items()}
@@ -143,7 +153,9 @@ def _must_answer(contract: Contract) -> None:
                     format_of(spec.dtype)
             except (UsageError, KeyError) as error:
                 raise UsageError(f"{contract.origin}: {error}") from error
-            Reference(contract, case, inputs).budget(Numerics())
+            reference = Reference(contract, case, inputs)
+            reference.budget(Numerics())
+            check_separable(reference)
 
 
 def _sample(contract: Contract, variant: Mapping[str, str], dims: Mapping[str, int]) -> Case:

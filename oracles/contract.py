@@ -288,6 +288,12 @@ class Contract:
     elementwise: bool = False
     """Each element of an output depends on the one at its place in the only input (of packed blocks, on that quant and
     its block's scales): all inputs can be counted out."""
+    separable: tuple[str, ...] = ()
+    """Dims along which each index of the outputs needs of the inputs its own index only, and all of those without that
+    dim: a large case is judged by a few of them (oracles/sampled.py)."""
+    placed: Mapping[str, Callable[[Attrs, int, int], Attrs]] = field(default_factory=dict)
+    """For those of them whose index the op computes with: the attributes of a part in one piece, from those of the
+    whole, how many indices stand before the piece, and how many behind it."""
     max_elements: int = 1 << 16
     """Of the largest tensor of a case in a campaign of small shapes."""
     work: Callable[[Dims], int] | None = None

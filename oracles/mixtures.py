@@ -52,14 +52,22 @@ def scale_of(scale: float, q: NDArray[Any]) -> np.floating[Any] | float:
 
 
 def visible(
-    q: tuple[int, ...], k: tuple[int, ...], lengths: NDArray[np.int32] | None = None, *, causal: bool = False
+    q: tuple[int, ...],
+    k: tuple[int, ...],
+    lengths: NDArray[np.int32] | None = None,
+    *,
+    causal: bool = False,
+    behind: int = 0,
 ) -> Mask:
-    """Which query sees which key, from the shapes of q and k: (batch or 1, 1, queries or 1, keys)."""
+    """Which query sees which key, from the shapes of q and k: (batch or 1, 1, queries or 1, keys).
+
+    behind: queries that come after these.
+    """
     queries, keys = q[2], k[2]
     length = np.array([keys]) if lengths is None else lengths
     last = length[:, None] - 1  # of the keys that a query sees
     if causal:
-        last = last + np.arange(1 - queries, 1)
+        last = last + np.arange(1 - queries, 1) - behind
     return np.asarray((np.arange(keys) <= last[..., None])[:, None])
 
 
@@ -102,7 +110,9 @@ def scores_of(q: Question) -> Scores:
     a, b, v = q.real("q"), q.real("k"), q.real("v")
     lengths, group = q.inputs.get("lengths"), a.shape[1] // max(1, b.shape[1])
     inside = visible(a.shape, b.shape, lengths)
-    seen = np.tile(visible(a.shape, b.shape, lengths, causal=True), (1, 1, group, 1)) if q.attrs["causal"] else inside
+    seen, behind = inside, int(q.attrs.get("behind", 0))
+    if q.attrs["causal"]:
+        seen = np.tile(visible(a.shape, b.shape, lengths, causal=True, behind=behind), (1, 1, group, 1))
     scale = float(scale_of(float(q.attrs["scale"]), a))
     if lengths is not None:
         b, v = (np.where(np.swapaxes(inside, -1, -2), x, 0.0) for x in (b, v))
@@ -196,7 +206,7 @@ def mixture_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
     """Of sum p v, before it is rounded; out: the exact result, off: see `score_error`."""
     mixed, square = _moments(w.p, np.abs(w.finite), w.finite * w.finite)
     least = range_of(q)[0] * (1.0 if q.tiny else 2.0 * q.u)  # weights below it are lost, and what is made of them
-    flushed = 4.0 * w.keys * least * (1.0 + np.abs(w.finite).max(initial=0.0))
+    flushed = 4.0 * w.keys * least * (1.0 + np.abs(w.finite).max(axis=(-2, -1), keepdims=True, initial=0.0))
     sums = _sums_error(q, w, out, mixed) + _narrow_error(q, w, out, mixed, square)
     return np.asarray(_weight_error(q, w, out, off) + sums + flushed)
 

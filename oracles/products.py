@@ -114,6 +114,44 @@ def product_budget(q: Question, a: Reals, b: Reals, out: Reals, scaling: Scaling
     return Budget(error, _accept(q, a, b, out, total, scaling), sigma=sigma, rows=max(1, out.size))
 
 
+@dataclass(frozen=True, slots=True)
+class RowNorms:
+    """Euclidean norms along each row of a product of n columns, or bounds of them: vectors of as many as it has rows.
+
+    The budget's terms are sums, products with numbers, lesser ones and roots of sums of squares of these, so its own
+    norm is at most what the same formula makes of the norms; of the larger of two, sqrt(2) times as much.
+    """
+
+    acc: Reals
+    """Of a @ b."""
+    size: Reals
+    """Of |a| @ |b|."""
+    root: Reals
+    """Of R."""
+    lost: Reals
+    """Of what operands that are flushed to zero take with them, from |a| |b|."""
+    out: Reals
+    c: Reals | None = None
+    """Of the summand."""
+
+
+def row_norms_budget(q: Question, k: int, n: int, norms: RowNorms) -> Reals:
+    """No less than the norm of each row of the E of product_budget, of which no element need be known."""
+    scaling = scaling_of(q, norms.c)
+    error = _sum_error(q, k, norms.acc, norms.size, norms.root)
+    if q.numerics.accumulate in TENSOR_CORES:
+        error = error * math.sqrt(2.0)
+    if tf32_of(q) != "none":
+        error = error + _operand_error(q, norms.acc, norms.size, norms.root)
+    if not scaling.plain:
+        factor = _factor_error(q, norms.acc, norms.size, norms.root)
+        error = _scaled_error(q, scaling, k, error, factor)
+    if q.case.dtype == "float64":
+        error = error + _oracle_error(k + 2, norms.out, scaling.reach(norms.size))
+    error = error + _flat_error(q, k, scaling) * math.sqrt(n) + abs(scaling.alpha) * norms.lost
+    return np.asarray(error).reshape(-1)
+
+
 def tf32_of(q: Question) -> str:
     """How operands are rounded to tf32; the claim is about float32, and tf32 holds all narrower numbers."""
     return q.numerics.tf32 if q.case.dtype == "float32" else "none"
@@ -196,16 +234,28 @@ def _oracle_error(k: int, out: Reals, total: Reals) -> Reals:
 
 def _underflow_error(q: Question, size_a: Reals, size_b: Reals, scaling: Scaling) -> Reals | float:
     """Products below the accumulator's range, and with ftz also subnormal operands taken for zero."""
-    acc, alpha = _accumulator(q), abs(scaling.alpha)
-    flushes = size_a.shape[1] * max(1.0, alpha) + (0.0 if scaling.plain else 4.0 + abs(scaling.beta))
-    flat: float = flushes * (acc.tiny if q.tiny else acc.eta)
-    if not q.tiny or format_of(q.case.dtype).eta >= q.tiny or not alpha:
+    flat, alpha = _flat_error(q, size_a.shape[1], scaling), abs(scaling.alpha)
+    least = least_operand(q, alpha)
+    if not least:
         return flat
-    least = _least(q, alpha)
     lost_a, lost_b = np.where(size_a < least, size_a, 0.0), np.where(size_b < least, size_b, 0.0)
     if not lost_a.any() and not lost_b.any():
         return flat
     return np.asarray(flat + alpha * (lost_a @ size_b + size_a @ lost_b))
+
+
+def _flat_error(q: Question, k: int, scaling: Scaling) -> float:
+    """Of k products, and what becomes of their sum, that fall below the accumulator's range."""
+    acc = _accumulator(q)
+    flushes = k * max(1.0, abs(scaling.alpha)) + (0.0 if scaling.plain else 4.0 + abs(scaling.beta))
+    return flushes * (acc.tiny if q.tiny else acc.eta)
+
+
+def least_operand(q: Question, alpha: float) -> float:
+    """Operands below it may be taken for zero; 0 where none are."""
+    if not q.tiny or format_of(q.case.dtype).eta >= q.tiny or not alpha:
+        return 0.0
+    return _least(q, alpha)
 
 
 def _least(q: Question, alpha: float) -> float:

@@ -68,9 +68,13 @@ def reference(
     *,
     causal: bool = False,
     scale: float = 0.0,
+    behind: int = 0,
 ) -> dict[str, Reals]:
-    """The formula; rows that see nothing are 0, and scores of +Inf take all."""
-    seen = visible(q.shape, k.shape, lengths, causal=causal)
+    """The formula; rows that see nothing are 0, and scores of +Inf take all.
+
+    behind: queries that come after these, of a part of a case.
+    """
+    seen = visible(q.shape, k.shape, lengths, causal=causal, behind=behind)
     group = q.shape[1] // max(1, k.shape[1])
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
     s = np.where(seen, scale_of(scale, q) * (q @ np.swapaxes(k, -1, -2)), -np.inf)
@@ -202,7 +206,7 @@ def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -
     q, group = inputs["q"], inputs["q"].shape[1] // inputs["k"].shape[1]
     k, v = (inputs[name][batch, head // group] for name in ("k", "v"))
     length = int(inputs["lengths"][batch]) if "lengths" in inputs else len(k)
-    end = length - (q.shape[2] - 1 - query) if attrs["causal"] else length
+    end = length - (q.shape[2] - 1 - query) - int(attrs.get("behind", 0)) if attrs["causal"] else length
     if end <= 0:
         return Ball(0)
     scale = ball(attrs["scale"]) if attrs.get("scale", 0.0) else 1 / Ball(q.shape[3]).sqrt()
@@ -239,6 +243,8 @@ CONTRACT = Contract(
     variants=tuple({"q": t, "k": t, "v": t, "lengths": "int32"} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"causal": (False, True), "scale": (0.0, 0.125, 1.0, 0.3)},
     optional=("lengths", "scale"),
+    separable=("batch", "kv_heads", "queries"),
+    placed={"queries": lambda attrs, _, behind: {**attrs, "behind": behind}},
     reference=reference,
     element=element,
     budget=budget,

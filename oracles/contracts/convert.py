@@ -62,6 +62,7 @@ CONTRACT = Contract(
     attrs={"to": ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32"), "saturate": (False, True)},
     optional=("saturate",),
     elementwise=True,
+    separable=("rows", "cols"),
     reference=reference,
     element=element,
     budget=budget,

@@ -65,6 +65,7 @@ CONTRACT = Contract(
     attrs={"format": tuple(BLOCKS), "to": ("float32", "float16", "bfloat16")},
     optional=("to",),
     elementwise=True,
+    separable=("rows", "blocks"),
     reference=reference,
     element=element,
     budget=budget,

@@ -46,6 +46,7 @@ CONTRACT = Contract(
         for i in ("int64", "int32")
         for t in ("float32", "float16", "bfloat16", "float64", "int8")
     ),
+    separable=("tokens", "width"),
     reference=reference,
     budget=budget,
     copies=copies,

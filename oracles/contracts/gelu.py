@@ -46,6 +46,7 @@ CONTRACT = Contract(
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"approximate": ("none", "tanh")},
     elementwise=True,
+    separable=("rows", "cols"),
     reference=reference,
     element=element,
     budget=budget,

@@ -50,6 +50,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="gate")},
     variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"approximate": ("none", "tanh")},
+    separable=("rows", "cols"),
     reference=reference,
     element=element,
     budget=budget,

@@ -54,6 +54,7 @@ CONTRACT = Contract(
     variants=tuple({"a": a, "b": b, "c": c} for a, b, c in VARIANTS),
     attrs={"alpha": ALPHAS, "beta": BETAS},
     optional=("alpha", "beta", "c"),
+    separable=("m", "n"),
     reference=reference,
     element=element,
     budget=budget,

@@ -56,6 +56,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("m", "n"), dtype="int32")},
     variants=({"a": "int8", "b": "int8", "c": "int32"}, {"a": "uint8", "b": "uint8", "c": "int32"}),
     attrs={"alpha": (1, -1, 3, 1 << 20), "beta": (0, 1, -2)},
+    separable=("m", "n"),
     reference=reference,
     element=element,
     budget=budget,

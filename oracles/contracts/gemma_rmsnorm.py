@@ -41,6 +41,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t, "weight": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1, 3.0)},
+    separable=("rows",),
     reference=reference,
     element=element,
     budget=budget,

@@ -49,6 +49,7 @@ CONTRACT = Contract(
     variants=tuple({"a": a, "x": x, "y": y} for a, x, y in VARIANTS),
     attrs={"alpha": ALPHAS, "beta": BETAS},
     optional=("alpha", "beta", "y"),
+    separable=("m",),
     reference=reference,
     element=element,
     budget=budget,

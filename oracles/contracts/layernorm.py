@@ -136,6 +136,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t, "weight": t, "bias": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1)},
+    separable=("rows",),
     reference=reference,
     element=element,
     budget=budget,

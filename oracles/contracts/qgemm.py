@@ -55,6 +55,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("n", "m"), dtype="float32")},
     variants=({"w": "uint8", "a": "uint8"},),
     attrs={"format": WEIGHTS, "activations": ACTIVATIONS},
+    separable=("m", "n"),
     reference=reference,
     element=element,
     budget=budget,

@@ -45,6 +45,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("m",), dtype="float32")},
     variants=({"w": "uint8", "a": "uint8"},),
     attrs={"format": WEIGHTS, "activations": ACTIVATIONS},
+    separable=("m",),
     reference=reference,
     element=element,
     budget=budget,

@@ -71,6 +71,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "blocks*{format}"), dtype="uint8")},
     variants=({"x": "float32"},),
     attrs={"format": tuple(BLOCKS)},
+    separable=("rows", "blocks"),
     reference=reference,
     budget=budget,
     choices=choices,

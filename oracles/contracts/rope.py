@@ -190,6 +190,8 @@ CONTRACT = Contract(
     },
     optional=("cos", "sin", "theta", "offset", "part"),
     together=(("cos", "sin"),),
+    separable=("tokens", "heads"),
+    placed={"tokens": lambda attrs, before, _: {**attrs, "offset": int(attrs.get("offset", 0)) + before}},
     reference=reference,
     element=element,
     budget=budget,

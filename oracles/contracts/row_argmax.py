@@ -48,6 +48,7 @@ CONTRACT = Contract(
     inputs={"x": Input(("rows", "cols"))},
     outputs={"out": Output(("rows",), dtype="int64")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    separable=("rows",),
     reference=reference,
     budget=budget,
     choices=choices,

@@ -59,6 +59,7 @@ CONTRACT = Contract(
     inputs={"x": Input(("rows", "cols"), distributions=DRAWN)},
     outputs={"out": Output(("rows",), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    separable=("rows",),
     reference=reference,
     element=element,
     budget=budget,

@@ -49,6 +49,7 @@ CONTRACT = Contract(
     inputs={"x": Input(("rows", "cols"))},
     outputs={"out": Output(("rows",), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    separable=("rows",),
     reference=reference,
     element=element,
     budget=budget,

@@ -45,6 +45,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     elementwise=True,
+    separable=("rows", "cols"),
     reference=reference,
     element=element,
     budget=budget,

@@ -51,6 +51,7 @@ CONTRACT = Contract(
     inputs={"gate": Input(("rows", "cols")), "up": Input(("rows", "cols"))},
     outputs={"out": Output(("rows", "cols"), like="gate")},
     variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    separable=("rows", "cols"),
     reference=reference,
     element=element,
     budget=budget,

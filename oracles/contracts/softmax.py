@@ -148,6 +148,7 @@ CONTRACT = Contract(
     variants=tuple({"x": t, "mask": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"scale": (1.0, 0.125, 0.3, -2.0)},
     optional=("scale", "mask"),
+    separable=("rows",),
     reference=reference,
     element=element,
     budget=budget,

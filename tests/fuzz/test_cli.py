@@ -124,7 +124,7 @@ def test_a_corpus_that_was_not_named_need_not_be_there(fuzz, tmp_path, monkeypat
     assert (code, out in said) == (0, True)
 
 
-@pytest.mark.parametrize("option", ["--cases", "--seed", "--max-elements", "--memory", "--timeout"])
+@pytest.mark.parametrize("option", ["--cases", "--seed", "--max-elements", "--case-memory", "--memory", "--timeout"])
 @pytest.mark.parametrize("value", ["many", "-1", "nan"])
 def test_a_number_is_asked_for_in_the_same_words_everywhere(fuzz, option, value):
     refused(fuzz("run", "silu", option, value), f"{option} must be a", "number of at least", f"not '{value}'")

@@ -137,12 +137,23 @@ def test_a_file_that_defines_none(write, text, words):
     ("    return", "    x.max()\n    return", "fails on leaky float32 x=0:uniform slope=0.01 (ValueError: zero-size"),
     ("    return", "    float(x.sum())\n    return", "the reference cannot be followed (it makes plain numbers"),
     ("attrs=", "factor=0.5, attrs=", "the factor of an estimated budget must be at least 1, not 0.5"),
+    ("attrs=", 'separable=("m",), attrs=', "separable names 'm', which must be one of the dims"),
+    ("attrs=", 'placed={"n": dict}, attrs=', "placed names 'n', which must be separable"),
     ('Input(("n",))', 'Input(("n",), low=1e5)', "no float16 number lies in the range from 100000.0 to 110000.0"),
 ])  # fmt: skip
 def test_a_contract_that_cannot_work(write, old, new, words):
     assert old in MINE
     assert words in refusal(write(MINE.replace(old, new)))
     assert "leaky" not in load_contracts()
+
+
+def test_a_dim_that_is_not_separable_must_not_be_said_to_be(write):
+    mine = MINE.replace("attrs=", 'separable=("n",), attrs=')
+    assert add_contract(write(mine)).separable == ("n",)
+    told = refusal(write(mine.replace("slope * x)", "slope * x - x[:1])")))
+    assert (
+        "'n' is not separable, because out is another for the last of its indices alone than among the others" in told
+    )
 
 
 def test_a_budget_of_ones_own_is_used(write):
