@@ -7,13 +7,11 @@ reaps them and tells the supervisor how they ended. It dies with the supervisor,
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import gc
 import os
 import resource
 import selectors
-import signal
 import socket
 import sys
 from dataclasses import dataclass
@@ -25,11 +23,10 @@ from pydantic_core import from_json, to_json
 from corpus.house import check_house
 from kernels import worker
 from kernels.loader import loader_of
-from kernels.processes import kill_group
+from kernels.processes import die_with_parent, kill_group
 
 TAIL = 4096
 """Bytes of a child's output that are kept."""
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(slots=True)
@@ -98,7 +95,7 @@ class Zygote:
     def _become_worker(self, channel: int, journal: int, output: int) -> None:
         try:
             os.setsid()
-            _die_with_parent()
+            die_with_parent()
             self._selector.close()
             self._control.close()
             for child in self._children.values():
@@ -143,10 +140,6 @@ class Zygote:
             self._control.send(to_json(message))
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _data_in_use() -> int:
     """Bytes that count against RLIMIT_DATA now."""
     with Path("/proc/self/status").open(encoding="ascii") as status:
@@ -157,7 +150,7 @@ def main() -> None:
     """Entry of the zygote process: settings come as one JSON argument."""
     check_house()
     settings = from_json(sys.argv[1])
-    _die_with_parent()
+    die_with_parent()
     for backend in settings["backends"]:
         loader_of(backend).preload()
     control = socket.socket(fileno=settings["control"])
