@@ -9,6 +9,7 @@ from corpus.errors import UsageError
 from corpus.records import Case, Kind
 from fuzz.sweep import ROWS, Sweeper, domains, excerpt, last_word, part_of
 from kernels.catalog import subjects_of, user_subject
+from kernels.gpu import device_count
 from oracles.catalog import contract_of
 
 ONES = 0x3F800000 // 256
@@ -144,3 +145,29 @@ def test_two_judges_that_disagree_are_told(write):
     assert outputs["out"].tolist() == [[1.0]]
     assert last_word(subject, case, {"failed": 1, "listed": listed, "rho": 0.0}) == 1.0
     assert last_word(subject, case, {"failed": 17, "listed": listed, "rho": 0.0}).kind is Kind.INCONCLUSIVE
+
+
+@pytest.mark.skipif(not device_count(), reason="there is no GPU")
+@pytest.mark.parametrize("alone", [False, True], ids=["memory of the GPU", "by the host"])
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("convert/cuda_vector", Kind.PASS),
+        ("convert/torch_to", Kind.PASS),
+        ("convert/bug_cuda_truncated", Kind.MISMATCH),
+        ("silu_gate/cuda_vector", Kind.PASS),
+        ("silu_gate/torch_silu", Kind.PASS),
+    ],
+)
+def test_on_a_gpu(key, kind, alone, monkeypatch):
+    """The last domain of each, a million inputs of it; where memory cannot be shared the output goes by the host."""
+    if alone:
+        monkeypatch.setattr(Sweeper, "_greeting", lambda self, peer: {**GREETING(self, peer), "handle": ""})
+    op, _, name = key.partition("/")
+    subject = next(s for s in subjects_of(op) if s.name == name).but(device="cuda")
+    with Sweeper(subject, part=1024) as sweeper:
+        assert not (alone and sweeper.shared)
+        assert sweeper.sweep(domains(contract_of(op), subject)[-1], ONES, 4096).sweep.kind is kind
+
+
+GREETING = Sweeper._greeting
