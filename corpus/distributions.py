@@ -274,11 +274,15 @@ def tapered(w: Window) -> Values:
 
 @distribution("structured", floats=False, integers=False, patterns=True)
 def every_bits(w: Window) -> Values:
-    """Every bit pattern of a type of at most 16 bits, once in 256 rows of 256 (8 bits: in one row)."""
+    """Every bit pattern of a type, 256 in a row: 16 bits take 256 rows. With `skip` the index without so many bits.
+
+    Two tensors of 16 bits, one of which skips 16, hold every pair in 2**24 rows.
+    """
     patterns = w.columns()
     if len(w.shape) > 1:
         rows = np.arange(w.shape[0], dtype=np.int64) + w.origin[0]
         patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) * 256 + patterns
+    patterns = patterns >> max(0, min(int(w.params.get("skip", 0)), 63))
     return np.ascontiguousarray(np.broadcast_to(patterns, w.shape)).astype(w.format.carrier).view(w.format.dtype)
 
 

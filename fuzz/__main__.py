@@ -166,13 +166,15 @@ def analyze_command(**options: Any) -> int:
 @cli.command("prove")
 @click.argument("op")
 @click.argument("subject", metavar="NAME|FILE[:NAME]")
+@device_option("cpu", "Where the kernel runs: cpu, cuda or cuda:NUMBER.")
 @contract_option
 @box_options
 @corpus_option
 def prove_command(**options: Any) -> int:
     """Try a kernel on every input there is: all 65,536 float16 and bfloat16 numbers of an elementwise OP.
 
-    Of packed blocks it is every scale with every quant.
+    Of packed blocks it is every scale with every quant. With --device cuda convert is tried on every float32, too, and
+    silu_gate on every pair of float16 numbers.
     """
     from fuzz.commands_show import prove_subject  # noqa: PLC0415  as above
 

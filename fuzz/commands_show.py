@@ -21,6 +21,7 @@ from fuzz.life import expect_failure, expect_pass, promote
 from fuzz.output import FOUND, write_json
 from fuzz.prove import lines, prove
 from fuzz.replay import Item, gather
+from fuzz.selection import placed
 from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import contract_of
 from reports.book import Book
@@ -163,14 +164,18 @@ def expect(**options: Any) -> int:
 def prove_subject(**options: Any) -> int:
     """The command `prove`: exit code 1 if an input fails."""
     contract = contract_of(options["op"])
-    subject = _named_subject(options["op"], options["subject"])
+    named = _named_subject(options["op"], options["subject"])
+    subject = named if options["device"] == "cpu" else placed([named], options["device"])[0]
+    if options["device"] != "cpu" and subject.device == "cpu":
+        raise UsageError(f"{named.key} does not run on device {options['device']!r}")
     proof = prove(contract, subject, timeout=options["timeout"], memory_mb=options["memory_mb"])
     with Store(options["corpus"]) as store:
         store.prepare()
         path = store.save_proof(proof)
     click.echo(table(("inputs", "number", "verdict", ""), list(lines(proof))))
     said = "holds for every one of them" if proof.holds else "does not hold"
-    click.echo(f"{subject.key} ({subject.source_digest}): {said}; kept in {path}")
+    where = "".join(f" on {device}" for device in proof.environment.devices[:1])
+    click.echo(f"{subject.key} ({subject.source_digest}){where}: {said}; kept in {path}")
     return 0 if proof.holds else FOUND
 
 

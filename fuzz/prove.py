@@ -1,6 +1,7 @@
 """Every input there is, where an op takes elements of at most 16 bits one by one: the prover of finite domains.
 
-Of packed blocks it is every scale with every quant; where a block has a min, too, with some of the mins.
+Of packed blocks it is every scale with every quant; where a block has a min, too, with some of the mins. On a GPU the
+domains of 2**32 inputs come in addition (fuzz/sweep.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from corpus.proof import Proof, Sweep
 from corpus.records import Case, Fill, Kind, Subject, TensorRecipe
 from fuzz.check import Examiner, Inquiry
 from fuzz.filing import now
-from kernels.environment import environment
+from fuzz.sweep import Sweeper, domains
+from kernels.environment import environment, gpus
 from oracles.axes import Attrs, packed_format, shape_of
 from oracles.contract import Contract
 
@@ -63,20 +65,38 @@ def _blocks(contract: Contract, name: str, attrs: Attrs) -> Iterator[TensorRecip
 
 
 def prove(contract: Contract, subject: Subject, *, timeout: float, memory_mb: int) -> Proof:
-    """Judge a subject on every input of its narrow dtypes.
+    """Judge a subject on every input of its narrow dtypes, and on a GPU on 2**32 that are wider or come in pairs.
 
+    timeout: seconds for one case, or one part of a wide domain.
     Raises UsageError as cases_of does, and for a subject that cannot be loaded.
     """
-    cases = cases_of(contract, subject)
+    wide = domains(contract, subject) if subject.device != "cpu" else []
+    cases = _narrow(contract, subject) if wide else cases_of(contract, subject)
+    checked = _checked(cases, subject, timeout, memory_mb) if cases else []
+    if wide:
+        with Sweeper(subject, timeout=max(timeout, PART_SECONDS)) as sweeper:
+            checked += [sweeper.sweep(case).sweep for case in wide]
+    devices = tuple(f"{name}, driver {driver}" for name, driver in gpus()) if subject.device != "cpu" else ()
+    return Proof(subject=subject, environment=environment().but(devices=devices), at=now(), checked=tuple(checked))
+
+
+PART_SECONDS = 60.0
+"""For 2**28 inputs, at least: a first launch may compile."""
+
+
+def _narrow(contract: Contract, subject: Subject) -> list[Case]:
+    """As cases_of; none where there is nothing narrow."""
+    try:
+        return cases_of(contract, subject)
+    except UsageError:
+        return []
+
+
+def _checked(cases: list[Case], subject: Subject, timeout: float, memory_mb: int) -> list[Sweep]:
     with Examiner([subject], timeout=timeout, memory_mb=memory_mb) as examiner:
         # One by one: all of them at once would take gigabytes.
         verdicts = [(c, examiner.check([Inquiry(c, (subject.key,))])[0].verdicts[subject.key]) for c in cases]
-    return Proof(
-        subject=subject,
-        environment=environment(),
-        at=now(),
-        checked=tuple(Sweep(case=case, kind=v.kind, rho=v.rho, message=v.message) for case, v in verdicts),
-    )
+    return [Sweep(case=case, kind=v.kind, rho=v.rho, message=v.message) for case, v in verdicts]
 
 
 def lines(proof: Proof) -> Iterator[tuple[str, str, str, str]]:

@@ -239,11 +239,12 @@ def tapered(w: DeviceWindow) -> Tensor:
 
 @sampler
 def every_bits(w: DeviceWindow) -> Tensor:
-    """Every bit pattern of a type of at most 16 bits, once in 256 rows of 256 (8 bits: in one row)."""
+    """Every bit pattern of a type, 256 in a row; with `skip` the index without so many bits."""
     patterns = w.columns()
     if len(w.shape) > 1:
         rows = steps(w.of.origin[0], w.shape[0], w.device)
         patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) * 256 + patterns
+    patterns = patterns >> max(0, min(int(w.params.get("skip", 0)), 63))
     return patterned(patterns, w.format).expand(w.shape)
 
 

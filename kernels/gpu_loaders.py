@@ -58,6 +58,30 @@ def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Arguments of a launch, and the addresses of all of them, as the driver takes them."""
+
+    values: list[Any]
+    addresses: Any
+
+    @property
+    def address(self) -> int:
+        """Of the list of addresses."""
+        return ctypes.addressof(self.addresses)
+
+
+def packed(parameters: Sequence[str], arguments: Sequence[Argument], there: Callable[[int], int]) -> Packed:
+    """The arguments of a kernel. parameters: as Module.takes; there: address on the host -> address on the GPU."""
+    values: list[Any] = []
+    for argument, parameter in zip(arguments, parameters, strict=True):
+        if parameter[0] == "p":
+            values.append(ctypes.c_void_p(there(argument.address) if argument.address else None))
+        else:
+            values.append(_VALUES[parameter[1:]](argument.whole if parameter[1] == "i" else argument.real))
+    return Packed(values, (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values)))
+
+
 class GpuCudaSubject(CudaSubject):
     """A file whose kernels run on the GPU; what they take is read from what g++ made of it."""
 
@@ -70,16 +94,8 @@ class GpuCudaSubject(CudaSubject):
     def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
         windows = {t.address: Window(t.address, t.bytes) for t in tensors}
         send_all(_ARENA, list(windows.values()))
-        values: list[Any] = []
-        for argument, parameter in zip(arguments, self.program.fast.takes(number), strict=True):
-            address = argument.address
-            if parameter[0] == "p":
-                values.append(ctypes.c_void_p(windows[address].there(address) if address else None))
-            else:
-                number_of = argument.whole if parameter[1] == "i" else argument.real
-                values.append(_VALUES[parameter[1:]](number_of))
-        packed = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        DRIVER.launch(self.kernels[number], shape.grid, shape.block, shape.dynamic_shared, ctypes.addressof(packed))
+        values = packed(self.program.fast.takes(number), arguments, lambda address: windows[address].there(address))
+        DRIVER.launch(self.kernels[number], shape.grid, shape.block, shape.dynamic_shared, values.address)
         for window in windows.values():
             window.fetch()
 

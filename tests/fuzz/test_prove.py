@@ -12,8 +12,11 @@ from corpus.formats import FORMATS
 from corpus.materialize import materialize, materialize_all
 from corpus.proof import Proof
 from corpus.records import Fill, TensorRecipe
+from fuzz import prove
 from fuzz.prove import cases_of
-from kernels.catalog import subjects_of
+from fuzz.sweep import Sweeper
+from kernels.catalog import subjects_of, user_subject
+from kernels.gpu import device_count
 from oracles.blocks import unpack
 from oracles.catalog import contract_of
 
@@ -88,6 +91,7 @@ def test_one_that_declines_all_has_proved_nothing(fuzz):
         (("sofmax", "x.py"), "'sofmax' is not known"),
         (("silu", "nobody.py"), "nobody.py does not exist"),
         (("silu", "nobody"), "neither a .py nor a .cu file"),
+        (("silu", "torch_silu", "--device", "gpu"), "device 'gpu' is not known"),
     ],
 )
 def test_what_cannot_be_proved_is_refused(fuzz, words, said):
@@ -144,3 +148,37 @@ def test_blocks_are_proved(fuzz):
 def test_ops_that_are_not_do_not_say_so():
     with pytest.raises(UsageError):
         cases_of(contract_of("rmsnorm"), subjects_of("rmsnorm")[0])
+
+
+@pytest.mark.skipif(device_count() > 0, reason="there is one")
+def test_without_a_gpu_it_says_so(fuzz):
+    code, out, err = fuzz("prove", "convert", "torch_to", "--device", "cuda")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "there is no CUDA device" in err
+
+
+class Slices(Sweeper):
+    """A sweeper of a few thousand inputs, without a GPU."""
+
+    def __init__(self, subject, **how):
+        super().__init__(subject.but(device="cpu"), **{**how, "part": 16})
+
+    def sweep(self, case):
+        return super().sweep(case, 0x3F800000 // 256, 32)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("", "pass"), ("\n    out[x == 1.0] = 2.0\n", "mismatch")])
+def test_on_a_gpu_wide_domains_are_tried_too_and_the_record_says_where(monkeypatch, tmp_path, text, kind):
+    path = tmp_path / "mine.py"
+    path.write_text("DTYPES = ('float32',)\n\ndef run(out, x, *, to):\n    out[...] = x.astype(out.dtype)\n" + text)
+    subject = user_subject(str(path), ("convert",)).but(device="cuda")
+    monkeypatch.setattr(prove, "Sweeper", Slices)
+    monkeypatch.setattr(prove, "gpus", lambda: [("A GPU, 1 MiB", "580.1")])
+    proof = prove.prove(contract_of("convert"), subject, timeout=10.0, memory_mb=1024)
+    assert [(c.case.attrs["to"], c.kind) for c in proof.checked] == [("float16", kind), ("bfloat16", kind)]
+    assert proof.holds == (kind == "pass")
+    assert proof.environment.devices == ("A GPU, 1 MiB, driver 580.1",)
+    assert Proof.model_validate(proof.plain()).id == proof.id
+    assert [row[:3] for row in prove.lines(proof)] == [
+        (f"float32 to={to}", "4,294,967,296", kind) for to in ("float16", "bfloat16")
+    ]

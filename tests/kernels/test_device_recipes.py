@@ -43,15 +43,16 @@ BLOCKS = (
     {"block": 36, "scales": 2, "bound": 3},
 )
 COUNTS = ({"below": 9}, {"below": 2**40 + 12345}, {"below": 2**63 + 12345}, {"below": 2**64 - 1}, {"below": 1})
+UNTOUCHED = ({}, {"shift": 0.37})
 PARAMS = {
     "uniform": ({}, *COUNTS, {"below": 9, "shift": -3}, {"below": 2**40 + 1, "shift": 0.3}),
     "raw_bits": ({}, *COUNTS),
     "edge_indices": ({}, *COUNTS[:2]),
     "exact_integers": ({}, {"bound": 2**40 + 3}),
+    "every_bits": (*UNTOUCHED, {"skip": 16}, {"skip": 70}, {"skip": -2}),
     **dict.fromkeys(("least", "ends", "between", "tapered"), RANGES),
     **dict.fromkeys(("exact_blocks", "blocks", "wild_blocks", "every_blocks"), BLOCKS),
 }
-UNTOUCHED = ({}, {"shift": 0.37})
 FILLS = [(name, dtype) for name in DISTRIBUTIONS for dtype in FORMATS]
 
 

@@ -1,0 +1,284 @@
+"""Every input there is, where these are billions: part after part, the subject in one process, the judge in another.
+
+The subject makes its inputs from their numbers and leaves its output where the judge's process finds it, in memory of
+the GPU if the driver lets two processes share that. Each part is run twice, on outputs full of different bytes, and
+judged both times: so what was never written is seen. What fails is judged once more by the oracle, which has the last
+word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from pydantic_core import to_json
+
+from corpus.errors import InternalError, UsageError
+from corpus.formats import format_of
+from corpus.materialize import materialize_all
+from corpus.proof import Sweep
+from corpus.records import Case, Execution, Fill, Kind, Status, Subject, TensorRecipe, Verdict
+from corpus.wire import Message, Wire
+from fuzz.check import interface_of
+from oracles.catalog import contract_of
+from oracles.contract import Contract
+from oracles.judge import judge
+from oracles.reference import Reference
+
+ROW = 256
+"""Elements of a row."""
+ROWS = 1 << 24
+"""Of them hold 2**32 inputs, or pairs."""
+PART = 1 << 20
+"""Rows that are tried at once."""
+_POISONS = (0x5A, 0xA6)
+"""Bytes that an output is full of before the first run, and before the second: numbers, of another sign each."""
+_ROOT = Path(__file__).resolve().parent.parent
+_START_SECONDS = 120.0
+_JUDGE_SECONDS = 600.0
+_LAST_WORDS = 2000
+
+
+def domains(contract: Contract, subject: Subject) -> list[Case]:
+    """Each domain of 2**32 inputs, or pairs of them, as one case; none, if the op has no such domain."""
+    if contract.origin:
+        return []
+    if contract.name == "convert" and _takes(subject, "float32"):
+        recipe = TensorRecipe(shape=(ROWS, ROW), dtype="float32", fill=Fill(distribution="every_bits"))
+        return [Case(op="convert", tensors={"x": recipe}, attrs={"to": to}) for to in ("float16", "bfloat16")]
+    if contract.name == "silu_gate" and _takes(subject, "float16"):
+        fills = {"gate": {"skip": 16}, "up": {}}
+        tensors = {
+            name: TensorRecipe(shape=(ROWS, ROW), dtype="float16", fill=Fill(distribution="every_bits", params=params))
+            for name, params in fills.items()
+        }
+        return [Case(op="silu_gate", tensors=tensors)]
+    return []
+
+
+def _takes(subject: Subject, dtype: str) -> bool:
+    return not subject.dtypes or dtype in subject.dtypes
+
+
+def part_of(case: Case, first: int, rows: int) -> Case:
+    """Some rows of a case that holds every input."""
+    return case.but(
+        tensors={name: t.but(shape=(rows, ROW), origin=(first, 0)) for name, t in case.tensors.items()},
+    )
+
+
+class Gone(Exception):  # noqa: N818  what happened, not an error of ours
+    """A process ended, or does not answer. Its words: the last ones."""
+
+    def __init__(self, kind: Kind, words: str) -> None:
+        super().__init__(words)
+        self.kind = kind
+
+
+class Peer:
+    """A process that answers one message after another."""
+
+    def __init__(self, module: str, memory: int, settings: Message) -> None:
+        """memory: a file both processes map."""
+        ours, theirs = socket.socketpair()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115  closed with the peer
+        given = {"wire": theirs.fileno(), "memory": memory, **settings}
+        boot = f"import sys; sys.path[:0] = [sys.argv.pop(1)]; from {module} import main; main()"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", boot, str(_ROOT), to_json(given).decode()],
+            pass_fds=(theirs.fileno(), memory),
+            stdin=subprocess.DEVNULL,
+            stdout=self._words,
+            stderr=self._words,
+            start_new_session=True,  # so that what it starts can be ended with it
+        )
+        theirs.close()
+        self._wire = Wire(ours)
+
+    def ask(self, message: Message, seconds: float) -> Message:
+        """Raises Gone."""
+        try:
+            self._wire.send(message)
+        except OSError as error:
+            raise Gone(Kind.CRASHED, self._ending()) from error
+        return self.hear(seconds)
+
+    def hear(self, seconds: float) -> Message:
+        """Raises Gone."""
+        try:
+            return self._wire.receive(seconds)
+        except TimeoutError as error:
+            raise Gone(Kind.TIMEOUT, f"it did not finish in {seconds:g} s") from error
+        except (EOFError, OSError) as error:
+            raise Gone(Kind.CRASHED, self._ending()) from error
+
+    def _ending(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
+        code = self._process.returncode
+        how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+        self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - _LAST_WORDS))
+        lines = self._words.read().decode("utf-8", "replace").strip().splitlines()
+        return f"its process ended ({how})" + (f": {lines[-1]}" if lines else "")
+
+    def close(self) -> None:
+        """End it, and whatever it has started."""
+        self._wire.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._words.close()
+
+
+@dataclass(slots=True)
+class Tried:
+    """What became of a domain, and the seconds that the subject and the judge took for it."""
+
+    sweep: Sweep
+    subject_seconds: float = 0.0
+    judge_seconds: float = 0.0
+
+
+class Sweeper:
+    """A subject and a judge, ready to go through domains. Use it as a context manager."""
+
+    def __init__(self, subject: Subject, *, timeout: float = 60.0, part: int = PART) -> None:
+        """timeout: seconds for one part; part: rows of one.
+
+        Raises UsageError for a subject that cannot be loaded; InternalError if the judge does not start.
+        """
+        self.subject, self._timeout, self._part = subject, timeout, part
+        contract = contract_of(subject.op)
+        size = part * ROW * 2  # all outputs have 16 bits
+        self._memory = os.memfd_create("sweep")
+        os.ftruncate(self._memory, size)
+        self._peers: list[Peer] = []
+        common = {"bytes": size, "device": subject.device}
+        face = interface_of(contract)
+        try:
+            self._accused = self._started("kernels.sweeper", {**common, "subject": subject, "face": face})
+            hello = self._greeting(self._accused)
+            if "refused" in hello:
+                raise UsageError(hello["refused"])  # noqa: TRY301  the processes must be ended on the way out
+            settings = {**common, "numerics": subject.numerics, "handle": hello["handle"]}
+            self._judge = self._started("oracles.device.sweep_process", settings)
+            self.shared = bool(self._heard_of_judge()["opened"]) or subject.device == "cpu"
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """The sweeper itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End both processes."""
+        self.close()
+
+    def close(self) -> None:
+        """End both processes, and let go of the memory."""
+        for peer in self._peers:
+            peer.close()
+        self._peers.clear()
+        os.close(self._memory)
+
+    def _started(self, module: str, settings: Message) -> Peer:
+        peer = Peer(module, self._memory, settings)
+        self._peers.append(peer)
+        return peer
+
+    def _greeting(self, peer: Peer) -> Message:
+        try:
+            return peer.hear(_START_SECONDS)
+        except Gone as gone:
+            raise UsageError(f"{self.subject.key} cannot be loaded: {gone}") from gone
+
+    def _heard_of_judge(self, message: Message | None = None) -> Message:
+        try:
+            return self._judge.hear(_START_SECONDS) if message is None else self._judge.ask(message, _JUDGE_SECONDS)
+        except Gone as gone:
+            raise InternalError(f"the judge of {self.subject.key}: {gone}") from gone
+
+    def sweep(self, case: Case, first: int = 0, rows: int = 0) -> Tried:
+        """Try every input of a case, or some rows of it. It ends with the first part that fails."""
+        tried = Tried(Sweep(case=case, kind=Kind.PASS))
+        end = first + (rows or next(iter(case.tensors.values())).shape[0])
+        rho = 0.0
+        for at in range(first, end, self._part):
+            part = part_of(case, at, min(self._part, end - at))
+            for found in self._judged(part, tried):
+                if isinstance(found, Verdict):
+                    tried.sweep = Sweep(case=case, kind=found.kind, message=found.message, rho=found.rho)
+                    return tried
+                rho = max(rho, found)
+        tried.sweep = Sweep(case=case, kind=Kind.PASS, rho=rho)
+        return tried
+
+    def _judged(self, part: Case, tried: Tried) -> Iterator[Verdict | float]:
+        """Of each run of a part, what failed, or the largest share of a budget that was used."""
+        ((_, spec),) = contract_of(part.op).output_specs(part).items()
+        for run, poison in enumerate(_POISONS):
+            asked = {"case": part, "fresh": run == 0, "attrs": part.attrs, "output": spec, "poison": poison}
+            start = time.perf_counter()
+            try:
+                said = self._accused.ask({**asked, "fetch": not self.shared}, self._timeout)
+            except Gone as gone:
+                yield Verdict(kind=gone.kind, rule="status", message=f"{gone} ({_where(part)})")
+                return
+            tried.subject_seconds += time.perf_counter() - start
+            if said["status"] != Status.OK:
+                kind = Kind.UNSUPPORTED if said["status"] == Status.UNSUPPORTED else Kind.RAISED
+                yield Verdict(kind=kind, rule="status", message=said["message"])
+                return
+            start = time.perf_counter()
+            found = self._heard_of_judge({"case": part})
+            tried.judge_seconds += time.perf_counter() - start
+            yield last_word(self.subject, part, found) if found["failed"] else float(found["rho"])
+
+
+def _where(part: Case) -> str:
+    recipe = next(iter(part.tensors.values()))
+    first = recipe.origin[0] * ROW
+    return f"inputs {first:,} to {first + recipe.size - 1:,}"
+
+
+def last_word(subject: Subject, part: Case, found: Message) -> Verdict | float:
+    """The oracle's verdict on the elements that were found to fail: the judge of billions names some of them.
+
+    Raises InternalError if an op without any error before its rounding is judged in two ways.
+    """
+    small, outputs = excerpt(part, found["listed"])
+    reference = Reference(contract_of(part.op), small, materialize_all(small))
+    verdict = judge(reference, subject, Execution(status=Status.OK, subject=subject.key), outputs)
+    share = f"{found['failed']:,} of {_where(part)} fail"
+    if verdict.failed or verdict.kind is Kind.INCONCLUSIVE:
+        return verdict.but(message=f"{verdict.message}; {share}; shown by {small.token}")
+    if found["failed"] > len(found["listed"]):
+        text = f"{share}, but the oracle clears those that were looked at one by one"
+        return Verdict(kind=Kind.INCONCLUSIVE, rule="rho", message=text)
+    return 1.0  # so close to their budgets that only ball arithmetic could tell
+
+
+def excerpt(part: Case, listed: list[tuple[int, int]]) -> tuple[Case, dict[str, Any]]:
+    """A case of some inputs alone, and the outputs that were got. listed: their numbers, and bits of the outputs."""
+    numbers = np.array([number for number, _ in listed], np.int64)
+    tensors = {}
+    for name, t in part.tensors.items():
+        patterns = numbers >> int(t.fill.params.get("skip", 0)) & ((1 << format_of(t.dtype).bits) - 1)
+        tensors[name] = TensorRecipe(shape=(1, len(listed)), dtype=t.dtype, pokes=tuple(enumerate(patterns.tolist())))
+    small = part.but(tensors=tensors)
+    ((name, spec),) = contract_of(part.op).output_specs(small).items()
+    fmt = format_of(spec.dtype)
+    got = np.array([[bits for _, bits in listed]], fmt.carrier).view(fmt.dtype)
+    return small, {name: got}

@@ -1,0 +1,86 @@
+"""The process of a subject that is tried on billions of inputs: what it makes stays where the judge can read it.
+
+It is told a part of all inputs at a time, makes them itself, runs the subject and says that it is done, or why not. The
+outputs lie in memory that another process maps: of the host, or of the GPU (kernels/resident.py). It never judges.
+"""
+
+from __future__ import annotations
+
+import mmap
+import socket
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from pydantic_core import from_json
+
+from corpus.errors import UsageError
+from corpus.formats import Array
+from corpus.house import check_house
+from corpus.records import Case, Status, Subject, TensorSpec
+from corpus.wire import Message, Wire
+from kernels.calling import Bound, Interface
+from kernels.processes import die_with_parent
+from kernels.stages import Host, Stage
+
+
+def place_of(subject: Subject, shared: Array) -> Stage:
+    """Where a subject runs."""
+    if subject.device == "cpu":
+        return Host(shared, subject.loader)
+    from kernels.resident import Resident  # noqa: PLC0415  torch is imported on a GPU only
+
+    return Resident(shared, subject)
+
+
+def outcome(place: Stage, bound: Bound, message: Message) -> Message:
+    """Run the subject once: what became of it, and how long it took."""
+    attrs, output = message["attrs"], TensorSpec.model_validate(message["output"])
+    if why := bound.declines(attrs):
+        return {"status": Status.UNSUPPORTED, "message": why}
+    place.poison(message["poison"], output)
+    start = time.perf_counter_ns()
+    try:
+        place.call(bound, attrs, output)
+    except NotImplementedError as error:
+        return {"status": Status.UNSUPPORTED, "message": str(error)}
+    except Exception as error:  # noqa: BLE001  whatever a subject raises
+        return {"status": Status.RAISED, "message": f"{type(error).__name__}: {error}"[:500]}
+    took = time.perf_counter_ns() - start
+    if message["fetch"]:
+        place.fetch(output)
+    return {"status": Status.OK, "message": "", "nanoseconds": took}
+
+
+def serve(wire: Wire, settings: dict[str, Any]) -> None:
+    """Load the subject, say so, and run it on part after part until the wire is closed."""
+    subject = Subject.model_validate(settings["subject"])
+    shared = np.frombuffer(mmap.mmap(settings["memory"], settings["bytes"]), np.uint8)
+    try:
+        place = place_of(subject, shared)
+        bound = place.load(subject, Interface.read(settings["face"]))
+    except UsageError as error:
+        wire.send({"refused": str(error)})
+        return
+    wire.send({"handle": place.handle.hex()})
+    while True:
+        try:
+            message = wire.receive()
+        except EOFError:
+            return
+        if message["fresh"]:
+            place.fill(Case.model_validate(message["case"]))
+        wire.send(outcome(place, bound, message))
+
+
+def main() -> None:
+    """Entry of the process: settings come as one JSON argument."""
+    die_with_parent()
+    check_house()
+    settings = from_json(sys.argv[1])
+    serve(Wire(socket.socket(fileno=settings["wire"])), settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The judge's process of a proof over billions of inputs: what a subject left is read, and computed anew."""
+
+from __future__ import annotations
+
+import mmap
+import socket
+import sys
+from typing import Any
+
+import numpy as np
+from pydantic_core import from_json
+
+from corpus.house import check_house
+from corpus.records import Case, Numerics
+from corpus.wire import Message, Wire
+from oracles.device.sweep import HostJudge, Judge
+
+
+def serve(wire: Wire, settings: dict[str, Any]) -> None:
+    """Judge part after part until the wire is closed."""
+    shared = np.frombuffer(mmap.mmap(settings["memory"], settings["bytes"]), np.uint8)
+    numerics = Numerics.model_validate(settings["numerics"])
+    judge: Judge = HostJudge(shared, numerics)
+    opened = False
+    if settings["device"] != "cpu":
+        from oracles.device.sweep_gpu import DeviceJudge  # noqa: PLC0415  the driver is asked for on a GPU only
+
+        judge = DeviceJudge(shared, numerics, bytes.fromhex(settings["handle"]))
+        opened = judge.opened
+    wire.send({"opened": opened})
+    while True:
+        try:
+            message: Message = wire.receive()
+        except EOFError:
+            return
+        found = judge.judge(Case.model_validate(message["case"]))
+        wire.send({"failed": found.failed, "listed": found.listed, "rho": found.rho})
+
+
+def main() -> None:
+    """Entry of the process: settings come as one JSON argument."""
+    check_house()
+    settings = from_json(sys.argv[1])
+    serve(Wire(socket.socket(fileno=settings["wire"])), settings)
+
+
+if __name__ == "__main__":
+    main()
