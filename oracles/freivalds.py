@@ -173,7 +173,7 @@ def _within(p: Product, numerics: Numerics, signs: Sequence[Reals]) -> Algebra:
         rho = np.maximum(rho, _ratio(np.abs(got - (alpha * one if alpha else 0.0) - beta * c_one), room))
     known = np.isfinite(total) & np.isfinite(room) & np.isfinite(rho)
     if numerics.store == "saturate":
-        known &= _folded(p.out, m, n, lib, lambda s: [(abs(s) >= fmt.max) @ lib.given(np.ones(n))])[0] == 0
+        known &= _folded(p.out, m, n, lib, lambda s: [(abs(s) * (abs(s) >= fmt.max)) @ lib.given(np.ones(n))])[0] == 0
     return Algebra(np.where(known, rho, np.nan), n)
 
 
