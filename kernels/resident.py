@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from kernels.loaders.cuda import CudaSubject
 from kernels.loaders.torch import TorchLoader
 from kernels.simt.emulator import Argument, Shape, Tensor
 from kernels.stages import Stage, check_form
+
+HANDLE = 64
+"""Bytes of what names memory to another process (CU_IPC_HANDLE_SIZE)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,9 @@ class Resident(Stage):
         self._inputs: list[Any] = []
         self._stands: list[Array] = []
         try:
-            self.handle = bytes(DRIVER.call("cuIpcGetMemHandle", self._address).reserved)
-        except (DriverError, AttributeError, TypeError):
+            handle = DRIVER.call("cuIpcGetMemHandle", self._address)
+            self.handle = ctypes.string_at(handle.getPtr(), HANDLE)  # the bindings show its bytes in some versions only
+        except DriverError:
             self.handle = b""  # then every output is copied to the host
 
     def load(self, subject: Subject, face: Interface) -> Bound:

@@ -189,7 +189,7 @@ __device__ __forceinline__ void block_of(float* out, const uint8_t* w, const uin
   add<N>(out, sums, reinterpret_cast<float*>(stages), m, rows, columns);
 }
 
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1)
 qgemm(float* __restrict__ out, const uint8_t* __restrict__ w, const uint8_t* __restrict__ a, int m, int n, int blocks) {
   int row = blockIdx.x * ROWS, column = blockIdx.y * 8, rows = min(m - row, ROWS), columns = min(n - column, 8);
   out += static_cast<int64_t>(column) * m + row;

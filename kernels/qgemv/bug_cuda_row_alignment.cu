@@ -106,7 +106,7 @@ __device__ __forceinline__ float multiply(const uint8_t* w, const uint8_t* a, fl
   return sum;
 }
 
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1)
 qgemv(float* __restrict__ out, const uint8_t* __restrict__ w, const uint8_t* __restrict__ a, int m, int blocks) {
   extern __shared__ __align__(16) uint8_t stages[];
   constexpr int share = THREADS / ROWS, w_chunk = PERIODS * W_PERIOD, a_chunk = PERIODS * A_PERIOD;

@@ -55,12 +55,12 @@ class _Gpu:
 
     def opened(self, handle: bytes) -> int:
         """Memory of another process; 0 if it cannot be had."""
+        given = self._cuda.CUipcMemHandle()
+        ctypes.memmove(given.getPtr(), handle, len(handle))  # the bindings show its bytes in some versions only
+        flag = self._cuda.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
         try:
-            given = self._cuda.CUipcMemHandle()
-            given.reserved = handle
-            flag = self._cuda.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
             return int(self.call("cuIpcOpenMemHandle", given, int(flag)))
-        except (InternalError, AttributeError, TypeError, ValueError):
+        except InternalError:
             return 0
 
     def sent(self, array: Array) -> int:
