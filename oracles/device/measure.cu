@@ -505,7 +505,7 @@ __device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, float floo
 #pragma unroll 1
   for (int k = 0; k < c.SIZE; ++k) {
     float g = c.at(c.got, k), w = c.at(c.want, k), e = fabsf(g - w);
-    // At most its cell, for a power of two has a narrower one below it; 0 stands for that of subnormals.
+    // At most its cell, for a power of two has a narrower one below it; what is too small for this is looked at.
     float cell = __uint_as_float((__float_as_uint(g) - 1) & 0x7f800000u) * F::HALF;
     bool close = e - cell >= floor * (error + slope * fabsf(w));
     if (e > 0.0f && (close || e < tiny || fabsf(g) <= (float)t.least)) {
