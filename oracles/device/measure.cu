@@ -168,6 +168,9 @@ struct Most {  // the largest value, and the first place that has it
   __device__ __forceinline__ void see(T v, u64 i) {
     if (v > value || (v == value && i < at && v > T(0))) value = v, at = i;
   }
+  __device__ __forceinline__ void rise(T v, u64 i) {  // where places come in their order
+    if (v > value) value = v, at = i;
+  }
 };
 
 struct Tally {
@@ -252,13 +255,13 @@ __device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n
   if (pair) {
     n.pairs += 1, s.ee = fma(away, away, s.ee), s.rr = fma(r, r, s.rr), s.yy = fma(y, y, s.yy);
     s.peak = fmax(s.peak, size);
-    s.abs.see(away, i);
+    s.abs.rise(away, i);
     // Divisions are dear, so that only what may be a record is divided.
-    if (away > 0.0 && size > 0.0 && away >= s.rel.value * LESS * size) s.rel.see(away / size, i);
+    if (away > 0.0 && size > 0.0 && away >= s.rel.value * LESS * size) s.rel.rise(away / size, i);
     if (away > 0.0 && t.mode != INTEGER && away >= s.ulps * LESS * ulp_of(t, r)) s.ulps = fmax(s.ulps, away / ulp_of(t, r));
     if (size <= t.top) {
       u64 steps = distance(t, GOT == FLOAT32 ? SINGLE : t.mode, bits, y, r);
-      s.steps.see(steps, i);
+      s.steps.rise(steps, i);
       if (columns) atomicAdd(&columns[bucket(steps) * 32 + threadIdx.x % 32], 1u);
     }
   }
@@ -269,7 +272,7 @@ __device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n
   bool fits = judged && (excess == 0.0 || excess <= error);
   if (judged && (pair || fits)) {
     n.misrounded += excess > 0.0;
-    if (excess > 0.0 && !(excess < s.rho.value * LESS * error)) s.rho.see(error > 0.0 ? excess / error : real(EXPONENT), i);
+    if (excess > 0.0 && !(excess < s.rho.value * LESS * error)) s.rho.rise(error > 0.0 ? excess / error : real(EXPONENT), i);
   }
   if (judged && pair && (t.sigmas || t.sigma >= 0.0)) {
     double sigma = t.sigmas ? ((const double*)t.sigmas)[i] : t.sigma, unit = 0.2887 * ulp_of(t, r), e = y - r;

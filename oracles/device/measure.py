@@ -31,7 +31,7 @@ LINES, COLUMNS = 32, 64
 """Cells of the map of failures, at most; as oracles.exhibit draws it."""
 SEEDS = 64
 """Tiles that walk takes in advance, so that nothing but a large value is looked at twice."""
-WALKERS = 10
+WALKERS = 5
 """Blocks of walk for each multiprocessor."""
 
 Argument = ctypes.c_void_p | ctypes.c_int
@@ -355,11 +355,14 @@ class Plan:
             counts[at] = place if counts[at] < 0 else min(place, int(counts[at]))
 
 
-def compare(device: Device, question: Question) -> Comparison:
-    """Answer one question. Raises UsageError if its parts do not go together."""
+def compare(device: Device, question: Question, constants: Mapping[str, int] | None = None) -> Comparison:
+    """Answer one question; constants: those of measure.cu that the device has other values of.
+
+    Raises UsageError if its parts do not go together.
+    """
     if not question.got.size:
         question.check()
         return Comparison(report(0, *plain.fresh(), scored=question.sigma is not None), None)
-    with closing(Plan(device, question)) as plan:
+    with closing(Plan(device, question, constants)) as plan:
         plan.sweep()
         return plan.answer()
