@@ -470,4 +470,8 @@ def test_the_kernel_file_has_the_tallys_constants():
     assert (plain.SMALL, plain.SINGLE, plain.DOUBLE, plain.INTEGER) == (0, 1, 2, 3)
     assert f"INTERVAL = {INTERVAL}, ZERO = {ZERO}, PINF = {PINF}, NINF = {NINF}, NAN_ = {NAN}" in text
     assert f"BUCKETS = {plain.BUCKETS}" in text
+    facts = plain.facts_of("float32")
+    assert list(facts[:8]) == [plain.SINGLE, 23, 2.0**-24, 2.0**-126, 2.0**127, *facts[5:7], 1]
+    top, overflow = (float.fromhex(f"0x1.{digits}p127") for digits in ("fffffefffffff", "ffffff"))
+    assert (facts[plain.TOP], facts[plain.OVERFLOW]) == (top, overflow)
     assert (module.LINES, module.COLUMNS) == (LINES, COLUMNS)
