@@ -30,12 +30,14 @@ class Gpu:
         self._nvrtc: Any = nvrtc
         self._source, self._defines, self._kernels = source, dict(defines or {}), dict[str, Any]()
         self._module: Any = None
-        self._call("cuInit", 0)
+        try:
+            self._call("cuInit", 0)
+        except RuntimeError as error:
+            raise UsageError(f"there is no CUDA driver here ({error})") from None
         if not 0 <= index < self._call("cuDeviceGetCount"):
             raise UsageError(f"there is no CUDA device {index} here")
         self._device = self._call("cuDeviceGet", index)
-        self._context = self._call("cuDevicePrimaryCtxRetain", self._device)
-        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuCtxSetCurrent", self._call("cuDevicePrimaryCtxRetain", self._device))
         self.multiprocessors = self._attribute("MULTIPROCESSOR_COUNT")
 
     def take(self, size: int) -> int:
@@ -51,20 +53,17 @@ class Gpu:
         self._call("cuMemsetD8Async", address, 0, size, 0)
 
     def send(self, address: int, data: Array) -> None:
-        """Copy a contiguous array to the device."""
-        if data.nbytes:
-            self._call("cuMemcpyHtoD", address, data.ctypes.data, data.nbytes)
+        """Copy a contiguous array that is not empty to the device."""
+        self._call("cuMemcpyHtoD", address, data.ctypes.data, data.nbytes)
 
     def fetch(self, address: int, data: Array) -> None:
-        """Fill a contiguous array from the device."""
-        if data.nbytes:
-            self._call("cuMemcpyDtoH", data.ctypes.data, address, data.nbytes)
+        """Fill a contiguous array that is not empty from the device."""
+        self._call("cuMemcpyDtoH", data.ctypes.data, address, data.nbytes)
 
     def launch(self, kernel: str, blocks: int, threads: int, arguments: Sequence[Argument]) -> None:
         """Run a kernel of the file, in so many blocks of so many threads."""
         if kernel not in self._kernels:
-            if self._module is None:
-                self._module = self._call("cuModuleLoadData", self._compiled())
+            self._module = self._module or self._call("cuModuleLoadData", self._compiled())
             self._kernels[kernel] = self._call("cuModuleGetFunction", self._module, kernel.encode())
         packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
         shape = (blocks, 1, 1, threads, 1, 1)
@@ -80,14 +79,12 @@ class Gpu:
         """Between two events; waits for the later one and ends both."""
         self._call("cuEventSynchronize", end)
         milliseconds = float(self._call("cuEventElapsedTime", start, end))
-        for event in (start, end):
-            self._call("cuEventDestroy", event)
+        self._call("cuEventDestroy", start)
+        self._call("cuEventDestroy", end)
         return milliseconds / 1e3
 
     def close(self) -> None:
         """Leave the context; what was taken and not given back stays until the process ends."""
-        if self._module is not None:
-            self._call("cuModuleUnload", self._module)
         self._call("cuDevicePrimaryCtxRelease", self._device)
 
     def _call(self, function: str, *arguments: Any) -> Any:
@@ -97,15 +94,15 @@ class Gpu:
         return rest[0] if len(rest) == 1 else tuple(rest)
 
     def _attribute(self, name: str) -> int:
-        kind = getattr(self._cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(self._call("cuDeviceGetAttribute", kind, self._device))
+        kinds = self._cuda.CUdevice_attribute
+        return int(self._call("cuDeviceGetAttribute", getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}"), self._device))
 
     def _compiled(self) -> bytes:
         """The file for this device. Products and sums stay apart, for numbers are compared with the host's."""
         major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
-        options = [f"--gpu-architecture=sm_{major}{minor}", "--std=c++17", "--fmad=false"]
-        options += [f"--define-macro={name}={value}" for name, value in self._defines.items()]
-        program = self._compiler("nvrtcCreateProgram", self._source.encode(), b"measure.cu", 0, [], [])
+        defines = (f"--define-macro={name}={value}" for name, value in self._defines.items())
+        options = [f"--gpu-architecture=sm_{major}{minor}", "--std=c++17", "--fmad=false", *defines]
+        program = self._compiler("nvrtcCreateProgram", self._source.encode(), b"judge.cu", 0, [], [])
         error = self._nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])[0]
         if int(error):
             log = b" " * int(self._compiler("nvrtcGetProgramLogSize", program))

@@ -168,6 +168,9 @@ struct Most {  // the largest value, and the first place that has it
   __device__ __forceinline__ void see(T v, u64 i) {
     if (v > value || (v == value && i < at && v > T(0))) value = v, at = i;
   }
+  __device__ __forceinline__ void rise(T v, u64 i) {  // where places come in their order
+    if (v > value) value = v, at = i;
+  }
 };
 
 struct Tally {
@@ -252,13 +255,13 @@ __device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n
   if (pair) {
     n.pairs += 1, s.ee = fma(away, away, s.ee), s.rr = fma(r, r, s.rr), s.yy = fma(y, y, s.yy);
     s.peak = fmax(s.peak, size);
-    s.abs.see(away, i);
+    s.abs.rise(away, i);
     // Divisions are dear, so that only what may be a record is divided.
-    if (away > 0.0 && size > 0.0 && away >= s.rel.value * LESS * size) s.rel.see(away / size, i);
+    if (away > 0.0 && size > 0.0 && away >= s.rel.value * LESS * size) s.rel.rise(away / size, i);
     if (away > 0.0 && t.mode != INTEGER && away >= s.ulps * LESS * ulp_of(t, r)) s.ulps = fmax(s.ulps, away / ulp_of(t, r));
     if (size <= t.top) {
       u64 steps = distance(t, GOT == FLOAT32 ? SINGLE : t.mode, bits, y, r);
-      s.steps.see(steps, i);
+      s.steps.rise(steps, i);
       if (columns) atomicAdd(&columns[bucket(steps) * 32 + threadIdx.x % 32], 1u);
     }
   }
@@ -269,7 +272,7 @@ __device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n
   bool fits = judged && (excess == 0.0 || excess <= error);
   if (judged && (pair || fits)) {
     n.misrounded += excess > 0.0;
-    if (excess > 0.0 && !(excess < s.rho.value * LESS * error)) s.rho.see(error > 0.0 ? excess / error : real(EXPONENT), i);
+    if (excess > 0.0 && !(excess < s.rho.value * LESS * error)) s.rho.rise(error > 0.0 ? excess / error : real(EXPONENT), i);
   }
   if (judged && pair && (t.sigmas || t.sigma >= 0.0)) {
     double sigma = t.sigmas ? ((const double*)t.sigmas)[i] : t.sigma, unit = 0.2887 * ulp_of(t, r), e = y - r;
@@ -308,12 +311,18 @@ __device__ void add_counts(const Counted& n, const u32* columns, u64* counts) {
 }
 
 // list: tiles, or null for all from first to last; one row for each block. left: null, or the tiles that peers_* left.
+// With the facts of the format as constants: oracles.plain.facts_of has the same.
+__device__ __forceinline__ Task known_float32(Task t) {
+  t.mode = SINGLE, t.digits = 23, t.has_inf = 1, t.half = 0x1p-24, t.least = 0x1p-126, t.most = 0x1p127;
+  t.overflow = 0x1.ffffffp127, t.top = 0x1.fffffefffffffp127;
+  return t;
+}
+
 template <int GOT, int WANT>
-__device__ __forceinline__ void walk_tiles(const Task* task, u64* rows, u64* counts, const u32* list, const u8* left,
+__device__ __forceinline__ void walk_tiles(const Task& t, u64* rows, u64* counts, const u32* list, const u8* left,
                                            int first, int last) {
   __shared__ u32 columns[BUCKETS * 32];
   __shared__ u8 wanted[BLOCK];
-  const Task& t = *task;
   for (u32 i = threadIdx.x; i < BUCKETS * 32; i += BLOCK) columns[i] = 0;
   __syncthreads();
   Tally s = nothing();
@@ -340,13 +349,13 @@ __device__ __forceinline__ void walk_tiles(const Task* task, u64* rows, u64* cou
   }
 }
 
-#define WALK(NAME, GOT, WANT)                                                                                          \
+#define WALK(NAME, GOT, WANT, TASK)                                                                                    \
   extern "C" __global__ void __launch_bounds__(BLOCK) NAME(const Task* __restrict__ task, u64* rows, u64* counts,      \
                                                            const u32* list, const u8* left, int first, int last) {     \
-    walk_tiles<GOT, WANT>(task, rows, counts, list, left, first, last);                                                \
+    walk_tiles<GOT, WANT>(TASK, rows, counts, list, left, first, last);                                                \
   }
-WALK(walk, ANY, ANY)
-WALK(walk_float32, FLOAT32, FLOAT64)
+WALK(walk, ANY, ANY, *task)
+WALK(walk_float32, FLOAT32, FLOAT64, known_float32(*task))
 
 // One block for each tile of the list. failing: a byte for each element of the first `shown` of them.
 extern "C" __global__ void __launch_bounds__(BLOCK) locate(const Task* task, const u32* list, u8* failing, u64* cells,
@@ -505,7 +514,7 @@ __device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, float floo
 #pragma unroll 1
   for (int k = 0; k < c.SIZE; ++k) {
     float g = c.at(c.got, k), w = c.at(c.want, k), e = fabsf(g - w);
-    // At most its cell, for a power of two has a narrower one below it; 0 stands for that of subnormals.
+    // At most its cell, for a power of two has a narrower one below it; what is too small for this is looked at.
     float cell = __uint_as_float((__float_as_uint(g) - 1) & 0x7f800000u) * F::HALF;
     bool close = e - cell >= floor * (error + slope * fabsf(w));
     if (e > 0.0f && (close || e < tiny || fabsf(g) <= (float)t.least)) {

@@ -31,7 +31,7 @@ LINES, COLUMNS = 32, 64
 """Cells of the map of failures, at most; as oracles.exhibit draws it."""
 SEEDS = 64
 """Tiles that walk takes in advance, so that nothing but a large value is looked at twice."""
-WALKERS = 8
+WALKERS = 5
 """Blocks of walk for each multiprocessor."""
 
 Argument = ctypes.c_void_p | ctypes.c_int
@@ -179,8 +179,13 @@ class Plan:
         if not self.seeds:
             self.blocks[2] = 0
         self._taken: list[int] = []
-        self.rows, self.counts = self._take(8 * _ROW * sum(self.blocks)), self._take(8 * _COUNTS)
-        self.marks, self.left, self.floors = self._take(4 * self.tiles), self._take(self.tiles), self._take(8)
+        self.rows = self._take(8 * _ROW * sum(self.blocks))
+        # What each sweep begins with as zeros lies side by side: so that one memset does.
+        self._zeros = 8 * (_COUNTS + 1) + 5 * self.tiles
+        self.counts = self._take(self._zeros)
+        self.floors = self.counts + 8 * _COUNTS
+        self.marks = self.floors + 8
+        self.left = self.marks + 4 * self.tiles
         self.task = self._take(_TASK.size)
         device.send(self.task, np.frombuffer(self._packed(), np.uint8))
 
@@ -191,13 +196,11 @@ class Plan:
 
     def sweep(self) -> None:
         """Ask the device for the pass over both tensors, and do not wait for it."""
-        for address, size in ((self.counts, 8 * _COUNTS), (self.marks, 4 * self.tiles), (self.floors, 8)):
-            self.device.zero(address, size)
+        self.device.zero(self.counts, self._zeros)
         before, fast, after = self.blocks
         self._walk(before, 0, None, None, (self.seeds, self.tiles))
         if not self.seeds:
             return
-        self.device.zero(self.left, self.tiles)
         if self.origin:
             self.device.send(self.left, np.ones(1, np.uint8))
         name = _PEERS[format_of(self.question.got.dtype).name]
@@ -352,11 +355,14 @@ class Plan:
             counts[at] = place if counts[at] < 0 else min(place, int(counts[at]))
 
 
-def compare(device: Device, question: Question) -> Comparison:
-    """Answer one question. Raises UsageError if its parts do not go together."""
+def compare(device: Device, question: Question, constants: Mapping[str, int] | None = None) -> Comparison:
+    """Answer one question; constants: those of measure.cu that the device has other values of.
+
+    Raises UsageError if its parts do not go together.
+    """
     if not question.got.size:
         question.check()
         return Comparison(report(0, *plain.fresh(), scored=question.sigma is not None), None)
-    with closing(Plan(device, question)) as plan:
+    with closing(Plan(device, question, constants)) as plan:
         plan.sweep()
         return plan.answer()

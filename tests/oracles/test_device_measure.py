@@ -261,7 +261,20 @@ def test_no_order_of_threads_changes_a_number(name, order, simt_cache):
     check(device, got, want, **generous(name))
 
 
-KINDS_OF_DATA = ("equal", "zeros", "constant", "uniform", "log_uniform", "huge", "tiny", "loose", "opposite", "small")
+KINDS_OF_DATA = (
+    "equal",
+    "zeros",
+    "constant",
+    "uniform",
+    "log_uniform",
+    "huge",
+    "tiny",
+    "loose",
+    "opposite",
+    "small",
+    "rising",
+    "falling",
+)
 
 
 def data(kind, name, size):
@@ -287,7 +300,8 @@ def data(kind, name, size):
     if kind == "small":
         want = rng.integers(-4, 5, size).astype(fmt.dtype)
         return want + (rng.random(size) < 0.01).astype(fmt.dtype), want
-    bits = want.view(fmt.carrier).astype(np.int64) + rng.integers(-2, 3, size)
+    most = {"rising": 2 + np.arange(size) // TILE, "falling": 2 + np.arange(size)[::-1] // TILE}.get(kind, 2)
+    bits = want.view(fmt.carrier).astype(np.int64) + rng.integers(-most, most + 1, size)
     return np.abs(bits).astype(fmt.carrier).view(fmt.dtype), want
 
 
@@ -297,7 +311,7 @@ BUDGETS = ((1e-3, 0.0), (0.0, 2.0**-6), (1e-3, 2.0**-7), (0.0, 0.0), (4.0, 1.0),
 @pytest.mark.parametrize("kind", KINDS_OF_DATA)
 @pytest.mark.parametrize("name", FAST)
 def test_all_kinds_of_data_and_budgets(name, kind, fast_device):
-    got, want = data(kind, name, 21 * TILE + 9)
+    got, want = data(kind, name, (50 if kind in {"rising", "falling"} else 21) * TILE + 9)
     for error, slope in BUDGETS:
         check(fast_device, got, want, error, slope=slope)
 
@@ -313,6 +327,40 @@ def test_values_that_vanish_or_overflow_in_float32_sums(fast_device):
         one = want.copy()
         one[7 * TILE] = np.nextafter(one[7 * TILE], np.float32(0))
         check(fast_device, one, want, 2.0**-99, slope=2.0**-20)
+
+
+def test_a_pair_on_both_sides_of_a_power_of_two_may_have_the_largest_rho(fast_device):
+    """Its excess is a larger part of its error than that of any pair with as many steps in one binade."""
+    want = np.full(24 * TILE, 1.5, np.float32)
+    got = want.copy()
+    want[-1], got[-1] = 0.3125, 0.3125 + 10 * 2.0**-25  # 2.375 ulps of 1, in what is walked first
+    want[5000], got[5000] = 2 + 2.0**-22, 2 - 2.0**-23  # 3 of them, half a step less
+    assert check(fast_device, got, want, 1e-3, slope=0.0).rho_index == 5000
+
+
+def test_errors_over_several_binades(fast_device):
+    want = np.ones(24 * TILE, np.float32)
+    got = want.copy()
+    got[:: TILE // 2], got[40 * TILE // 2] = 7.5, 8  # 6.5 and 7 times 2**23 ulps, but fewer steps in the mean
+    assert check(fast_device, got, want, 0.0, slope=100.0).max_ulp_real == 7 * 2.0**23
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_a_zero_may_have_the_largest_rho(name, zero, fast_device):
+    want = np.ones(24 * TILE, FORMATS[name].dtype)
+    got = want.copy()
+    want[5000], got[5000] = 2.0**-10, zero
+    assert check(fast_device, got, want, 0.125, slope=0.0).rho_index == 5000
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_lane_that_has_looked_looks_again_at_what_is_a_little_larger(name, fast_device):
+    want = np.ones(50 * TILE, FORMATS[name].dtype)
+    got = want.copy()
+    got[7::TILE] = 1 + 20 * FORMATS[name].unit
+    got[40 * TILE + 7], got[48 * TILE :] = 1 + 24 * FORMATS[name].unit, 1
+    assert check(fast_device, got, want, 0.0, slope=0.5).max_rel_index == 40 * TILE + 7
 
 
 def test_a_tie_goes_to_the_first(fast_device):
@@ -422,4 +470,8 @@ def test_the_kernel_file_has_the_tallys_constants():
     assert (plain.SMALL, plain.SINGLE, plain.DOUBLE, plain.INTEGER) == (0, 1, 2, 3)
     assert f"INTERVAL = {INTERVAL}, ZERO = {ZERO}, PINF = {PINF}, NINF = {NINF}, NAN_ = {NAN}" in text
     assert f"BUCKETS = {plain.BUCKETS}" in text
+    facts = plain.facts_of("float32")
+    assert list(facts[:8]) == [plain.SINGLE, 23, 2.0**-24, 2.0**-126, 2.0**127, *facts[5:7], 1]
+    top, overflow = (float.fromhex(f"0x1.{digits}p127") for digits in ("fffffefffffff", "ffffff"))
+    assert (facts[plain.TOP], facts[plain.OVERFLOW]) == (top, overflow)
     assert (module.LINES, module.COLUMNS) == (LINES, COLUMNS)
