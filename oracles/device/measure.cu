@@ -258,7 +258,8 @@ __device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n
     s.abs.rise(away, i);
     // Divisions are dear, so that only what may be a record is divided.
     if (away > 0.0 && size > 0.0 && away >= s.rel.value * LESS * size) s.rel.rise(away / size, i);
-    if (away > 0.0 && t.mode != INTEGER && away >= s.ulps * LESS * ulp_of(t, r)) s.ulps = fmax(s.ulps, away / ulp_of(t, r));
+    if (away > 0.0 && t.mode != INTEGER && away >= s.ulps * LESS * ulp_of(t, r))
+      s.ulps = fmax(s.ulps, away / ulp_of(t, r));
     if (size <= t.top) {
       u64 steps = distance(t, GOT == FLOAT32 ? SINGLE : t.mode, bits, y, r);
       s.steps.rise(steps, i);
@@ -272,7 +273,8 @@ __device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n
   bool fits = judged && (excess == 0.0 || excess <= error);
   if (judged && (pair || fits)) {
     n.misrounded += excess > 0.0;
-    if (excess > 0.0 && !(excess < s.rho.value * LESS * error)) s.rho.rise(error > 0.0 ? excess / error : real(EXPONENT), i);
+    if (excess > 0.0 && !(excess < s.rho.value * LESS * error))
+      s.rho.rise(error > 0.0 ? excess / error : real(EXPONENT), i);
   }
   if (judged && pair && (t.sigmas || t.sigma >= 0.0)) {
     double sigma = t.sigmas ? ((const double*)t.sigmas)[i] : t.sigma, unit = 0.2887 * ulp_of(t, r), e = y - r;
@@ -337,7 +339,8 @@ __device__ __forceinline__ void walk_tiles(const Task& t, u64* rows, u64* counts
       __syncthreads();
     }
   } else {
-    for (i64 k = first + (i64)blockIdx.x; k < last; k += gridDim.x) visit_tile<GOT, WANT>(t, list ? list[k] : k, s, n, columns);
+    for (i64 k = first + (i64)blockIdx.x; k < last; k += gridDim.x)
+      visit_tile<GOT, WANT>(t, list ? list[k] : k, s, n, columns);
   }
   __syncthreads();
   add_counts(n, columns, counts);
@@ -594,7 +597,8 @@ __device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget bu
     fine = rho <= 1.0;
   }
   if (ratio <= 0.5f) kept.away.see(away, tile);  // then got - want is exact (Sterbenz)
-  else if (away * MORE >= kept.away.value && (double)away * MORE >= kept.abs.value) kept.abs.see(largest_error<F>(c), tile);
+  else if (away * MORE >= kept.away.value && (double)away * MORE >= kept.abs.value)
+    kept.abs.see(largest_error<F>(c), tile);
   if (!crossing) kept.same = max(kept.same, steps);
   else if (steps >> F::DIGITS || (2 * steps > kept.same && 2.0 * steps > kept.ulps))
     kept.ulps = fmax(kept.ulps, largest_ulps<F>(t, c));
@@ -697,7 +701,7 @@ __device__ void write_kept(const Task& t, const Kept& kept, u64* row) {
 
 template <class F>
 __device__ __forceinline__ void peers(const Task* task, const char* got, const char* want, u64* rows, u64* counts,
-                                      u8* left, int first, int last) {
+                                      u8* left, u32 first, u32 last) {
   __shared__ u32 near_pairs[64 * 32], far[FAR * 32];
   __shared__ Floors floors;
   const Task& t = *task;
@@ -710,13 +714,13 @@ __device__ __forceinline__ void peers(const Task* task, const char* got, const c
   const Budget budget = {(float)t.error, (float)t.slope};
   Kept kept = {};
   int turn = 0;
-  for (i64 tile = first + (i64)blockIdx.x * WARPS + threadIdx.x / 32; tile < last; tile += (i64)gridDim.x * WARPS) {
+  for (u32 tile = first + blockIdx.x * WARPS + threadIdx.x / 32; tile < last; tile += gridDim.x * WARPS) {
     if (++turn % EXCHANGE == 0 && threadIdx.x % 32 < 2) {
       u32 lane = threadIdx.x % 32, mine = *(volatile u32*)(ours + lane), theirs = *(volatile u32*)(known + lane);
       if (mine > theirs) atomicMax(known + lane, mine);
       if (theirs > mine) atomicMax(ours + lane, theirs);
     }
-    bool added = tally<F>(t, got, want, budget, (u32)tile, kept, near_pairs, far, &floors);
+    bool added = tally<F>(t, got, want, budget, tile, kept, near_pairs, far, &floors);
     if (threadIdx.x % 32 == 0) left[tile] = !added;
   }
   __syncthreads();
@@ -727,7 +731,8 @@ __device__ __forceinline__ void peers(const Task* task, const char* got, const c
 // Tiles from first to last, all whole; got, want: of tile 1; left: whether walk must see a tile.
 #define PEERS(NAME, FORMAT)                                                                                        \
   extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)                                                    \
-      NAME(const Task* __restrict__ task, const char* got, const char* want, u64* rows, u64* counts, u8* left, int first, int last) { \
+      NAME(const Task* __restrict__ task, const char* got, const char* want, u64* rows, u64* counts, u8* left,      \
+           int first, int last) {                                                                                  \
     peers<FORMAT>(task, got, want, rows, counts, left, first, last);                                               \
   }
 PEERS(peers_float32, Single)
