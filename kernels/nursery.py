@@ -60,6 +60,8 @@ class Handle:
     pid: int = 0
     served: int = 0
     """Tasks given to it."""
+    lost: str = ""
+    """Why nothing runs on the GPU any more in it, if it has said so; it is about to end."""
 
     def close(self) -> None:
         """Hang up, and let go of the journal."""

@@ -23,7 +23,7 @@ from kernels.calling import Interface
 from kernels.loader import loader_of
 from kernels.nursery import Ending, Handle, Nursery
 from kernels.places import Place
-from kernels.protocol import IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
+from kernels.protocol import GPU_LOST, IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
@@ -246,6 +246,8 @@ class Sandbox:
     def _wait(self, ticket: Ticket) -> None:
         """Until one message, one death or one timeout."""
         try:
+            if self._active.lost:
+                raise EOFError  # noqa: TRY301  as when the channel says it
             if self._readable(self._patience()):
                 self._receive(ticket)
                 return
@@ -266,6 +268,9 @@ class Sandbox:
 
     def _receive(self, ticket: Ticket) -> None:
         head, payload = self._active.channel.receive()
+        if "lost" in head:
+            self._active.lost = str(head["lost"])
+            raise EOFError
         if "internal" in head:
             raise InternalError(f"the worker failed on its own:\n{head['internal']}")
         key = head.pop("subject")
@@ -279,18 +284,26 @@ class Sandbox:
         culprit's.
         """
         self.deaths += 1
-        ending = self.nursery.ending(self._active) if late is None else self.nursery.kill(self._active)
+        lost = self._active.lost if self._is_first_death(ticket) else ""  # the second one's last words are wanted
+        if lost:
+            ending = Ending(GPU_LOST, lost)
+        else:
+            ending = self.nursery.ending(self._active) if late is None else self.nursery.kill(self._active)
         self._drain(ticket)
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position)
         left, told = ticket.unfinished(), {(n, k) for n, task in ticket.sent for k in task.subjects}
-        self._promote(dead=True, warm=[key for _, task in left[:1] for key in task.subjects])
+        self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])
         ticket.sent = []
         if not left:
             return
         culprit = left[0] if garbled else next((w for w in left if w[0] == number), left[0])
         materializing = position == IDLE and not garbled
         self._accuse(ticket, culprit, left, told, ending, timed_out=timed_out, materializing=materializing)
+
+    def _is_first_death(self, ticket: Ticket) -> bool:
+        left = ticket.unfinished()
+        return bool(left) and (left[0][0], left[0][1].subjects[0]) not in ticket.deaths
 
     def _accuse(
         self,

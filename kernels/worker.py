@@ -23,6 +23,7 @@ from corpus.records import Case, Fill, Kind, Status, Subject, TensorRecipe, Tens
 from kernels.backend import KernelFaultError, Loader, Returned
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
+from kernels.gpu import when_lost
 from kernels.guarded import POISONS, Guarded
 from kernels.loader import loader_of
 from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
@@ -324,6 +325,7 @@ def main(channel: int, journal: int) -> None:
     """Serve until the supervisor hangs up; leave without running anything a subject may have registered."""
     conn = Channel(socket.socket(fileno=channel))
     _mine()
+    when_lost(lambda why: conn.send(frame({"lost": why}, [])))
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")
     try:

@@ -47,6 +47,8 @@ def silu(*shape, seed=1, **fields):
 
 
 CASES = [silu(3, 5, seed=s) for s in range(6)]
+MIXED = [silu(2, 4), silu(1, 7), silu(3, 5), silu(2, 2), silu(4, 1)]
+"""One has three rows."""
 
 
 def box_of(*subjects, **settings):
@@ -144,10 +146,10 @@ def test_whose_silent_damage_kills_a_later_run_of_another_is_found_among_all_bef
     silent, other = subject("silent", f"{harm}{RIGHT}"), subject("other", RIGHT)
     frail = subject("frail", f"    import builtins\n    if hasattr(builtins, 'broken'):\n        os.abort()\n{RIGHT}")
     with Examiner([silent, other, frail]) as examiner:
-        checked = examiner.check([Inquiry(c, (silent.key, other.key, frail.key)) for c in CASES])
+        checked = examiner.check([Inquiry(c, (silent.key, other.key, frail.key)) for c in MIXED])
     kinds = {s.name: [c.verdicts[s.key].kind for c in checked] for s in (silent, other, frail)}
     assert set(kinds["other"]) == set(kinds["frail"]) == {Kind.PASS}
-    assert [k is Kind.CRASHED for k in kinds["silent"]] == [c.tensors["x"].shape[0] == 3 for c in CASES]
+    assert [k is Kind.CRASHED for k in kinds["silent"]] == [c.tensors["x"].shape[0] == 3 for c in MIXED]
 
 
 def test_a_death_that_nobody_can_repeat_accuses_nobody(subject, tmp_path):
@@ -168,6 +170,29 @@ def test_what_the_gpu_said_last_is_the_verdict_of_a_worker_it_is_lost_to(subject
     assert verdict.kind is Kind.CRASHED
     assert verdict.message == f"it crashed: {words}"
     assert verdict.signature.error_pattern == "CUDA_ERROR_ASSERT"
+
+
+def test_a_worker_that_says_the_gpu_is_lost_to_it_is_not_waited_for(subject):
+    """It takes long to end, but the next result is there before; its last words are kept all the same."""
+    body = (
+        "    if x.shape[0] == 3:\n        os.write(1, b'assertion failed\\n')\n"
+        "        gpu.os._exit = lambda code: (time.sleep(0.2), leave(code))\n"
+        "        gpu.give_up('CUDA_ERROR_ASSERT: device-side assert')\n"
+    )
+    lost = subject("lost", body + RIGHT, "from kernels import gpu\nleave = os._exit")
+    with Examiner([PEER, lost]) as examiner:
+        examiner.check([Inquiry(MIXED[0], (lost.key,))])
+        time.sleep(0.5)
+        box, arrived, begin = examiner.sandbox, [], time.monotonic()
+        receive = box._receive
+        box._receive = lambda ticket: (receive(ticket), arrived.append(time.monotonic() - begin))
+        found = examiner.check([Inquiry(c, (lost.key,)) for c in MIXED])
+    kinds = [c.verdicts[lost.key].kind for c in found]
+    assert [k is Kind.CRASHED for k in kinds] == [c.tensors["x"].shape[0] == 3 for c in MIXED]
+    assert len(arrived) == len(MIXED) - 1
+    assert arrived[-1] < 0.2, "only the confirmation waits for the end"
+    crashed = next(c for c in found if c.verdicts[lost.key].kind is Kind.CRASHED)
+    assert "assertion failed" in crashed.executions[lost.key].detail
 
 
 def test_who_starts_just_when_the_time_of_another_is_up_is_not_blamed(subject, monkeypatch):
