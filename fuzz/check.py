@@ -20,7 +20,8 @@ from kernels.calling import Interface
 from kernels.nursery import Nursery
 from kernels.places import Place
 from kernels.protocol import Task
-from kernels.sandbox import Outcome, Sandbox, Ticket
+from kernels.sandbox import Sandbox
+from kernels.tickets import Outcome, Ticket
 from oracles.blame import Heard, blame
 from oracles.catalog import contract_of, origin_of
 from oracles.contract import Contract, Invariant, Law

@@ -14,7 +14,7 @@ from fuzz.engine import BATCH, Proposal
 from fuzz.filing import Failure
 from fuzz.ledger import Ledger
 from fuzz.subjects import fitting
-from kernels.sandbox import Outcome
+from kernels.tickets import Outcome
 
 LAW_EVERY = 4
 """One case in so many is also run under a law of its op."""

@@ -83,6 +83,10 @@ class Loader(ABC):
     def unwrap(self, result: Any) -> Returned:
         """What a return-style subject gave back. Raises TypeError if it is no tensor."""
 
+    def stage(self, slab: Array) -> None:
+        """Told before each call: the memory in which all buffers of the case lie, with their red zones."""
+        del slab
+
     def prepare(self, seed: int, run: int) -> None:
         """Told before each call: a number that the case's seeds give, and which of its two runs this is.
 

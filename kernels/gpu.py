@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -222,16 +222,25 @@ class Window:
     becomes of it.
     """
 
-    def __init__(self, address: int, size: int) -> None:
-        zone = 0 if exact() else ZONE
+    def __init__(self, address: int, size: int, zone: int | None = None) -> None:
+        """zone: bytes of red zone on either side; None: as usual."""
+        zone = (0 if exact() else ZONE) if zone is None else zone
         self.start, self.size = address - zone, size + 2 * zone
         self._device = 0
 
     @classmethod
-    def of(cls, view: Array) -> Self:
+    def of(cls, view: Array) -> Window:
         """From the first to the last element of a view."""
         low, high = byte_bounds(view) if view.size else (address_of(view), address_of(view))
-        return cls(low, high - low)
+        return cls.at(low, high - low)
+
+    @classmethod
+    def at(cls, address: int, size: int) -> Window:
+        """On so many bytes: what is staged, if they lie there."""
+        staged = next(iter(_STAGED), None)
+        if staged is not None and staged.start <= address and address + size <= staged.start + staged.size:
+            return staged
+        return cls(address, size)
 
     @property
     def shift(self) -> int:
@@ -271,6 +280,14 @@ class Window:
         """Copy all of it back; not where allocations are exact: to copy what nobody has written is an error there."""
         if not exact():
             DRIVER.call("cuMemcpyDtoH", self.start, self._device, self.size)
+
+
+_STAGED: list[Window] = []
+
+
+def stage(slab: Array) -> None:
+    """From now on all bytes of this memory are copied together: one copy costs hardly more for being larger."""
+    _STAGED[:] = [] if exact() else [Window(address_of(slab), slab.nbytes, zone=0)]
 
 
 def address_of(view: Array) -> int:

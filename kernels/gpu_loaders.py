@@ -29,6 +29,7 @@ from kernels.gpu import (
     is_out_of_device_memory,
     lend_all,
     send_all,
+    stage,
 )
 from kernels.loaders.cuda import CudaLoader, CudaSubject
 from kernels.loaders.torch import TorchLoader
@@ -92,11 +93,12 @@ class GpuCudaSubject(CudaSubject):
         return DRIVER.kernels(compiled.binary, compiled.names)
 
     def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
-        windows = {t.address: Window(t.address, t.bytes) for t in tensors}
-        send_all(_ARENA, list(windows.values()))
+        windows = {t.address: Window.at(t.address, t.bytes) for t in tensors}
+        apart = list(dict.fromkeys(windows.values()))
+        send_all(_ARENA, apart)
         values = packed(self.program.fast.takes(number), arguments, lambda address: windows[address].there(address))
         DRIVER.launch(self.kernels[number], shape.grid, shape.block, shape.dynamic_shared, values.address)
-        for window in windows.values():
+        for window in apart:
             window.fetch()
 
 
@@ -106,6 +108,10 @@ class GpuCudaLoader(CudaLoader):
     def warm(self) -> None:
         """Make the context."""
         DRIVER.check()
+
+    def stage(self, slab: Array) -> None:
+        """Have it copied as a whole."""
+        stage(slab)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """The host's or the GPU's."""
@@ -166,6 +172,10 @@ class GpuTorchLoader(TorchLoader):
         """Choose whether the run is one on a stream of its own."""
         self.streamed = is_streamed(seed, run)
 
+    def stage(self, slab: Array) -> None:
+        """Have it copied as a whole."""
+        stage(slab)
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """The host's or the GPU's."""
         return super().is_out_of_memory(error) or is_out_of_device_memory(error)
@@ -223,11 +233,13 @@ class GpuTorchLoader(TorchLoader):
     def _lend(self, view: Array) -> Any:
         """A tensor on the GPU over a copy of what a view's elements lie in."""
         window = Window.of(view)
-        room = self._torch.empty(window.shift + window.size, dtype=self._torch.uint8, device="cuda")
-        device = room[window.shift :]
-        if not window.blank:
-            device.copy_(self._torch.from_numpy(window.host))
-        self._lent.append(_Lent(window, room, device))
+        room = next((one.room for one in self._lent if one.window is window), None)
+        if room is None:
+            room = self._torch.empty(window.shift + window.size, dtype=self._torch.uint8, device="cuda")
+            device = room[window.shift :]
+            if not window.blank:
+                device.copy_(self._torch.from_numpy(window.host))
+            self._lent.append(_Lent(window, room, device))
         dtype = self._foreign.get(view.dtype.name) or getattr(self._torch, view.dtype.name)
         first, strides = window.shift + window.first(view), tuple(s // view.itemsize for s in view.strides)
         typed = self._torch.empty(0, dtype=dtype, device="cuda")

@@ -84,6 +84,11 @@ class Guarded:
         return images
 
     @property
+    def slab(self) -> Bytes:
+        """All of it."""
+        return self._slab
+
+    @property
     def outputs(self) -> list[Buffer]:
         """The output buffers in order."""
         return [b for b in self.buffers if b.is_output]

@@ -137,7 +137,7 @@ class Nursery:
     def ending(self, handle: Handle, seconds: float = _EXIT_SECONDS) -> Ending:
         """How a worker ended; one that does not end in time is killed."""
         pid = self._pid(handle)
-        deadline = time.monotonic() + min(seconds, 0.25)
+        deadline = time.monotonic() + (seconds if handle.lost else min(seconds, 0.25))
         while pid not in self._ended and time.monotonic() < deadline:
             self._hear(deadline - time.monotonic())
         if pid not in self._ended:  # it closed its end and lives on

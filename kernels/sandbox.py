@@ -10,20 +10,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
 from corpus.errors import InternalError, UsageError
-from corpus.formats import FORMATS, Array
+from corpus.formats import FORMATS
 from corpus.records import Execution, GuardDamage, Kind, OutputReport, Status, Subject
 from kernels.calling import Interface
 from kernels.loader import loader_of
 from kernels.nursery import Ending, Handle, Nursery
 from kernels.places import Place
 from kernels.protocol import GPU_LOST, IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
+from kernels.tickets import Key, Outcome, Ticket
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
@@ -34,53 +35,6 @@ LOOK_BACK = 8
 MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
 _LOAD_SECONDS = 60.0
-
-Key = tuple[int, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one subject did with one case, and its outputs (first run) by name."""
-
-    execution: Execution
-    outputs: dict[str, Array]
-
-
-@dataclass(slots=True)
-class Ticket:
-    """A batch on its way: the tasks, and the outcomes that have come back."""
-
-    tasks: Sequence[Task]
-    outcomes: dict[Key, Outcome] = field(default_factory=dict)
-    waiting: list[tuple[int, Task]] = field(default_factory=list)
-    """What still has to be sent, as (number, task with the subjects still to run)."""
-    sent: list[tuple[int, Task]] = field(default_factory=list)
-    """What the worker has been told to do."""
-    suspects: list[tuple[int, Task]] = field(default_factory=list)
-    """Executions whose worker died, to be run again alone when everything else is done."""
-    deaths: dict[Key, int] = field(default_factory=dict)
-    before: dict[Key, list[Key]] = field(default_factory=dict)
-    """What the worker that a suspect died with had run before, the last one at the end."""
-
-    def only(self, key: Key) -> tuple[int, Task]:
-        """One execution of it."""
-        number, subject = key
-        task = self.tasks[number]
-        return number, Task(task.case, task.outputs, (subject,))
-
-    def unfinished(self) -> list[tuple[int, Task]]:
-        """Of what was sent, what has not come back."""
-        left = []
-        for n, task in self.sent:
-            missing = tuple(k for k in task.subjects if (n, k) not in self.outcomes)
-            if missing:
-                left.append((n, Task(task.case, task.outputs, missing)))
-        return left
-
-    @property
-    def done(self) -> bool:
-        """Whether every execution has come back."""
-        return not self.waiting and not self.suspects and not self.unfinished()
 
 
 class Sandbox:
@@ -285,10 +239,7 @@ class Sandbox:
         """
         self.deaths += 1
         lost = self._active.lost if self._is_first_death(ticket) else ""  # the second one's last words are wanted
-        if lost:
-            ending = Ending(GPU_LOST, lost)
-        else:
-            ending = self.nursery.ending(self._active) if late is None else self.nursery.kill(self._active)
+        ending = Ending(GPU_LOST, lost) if lost else self._end(late)
         self._drain(ticket)
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position)
@@ -300,6 +251,14 @@ class Sandbox:
         culprit = left[0] if garbled else next((w for w in left if w[0] == number), left[0])
         materializing = position == IDLE and not garbled
         self._accuse(ticket, culprit, left, told, ending, timed_out=timed_out, materializing=materializing)
+
+    def _end(self, late: tuple[int, int] | None) -> Ending:
+        """The active worker's end, which is waited for."""
+        if late is not None:
+            return self.nursery.kill(self._active)
+        said = self._active.lost
+        ending = self.nursery.ending(self._active)
+        return Ending(GPU_LOST, f"{ending.tail}\n{said}") if said else ending
 
     def _is_first_death(self, ticket: Ticket) -> bool:
         left = ticket.unfinished()

@@ -236,6 +236,7 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[
     memory = setting.memory
     arguments, named = setting.arguments(loader, extra, returns=bound.returns)
     memory.reset(run)
+    loader.stage(memory.slab)
     loader.prepare(order, run)
     begin = time.perf_counter_ns()
     try:

@@ -13,7 +13,16 @@ import numpy as np
 
 from corpus.formats import Array
 from kernels.backend import PythonLoader, Returned
-from kernels.gpu import Window, device_count, exact, give_up, is_launch_failure, is_out_of_device_memory, lend_all
+from kernels.gpu import (
+    Window,
+    device_count,
+    exact,
+    give_up,
+    is_launch_failure,
+    is_out_of_device_memory,
+    lend_all,
+    stage,
+)
 from kernels.streams import arrive_late, is_streamed
 
 _WHEELS = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
@@ -48,6 +57,10 @@ class CupyLoader(PythonLoader):
     def prepare(self, seed: int, run: int) -> None:
         """Choose whether the run is one on a stream of its own."""
         self.streamed = is_streamed(seed, run)
+
+    def stage(self, slab: Array) -> None:
+        """Have it copied as a whole."""
+        stage(slab)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """The host's or the GPU's."""
@@ -84,8 +97,14 @@ class CupyLoader(PythonLoader):
             windows: list[_Copy] = []
 
             def lend(view: Array) -> Any:
-                windows.append(_Copy(self._cupy, view))
-                return windows[-1].array
+                if view.dtype.kind not in "fiu" or view.dtype.isbuiltin != 1:
+                    raise NotImplementedError(f"cupy has no {view.dtype.name}")
+                window = Window.of(view)
+                copy = next((w for w in windows if w.window is window), None)
+                if copy is None:
+                    copy = _Copy(self._cupy, window)
+                    windows.append(copy)
+                return copy.array(self._cupy, view)
 
             try:
                 result = self._run(function, *lend_all(args, kwargs, lend), windows)
@@ -150,32 +169,33 @@ class _Fetched:
 
 
 class _Copy:
-    """A window on the host's memory and its copy on the GPU, and the array in it."""
+    """A window on the host's memory and its copy on the GPU."""
 
-    def __init__(self, cupy: Any, view: Array) -> None:
-        if view.dtype.kind not in "fiu" or view.dtype.isbuiltin != 1:
-            raise NotImplementedError(f"cupy has no {view.dtype.name}")
-        self._window = window = Window.of(view)
-        room = cupy.empty(window.shift + window.size, np.uint8)
-        self._device = room[window.shift :]
+    def __init__(self, cupy: Any, window: Window) -> None:
+        self.window = window
+        self._room = cupy.empty(window.shift + window.size, np.uint8)
+        self._device = self._room[window.shift :]
         if not window.blank:
             self._device.set(window.host)
-        place = room.data + (window.shift + window.first(view))
-        self.array = cupy.ndarray(view.shape, view.dtype, memptr=place, strides=view.strides)
+
+    def array(self, cupy: Any, view: Array) -> Any:
+        """The array there of a view here."""
+        place = self._room.data + (self.window.shift + self.window.first(view))
+        return cupy.ndarray(view.shape, view.dtype, memptr=place, strides=view.strides)
 
     def late(self) -> tuple[int, int, int]:
         """What must be copied there once more, from where, and how many bytes."""
         self._before = self._device.copy()
-        return int(self._device.data.ptr), int(self._before.data.ptr), self._window.size
+        return int(self._device.data.ptr), int(self._before.data.ptr), self.window.size
 
     def fetch(self) -> None:
         """Copy all of it back."""
-        self._device.get(out=self._window.host)
+        self._device.get(out=self.window.host)
 
     def on_host(self, pointer: int) -> int:
         """The host's address of what lies at an address of the GPU; 0 if it is not in here."""
         offset = pointer - int(self._device.data.ptr)
-        return self._window.start + offset if 0 <= offset < self._window.size else 0
+        return self.window.start + offset if 0 <= offset < self.window.size else 0
 
 
 LOADER = CupyLoader()

@@ -81,15 +81,17 @@ def test_a_digest_follows_what_a_file_includes(tmp_path):
 
 def test_a_device_that_is_not_there_is_refused(plain, monkeypatch):
     chosen = select(["silu"], files=[plain], peers=["none"], launch=LAUNCH)
-    with pytest.raises(UsageError, match="device 'tpu' is not known; the known ones are cpu and cuda"):
+    with pytest.raises(
+        UsageError, match="device 'tpu' is not known; the known ones are cpu, cuda, cuda:NUMBER and cuda:all"
+    ):
         placed(chosen, "tpu")
-    monkeypatch.setattr("kernels.gpu.device_count", lambda: 0)
+    monkeypatch.setattr("kernels.places.device_count", lambda: 0)
     with pytest.raises(UsageError, match="there is no CUDA device"):
         placed(chosen, "cuda")
 
 
 def test_on_a_gpu_only_what_can_run_there_is_placed_there(monkeypatch):
-    monkeypatch.setattr("kernels.gpu.device_count", lambda: 1)
+    monkeypatch.setattr("kernels.places.device_count", lambda: 1)
     monkeypatch.setattr("kernels.gpu_loaders.device_count", lambda: 1)
     monkeypatch.setattr("kernels.gpu_loaders.compilers", lambda: ("nvrtc",))
     monkeypatch.setattr("kernels.gpu_loaders._installed", lambda package: True)

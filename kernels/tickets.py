@@ -1,0 +1,57 @@
+"""A batch of executions on its way through a sandbox, and what each of them came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from corpus.formats import Array
+from corpus.records import Execution
+from kernels.protocol import Task
+
+Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one subject did with one case, and its outputs (first run) by name."""
+
+    execution: Execution
+    outputs: dict[str, Array]
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A batch on its way: the tasks, and the outcomes that have come back."""
+
+    tasks: Sequence[Task]
+    outcomes: dict[Key, Outcome] = field(default_factory=dict)
+    waiting: list[tuple[int, Task]] = field(default_factory=list)
+    """What still has to be sent, as (number, task with the subjects still to run)."""
+    sent: list[tuple[int, Task]] = field(default_factory=list)
+    """What the worker has been told to do."""
+    suspects: list[tuple[int, Task]] = field(default_factory=list)
+    """Executions whose worker died, to be run again alone when everything else is done."""
+    deaths: dict[Key, int] = field(default_factory=dict)
+    before: dict[Key, list[Key]] = field(default_factory=dict)
+    """What the worker that a suspect died with had run before, the last one at the end."""
+
+    def only(self, key: Key) -> tuple[int, Task]:
+        """One execution of it."""
+        number, subject = key
+        task = self.tasks[number]
+        return number, Task(task.case, task.outputs, (subject,))
+
+    def unfinished(self) -> list[tuple[int, Task]]:
+        """Of what was sent, what has not come back."""
+        left = []
+        for n, task in self.sent:
+            missing = tuple(k for k in task.subjects if (n, k) not in self.outcomes)
+            if missing:
+                left.append((n, Task(task.case, task.outputs, missing)))
+        return left
+
+    @property
+    def done(self) -> bool:
+        """Whether every execution has come back."""
+        return not self.waiting and not self.suspects and not self.unfinished()
