@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 ROW_PADDING = (
     "torch pads the rows of a bfloat16 product with the elements behind them times 0, "
     "which is NaN where one of those is not finite"
@@ -42,6 +44,17 @@ FORGOTTEN_MAXIMUM = "ggml_argmax forgets at a NaN what it has seen, and gives th
 
 ggml_argmax of [1, nan, 0] is 2, the place of the 0; of [1, nan] it is 0."""
 
+INFINITE_MEAN = "torch's rms_norm on a GPU gives NaN for all of a row whose mean square is infinite, where 0 is right"
+"""PyTorch 2.11.0 (CUDA 13.0, H200), all float types: also where the square of a finite number overflows.
+
+rms_norm of [1, inf] is [nan, nan]; x * rsqrt(mean(x * x) + eps), and torch on the CPU, give [0, nan]."""
+
+UNALIGNED_ATTENTION = (
+    "torch's attention on a GPU reads tensors that do not begin at a multiple of 16 bytes as if they did"
+)
+"""PyTorch 2.11.0 (CUDA 13.0, H200): it ends in a misaligned address, or in NaN; what a row is aligned to is checked,
+where the first one begins is not."""
+
 LOST_NAN = "torch's attention without a mask gives 0 for a row whose last scores are NaN and whose others are -Inf"
 """PyTorch 2.13.0 (CPU), all float types: the maximum behind the last whole vector is taken with std::max, which drops a
 NaN that stands second, and a row whose maximum is -Inf counts as masked.
@@ -76,6 +89,25 @@ def decline_nan_payload(table: Any) -> None:
     """Raise NotImplementedError for the copies that NAN_PAYLOAD describes."""
     if table.is_floating_point() and table.element_size() == 2 and bool(table.isnan().any()):
         raise NotImplementedError(NAN_PAYLOAD)
+
+
+def decline_infinite_mean(x: Any) -> None:
+    """Raise NotImplementedError for the rows that INFINITE_MEAN describes; x is a torch tensor."""
+    if x.is_cuda and x.numel():
+        wide = x.double() if x.element_size() == 8 else x.float()
+        if bool((wide.square().sum(-1) > 0.5 * _most(wide)).any()):
+            raise NotImplementedError(INFINITE_MEAN)
+
+
+def decline_unaligned_attention(*tensors: Any) -> None:
+    """Raise NotImplementedError for the tensors of torch that UNALIGNED_ATTENTION describes."""
+    if any(x.is_cuda and x.data_ptr() % 16 for x in tensors):
+        raise NotImplementedError(UNALIGNED_ATTENTION)
+
+
+def _most(x: Any) -> float:
+    """The largest number of a torch tensor's type, float32 or float64."""
+    return float(np.finfo(np.float64 if x.element_size() == 8 else np.float32).max)
 
 
 def decline_lost_nan(scores: Any, vector: int) -> None:

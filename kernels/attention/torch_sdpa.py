@@ -1,8 +1,8 @@
-"""torch.nn.functional.scaled_dot_product_attention on the CPU, sequence by sequence where they differ in length."""
+"""torch.nn.functional.scaled_dot_product_attention, sequence by sequence where they differ in length."""
 
 import torch
 
-from kernels.quirks import decline_lost_nan
+from kernels.quirks import decline_lost_nan, decline_unaligned_attention
 
 BACKEND = "torch"
 DTYPES = ("float32", "float64")
@@ -17,12 +17,14 @@ def run(q, k, v, *, causal, lengths=None, scale=0.0):
 
 
 def one(q, k, v, causal, scale):
+    decline_unaligned_attention(q, k, v)
     queries, keys = q.shape[2], k.shape[2]
     seen = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries) if causal else None
     if seen is None and not (q.isfinite().all() and k.isfinite().all()):
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
         shared = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
         decline_lost_nan(q.to(wide) @ shared.to(wide).mT, VECTOR)
-    return torch.nn.functional.scaled_dot_product_attention(
+    found = torch.nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=seen, scale=scale or None, enable_gqa=True
     )
+    return found.contiguous()
