@@ -118,6 +118,14 @@ def _complaint(error: ValidationError) -> str:
     return f"{'.'.join(map(str, names))} = {first['input']!r} must be {allowed}"
 
 
+def hidden_on_gpu(subject: Subject) -> bool:
+    """Whether a bug that was planted earns its verdict in the emulator only, as its file says."""
+    path = resolve(subject)
+    if not subject.planted or path.suffix != ".cu":
+        return False
+    return bool(read_front_matter(path, subject.launch).shows)
+
+
 def size_hints(subject: Subject) -> tuple[int, ...]:
     """Sizes that a subject's own source speaks of: its integer constants from 4 to 4096."""
     path = resolve(subject)

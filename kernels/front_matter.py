@@ -29,6 +29,7 @@ A comment of `//` lines will do as well. The keys:
     dtypes    dtypes of the first input that it is tried on; ["float32"] if not said
     numerics  the arithmetic it claims, as NUMERICS of a Python subject
     planted   for a bug on purpose: the verdict it must earn
+    shows     where such a bug earns it, if not everywhere: "emulator", for one that a GPU hides
     summary   one sentence; if not said, the first one of the comment around the TOML
 
 An argument "mask?" is an optional input, whose pointer is null in a case that lacks it.
@@ -66,6 +67,8 @@ CUDA_TYPES = {
     "float8_e5m2": "__nv_fp8_e5m2",
 }
 """What {T} stands for, by dtype."""
+EMULATOR = "emulator"
+"""Where a bug shows that the hardware hides: the emulated GPU (kernels/simt/)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class FrontMatter:
     nullable: frozenset[str]
     numerics: dict[str, Any]
     planted: str
+    shows: str
     summary: str
 
     @property
@@ -247,6 +251,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_emulator(value: object) -> bool:
+    return value == EMULATOR
+
+
 def _is_table(value: object) -> bool:
     return isinstance(value, dict)
 
@@ -297,6 +305,7 @@ _KEYS: dict[str, tuple[Callable[[object], bool], str]] = {
     "choices": (_are_choices, "a table of lists of texts"),
     "numerics": (_is_table, "a table"),
     "planted": (_is_text, "text"),
+    "shows": (_is_emulator, '"emulator"'),
     "summary": (_is_text, "text"),
 }
 """Key -> whether a value is of the key's kind, and the kind in words."""
@@ -313,6 +322,8 @@ def _check_kinds(path: Path, said: dict[str, Any]) -> None:
     for key in _NEEDED:
         if key not in said:
             raise UsageError(f"{path}: its front matter lacks {key}, which must be {_KEYS[key][1]}")
+    if "shows" in said and not said.get("planted"):
+        raise UsageError(f"{path}: shows says where a planted bug is found, but there is no planted")
     if len(said.get("dtypes", ())) > 1 and "{T}" not in said["entry"]:
         wanted = f"{said['entry'].partition('<')[0]}<{{T}}>"
         raise UsageError(f'{path}: entry must name a kernel for each of its dtypes, with {{T}}, such as "{wanted}"')
@@ -335,6 +346,7 @@ def _front_matter(path: Path, said: dict[str, Any], outside: str) -> FrontMatter
         nullable=frozenset(a.removesuffix("?") for a in args if a.endswith("?")),
         numerics=said.get("numerics", {}),
         planted=said.get("planted", ""),
+        shows=said.get("shows", ""),
         summary=said.get("summary", _first_sentence(outside)),
     )
 

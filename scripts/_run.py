@@ -11,10 +11,10 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 _VENV = ROOT / ".venv"
@@ -28,7 +28,9 @@ except ImportError as missing:
     sys.stderr.write(f"this Python has not what Kernel Assay needs ({missing}); `make run` sets it up\n")
     sys.exit(2)
 
-FOUND, USAGE, INTERNAL, INTERRUPTED = 1, 2, 3, 130
+FOUND, USAGE, INTERNAL, TOO_LONG, INTERRUPTED = 1, 2, 3, 124, 130
+GRACE = 20.0
+"""Seconds for a command whose time is up to end by itself."""
 _WORSE = (0, FOUND, INTERRUPTED, USAGE, INTERNAL)
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
@@ -101,15 +103,36 @@ class Steps:
 
         patient: short, so that a first signal need not end it; keep: descriptors that it inherits.
         """
-        print(f"\n$ python -m {shlex.join([module, *words])}", flush=True)
+        return self.call("-m", module, *words, patient=patient, keep=keep)
+
+    def call(
+        self,
+        *words: str,
+        patient: bool = False,
+        keep: Sequence[int] = (),
+        output: IO[bytes] | None = None,
+        limit: float | None = None,
+    ) -> int:
+        """The same for any words behind `python`.
+
+        output: where it prints, if not here; limit: seconds, after which it is ended, with whatever it has started, and
+        the exit code is 124.
+        """
+        print(f"\n$ python {shlex.join(words)}", flush=True)
         self._patient = patient
         before = self.signals
-        command = [sys.executable, "-m", module, *words]
         # Without us nobody would hand it a signal: should we be killed, it ends as if it had got one.
-        self._child = subprocess.Popen(command, start_new_session=True, pass_fds=keep, preexec_fn=_end_with_parent)  # noqa: PLW1509  one thread
+        self._child = subprocess.Popen(
+            [sys.executable, *words],
+            start_new_session=True,
+            pass_fds=keep,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509  one thread
+            stdout=output,
+            stderr=output,
+        )
         if self.signals > before:  # it came while the process was being made
             self._hand_on(signal.SIGTERM)
-        code = self._child.wait()
+        code = _ended(self._child, limit)
         self._child = None
         return INTERRUPTED if code not in _WORSE and self.signals > before else code
 
@@ -121,6 +144,27 @@ class Steps:
     def _hand_on(self, number: int) -> None:
         if self._child is not None and (self.aborted or not self._patient):
             self._child.send_signal(number)
+
+
+def _ended(child: subprocess.Popen[bytes], limit: float | None) -> int:
+    """Its exit code, once it has ended or its time is up; a child with a limit leaves nobody behind."""
+    code = _waited(child, limit)
+    if code is None:
+        child.send_signal(signal.SIGINT)
+        _waited(child, GRACE)
+        code = TOO_LONG
+    if limit is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    return code
+
+
+def _waited(child: subprocess.Popen[bytes], seconds: float | None) -> int | None:
+    try:
+        return child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _end_with_parent() -> None:

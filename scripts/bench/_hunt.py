@@ -1,5 +1,7 @@
 """A campaign for one planted bug, until it is found."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import _bench
@@ -7,7 +9,7 @@ import _bench
 from corpus.records import Subject
 from corpus.store import Store
 from fuzz.campaign import Limits, Search
-from fuzz.check import Checked, Examiner
+from fuzz.check import Examiner
 from fuzz.engine import Proposal, Target
 from fuzz.filing import Failure
 from fuzz.plan import fitted, new_campaign, targets
@@ -28,24 +30,39 @@ class Hunt(Search):
 
     kind = ""
     target: Target
+    others: Counter[str]
+    """Kinds of failures that are not the one."""
     caught: Caught | None = None
-    _now: Proposal | None = None
 
-    def _account(self, proposal: Proposal, checked: Checked) -> None:
-        self._now = proposal
-        super()._account(proposal, checked)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._made: dict[int, Proposal] = {}
+
+    def _stream(self) -> Iterator[list[Proposal]]:
+        for batch in super()._stream():
+            self._made.update((p.index, p) for p in batch)
+            yield batch
 
     def _meet(self, failure: Failure) -> None:
-        if self.caught is None and failure.verdict.kind == self.kind and self._now is not None:
-            self.caught = Caught(self.elapsed, self._now, self.target, failure)
+        if failure.verdict.kind != self.kind:
+            self.others[failure.verdict.kind.value] += 1
+        elif self.caught is None:
+            index = int(failure.found_by.rpartition(":")[2])
+            self.caught = Caught(self.elapsed, self._made[index], self.target, failure)
             self.stop_requested = True
 
 
-def hunt(examiner: Examiner, subject: Subject, seed: int, limit: float) -> Caught | None:
-    """Search with a subject alone for a failure of the kind that its bug must earn; None if not in `limit` seconds."""
+def hunt(
+    examiner: Examiner, subject: Subject, seed: int, limit: float, others: Counter[str] | None = None
+) -> Caught | None:
+    """Search with a subject alone for a failure of the kind that its bug must earn; None if not in `limit` seconds.
+
+    others: where failures of other kinds are counted.
+    """
     with _bench.temporary() as folder, Store(folder) as store:
         record = fitted(new_campaign("bench", seed, "conjecture", [subject], {}, ""), examiner.sandbox)
         search = Hunt(examiner, store, record, Limits(limit, after_seconds=0.0))
         search.kind, (search.target,) = subject.planted, targets(record)
+        search.others = Counter() if others is None else others
         search.run()
         return search.caught

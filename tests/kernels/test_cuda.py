@@ -359,6 +359,8 @@ def test_front_matter_may_stand_in_any_comment_above_the_code(tmp_path, text):
         ("numerics", "3", "numerics = 3 must be a table"),
         ("numerics", "{ no_such = 1 }", "numerics is not understood"),
         ("planted", '"pass"', "planted = 'pass' is no verdict"),
+        ("shows", '"gpu"', "shows = 'gpu' must be \"emulator\""),
+        ("shows", '"emulator"', "shows says where a planted bug is found, but there is no planted"),
         ("summary", "3", "summary = 3 must be text"),
         ("grid", '"n n"', "grid: 'n n' is no formula, which has numbers, names"),
         ("shared", "@", "its front matter is not TOML: Invalid value (at line 12, column 10)"),

@@ -1,0 +1,60 @@
+"""Where subjects run: on a GPU those that can, but no bug that it hides."""
+
+import pytest
+
+from fuzz import selection
+from fuzz.selection import placed
+from kernels.catalog import hidden_on_gpu, subjects_of, user_subject
+from kernels.places import Place
+
+FILE = """// ---
+// op = "silu"
+// entry = "silu"
+// args = ["out", "x", "x.size"]
+// grid = 1
+// block = 32
+{lines}// ---
+__global__ void silu(float* out, const float* x, int n) {{ }}
+"""
+PLANTED = '// planted = "race"\n'
+HIDDEN = PLANTED + '// shows = "emulator"\n'
+
+
+class Here:
+    """A loader on a GPU that is there."""
+
+    def unavailable(self):
+        return ""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.setattr(selection, "places_of", lambda device: [Place(device)])
+    monkeypatch.setattr(selection, "ON_GPU", {"cuda": Here(), "torch": Here()})
+
+    def file(name, lines):
+        path = tmp_path / f"{name}.cu"
+        path.write_text(FILE.format(lines=lines))
+        return user_subject(str(path), ())
+
+    return file
+
+
+def test_a_bug_that_a_gpu_hides_stays_in_the_emulator(write):
+    subjects = [write("right", ""), write("bug", PLANTED), write("hidden", HIDDEN)]
+    assert [s.device for s in placed(subjects, "cuda")] == ["cuda", "cuda", "cpu"]
+    assert {s.device for s in placed(subjects, "cpu")} == {"cpu"}
+
+
+def test_only_a_file_in_cuda_says_so(write):
+    assert hidden_on_gpu(write("hidden", HIDDEN))
+    assert not any(map(hidden_on_gpu, [write("bug", PLANTED), write("right", "")]))
+    silu = subjects_of("silu")
+    assert {s.backend for s in silu if s.planted} >= {"numpy", "cuda"}
+    assert not any(hidden_on_gpu(s) for s in silu if s.backend != "cuda")
+
+
+def test_what_has_no_loader_there_stays(write):
+    devices = {s.backend: s.device for s in placed(subjects_of("silu"), "cuda")}
+    assert devices["torch"] == "cuda"
+    assert devices["numpy"] == "cpu"
