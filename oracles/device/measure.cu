@@ -554,6 +554,7 @@ struct Chunk {
 #define MORE 1.000002f
 #define EXACT 0.499f  // below such a relative error, got - want is exact (Sterbenz)
 #define FEW 64        // distances below it are few bits
+#define INFINITE __uint_as_float(0x7f800000u)
 
 // The largest of(got, want) in the chunks of some lanes, by all lanes of the warp: >= 0.
 template <class F, class Of>
@@ -726,10 +727,13 @@ __device__ __forceinline__ void see_errors(const Task& t, Chunk<F> c, const Seen
     if (threadIdx.x % 32 == 0) all.looked->abs.see(error, tile);
     all.note(LOOK_ABS);
   }
-  bool known = !crossing || (F::PACKED && exact && s.of_want < 65536.0f);
+  bool known = !crossing || (F::PACKED && exact && s.of_want < INFINITE);
   if (known) kept.ulps = fmaxf(kept.ulps, crossing ? s.of_want : (float)s.steps);
   // Of two neighbouring binades the upper one has ulps of two steps of the lower one.
-  bool more = s.steps >> F::DIGITS || (float)s.steps * 2.0f - 1.0f > fmaxf(kept.ulps, (float)all.looked->ulps);
+  float most = fmaxf(kept.ulps, (float)all.looked->ulps);
+  bool more = s.steps >> F::DIGITS || (float)s.steps * 2.0f - 1.0f > most;
+  // Rounded to the 8 bits of bfloat16 it is off by less than 1 in 64.
+  if (F::PACKED) more = more && s.of_want * 1.016f >= most;
   if (u32 lanes = __ballot_sync(ALL, !known && more)) {
     double ulps = largest_ulps<F>(t, c, lanes);
     __syncwarp();
