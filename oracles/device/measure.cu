@@ -2,7 +2,8 @@
 //
 // walk: every element in float64, tile by tile; it defines each number and takes whatever comes.
 // peers_*: two outputs of one float format, at the speed of memory. A warp looks at a tile in float32; where all is
-//   finite, ordinary and within budget it adds it to its tally, and else leaves the tile to walk. Largest values are
+//   finite, ordinary and within budget it adds it to its tally, and else leaves the tile to walk. Where a lane may hold
+//   a largest value that float32 does not decide, all lanes look at its pairs once more, in float64. Largest values are
 //   kept with their tile alone, for which element it was is found afterwards, in that tile, by walk.
 // locate: which elements of given tiles fail, and how many in each cell of a map.
 //
@@ -34,6 +35,8 @@ enum { FLOAT64, FLOAT32, FLOAT16, BFLOAT16, INT8, UINT8, INT32, INT64, TABLE };
 enum { SMALL, SINGLE, DOUBLE, INTEGER };                 // oracles.plain has the same
 enum { INTERVAL = 1, ZERO = 2, PINF = 4, NINF = 8, NAN_ = 16 };  // oracles.contract has the same
 enum { BAD, CLASS_BAD, OVER, MISROUNDED, GOT_NONFINITE, WANT_NONFINITE, PAIRS, SIGMAS, HISTOGRAM, BUCKETS = 66 };
+// Tiles that peers_* left to walk, and those it looked at twice; oracles/device/measure.py has the names.
+enum { UNUSUAL, FAILING, LOOK_REL, LOOK_RHO, LOOK_ULPS, LOOK_ABS, LOOK_FAR, NOTES = 7, NOTED = HISTOGRAM + BUCKETS };
 enum { SUM_EE, SUM_RR, SUM_YY, SUM_Z, PEAK, REAL_ULP, RHO, RHO_AT, MAX_ABS, ABS_AT, MAX_REL, REL_AT, ULP, ULP_AT,
        FIRST_CLASS, ROW = 16 };
 
@@ -392,7 +395,7 @@ struct Single {
   static constexpr u32 SIGNS = 0x80000000u, EXPONENTS = 0x7f800000u;
   static constexpr float GROW = 1073741824.0f;  // 2**30: errors of numbers near 1 have squares near 2**-48
   static constexpr float HALF = 5.9604644775390625e-8f;
-  static constexpr bool DISCRETE = false;
+  static constexpr bool PACKED = false;
   static __device__ __forceinline__ void split(u32 word, float* parts) { parts[0] = __uint_as_float(word); }
   static __device__ __forceinline__ u32 apart(u32 x, u32 y) { return __usad(x, y, 0); }
   static __device__ __forceinline__ u32 most(u32 x, u32 y) { return max(x, y); }
@@ -406,32 +409,58 @@ struct Packed {  // two numbers of 16 bits in a word
   enum { PARTS = 2 };
   static constexpr u32 SIGNS = 0x80008000u;
   static constexpr float GROW = 1.0f;
-  static constexpr bool DISCRETE = true;
+  static constexpr bool PACKED = true;
   static __device__ __forceinline__ u32 apart(u32 x, u32 y) { return __vmaxu2(x, y) - __vminu2(x, y); }
   static __device__ __forceinline__ u32 most(u32 x, u32 y) { return __vmaxu2(x, y); }
   static __device__ __forceinline__ u32 largest(u32 x) { return max(x & 0xffffu, x >> 16); }
 };
 
+#ifdef KERNEL_ASSAY
+// For the emulator, which has no packed floats: what does not fit is cut off, and a NaN, as of 0 * Inf, is 0.
+template <class F>
+__device__ __forceinline__ u32 pack(float low, float high) {
+  return (low == low ? F::cut(low) : 0) | (high == high ? F::cut(high) : 0) << 16;
+}
+#endif
+
 struct Half : Packed {
   enum { KIND = FLOAT16, DIGITS = 10 };
   static constexpr u32 EXPONENTS = 0x7c007c00u;
   static constexpr float HALF = 4.8828125e-4f;
-  static __device__ __forceinline__ void split(u32 word, float* parts) {
 #ifdef KERNEL_ASSAY
+  static __device__ u32 cut(float x) {
+    float size = fabsf(x);
+    u32 bits = size < 6.103515625e-5f ? (u32)(size * 16777216.0f) : (__float_as_uint(size) >> 13) - 0x1c000u;
+    return (size >= 65536.0f ? 0x7c00u : bits) | (x < 0.0f ? 0x8000u : 0);
+  }
+  static __device__ void split(u32 word, float* parts) {
     parts[0] = from_half(word & 0xffffu), parts[1] = from_half(word >> 16);
+  }
+  static __device__ u32 minus(u32 x, u32 y) {
+    return pack<Half>(from_half(x & 0xffffu) - from_half(y & 0xffffu), from_half(x >> 16) - from_half(y >> 16));
+  }
+  static __device__ u32 times(u32 x, u32 y) {
+    return pack<Half>(from_half(x & 0xffffu) * from_half(y & 0xffffu), from_half(x >> 16) * from_half(y >> 16));
+  }
+  static __device__ u32 peak(u32 known, u32 word) { return __vmaxu2(known, word & ~SIGNS); }
 #else
+  static __device__ __forceinline__ void split(u32 word, float* parts) {
     asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
         : "=f"(parts[0]), "=f"(parts[1]) : "r"(word));
-#endif
+  }
+  static __device__ __forceinline__ u32 minus(u32 x, u32 y) {
+    asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
+  }
+  static __device__ __forceinline__ u32 times(u32 x, u32 y) {
+    asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
   }
   static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
-#ifdef KERNEL_ASSAY
-    return __vmaxu2(known, word & ~SIGNS);
-#else
     asm("{ .reg .b32 size; abs.f16x2 size, %1; max.f16x2 %0, %0, size; }" : "+r"(known) : "r"(word));
     return known;
-#endif
   }
+#endif
 };
 
 struct Brain : Packed {
@@ -441,17 +470,37 @@ struct Brain : Packed {
   static __device__ __forceinline__ void split(u32 word, float* parts) {
     parts[0] = __uint_as_float(word << 16), parts[1] = __uint_as_float(word & 0xffff0000u);
   }
-  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
 #ifdef KERNEL_ASSAY
-    return __vmaxu2(known, word & ~SIGNS);
+  static __device__ u32 cut(float x) { return __float_as_uint(x) >> 16; }
+  static __device__ u32 minus(u32 x, u32 y) {
+    float a[2], b[2];
+    split(x, a), split(y, b);
+    return pack<Brain>(a[0] - b[0], a[1] - b[1]);
+  }
+  static __device__ u32 times(u32 x, u32 y) {
+    float a[2], b[2];
+    split(x, a), split(y, b);
+    return pack<Brain>(a[0] * b[0], a[1] * b[1]);
+  }
+  static __device__ u32 peak(u32 known, u32 word) { return __vmaxu2(known, word & ~SIGNS); }
 #else
+  // By fma, for only sm_90 has sums and products.
+  static __device__ __forceinline__ u32 minus(u32 x, u32 y) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(x) : "r"(y), "r"(0xbf80bf80u));
+    return x;
+  }
+  static __device__ __forceinline__ u32 times(u32 x, u32 y) {
+    asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(x) : "r"(y), "r"(SIGNS));
+    return x;
+  }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
     asm("{ .reg .b32 size; abs.bf16x2 size, %1; max.bf16x2 %0, %0, size; }" : "+r"(known) : "r"(word));
     return known;
-#endif
   }
+#endif
 };
 
-// A largest value that a thread has met, exactly, and the first of its tiles that has it.
+// A largest value that has been met, exactly, and the first tile that has it.
 template <class T>
 struct Found {
   T value;
@@ -461,14 +510,21 @@ struct Found {
   }
 };
 
-// What one thread keeps. Largest values that float32 holds are apart from those that it may not hold.
+// What one thread keeps.
 struct Kept {
-  double ee, rr, yy, ulps;
-  Found<double> abs, rel, rho;
-  Found<float> away;
+  double ee, rr, yy;
+  Found<float> away;  // errors that float32 holds
   Found<u32> steps;
-  u32 peak, same, tiles;  // same: most steps within a binade, which are errors in ulps
-  float looked;           // the largest approximate relative error that was looked at closely
+  float ulps;  // errors in ulps that float32 holds
+  u32 peak, tiles;
+};
+
+// What a warp has found where it looked twice.
+struct Looked {
+  Found<double> rel, rho, abs;
+  double ulps;
+  float close;  // a relative error that is no larger is no new record, if it is of few bits
+  float flat;   // likewise an excess, if the budget is one number
 };
 
 // One lane's pairs of a tile: where they lie in memory, for a second look. A vector of 16 bytes comes after the other.
@@ -477,6 +533,10 @@ template <class F>
 struct Chunk {
   enum { SIZE = WORDS * F::PARTS, VECTOR = 4 * F::PARTS };
   u64 got, want;  // addresses
+  __device__ __forceinline__ Chunk of(int lane) const {
+    u64 further = (u64)(i64)(lane - (int)(threadIdx.x % 32)) * 16;
+    return {got + further, want + further};
+  }
   __device__ __forceinline__ u64 place(int k) const { return (u64)(k / VECTOR) * (32 * VECTOR) + k % VECTOR; }
   __device__ __forceinline__ u32 bits(u64 base, int k) const { return (u32)bits_at(base, F::KIND, place(k)); }
   __device__ __forceinline__ float at(u64 base, int k) const {
@@ -492,76 +552,90 @@ struct Chunk {
 
 #define SLACK 0.999998f  // 1 - 2**-19: more than float32 and an approximate reciprocal may be off by
 #define MORE 1.000002f
+#define EXACT 0.499f  // below such a relative error, got - want is exact (Sterbenz)
+#define FEW 64        // distances below it are few bits
+#define INFINITE __uint_as_float(0x7f800000u)
 
-// The largest relative error of a chunk, exactly, if it is not below the floor.
-template <class F>
-__device__ __noinline__ double largest_ratio(Chunk<F> c, float floor) {
+// The largest of(got, want) in the chunks of some lanes, by all lanes of the warp: >= 0.
+template <class F, class Of>
+__device__ __forceinline__ double largest(Chunk<F> c, u32 lanes, Of of) {
   double most = 0.0;
-#pragma unroll 1
-  for (int k = 0; k < c.SIZE; ++k) {
-    float g = c.at(c.got, k), w = c.at(c.want, k);
-    if (w != 0.0f && fabsf((g - w) * reciprocal(w)) >= floor) {
-      double a = g, b = w;
-      most = fmax(most, fabs(a - b) / fabs(b));
-    }
+  for (; lanes; lanes &= lanes - 1) {
+    Chunk<F> one = c.of(__ffs((int)lanes) - 1);
+    const int k = threadIdx.x % 32;
+    if (k < one.SIZE) most = fmax(most, of(one.at(one.got, k), one.at(one.want, k)));
   }
-  return most;
+  if (!__any_sync(ALL, most > 0.0)) return 0.0;
+  // Patterns are ordered as their numbers, which are no NaN.
+  u64 mine = (u64)pattern(most);
+  u32 high = __reduce_max_sync(ALL, (u32)(mine >> 32));
+  u32 low = __reduce_max_sync(ALL, (u32)(mine >> 32) == high ? (u32)mine : 0u);
+  return real((i64)((u64)high << 32 | low));
 }
 
-// The largest rho of a chunk, exactly, if it is not below the floor.
+// The largest relative error, if it is not below the floor.
 template <class F>
-__device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, float floor) {
-  float error = (float)t.error, slope = (float)t.slope;
-  const float tiny = 1e-30f;
-  double most = 0.0;
-#pragma unroll 1
-  for (int k = 0; k < c.SIZE; ++k) {
-    float g = c.at(c.got, k), w = c.at(c.want, k), e = fabsf(g - w);
+__device__ __noinline__ double largest_ratio(Chunk<F> c, u32 lanes, float floor) {
+  return largest<F>(c, lanes, [=](float g, float w) {
+    if (w == 0.0f || fabsf((g - w) * reciprocal(w)) < floor) return 0.0;
+    double a = g, b = w;
+    return fabs(a - b) / fabs(b);
+  });
+}
+
+// The largest rho, if it is not below the floor.
+template <class F>
+__device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, u32 lanes, float floor) {
+  const float error = (float)t.error, slope = (float)t.slope, least = (float)t.least, tiny = 1e-30f;
+  const Task* task = &t;
+  return largest<F>(c, lanes, [=](float g, float w) {
+    float e = fabsf(g - w);
     // At most its cell, for a power of two has a narrower one below it; what is too small for this is looked at.
     float cell = __uint_as_float((__float_as_uint(g) - 1) & 0x7f800000u) * F::HALF;
     bool close = e - cell >= floor * (error + slope * fabsf(w));
-    if (e > 0.0f && (close || e < tiny || fabsf(g) <= (float)t.least)) {
-      double r = w, excess = fmax(raw_excess(g, r, t.half, t.least), 0.0), room = t.error + t.slope * fabs(r);
-      most = fmax(most, excess <= 0.0 ? 0.0 : room > 0.0 ? excess / room : real(EXPONENT));
-    }
-  }
-  return most;
+    if (!(e > 0.0f && (close || e < tiny || fabsf(g) <= least))) return 0.0;
+    double r = w, excess = fmax(raw_excess(g, r, task->half, task->least), 0.0);
+    double room = task->error + task->slope * fabs(r);
+    return excess <= 0.0 ? 0.0 : room > 0.0 ? excess / room : real(EXPONENT);
+  });
 }
 
-// The largest error of a chunk, which float32 may not hold.
+// The largest error, which float32 may not hold.
 template <class F>
-__device__ __noinline__ double largest_error(Chunk<F> c) {
-  double most = 0.0;
-#pragma unroll 1
-  for (int k = 0; k < c.SIZE; ++k) most = fmax(most, fabs((double)c.at(c.got, k) - (double)c.at(c.want, k)));
-  return most;
+__device__ __noinline__ double largest_error(Chunk<F> c, u32 lanes) {
+  return largest<F>(c, lanes, [](float g, float w) { return fabs((double)g - (double)w); });
 }
 
 // The same in ulps, where binades or signs differ.
 template <class F>
-__device__ __noinline__ double largest_ulps(const Task& t, Chunk<F> c) {
-  double most = 0.0;
-#pragma unroll 1
-  for (int k = 0; k < c.SIZE; ++k) {
-    double a = c.at(c.got, k), b = c.at(c.want, k);
-    most = fmax(most, fabs(a - b) / ulp_of(t, b));
+__device__ __noinline__ double largest_ulps(const Task& t, Chunk<F> c, u32 lanes) {
+  const Task* task = &t;
+  return largest<F>(c, lanes, [=](float g, float w) {
+    double a = g, b = w;
+    return fabs(a - b) / ulp_of(*task, b);
+  });
+}
+
+// Distances of the pairs of some lanes' chunks, one by one, where some are long.
+template <class F>
+__device__ __noinline__ void count_far(Chunk<F> c, u32 lanes, u32* far) {
+  for (; lanes; lanes &= lanes - 1) {
+    Chunk<F> one = c.of(__ffs((int)lanes) - 1);
+    const int k = threadIdx.x % 32;
+    if (k < one.SIZE) atomicAdd(&far[bucket(one.steps(k)) * 32 + k], 1u);
   }
-  return most;
 }
 
-// Distances of a chunk's pairs, one by one, where some are long.
+// The largest of them in this lane's chunk, if it is one of those, else what is known.
 template <class F>
-__device__ __noinline__ void count_far(Chunk<F> c, u32* far) {
-#pragma unroll 1
-  for (int k = 0; k < c.SIZE; ++k) atomicAdd(&far[bucket(c.steps(k)) * 32 + threadIdx.x % 32], 1u);
-}
-
-template <class F>
-__device__ __noinline__ u32 farthest(Chunk<F> c) {
-  u32 most = 0;
-#pragma unroll 1
-  for (int k = 0; k < c.SIZE; ++k) most = max(most, c.steps(k));
-  return most;
+__device__ __noinline__ u32 farthest(Chunk<F> c, u32 lanes, u32 known) {
+  for (; lanes; lanes &= lanes - 1) {
+    const int k = threadIdx.x % 32, lane = __ffs((int)lanes) - 1;
+    Chunk<F> one = c.of(lane);
+    u32 most = __reduce_max_sync(ALL, k < one.SIZE ? one.steps(k) : 0u);
+    if (k == lane) known = most;
+  }
+  return known;
 }
 
 // Budgets as float32 has them.
@@ -569,47 +643,132 @@ struct Budget {
   float error, slope;
 };
 
+// What a lane has seen in its chunk: the largest error, relative error, distance and error in ulps of got and of want,
+// and in which bits pairs differ.
+struct Seen {
+  float away, ratio;
+  u32 steps, differ;
+  float of_got, of_want;
+};
+
+// What all lanes of a warp share.
+struct Shared {
+  Floors* floors;
+  Looked* looked;
+  u32* notes;
+  __device__ __forceinline__ void note(int what) const {
+    if (threadIdx.x % 32 == 0) atomicAdd(notes + what, 1u);
+  }
+};
+
 #define NEAR 7  // distances below it are counted two at a time, in a table of pairs
 #define FAR 34  // buckets that distances of 32 bits may need
 
-// What a chunk with differences adds to the records. False if it fails, or may.
+// Two largest products of an error and twice a reciprocal of a power of two, as the larger number of ulps.
 template <class F>
-__device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget budget, u32 tile, float away, float ratio,
-                                            u32 steps, u32 differ, Kept& kept, Floors* floors) {
-  u32 crossing = differ & (F::SIGNS | F::EXPONENTS);
-  bool fine = true;
-  float floor = __uint_as_float(*(volatile u32*)&floors->rel) * SLACK;
+__device__ __forceinline__ float in_ulps(u32 word) {
+  float parts[F::PARTS];
+  F::split(word, parts);
+  return fmaxf(parts[0], parts[F::PARTS - 1]) * (float)(1 << (F::DIGITS - 1));
+}
+
+// At most 1 - cell / error of any pair: an error of n ulps of got has a cell of half a step.
+template <class F>
+__device__ __forceinline__ float beyond(const Seen& s, bool crossing) {
+  if (!F::PACKED) return 1.0f - (crossing ? 0.25f : 0.5f) * reciprocal((float)s.steps);
+  return s.ratio < EXACT ? 1.0f - 0.5f * reciprocal(fmaxf(s.of_got, (float)s.steps)) : 1.0f;
+}
+
+// Numbers of at most 10 bits, as excesses of FEW steps are, differ by more than 2**-11 of themselves; 0 if this has
+// more.
+__device__ __forceinline__ float if_few_bits(float x) { return __float_as_uint(x) & 0x3fffu ? 0.0f : x; }
+
+// The second looks at ratios; lanes: whose chunks may have a record.
+template <class F>
+__device__ __forceinline__ void look_at_ratios(Chunk<F> c, u32 lanes, u32 tile, float floor, const Shared& all) {
+  double ratio = largest_ratio<F>(c, lanes, floor);
+  __syncwarp();
+  if (threadIdx.x % 32 == 0 && ratio > all.looked->rel.value) {
+    all.looked->rel.see(ratio, tile);
+    all.looked->close = (float)ratio * MORE;
+    raise_floor(&all.floors->rel, ratio);
+  }
+  __syncwarp();
+  all.note(LOOK_REL);
+}
+
+// Likewise at rho; true if all are within the budget.
+template <class F>
+__device__ __forceinline__ bool look_at_rho(const Task& t, Chunk<F> c, u32 lanes, u32 tile, float floor,
+                                            const Shared& all) {
+  double rho = largest_rho<F>(t, c, lanes, floor);
+  __syncwarp();
+  if (threadIdx.x % 32 == 0 && rho > all.looked->rho.value) {
+    all.looked->rho.see(rho, tile);
+    if (t.slope == 0.0 && rho <= 1.0) all.looked->flat = if_few_bits((float)(rho * t.error)) * 1.00048828125f;
+    raise_floor(&all.floors->rho, rho);
+  }
+  __syncwarp();
+  all.note(LOOK_RHO);
+  return rho <= 1.0;
+}
+
+// The largest errors, and those in ulps, which this lane knows or all look for.
+template <class F>
+__device__ __forceinline__ void see_errors(const Task& t, Chunk<F> c, const Seen& s, bool crossing, u32 tile,
+                                           Kept& kept, const Shared& all) {
+  bool exact = s.ratio < EXACT;
+  if (exact) kept.away.see(s.away, tile);
+  // Rounding keeps the order: what is rounded below a known value lies below it.
+  bool unknown = !exact && s.away >= fmaxf(kept.away.value, (float)all.looked->abs.value);
+  if (u32 lanes = __ballot_sync(ALL, unknown)) {
+    double error = largest_error<F>(c, lanes);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) all.looked->abs.see(error, tile);
+    all.note(LOOK_ABS);
+  }
+  bool known = !crossing || (F::PACKED && exact && s.of_want < INFINITE);
+  if (known) kept.ulps = fmaxf(kept.ulps, crossing ? s.of_want : (float)s.steps);
+  // Of two neighbouring binades the upper one has ulps of two steps of the lower one.
+  float most = fmaxf(kept.ulps, (float)all.looked->ulps);
+  bool more = s.steps >> F::DIGITS || (float)s.steps * 2.0f - 1.0f > most;
+  // Rounded to the 8 bits of bfloat16 it is off by less than 1 in 64.
+  if (F::PACKED) more = more && s.of_want * 1.016f >= most;
+  if (u32 lanes = __ballot_sync(ALL, !known && more)) {
+    double ulps = largest_ulps<F>(t, c, lanes);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) all.looked->ulps = fmax(all.looked->ulps, ulps);
+    all.note(LOOK_ULPS);
+  }
+  __syncwarp();
+}
+
+// What a tile with differences adds to the records, by all lanes. False if it fails, or may.
+template <class F>
+__device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget budget, const Seen& s, u32 tile,
+                                            Kept& kept, const Shared& all) {
+  const bool crossing = s.differ & (F::SIGNS | F::EXPONENTS), differs = s.away > 0.0f;
+  float floor = __uint_as_float(*(volatile u32*)&all.floors->rel) * SLACK;
   // Different ratios of few bits differ by more than 2**-19: what is no larger than what was looked at is a tie.
-  bool tie = F::DISCRETE && steps < 64 && ratio <= kept.looked * MORE;
-  if (ratio >= floor && !tie) {
-    kept.rel.see(largest_ratio<F>(c, floor), tile);
-    kept.looked = fmaxf(kept.looked, ratio);
-    raise_floor(&floors->rel, kept.rel.value);
-  }
-  floor = fminf(__uint_as_float(*(volatile u32*)&floors->rho), 1.0f) * SLACK;
+  bool tie = F::PACKED && s.steps < FEW && s.ratio <= all.looked->close;
+  if (u32 lanes = __ballot_sync(ALL, differs && s.ratio >= floor && !tie))
+    look_at_ratios<F>(c, lanes, tile, floor, all);
+  floor = fminf(__uint_as_float(*(volatile u32*)&all.floors->rho), 1.0f) * SLACK;
   // excess / allowed is at most 1 / (error / away + slope / ratio), less half a step of the fewest that may be.
-  float room = budget.error * reciprocal(away) + budget.slope * reciprocal(ratio);
-  float beyond = 1.0f - (crossing ? 0.25f : 0.5f) * reciprocal((float)steps);
-  if (!(beyond < floor * room)) {
-    double rho = largest_rho<F>(t, c, floor);
-    kept.rho.see(rho, tile);
-    raise_floor(&floors->rho, rho);
-    fine = rho <= 1.0;
-  }
-  if (ratio <= 0.5f) kept.away.see(away, tile);  // then got - want is exact (Sterbenz)
-  else if (away * MORE >= kept.away.value && (double)away * MORE >= kept.abs.value)
-    kept.abs.see(largest_error<F>(c), tile);
-  if (!crossing) kept.same = max(kept.same, steps);
-  else if (steps >> F::DIGITS || (2 * steps > kept.same && 2.0 * steps > kept.ulps))
-    kept.ulps = fmax(kept.ulps, largest_ulps<F>(t, c));
-  kept.steps.see(steps, tile);
+  float room = budget.error * reciprocal(s.away) + budget.slope * reciprocal(s.ratio), part = beyond<F>(s, crossing);
+  tie = s.steps < FEW && part * s.away <= all.looked->flat;
+  bool fine = true;
+  if (u32 lanes = __ballot_sync(ALL, differs && !tie && !(part < floor * room)))
+    fine = look_at_rho<F>(t, c, lanes, tile, floor, all);
+  if (__any_sync(ALL, differs)) see_errors<F>(t, c, s, crossing, tile, kept, all);
+  if (differs) kept.steps.see(s.steps, tile);
   return fine;
 }
 
 // One tile: true if it was added to `kept` and the tables, false if walk must see it. got, want: of tile 1.
 template <class F>
 __device__ __forceinline__ bool tally(const Task& t, const char* got, const char* want, Budget budget, u32 tile,
-                                      Kept& kept, u32* near_pairs, u32* far, Floors* floors) {
+                                      Kept& kept, u32* near_pairs, u32* far, const Shared& all) {
   const u32 lane = threadIdx.x % 32;
   const u64 offset = (u64)(tile - 1) * (32 * WORDS * 4) + lane * 16;
   const uint4 *left = (const uint4*)(got + offset), *right = (const uint4*)(want + offset);
@@ -621,48 +780,64 @@ __device__ __forceinline__ bool tally(const Task& t, const char* got, const char
     x[4 * v] = a.x, x[4 * v + 1] = a.y, x[4 * v + 2] = a.z, x[4 * v + 3] = a.w;
     y[4 * v] = b.x, y[4 * v + 1] = b.y, y[4 * v + 2] = b.z, y[4 * v + 3] = b.w;
   }
-  float ee[4] = {}, rr[4] = {}, yy[4] = {}, away = 0.0f, ratio = 0.0f;
-  u32 differ = 0, steps = 0, peak = 0;
+  float ee[4] = {}, rr[4] = {}, yy[4] = {};
+  Seen s = {};
+  u32 peak = 0, of_got = 0, of_want = 0;
 #pragma unroll
   for (int w = 0; w < WORDS; ++w) {
     float a[F::PARTS], b[F::PARTS];
     F::split(x[w], a), F::split(y[w], b);
-    differ |= x[w] ^ y[w];
+    s.differ |= x[w] ^ y[w];
     peak = F::peak(peak, y[w]);
+    if constexpr (F::PACKED) {  // all bits of an exponent turned over: that of twice the reciprocal
+      const u32 e = F::minus(x[w], y[w]);
+      of_got = F::peak(of_got, F::times(e, ~x[w] & F::EXPONENTS));
+      of_want = F::peak(of_want, F::times(e, ~y[w] & F::EXPONENTS));
+    }
     x[w] = F::apart(x[w], y[w]);  // what follows wants no more than the distance
-    steps = F::most(steps, x[w]);
+    s.steps = F::most(s.steps, x[w]);
 #pragma unroll
     for (int p = 0; p < F::PARTS; ++p) {
       const int sum = (w * F::PARTS + p) % 4;
       float e = a[p] - b[p], grown = e * F::GROW;
       ee[sum] = fmaf(grown, grown, ee[sum]), rr[sum] = fmaf(b[p], b[p], rr[sum]), yy[sum] = fmaf(a[p], a[p], yy[sum]);
-      away = fmaxf(away, fabsf(e));
-      ratio = fmaxf(ratio, fabsf(e * reciprocal(b[p])));
+      s.away = fmaxf(s.away, fabsf(e));
+      s.ratio = fmaxf(s.ratio, fabsf(e * reciprocal(b[p])));
     }
   }
   float e2 = (ee[0] + ee[1]) + (ee[2] + ee[3]), r2 = (rr[0] + rr[1]) + (rr[2] + rr[3]);
   float y2 = (yy[0] + yy[1]) + (yy[2] + yy[3]);
   // No square is lost, neither below nor beyond the range of float32; NaN and Inf show here, too.
   const float low = 8.0779356694631609e-28f, high = 8.5070591730234616e37f;  // 2**-90, 2**126
-  bool good = e2 <= high && r2 >= low && r2 <= high && y2 >= low && y2 <= high && (e2 >= low || away == 0.0f);
-  if (!good) good = e2 == 0.0f && r2 == 0.0f && y2 == 0.0f && peak == 0 && away == 0.0f;  // zeros
-  steps = F::largest(steps);
-  u32 opposite = differ & F::SIGNS;
-  if (good && away > 0.0f) {
-    if (opposite) steps = farthest<F>(chunk);
-    good = see_records<F>(t, chunk, budget, tile, away, ratio, steps, differ, kept, floors);
+  bool good = e2 <= high && r2 >= low && r2 <= high && y2 >= low && y2 <= high && (e2 >= low || s.away == 0.0f);
+  if (!good) good = e2 == 0.0f && r2 == 0.0f && y2 == 0.0f && peak == 0 && s.away == 0.0f;  // zeros
+  if (__any_sync(ALL, !good)) {
+    all.note(UNUSUAL);
+    return false;
   }
-  if (__any_sync(ALL, !good)) return false;
+  const bool opposite = s.differ & F::SIGNS;
+  s.steps = F::largest(s.steps);
+  if (u32 lanes = __ballot_sync(ALL, opposite)) s.steps = farthest<F>(chunk, lanes, s.steps);
+  if (__any_sync(ALL, s.away > 0.0f)) {
+    s.of_got = in_ulps<F>(of_got), s.of_want = in_ulps<F>(of_want);
+    if (!see_records<F>(t, chunk, budget, s, tile, kept, all)) {
+      all.note(FAILING);
+      return false;
+    }
+  }
   kept.ee += e2, kept.rr += r2, kept.yy += y2, kept.peak = F::peak(kept.peak, peak), kept.tiles += 1;
-  if (steps < NEAR && !opposite) {
+  const bool close = s.steps < NEAR && !opposite;
+  if (close) {
     u32* column = near_pairs + lane;
 #pragma unroll
     for (int w = 0; w < WORDS; w += 3 - F::PARTS) {
       u32 both = F::PARTS == 2 ? (x[w] | x[w] >> 13) & 63 : x[w] + 8 * x[(w + 1) % WORDS];
       atomicAdd(column + both * 32, 1u);
     }
-  } else {
-    count_far<F>(chunk, far);
+  }
+  if (u32 lanes = __ballot_sync(ALL, !close)) {
+    count_far<F>(chunk, lanes, far);
+    all.note(LOOK_FAR);
   }
   return true;
 }
@@ -686,15 +861,17 @@ __device__ void add_tables(const u32* near_pairs, const u32* far, u32 tiles, u32
 }
 
 template <class F>
-__device__ void write_kept(const Task& t, const Kept& kept, u64* row) {
+__device__ void write_kept(const Task& t, const Kept& kept, const Looked& looked, u64* row) {
   const double shrink = 1.0 / ((double)F::GROW * F::GROW);
   float sizes[F::PARTS];
   F::split(kept.peak, sizes);
   Tally s = nothing();
   s.ee = kept.ee * shrink, s.rr = kept.rr, s.yy = kept.yy, s.peak = fmax(sizes[0], sizes[F::PARTS - 1]);
-  s.ulps = fmax(kept.ulps, (double)kept.same);
-  s.abs.see(kept.abs.value, tile_begin(t, kept.abs.tile)), s.abs.see(kept.away.value, tile_begin(t, kept.away.tile));
-  s.rel.see(kept.rel.value, tile_begin(t, kept.rel.tile)), s.rho.see(kept.rho.value, tile_begin(t, kept.rho.tile));
+  s.ulps = fmax(looked.ulps, (double)kept.ulps);
+  s.abs.see(kept.away.value, tile_begin(t, kept.away.tile));
+  s.abs.see(looked.abs.value, tile_begin(t, looked.abs.tile));
+  s.rel.see(looked.rel.value, tile_begin(t, looked.rel.tile));
+  s.rho.see(looked.rho.value, tile_begin(t, looked.rho.tile));
   s.steps.see(kept.steps.value, tile_begin(t, kept.steps.tile));
   write_row(s, row);
 }
@@ -704,9 +881,14 @@ __device__ __forceinline__ void peers(const Task* task, const char* got, const c
                                       u8* left, u32 first, u32 last) {
   __shared__ u32 near_pairs[64 * 32], far[FAR * 32];
   __shared__ Floors floors;
+  __shared__ Looked looked[WARPS];
+  __shared__ u32 notes[NOTES];
   const Task& t = *task;
+  const Shared all = {&floors, looked + threadIdx.x / 32, notes};
   for (u32 i = threadIdx.x; i < 64 * 32; i += BLOCK) near_pairs[i] = 0;
   for (u32 i = threadIdx.x; i < FAR * 32; i += BLOCK) far[i] = 0;
+  if (threadIdx.x < WARPS) looked[threadIdx.x] = {};
+  if (threadIdx.x < NOTES) notes[threadIdx.x] = 0;
   u32* known = (u32*)t.floors;
   u32* ours = &floors.rel;
   if (threadIdx.x < 2) ours[threadIdx.x] = *(volatile u32*)(known + threadIdx.x);
@@ -720,12 +902,13 @@ __device__ __forceinline__ void peers(const Task* task, const char* got, const c
       if (mine > theirs) atomicMax(known + lane, mine);
       if (theirs > mine) atomicMax(ours + lane, theirs);
     }
-    bool added = tally<F>(t, got, want, budget, tile, kept, near_pairs, far, &floors);
+    bool added = tally<F>(t, got, want, budget, tile, kept, near_pairs, far, all);
     if (threadIdx.x % 32 == 0) left[tile] = !added;
   }
   __syncthreads();
   add_tables(near_pairs, far, kept.tiles, 32 * WORDS * F::PARTS, counts);
-  write_kept<F>(t, kept, rows + (u64)ROW * blockIdx.x);
+  if (threadIdx.x < NOTES && notes[threadIdx.x]) atomicAdd(counts + NOTED + threadIdx.x, (u64)notes[threadIdx.x]);
+  write_kept<F>(t, kept, *all.looked, rows + (u64)ROW * blockIdx.x);
 }
 
 // Tiles from first to last, all whole; got, want: of tile 1; left: whether walk must see a tile.

@@ -134,7 +134,9 @@ _KINDS = {
 _TABLE = len(_KINDS)
 _PEERS = {name: f"peers_{name}" for name in ("float32", "float16", "bfloat16")}
 _TASK = struct.Struct("<8Q3d4q7Q2q5dq")
-_ROW, _COUNTS = 16, 74
+_NOTES = ("unusual", "failing", "ratio", "rho", "ulps", "error", "far")
+_ROW, _NOTED = 16, 74
+_COUNTS = _NOTED + len(_NOTES)
 # Columns of a row of measure.cu, beside those of the tally that they fill.
 _SUMS = ((0, plain.SUM_EE), (1, plain.SUM_RR), (2, plain.SUM_YY), (3, plain.SUM_Z))
 _LARGEST = ((4, plain.PEAK), (5, plain.REAL_ULP))
@@ -218,7 +220,7 @@ class Plan:
         self.device.fetch(self.counts, found)
         counts, values = plain.fresh()
         counts[_COUNTED] = found[: len(_COUNTED)]
-        counts[plain.HISTOGRAM :] = found[len(_COUNTED) :]
+        counts[plain.HISTOGRAM :] = found[len(_COUNTED) : _NOTED]
         reals = rows.view(np.float64)
         for column, sum_of in _SUMS:
             values[sum_of] = reals[:, column].sum()
@@ -229,6 +231,17 @@ class Plan:
             counts[plain.FIRST_CLASS] = rows[:, _FIRST_CLASS].min()
         self._records(rows, counts, values)
         return Comparison(report(self.size, counts, values, scored=self.question.sigma is not None), cells)
+
+    def notes(self) -> dict[str, int]:
+        """How many tiles the kernel of peers left to walk in the last sweep, or looked at twice, and why.
+
+        Left were those that are `unusual` (not finite, too large or too small for float32) or `failing` (not within
+        budget). In all others a `ratio`, `rho`, error in `ulps` or `error` might have been the largest so far, or some
+        distances were too `far` for the table of small ones. A tile may have several reasons.
+        """
+        found = np.empty(_COUNTS, np.uint64)
+        self.device.fetch(self.counts, found)
+        return dict(zip(_NOTES, map(int, found[_NOTED:]), strict=True))
 
     def _vectors(self) -> tuple[int, int]:
         """Elements before tile 1, and how many tiles the kernel of peers could take."""

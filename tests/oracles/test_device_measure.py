@@ -211,6 +211,81 @@ def test_the_fast_kernel_takes_what_is_ordinary(name, fast_device):
     assert left.sum() == 0
 
 
+def noted(device, got, want, error, slope):
+    """What the kernel of peers noted, and how many tiles it left; the numbers must be the host's."""
+    with (
+        Held(device) as held,
+        closing(Plan(device, Question(held.tensor(got), held.tensor(want), error, slope))) as plan,
+    ):
+        plan.sweep()
+        agree(plan.answer().measured, on_host(got, want, error, slope))
+        left = np.empty(plan.tiles, np.uint8)
+        device.fetch(plan.left, left)
+        return plan.notes(), int(left.sum()), plan.tiles
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_notes_say_which_tiles_were_left_and_why(name, fast_device):
+    got, want = peers(name, 60 * TILE, steps=0)
+    notes, left, _ = noted(fast_device, got, want, **generous(name))
+    assert left == sum(notes.values()) == 0
+    got[41 * TILE], want[45 * TILE], got[47 * TILE + 8] = math.inf, math.nan, 37
+    notes, left, _ = noted(fast_device, got, want, **generous(name))
+    assert (left, notes["unusual"], notes["failing"]) == (3, 2, 1)
+    assert notes["rho"] == notes["ratio"] == 1
+    got[49 * TILE] = -want[49 * TILE]
+    notes, left, _ = noted(fast_device, got, want, 8.0, 0.0)
+    assert (left, notes["failing"], notes["far"]) == (3, 1, 1)
+
+
+MOST_LOOKS = {"float32": 0.02, "float16": 0.25, "bfloat16": 0.98}
+"""Of all tiles, at rho: pairs on both sides of a power of two, of which formats of fewer bits have more."""
+
+
+@pytest.mark.parametrize("budget", [(32, 0), (4, 16), (2.0**-10, 16)])
+@pytest.mark.parametrize("name", FAST)
+def test_ordinary_noise_is_decided_at_first_sight(name, budget, fast_device):
+    got, want = peers(name, 512 * TILE)
+    error, slope = (factor * FORMATS[name].unit for factor in budget)
+    notes, left, tiles = noted(fast_device, got, want, error, slope)
+    assert left == 0
+    assert notes["rho"] < MOST_LOOKS[name] * tiles
+    assert notes["ratio"] + notes["ulps"] + notes["error"] < 0.06 * tiles
+
+
+@pytest.mark.parametrize("most", [0.25, 0.999999, 1.0, 1.000001, 1.5])
+@pytest.mark.parametrize("name", FAST)
+def test_ties_in_most_tiles_at_any_part_of_a_flat_budget(name, most, fast_device):
+    """The largest excess, 2.5 ulps of 2, is in nearly each tile: within the budget, its equal, or beyond it."""
+    got, want = peers(name, 60 * TILE)
+    np.copyto(want, 1.5, where=np.abs(want) >= 4), np.copyto(got, 1.5, where=np.abs(got) >= 4)
+    host = check(fast_device, got, want, 10 * FORMATS[name].unit / most, slope=0.0)
+    assert (host.bad > 100) == (most > 1)
+
+
+@pytest.mark.parametrize(
+    ("most", "pair", "budget"),
+    [
+        (
+            3,
+            (4, 2, -2),
+            (32, 0),
+        ),  # 4 ulps of 2 less half a step of 4: half a step more than 3 ulps of 2 less half of one
+        (1, (1, -2, 4), (0, 32)),  # got below 1, want above: 4 steps, 6 ulps of 0.5 less half of one
+    ],
+)
+@pytest.mark.parametrize("name", FAST)
+def test_many_ties_do_not_hide_what_is_a_little_larger(name, most, pair, budget, fast_device):
+    """Each pair is 3 ulps apart, but for one, on both sides of a power of two."""
+    fmt = FORMATS[name]
+    want = np.full(60 * TILE, most, fmt.dtype)
+    got = np.full(60 * TILE, (want[:1].view(fmt.carrier) + fmt.carrier.type(3)).view(fmt.dtype)[0])
+    at, (middle, got_off, want_off) = 50 * TILE + 77, pair
+    got[at], want[at] = (middle * (1 + off * fmt.unit) for off in (got_off, want_off))
+    error, slope = (factor * fmt.unit for factor in budget)
+    assert check(fast_device, got, want, error, slope=slope).rho_index == at
+
+
 @pytest.mark.parametrize("shifts", [(0, 16), (4, 4), (4, 8), (12, 12), (8, 24)])
 @pytest.mark.parametrize("name", FAST)
 def test_unaligned_starts(name, shifts, device):
