@@ -13,7 +13,7 @@ run: $(STAMP) ## Search clean and planted kernels, then replay what was found (t
 	@$(BIN)/python scripts/demo
 
 test: $(STAMP) ## Run all tests, style and types among them
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP) ## Check style, format, types and imports only
 	$(BIN)/ruff check .
