@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -66,7 +66,7 @@ class Ticket:
         """One execution of it."""
         number, subject = key
         task = self.tasks[number]
-        return number, Task(task.case, task.outputs, (subject,))
+        return number, replace(task, subjects=(subject,))
 
     def unfinished(self) -> list[tuple[int, Task]]:
         """Of what was sent, what has not come back."""
@@ -74,7 +74,7 @@ class Ticket:
         for n, task in self.sent:
             missing = tuple(k for k in task.subjects if (n, k) not in self.outcomes)
             if missing:
-                left.append((n, Task(task.case, task.outputs, missing)))
+                left.append((n, replace(task, subjects=missing)))
         return left
 
     @property
@@ -314,9 +314,9 @@ class Sandbox:
         others = [w for w in left if w[0] != n]
         rest = task.subjects[1:]
         if not guilty:
-            ticket.suspects.append((n, Task(task.case, task.outputs, task.subjects[:1])))
+            ticket.suspects.append((n, replace(task, subjects=task.subjects[:1])))
             ticket.before.setdefault(key, [k for k in ticket.outcomes if k in told])
-        ticket.waiting = [*([(n, Task(task.case, task.outputs, rest))] if rest else []), *others, *ticket.waiting]
+        ticket.waiting = [*([(n, replace(task, subjects=rest))] if rest else []), *others, *ticket.waiting]
 
     def _drain(self, ticket: Ticket) -> None:
         """What the dead worker had sent is still worth reading."""
@@ -366,6 +366,7 @@ def _outcome(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
         message=head.get("message", ""),
         detail=head.get("detail", ""),
         input_digest=head["input_digest"],
+        input_rows=head.get("input_rows", ""),
         outputs=tuple(reports),
         damage=tuple(GuardDamage(**d) for d in head.get("damage", ())),
         mutated=tuple(head.get("mutated", ())),

@@ -20,6 +20,7 @@ from corpus.errors import UsageError
 from corpus.formats import FORMATS, Array, format_of
 from corpus.materialize import Tensors, digest, materialize_all
 from corpus.records import Case, Fill, Kind, Status, Subject, TensorRecipe, TensorSpec
+from corpus.rows import rows_digest_of
 from kernels.backend import KernelFaultError, Loader, Returned
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
@@ -32,7 +33,7 @@ MAX_MESSAGE = 500
 MAX_DETAIL = 4000
 """Characters of traceback that are kept."""
 
-
+NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
 OTHER_STREAM = (
     "its result is another one when its inputs arrive late on the current stream: it works on another stream than "
     "that, or does not wait for one of its own"
@@ -42,11 +43,15 @@ OTHER_STREAM = (
 class Setting:
     """One case, materialized, in guarded memory; shared by all subjects that run it."""
 
-    def __init__(self, case: Case, outputs: dict[str, TensorSpec]) -> None:
+    def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool = False) -> None:
+        """large: the judge makes some rows of the inputs only, so that only their digest can be compared."""
         self.case = case
         self.specs = outputs
         self.inputs: Tensors = materialize_all(case)
-        self.digest = digest(self.inputs)
+        self.digest = "" if large else digest(self.inputs)
+        self.rows = rows_digest_of(case, self.inputs) if large else ""
+        if large:
+            _ = self.memory  # now: whether there is room for it is nothing that a subject does
 
     @cached_property
     def order(self) -> int:
@@ -122,12 +127,23 @@ class Worker:
         for task in tasks:
             self._note(task["n"], IDLE)
             case = Case.model_validate(task["case"])
-            setting = Setting(case, {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()})
+            outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
+            try:
+                setting = Setting(case, outputs, large=task["large"])
+            except MemoryError:
+                self._decline(task)
+                continue
             for position, key in enumerate(task["subjects"]):
                 self._note(task["n"], position)
                 head, payload = self._execute(setting, key)
                 self._note(IDLE, IDLE)
                 self._send({"n": task["n"], "subject": key, **head}, payload)
+
+    def _decline(self, task: dict[str, Any]) -> None:
+        """Nobody is asked: the worker itself has no room for the case."""
+        for key in task["subjects"]:
+            head = {"status": Status.UNSUPPORTED, "input_digest": "", "message": NO_ROOM}
+            self._send({"n": task["n"], "subject": key, **head}, [])
 
     def _note(self, task: int, position: int) -> None:
         """Journal what is about to run, so that whatever kills this process has a name."""
@@ -149,7 +165,7 @@ class Worker:
 
     def _execute(self, setting: Setting, key: str) -> tuple[dict[str, Any], list[bytes]]:
         """Two runs of one subject; what came out as a head and the first run's bytes."""
-        head: dict[str, Any] = {"status": Status.OK, "input_digest": setting.digest}
+        head: dict[str, Any] = {"status": Status.OK, "input_digest": setting.digest, "input_rows": setting.rows}
         bound = self._bind(key)
         if isinstance(bound, UsageError):
             return {**head, "status": Status.BUILD_FAILED, "message": str(bound)}, []
