@@ -242,7 +242,7 @@ def test_one_that_is_not_small_is_shown_and_replayed(kept, fuzz, tmp_path):
     assert f"judged   {WORD}" in out
     assert f"[{ROWS - 1}, 0]" in out
     code, out, _ = fuzz("replay", token, "--subject", path)
-    assert code == 1, err
+    assert code == 1
     assert "out[699, " in out
 
 
