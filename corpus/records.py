@@ -33,6 +33,7 @@ from pydantic import BeforeValidator, NonNegativeInt
 from corpus.errors import UsageError
 from corpus.migrate import upgrade
 from corpus.record import GENERATOR_VERSION, Record, Scalar, unnamed
+from corpus.share import Share
 
 
 class Fill(Record):
@@ -319,6 +320,9 @@ class Execution(Record):
     detail: str = ""
     """Tail of the traceback, or of what the subject wrote to stdout and stderr before it died."""
     input_digest: str = ""
+    """Of all bytes of the inputs (corpus.materialize.digest); of a large case empty."""
+    input_rows: str = ""
+    """Of a large case: of a few rows of them (corpus/rows.py)."""
     outputs: tuple[OutputReport, ...] = ()
     damage: tuple[GuardDamage, ...] = ()
     mutated: tuple[str, ...] = ()
@@ -381,6 +385,8 @@ class Verdict(Record):
     """Largest excess over budget of any finite element; 1 is the line."""
     ulps: int = 0
     """Of an output that passes: the most representable steps between it and the rounded reference."""
+    shares: tuple[Share, ...] = ()
+    """Of a large case: how much of each output was judged, and by what."""
 
     @property
     def law(self) -> str:

@@ -140,10 +140,15 @@ class Search:
 
     def _keep_closest(self) -> None:
         """The outputs that came closest to the line, so that they can be judged again under another contract."""
-        looks = [self.examiner.look(case, key) for key, near in self.ledger.closest.items() for _, case in near]
+        looks = [self.examiner.look(case, key) for key, case in self._closest()]
         kept = [look.kept for look in looks if look.kept is not None and not look.verdict.failed]
         if kept:
             self.store.keep(self.campaign.run, kept)
+
+    def _closest(self) -> list[tuple[str, Case]]:
+        """By subject key; of a large case nothing would be kept."""
+        pairs = [(key, case) for key, near in self.ledger.closest.items() for _, case in near]
+        return [(key, case) for key, case in pairs if not self.examiner.is_large(case)]
 
     def _last_index(self) -> int:
         return self.limits.cases if self.limits.cases is not None else 1 << 62

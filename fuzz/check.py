@@ -1,4 +1,8 @@
-"""The one road of a case: materialize, run in the sandbox, judge. Campaign, shrink, replay and tests all walk it."""
+"""The one road of a case: materialize, run in the sandbox, judge. Campaign, shrink, replay and tests all walk it.
+
+Large cases (fuzz/large.py) go one by one, when the rest of their batch is done: their outputs are let go of before the
+next one runs. The whole of their inputs is made by the worker alone, and oracles/large.py judges them.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ from corpus.findings import Exhibit
 from corpus.kept import Kept
 from corpus.materialize import digest, materialize_all
 from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
+from corpus.rows import rows_digest
+from fuzz.large import is_large, patience
 from kernels.calling import Interface
 from kernels.nursery import Nursery
 from kernels.places import Place
@@ -28,6 +34,7 @@ from oracles.contract import Contract, Invariant, Law
 from oracles.exhibit import exhibit, exhibit_of_invariant, exhibit_of_law
 from oracles.invariants import invariants, judge_invariant
 from oracles.judge import Evidence, judge
+from oracles.large import LargeReference, Ran
 from oracles.laws import applies, judge_law, law_of
 from oracles.reference import Reference
 
@@ -51,6 +58,7 @@ class Checked:
 
     case: Case
     input_digest: str
+    """Of a large case empty."""
     verdicts: dict[str, Verdict]
     executions: dict[str, Execution]
     laws: int = 0
@@ -78,6 +86,10 @@ class Flight:
 
     ticket: Ticket
     prepared: list[_Prepared]
+    large: dict[int, Inquiry] = field(default_factory=dict)
+    """By their places in the batch: those that run when the rest is done."""
+    checked: dict[int, Checked] = field(default_factory=dict)
+    """What came of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +162,9 @@ class Examiner:
         return self.land(self.launch(inquiries))
 
     def look(self, case: Case, key: str, law: str = "") -> Look:
-        """Run one case once more and keep what a person will want to see of it."""
+        """Run one case once more and keep what a person will want to see of it; of a large one no outputs."""
+        if self.is_large(case):
+            return self._look_large(case, key)
         laws = (law,) if law else ()
         flight = self.launch([Inquiry(case, (key,), laws)])
         outcomes = self.collect(flight)
@@ -180,7 +194,9 @@ class Examiner:
 
     def launch(self, inquiries: Iterable[Inquiry]) -> Flight:
         """Send a batch to the sandbox, and prepare its judgement while it runs."""
-        asked = list(inquiries)
+        batch = list(inquiries)
+        large = {n: q for n, q in enumerate(batch) if self.is_large(q.case)}
+        asked = [q for n, q in enumerate(batch) if n not in large]
         pairs = [(q, [(law, other) for law, other in self._other_cases(q)]) for q in asked]
         tasks = []
         for q, others in pairs:
@@ -190,11 +206,15 @@ class Examiner:
         for q, others in pairs:
             prepared.append(self._prepare(q, others))
             self._box.pump(ticket)
-        return Flight(ticket, prepared)
+        return Flight(ticket, prepared, large)
 
     def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
         """Wait until the sandbox is free again; judging can then go on beside the next batch."""
-        return self._box.collect(flight.ticket)
+        outcomes = self._box.collect(flight.ticket)
+        for place, inquiry in flight.large.items():
+            if place not in flight.checked:
+                flight.checked[place] = self._check_large(inquiry)
+        return outcomes
 
     def land(self, flight: Flight) -> list[Checked]:
         """Wait for a batch and judge it."""
@@ -208,10 +228,43 @@ class Examiner:
             judged.append(self._judge(p, next(rest), rest))
             if beside is not None:
                 self._box.pump(beside.ticket)
+        for place, checked in sorted(flight.checked.items()):
+            judged.insert(place, checked)
         return judged
 
-    def _task(self, case: Case, subjects: tuple[str, ...]) -> Task:
-        return Task(case, self.contracts[case.op].output_specs(case), subjects)
+    def is_large(self, case: Case) -> bool:
+        """Whether a case is judged by parts of it and by its peers."""
+        return is_large(self.contracts[case.op], case)
+
+    def _task(self, case: Case, subjects: tuple[str, ...], *, large: bool = False) -> Task:
+        return Task(case, self.contracts[case.op].output_specs(case), subjects, large)
+
+    def _run_large(self, case: Case, keys: tuple[str, ...]) -> tuple[LargeReference, dict[str, Ran]]:
+        """One large case, while nothing else runs; it gets more time than others."""
+        contract, usual = self.contracts[case.op], self._box.timeout
+        self._box.timeout = usual + patience(contract, case)
+        try:
+            ticket = self._box.submit([self._task(case, keys, large=True)])
+            mine = rows_digest(case)
+            reference = LargeReference(contract, case, [self.subjects[k].numerics for k in keys])
+            outcomes = self._box.collect(ticket)[0]
+        finally:
+            self._box.timeout = usual
+        for outcome in outcomes.values():
+            _same_rows(mine, outcome.execution)
+        return reference, {k: Ran(self.subjects[k], o.execution, o.outputs) for k, o in outcomes.items()}
+
+    def _check_large(self, inquiry: Inquiry) -> Checked:
+        """No laws, no invariants, no fidelity: each of them looks at everything."""
+        reference, ran = self._run_large(inquiry.case, inquiry.subjects)
+        executions = {k: one.execution for k, one in ran.items()}
+        return Checked(inquiry.case, "", reference.judge(ran), executions, classes=reference.classes)
+
+    def _look_large(self, case: Case, key: str) -> Look:
+        reference, ran = self._run_large(case, (key,))
+        verdict = reference.judge(ran)[key]
+        shown = reference.exhibit(ran[key], verdict, returns=key in self._box.returning)
+        return Look(verdict, shown, None)
 
     def _other_cases(self, inquiry: Inquiry) -> Iterable[tuple[Law, Case]]:
         for law in self.contracts[inquiry.case.op].laws:
@@ -297,3 +350,8 @@ def all_laws(case: Case) -> tuple[str, ...]:
 def _same_inputs(mine: str, execution: Execution) -> None:
     if execution.input_digest and execution.input_digest != mine:
         raise InternalError(f"{execution.subject} ran on other input bytes than the oracle saw")
+
+
+def _same_rows(mine: str, execution: Execution) -> None:
+    if execution.input_rows and execution.input_rows != mine:
+        raise InternalError(f"{execution.subject} ran on other input rows than the oracle saw")

@@ -24,7 +24,7 @@ from fuzz.replay import Item, gather
 from fuzz.selection import placed
 from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import contract_of
-from reports.book import Book
+from reports.book import Book, judged
 from reports.closeup import case_text, closeup
 from reports.explain import explain
 from reports.format import write
@@ -73,7 +73,7 @@ def _observed(items: list[Item], options: dict[str, Any]) -> list[Finding]:
 
 
 def _verdicts(checked: Checked) -> str:
-    rows = [(key, v.kind.value, f"{v.rho:.3g}", v.message) for key, v in checked.verdicts.items()]
+    rows = [(key, v.kind.value, f"{v.rho:.3g}", v.message or judged(v.shares)) for key, v in checked.verdicts.items()]
     return table(("subject", "verdict", "rho", ""), rows)
 
 

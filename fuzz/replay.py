@@ -13,11 +13,13 @@ from corpus.findings import Event, Finding, State
 from corpus.materialize import materialize_all
 from corpus.reading import load_record
 from corpus.records import TOKEN, Case, Kind, Subject, Verdict
+from corpus.rows import rows_digest
 from corpus.store import Store
 from fuzz.base import known_on_base
 from fuzz.check import Checked, Examiner, Inquiry, all_laws
 from fuzz.contracts import know_contracts
 from fuzz.filing import Failure, Observed, file, now
+from fuzz.large import is_large
 from fuzz.selection import placed, select
 from fuzz.subjects import fitting
 from kernels.catalog import resolve
@@ -154,8 +156,12 @@ def _items(name: str, record: Case | Finding, subjects: Sequence[str]) -> list[I
 def _refuse_unsound(case: Case, where: str) -> None:
     """Raise UsageError, before anything runs, for a case that its op cannot have or that nothing can be made of."""
     with about(where):
-        contract_of(case.op).check(case)
-        materialize_all(case)
+        contract = contract_of(case.op)
+        contract.check(case)
+        if is_large(contract, case):
+            rows_digest(case)
+        else:
+            materialize_all(case)
 
 
 def _chosen(case: Case, files: Sequence[str], ran: Iterable[Subject]) -> list[Subject]:
@@ -204,7 +210,7 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
     verdicts = [c.verdicts[key] for c in checked]
     verdict = next((v for v in verdicts if v.failed), verdicts[0])
     recorded = item.finding.input_digest if item.finding else ""
-    if recorded and recorded != checked[0].input_digest:
+    if recorded and checked[0].input_digest and recorded != checked[0].input_digest:
         return Replayed(item, Outcome.DRIFTED, verdict)
     return Replayed(item, _outcome(item.finding, verdict), verdict)
 

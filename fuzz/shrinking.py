@@ -77,8 +77,11 @@ class Shrinker:
         return [self._memo[c.id] for c in cases]
 
     def estimate_seeds(self, case: Case) -> None:
-        """Choose K from how often the failure shows on other fields: 1 if always, else ceil(3/p), at most 64."""
-        if self.target.kind in SLOW:
+        """Choose K from how often the failure shows on other fields: 1 if always, else ceil(3/p), at most 64.
+
+        Not of a large case, of which each try is dear: when it has got small.
+        """
+        if self.target.kind in SLOW or self.examiner.is_large(case):
             return
         hits = sum(self.same(c.verdicts[self.subject]) for c in self.judge(next_seeds(case, SEED_TRIALS)))
         if 0 < hits < SEED_TRIALS:
@@ -87,19 +90,23 @@ class Shrinker:
     def run(self, case: Case) -> Case:
         """The smallest case found."""
         self.estimate_seeds(case)
-        improved = True
+        was_large, improved = self.examiner.is_large(case), True
         while improved and not self._expired():
             improved = False
             for candidates in MOVES:
                 while (smaller := self._first_failing(case, candidates(case))) is not None:
                     case, improved = smaller, True
+                    if was_large and not self.examiner.is_large(case):
+                        was_large = False
+                        self.estimate_seeds(case)
         return case
 
     def _first_failing(self, case: Case, candidates: Iterator[Case]) -> Case | None:
         """The first candidate that is lighter and still fails (on one of K fields)."""
         limit = weight(case)
         lighter = (c for c in candidates if weight(c) < limit)
-        size = 1 if self.target.kind in SLOW else max(1, BATCH // self.seeds)
+        one_by_one = self.target.kind in SLOW or self.examiner.is_large(case)
+        size = 1 if one_by_one else max(1, BATCH // self.seeds)
         while not self._expired() and (group := list(islice(lighter, size))):
             swept = [s for c in group for s in next_seeds(c, self.seeds) if weight(s) < limit]
             for checked in self.judge(swept):

@@ -19,14 +19,17 @@ from fuzz.variants import variants
 CONFIRMATIONS = 5
 """Times a failure is run again, alone, before it is called confirmed."""
 SLOW_CONFIRMATIONS = 1
-"""The same for crashes and timeouts, which the sandbox has already seen twice or which take long."""
+"""The same for crashes and timeouts, which the sandbox has already seen twice or which take long, and large cases."""
+LARGE_SECONDS = 20.0
+"""Time for shrinking a large case beside that for any: its first steps cost about as much as the case itself."""
 PROBE_SECONDS = 1.0
 """Time for the gates, beside the time for shrinking."""
 
 
 def confirm(examiner: Examiner, failure: Failure) -> tuple[int, int, str]:
     """How often the failure shows when it is run again, of how many times, and the digest of its inputs."""
-    times = SLOW_CONFIRMATIONS if failure.verdict.kind in SLOW else CONFIRMATIONS
+    dear = failure.verdict.kind in SLOW or examiner.is_large(failure.case)
+    times = SLOW_CONFIRMATIONS if dear else CONFIRMATIONS
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict)
     laws = (failure.verdict.law,) if failure.verdict.law else ()
     checked = examiner.check([Inquiry(failure.case, (failure.subject.key,), laws)] * times)
@@ -55,7 +58,8 @@ def investigate(
     if seconds <= 0.0:
         seen = Observed(failure.case, failure.verdict, digest, probability)
         return _closely(examiner, failure, seen, events)
-    shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, time.monotonic() + seconds, stopping, on_other)
+    deadline = time.monotonic() + seconds + LARGE_SECONDS * examiner.is_large(failure.case)
+    shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, deadline, stopping, on_other)
     small = shrink(shrinker, failure.case)
     shrinker.deadline = time.monotonic() + PROBE_SECONDS
     gates = () if stopping() or shrinker.seeds > 1 else learn_gates(shrinker, small.case, failure.case)
@@ -63,7 +67,7 @@ def investigate(
     if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
         events.append(event(State.MINIMIZED, f"{failure.case.elements:,} -> {small.case.elements:,} elements"))
     seen = Observed(small.case, verdict, small.input_digest, probability, gates)
-    if verdict.kind not in DEAR and not stopping():
+    if verdict.kind not in DEAR and not stopping() and not examiner.is_large(small.case):
         seen = replace(seen, sanitized=automatically(small.case, failure.subject))
     return _closely(examiner, failure, seen, events)
 

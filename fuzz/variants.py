@@ -17,10 +17,11 @@ from oracles.catalog import contract_of
 
 
 def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: str = "") -> tuple[Variant, ...]:
-    """What every well-meaning subject of the op makes of the case, and the accused of its other dtypes."""
+    """What every well-meaning subject of the op makes of the case, and of its other dtypes, unless it is large."""
     well_meaning = [s for s in examiner.subjects.values() if s.key == subject.key or not s.planted]
     laws = (law,) if law else ()
-    pairs = [(other, _asked(fitting(well_meaning, other), subject.key, kind)) for other in recast(case)]
+    others = [case] if examiner.is_large(case) else recast(case)
+    pairs = [(other, _asked(fitting(well_meaning, other), subject.key, kind)) for other in others]
     asked = [Inquiry(other, keys, laws) for other, keys in pairs if keys]
     cells: dict[tuple[str, str], Verdict] = {}
     for checked in examiner.check(asked):

@@ -57,22 +57,16 @@ class Guarded:
     def __init__(
         self, recipes: dict[str, TensorRecipe], inputs: dict[str, Array], outputs: dict[str, TensorSpec]
     ) -> None:
-        plan = [_plan_input(name, recipes[name]) for name in inputs]
-        plan += [_plan_output(name, spec) for name, spec in outputs.items()]
-        ends = [0]
-        for item in plan:
-            ends.append(-(-(ends[-1] + ZONE + item.nbytes + ZONE) // ALIGNMENT) * ALIGNMENT)
-        self._slab = _aligned(ends[-1])
-        places = zip(plan, ends, ends[1:], strict=False)
-        self.buffers = [_place(item, self._slab, begin + ZONE, end) for item, begin, end in places]
+        plan = planned({name: recipes[name] for name in inputs}, outputs)
+        self._slab = _aligned(plan[-1][2] if plan else 0)
+        self.buffers = [_place(item, self._slab, start, limit) for item, start, limit in plan]
         self._images = self._build_images(inputs)
         self._address = int(self._slab.ctypes.data)
 
     def _build_images(self, inputs: dict[str, Array]) -> list[Bytes]:
         self._slab[:] = GAP
         for i, b in enumerate(self.buffers):
-            self._slab[b.start - ZONE : b.start] = _PATTERNS[2 * i % 64]
-            self._slab[b.stop : b.stop + ZONE] = _PATTERNS[(2 * i + 1) % 64]
+            self._slab[b.start - ZONE : b.start], self._slab[b.stop : b.stop + ZONE] = patterns(i)
             if not b.is_output and b.view.size:
                 target = b.view[:1] if b.view.strides[:1] == (0,) else b.view
                 target[...] = inputs[b.name][: len(target)] if target.ndim else inputs[b.name]
@@ -134,7 +128,9 @@ class Guarded:
 
 
 @dataclass(slots=True)
-class _Item:
+class Item:
+    """A tensor that needs a buffer; sizes, offsets and strides in bytes."""
+
     name: str
     is_output: bool
     nbytes: int
@@ -144,22 +140,37 @@ class _Item:
     strides: tuple[int, ...]
 
 
-def _plan_input(name: str, recipe: TensorRecipe) -> _Item:
+def planned(recipes: dict[str, TensorRecipe], outputs: dict[str, TensorSpec]) -> list[tuple[Item, int, int]]:
+    """Every tensor, inputs first, with the place in a slab where its buffer begins, and where its last zone ends."""
+    plan = [_plan_input(name, recipe) for name, recipe in recipes.items()]
+    plan += [_plan_output(name, spec) for name, spec in outputs.items()]
+    ends = [0]
+    for item in plan:
+        ends.append(-(-(ends[-1] + ZONE + item.nbytes + ZONE) // ALIGNMENT) * ALIGNMENT)
+    return [(item, begin + ZONE, end) for item, begin, end in zip(plan, ends, ends[1:], strict=False)]
+
+
+def patterns(number: int) -> tuple[Bytes, Bytes]:
+    """What stands in the zones before and behind a buffer."""
+    return _PATTERNS[2 * number % 64], _PATTERNS[(2 * number + 1) % 64]
+
+
+def _plan_input(name: str, recipe: TensorRecipe) -> Item:
     dtype = format_of(recipe.dtype).dtype
     at = LAYOUTS[recipe.layout](recipe.shape)
     size = dtype.itemsize
     strides = tuple(s * size for s in at.strides)
-    return _Item(name, False, at.length * size, recipe.shape, dtype, at.offset * size, strides)
+    return Item(name, False, at.length * size, recipe.shape, dtype, at.offset * size, strides)
 
 
-def _plan_output(name: str, spec: TensorSpec) -> _Item:
+def _plan_output(name: str, spec: TensorSpec) -> Item:
     dtype = format_of(spec.dtype).dtype
     at = LAYOUTS["contiguous"](spec.shape)
     strides = tuple(s * dtype.itemsize for s in at.strides)
-    return _Item(name, True, at.length * dtype.itemsize, spec.shape, dtype, 0, strides)
+    return Item(name, True, at.length * dtype.itemsize, spec.shape, dtype, 0, strides)
 
 
-def _place(item: _Item, slab: Bytes, start: int, limit: int) -> Buffer:
+def _place(item: Item, slab: Bytes, start: int, limit: int) -> Buffer:
     view = np.ndarray(item.shape, item.dtype, buffer=slab.data, offset=start + item.offset, strides=item.strides)
     return Buffer(item.name, item.is_output, start, start + item.nbytes, view, item.offset, limit)
 

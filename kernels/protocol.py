@@ -34,6 +34,8 @@ class Task:
     outputs: dict[str, TensorSpec]
     subjects: tuple[str, ...]
     """Keys."""
+    large: bool = False
+    """Only parts of it are made a second time, by the judge: what cannot be compared with them is checked there."""
 
 
 def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[str, Any]]) -> bytes:
@@ -43,7 +45,7 @@ def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[st
 
 def encode_batch(tasks: list[tuple[int, Task]]) -> bytes:
     """A batch: (number, task) pairs; replies carry the numbers."""
-    said = [{"n": n, "case": t.case, "outputs": t.outputs, "subjects": t.subjects} for n, t in tasks]
+    said = [{"n": n, "case": t.case, "outputs": t.outputs, "subjects": t.subjects, "large": t.large} for n, t in tasks]
     return frame({"tasks": said}, [])
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -286,9 +286,9 @@ class Sandbox:
         others = [w for w in left if w[0] != n]
         rest = task.subjects[1:]
         if not guilty:
-            ticket.suspects.append((n, Task(task.case, task.outputs, task.subjects[:1])))
+            ticket.suspects.append((n, replace(task, subjects=task.subjects[:1])))
             ticket.before.setdefault(key, [k for k in ticket.outcomes if k in told])
-        ticket.waiting = [*([(n, Task(task.case, task.outputs, rest))] if rest else []), *others, *ticket.waiting]
+        ticket.waiting = [*([(n, replace(task, subjects=rest))] if rest else []), *others, *ticket.waiting]
 
     def _drain(self, ticket: Ticket) -> None:
         """What the dead worker had sent is still worth reading."""
@@ -338,6 +338,7 @@ def _outcome(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
         message=head.get("message", ""),
         detail=head.get("detail", ""),
         input_digest=head["input_digest"],
+        input_rows=head.get("input_rows", ""),
         outputs=tuple(reports),
         damage=tuple(GuardDamage(**d) for d in head.get("damage", ())),
         mutated=tuple(head.get("mutated", ())),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from corpus.formats import Array
 from corpus.records import Execution
@@ -40,7 +40,7 @@ class Ticket:
         """One execution of it."""
         number, subject = key
         task = self.tasks[number]
-        return number, Task(task.case, task.outputs, (subject,))
+        return number, replace(task, subjects=(subject,))
 
     def unfinished(self) -> list[tuple[int, Task]]:
         """Of what was sent, what has not come back."""
@@ -48,7 +48,7 @@ class Ticket:
         for n, task in self.sent:
             missing = tuple(k for k in task.subjects if (n, k) not in self.outcomes)
             if missing:
-                left.append((n, Task(task.case, task.outputs, missing)))
+                left.append((n, replace(task, subjects=missing)))
         return left
 
     @property

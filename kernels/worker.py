@@ -11,7 +11,8 @@ import warnings
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,20 +21,17 @@ from corpus.errors import UsageError
 from corpus.formats import FORMATS, Array, format_of
 from corpus.materialize import Tensors, digest, materialize_all
 from corpus.records import Case, Fill, Kind, Status, Subject, TensorRecipe, TensorSpec
-from kernels.backend import KernelFaultError, Loader, Returned
+from corpus.rows import rows_digest_of
+from kernels.backend import Loader, Returned
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
 from kernels.gpu import when_lost
 from kernels.guarded import POISONS, Guarded
 from kernels.loader import loader_of
 from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
+from kernels.raised import SubjectError, as_tuple, mine, raised
 
-MAX_MESSAGE = 500
-"""Characters of an exception's message that are kept."""
-MAX_DETAIL = 4000
-"""Characters of traceback that are kept."""
-
-
+NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
 OTHER_STREAM = (
     "its result is another one when its inputs arrive late on the current stream: it works on another stream than "
     "that, or does not wait for one of its own"
@@ -43,11 +41,15 @@ OTHER_STREAM = (
 class Setting:
     """One case, materialized, in guarded memory; shared by all subjects that run it."""
 
-    def __init__(self, case: Case, outputs: dict[str, TensorSpec]) -> None:
+    def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool = False) -> None:
+        """large: the judge makes some rows of the inputs only, so that only their digest can be compared."""
         self.case = case
         self.specs = outputs
         self.inputs: Tensors = materialize_all(case)
-        self.digest = digest(self.inputs)
+        self.digest = "" if large else digest(self.inputs)
+        self.rows = rows_digest_of(case, self.inputs) if large else ""
+        if large:
+            _ = self.memory  # now: whether there is room for it is nothing that a subject does
 
     @cached_property
     def order(self) -> int:
@@ -68,6 +70,30 @@ class Setting:
         inputs = [loader.wrap(b.view[...]) for b in self.memory.inputs if b.name not in extra]
         named = {b.name: loader.wrap(b.view[...]) for b in self.memory.inputs if b.name in extra}
         return inputs if returns else [loader.wrap(b.view[...]) for b in self.memory.outputs] + inputs, named
+
+
+class _Rooms:
+    """Where a case is made, when it is first wanted: here for subjects on the host, there for those on a GPU."""
+
+    def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool) -> None:
+        self._case, self._outputs, self.large = case, outputs, large
+
+    @cached_property
+    def here(self) -> Setting:
+        """On the host."""
+        return Setting(self._case, self._outputs, large=self.large)
+
+    @cached_property
+    def there(self) -> Any:
+        """On the GPU, where only large cases are made."""
+        from kernels.large import LargeSetting  # noqa: PLC0415  it needs torch
+
+        return LargeSetting(self._case, self._outputs, "cuda")
+
+
+def _is_on_gpu(subject: Subject) -> bool:
+    """Whether a subject runs there, and torch can make its inputs there."""
+    return (subject.device == "cuda" or subject.backend == "cupy") and find_spec("torch") is not None
 
 
 class Worker:
@@ -123,12 +149,25 @@ class Worker:
         for task in tasks:
             self._note(task["n"], IDLE)
             case = Case.model_validate(task["case"])
-            setting = Setting(case, {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()})
+            outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
+            rooms = _Rooms(case, outputs, large=task["large"])
             for position, key in enumerate(task["subjects"]):
-                self._note(task["n"], position)
-                head, payload = self._execute(setting, key)
+                head, payload = self._run(rooms, key, task["n"], position)
                 self._note(IDLE, IDLE)
                 self._send({"n": task["n"], "subject": key, **head}, payload)
+
+    def _run(self, rooms: _Rooms, key: str, number: int, position: int) -> tuple[dict[str, Any], list[bytes]]:
+        """Make what a subject runs on, unless it is there; then run it. Where there is no room, nobody is accused."""
+        subject = self._subjects[key]
+        there = rooms.large and _is_on_gpu(subject)
+        try:
+            setting = rooms.there if there else rooms.here
+            self._note(number, position)
+            return self._execute_there(setting, key) if there else self._execute(setting, key)
+        except Exception as error:
+            if rooms.large and loader_of(subject.loader).is_out_of_memory(error):
+                return {"status": Status.UNSUPPORTED, "input_digest": "", "message": NO_ROOM}, []
+            raise
 
     def _note(self, task: int, position: int) -> None:
         """Journal what is about to run, so that whatever kills this process has a name."""
@@ -142,15 +181,27 @@ class Worker:
             subject = self._subjects[key]
             try:
                 function = loader_of(subject.loader).load_with(resolve(subject), subject.function, subject.launch)
-                where = f"{subject.path}:{subject.function}"
-                self._bound[key] = bind(function, self._faces[subject.op], where)
+                self._bound[key] = bind(function, self._faces[subject.op], f"{subject.path}:{subject.function}")
             except UsageError as error:
                 self._bound[key] = error
         return self._bound[key]
 
+    def _execute_there(self, setting: Any, key: str) -> tuple[dict[str, Any], list[bytes]]:
+        """The same as _execute on the GPU, of a large case."""
+        from kernels.large import road_of, run_on  # noqa: PLC0415  it needs torch
+
+        subject, word = self._subjects[key], f"{key} of large cases"
+        road, face = road_of(subject), self._faces[subject.op]
+        if word not in self._bound:
+            try:
+                self._bound[word] = road.bound(subject, face)
+            except UsageError as error:
+                self._bound[word] = error
+        return run_on(setting, self._bound[word], road, face.extra)
+
     def _execute(self, setting: Setting, key: str) -> tuple[dict[str, Any], list[bytes]]:
         """Two runs of one subject; what came out as a head and the first run's bytes."""
-        head: dict[str, Any] = {"status": Status.OK, "input_digest": setting.digest}
+        head: dict[str, Any] = {"status": Status.OK, "input_digest": setting.digest, "input_rows": setting.rows}
         bound = self._bind(key)
         if isinstance(bound, UsageError):
             return {**head, "status": Status.BUILD_FAILED, "message": str(bound)}, []
@@ -165,7 +216,7 @@ class Worker:
                 if not _differ(runs[0], again):
                     return {**head, "status": Status.FAULTED, "fault": Kind.RACE, "message": OTHER_STREAM}, []
         except SubjectError as error:
-            return {**head, **_raised(error.cause, loader)}, []
+            return {**head, **raised(error.cause, loader)}, []
         try:
             found, payload = _report(setting, runs, aliases=bound.returns)
         except MemoryError:
@@ -188,14 +239,6 @@ _PRACTICE = Case(
 """What a spare worker materializes while it waits."""
 _FOREIGN = b""
 """The payload of a result in a dtype that is none of ours: nobody could read it."""
-
-
-class SubjectError(Exception):
-    """The subject raised; what we raise ourselves stays what it is."""
-
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(type(cause).__name__)
-        self.cause = cause
 
 
 @dataclass(slots=True)
@@ -242,29 +285,15 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[
     try:
         answer = bound.call(*arguments, **named, **bound.attributes(setting.case.attrs))
         took = time.perf_counter_ns() - begin
-        if os.getpid() != _mine():
+        if os.getpid() != mine():
             os._exit(0)  # the subject forked, and this is its child
-        results = [loader.unwrap(r) for r in _as_tuple(answer, len(setting.specs))] if bound.returns else []
+        results = [loader.unwrap(r) for r in as_tuple(answer, len(setting.specs))] if bound.returns else []
     except BaseException as error:
         raise SubjectError(error) from error
     damage, mutated = ([], []) if memory.intact(run) else memory.damage(run)
     if not bound.returns:
         results = [Returned(b.view.copy(), format_of(b.view.dtype).name, True, 0) for b in memory.outputs]
     return _Run(took, results, [d.model_dump() for d in damage], mutated, loader.warnings())
-
-
-@cache
-def _mine() -> int:
-    """The process that serves; asked for before the first subject runs."""
-    return os.getpid()
-
-
-def _as_tuple(result: Any, count: int) -> tuple[Any, ...]:
-    if count == 1 and not isinstance(result, tuple):
-        return (result,)
-    if not isinstance(result, tuple | list) or len(result) != count:
-        raise TypeError(f"it returned {type(result).__name__}, not {count} tensors")
-    return tuple(result)
 
 
 def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:
@@ -295,37 +324,10 @@ def _element_bytes(array: Array) -> Array:
     return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.itemsize)
 
 
-def _raised(error: BaseException, loader: Loader) -> dict[str, Any]:
-    if isinstance(error, KernelFaultError):
-        message = _printable(_words(error))[:MAX_MESSAGE]
-        return {"status": Status.FAULTED, "fault": error.kind, "message": message}
-    if isinstance(error, NotImplementedError):
-        return {"status": Status.UNSUPPORTED, "message": _printable(_words(error)) or "NotImplementedError"}
-    status = Status.OUT_OF_MEMORY if loader.is_out_of_memory(error) else Status.RAISED
-    status = Status.LAUNCH_FAILED if loader.is_launch_failure(error) else status
-    text = _printable("".join(traceback.format_exception(error)))
-    message = _printable(f"{type(error).__name__}: {_words(error)}").partition("\n")[0]
-    return {"status": status, "message": message[:MAX_MESSAGE], "detail": text[-MAX_DETAIL:]}
-
-
-def _words(error: BaseException) -> str:
-    """What an exception says of itself, if it can."""
-    try:
-        return str(error)
-    except BaseException:  # noqa: BLE001  its __str__ is the subject's code too
-        return "(its text cannot be made)"
-
-
-def _printable(text: str) -> str:
-    """What a subject says, without what JSON and XML cannot carry: lone surrogates and control characters."""
-    clean = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in clean)
-
-
 def main(channel: int, journal: int) -> None:
     """Serve until the supervisor hangs up; leave without running anything a subject may have registered."""
     conn = Channel(socket.socket(fileno=channel))
-    _mine()
+    mine()
     when_lost(lambda why: conn.send(frame({"lost": why}, [])))
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")

@@ -27,14 +27,15 @@ LINES, COLUMNS = 32, 64
 
 def exhibit(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
     """How an execution fails, for people; what could not be compared is left out."""
-    base, got = _unseen(evidence, verdict, returns=returns), evidence.outputs.get(verdict.output)
+    base, got = unseen(evidence, verdict, returns=returns), evidence.outputs.get(verdict.output)
     if got is None or got.shape != base.shape or format_of(got.dtype).name != base.dtype:
         return base
     with np.errstate(all="ignore"):
         return _compared(base, evidence, verdict, got)
 
 
-def _unseen(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
+def unseen(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
+    """What is known without a look at values."""
     name = verdict.output or next(iter(evidence.reference.specs))
     spec = evidence.reference.specs[name]
     return Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=returns, detail=evidence.execution.detail)
@@ -48,7 +49,7 @@ def exhibit_of_invariant(law: Invariant, evidence: Evidence, verdict: Verdict, *
         assert found is not None
         bad = np.zeros(got.size, np.bool_)
         bad[found.members[found.bad]] = True
-        shown = _compared(_unseen(evidence, verdict, returns=returns), evidence, verdict, got, bad.reshape(got.shape))
+        shown = _compared(unseen(evidence, verdict, returns=returns), evidence, verdict, got, bad.reshape(got.shape))
     return shown.but(groups=groups_of(law, found))
 
 

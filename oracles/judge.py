@@ -234,7 +234,16 @@ def _judge_values(e: Evidence) -> Verdict:
             return verdict
         rho, ulps = max(rho, m.rho if ruling is None else ruling.rho), max(ulps, m.max_ulp)
     return Verdict.trusted(
-        kind=Kind.PASS, rule="", message="", output="", measurements=(), signature=None, blame="", rho=rho, ulps=ulps
+        kind=Kind.PASS,
+        rule="",
+        message="",
+        output="",
+        measurements=(),
+        signature=None,
+        blame="",
+        rho=rho,
+        ulps=ulps,
+        shares=(),
     )
 
 

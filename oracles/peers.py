@@ -96,17 +96,15 @@ def confront(
     case: Case,
     mine: tuple[Subject, Tensors],
     theirs: tuple[Subject, Tensors],
-    parts: Sequence[Part] | None = None,
+    pairs: Sequence[tuple[Part, Reference]] | None = None,
 ) -> Confronted:
     """Judge two subjects by a sample, and by the elements at which they differ most.
 
-    mine, theirs: each with its outputs of the whole case, host arrays of the right form; parts: the sample, if it is
-    known. Raises UsageError for outputs of different shapes or dtypes, and as oracles.parts.sample does.
+    mine, theirs: each with its outputs of the whole case, host arrays of the right form; pairs: the sample with
+    its references, if it is known. Raises UsageError for outputs of different shapes or dtypes, and as sample does.
     """
-    parts = sample(contract, case) if parts is None else parts
-    references = [part.reference() for part in parts]
     found, left = {}, 0
-    pairs = list(zip(parts, references, strict=True))
+    pairs = [(part, part.reference()) for part in sample(contract, case)] if pairs is None else list(pairs)
     for name in contract.outputs:
         x, y = mine[1][name], theirs[1][name]
         found[name] = suspects(x, y, room_of(pairs, name, (mine[0].numerics, theirs[0].numerics), y))

@@ -13,6 +13,7 @@ from corpus.campaign import Campaign
 from corpus.errors import UsageError
 from corpus.findings import Finding, State
 from corpus.records import BLAMELESS, TOKEN, Kind
+from corpus.share import Share
 from corpus.store import Store
 from reports.page_words import count
 
@@ -160,6 +161,11 @@ def sanitized(finding: Finding) -> list[str]:
     lines += [f"{s.tool}: no answer, for {s.trouble}" for s in said if s.trouble]
     silent = [s.tool for s in said if s.silent]
     return [*lines, *([f"{', '.join(silent)}: silent"] if silent else [])]
+
+
+def judged(shares: Sequence[Share]) -> str:
+    """How much of a large case was judged, and by what; an empty string of any other."""
+    return "; ".join(share.text for share in shares)
 
 
 def headline(book: Book) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.records import Case, Kind
-from reports.book import Book, sanitized, stopped_at
+from reports.book import Book, judged, sanitized, stopped_at
 from reports.page_words import bits, count, only_bits_tell, relation
 from reports.tensors import described
 from reports.text import table
@@ -49,6 +49,7 @@ def _head(book: Book, f: Finding) -> str:
         f"  {f.verdict.message}",
         f"  at       {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"  blame    {f.verdict.blame}" if f.verdict.blame else "",
+        f"  judged   {judged(f.verdict.shares)}" if f.verdict.shares else "",
         *(f"  learned  {gate}" for gate in f.gates),
         f"  shows in {f.probability:.0%} of runs" if f.probability < 1 else "",
         f"  means    python -m fuzz explain {f.verdict.kind}",

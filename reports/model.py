@@ -10,6 +10,7 @@ from corpus.campaign import Campaign, Statistics
 from corpus.findings import Environment, Event, Exhibit, Finding, Sanitized, Variant
 from corpus.record import Record
 from corpus.records import Case, Kind, Measurement, Subject
+from corpus.share import Share
 from reports.book import Book, blind, failing, planted_missed
 from reports.holes import holes
 
@@ -44,6 +45,8 @@ class FindingReport(Record):
     rule: str
     message: str
     blame: str = ""
+    shares: tuple[Share, ...] = ()
+    """Of a large case: how much of each output was judged, and by what."""
     state: str
     standing: str
     news: bool
@@ -160,6 +163,7 @@ def finding_report(book: Book, f: Finding) -> FindingReport:
         rule=f.verdict.rule,
         message=f.verdict.message,
         blame=f.verdict.blame,
+        shares=f.verdict.shares,
         state=f.state.value,
         standing=book.standing(f),
         news=book.news(f),

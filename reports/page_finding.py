@@ -10,7 +10,7 @@ import numpy as np
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.formats import FORMATS
 from corpus.records import Case, Measurement, TensorRecipe
-from reports.book import Book, sanitized, stopped_at
+from reports.book import Book, judged, sanitized, stopped_at
 from reports.explain import short as meaning_of
 from reports.explain import topics
 from reports.page_summary import Entry, entry, environment
@@ -139,6 +139,7 @@ def _facts(f: Finding) -> Iterator[str]:
     if f.exhibit and f.exhibit.failing:
         fail = "fails" if f.exhibit.failing == 1 else "fail"
         yield f"{count(f.exhibit.failing, 'element')} of {f.exhibit.output or 'the output'} {fail}"
+    yield judged(f.verdict.shares)
     if f.expect == "fail":
         until = f" until {f.expires}" if f.expires else ""
         yield f"expected to fail{until}{f': {f.reason}' if f.reason else ''}"

@@ -20,7 +20,7 @@ from corpus.specials import PLACES, VALUES
 from reports import reproducer_text as text
 from reports.excerpt import excerpt
 from reports.reproduce import memory, narrow
-from reports.tensors import filled
+from reports.tensors import MOST, filled
 
 SMALL = 64
 """Elements of a tensor that is written out."""
@@ -102,7 +102,7 @@ def values_of(source: Source, name: str, recipe: TensorRecipe) -> str:
     tensor = _Tensor(source, one)
     if tensor.constant:
         found = tensor.repeated()
-    elif tensor.array.size <= SMALL:
+    elif one.size <= SMALL:
         found = tensor.written_out()
     else:
         source.functions.append(tensor.function(f"make_{name}", filled(recipe)))
@@ -125,8 +125,8 @@ class _Tensor:
 
     @cached_property
     def constant(self) -> bool:
-        """Whether all elements are the same, bit for bit."""
-        return _constant(self.array, self.format)
+        """Whether all elements are the same, bit for bit; of a large tensor, that is not asked."""
+        return self.recipe.size <= MOST and _constant(self.array, self.format)
 
     def repeated(self) -> str:
         """One value everywhere, as numpy says it."""
@@ -155,9 +155,9 @@ class _Tensor:
         """What becomes of the distribution's values, as corpus.materialize has it."""
         fmt, fill, source = self.format, self.recipe.fill, self.source
         params = {name: value for name, value in fill.params.items() if name != "flip"}
-        bare = materialize(self.recipe.but(specials=(), pokes=(), fill=fill.but(params=params)))
-        if _constant(bare, fmt):
-            yield f"array = {_repeated(source, bare, fmt)}"
+        bare = self.recipe.but(specials=(), pokes=(), fill=fill.but(params=params))
+        if bare.size <= MOST and _constant(made := materialize(bare), fmt):
+            yield f"array = {_repeated(source, made, fmt)}"
             return
         sampled = self._sampled(fmt)
         if sampled.dtype == fmt.dtype and is_settled(fill, fmt):
@@ -176,8 +176,9 @@ class _Tensor:
         yield f"array = {source.rounded('values', fmt.name)}"
 
     def _sampled(self, fmt: Format) -> Array:
+        """What the distribution gives, in its form; of a large tensor only a beginning."""
         r = self.recipe
-        window = Window(r.fill.seed, r.origin or (0,) * len(r.shape), r.shape, fmt, r.fill.params)
+        window = Window(r.fill.seed, r.origin or (0,) * len(r.shape), _beginning(r.shape), fmt, r.fill.params)
         with np.errstate(all="ignore"):
             return distributions.DISTRIBUTIONS[r.fill.distribution].sample(window)
 
@@ -251,6 +252,15 @@ class _Tensor:
 _LIMITS = '''def limits(low, high, dtype):
     """The least and the largest {} number in [low, high]."""
     return {}'''
+
+
+def _beginning(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape, cut to MOST elements."""
+    room, found = MOST, []
+    for extent in reversed(shape):
+        found.append(min(extent, max(1, room)))
+        room //= max(1, extent)
+    return tuple(reversed(found))
 
 
 def _constant(array: Array, fmt: Format) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from corpus.campaign import Campaign
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
-from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, planted_missed, sanitized, stopped_at
+from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, judged, planted_missed, sanitized, stopped_at
 from reports.page_words import count, percent
 
 MAX_HOLES = 12
@@ -152,6 +152,7 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
         f"   {f.verdict.message}",
         f"   at        {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
+        f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *(f"   learned   {gate}" for gate in f.gates),
         *(f"   sanitizer {line}" for line in sanitized(f)),

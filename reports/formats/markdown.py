@@ -8,7 +8,7 @@ from pathlib import Path
 from corpus.campaign import Campaign
 from corpus.findings import Element, Finding
 from corpus.records import Kind
-from reports.book import Book, blind, headline, planted_missed, sanitized, stopped_at
+from reports.book import Book, blind, headline, judged, planted_missed, sanitized, stopped_at
 from reports.form import Format
 from reports.holes import holes
 from reports.page_words import count
@@ -90,6 +90,8 @@ def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
         yield f"- at: {_cell(Path(f.subject.path).name)}, line {stopped_at(f)}"
     if f.verdict.blame:
         yield f"- blame: {_cell(f.verdict.blame)}"
+    if f.verdict.shares:
+        yield f"- judged: {_cell(judged(f.verdict.shares))}"
     if f.probability < 1:
         yield f"- shows in {f.probability:.0%} of runs"
     if blind(f):

@@ -1,0 +1,42 @@
+"""Large cases: which they are, and how long one may take. Nobody but the worker makes the whole of one."""
+
+from __future__ import annotations
+
+import math
+
+from corpus.errors import UsageError
+from corpus.formats import format_of
+from corpus.records import Case
+from oracles.contract import Contract
+from oracles.parts import sample
+
+LARGE = 32 << 20
+"""Bytes of inputs and outputs above which a case is judged by parts of it and by its peers."""
+BANDWIDTH = 32 << 20
+"""Bytes a second that any subject gets through, with both runs and what is compared behind them."""
+RATE = 2e9
+"""Multiplications a second, where the contract counts them: those of a plain loop on one core of a CPU."""
+
+
+def bytes_of(contract: Contract, case: Case) -> int:
+    """Of all inputs and outputs."""
+    forms = [(t.shape, t.dtype) for t in case.tensors.values()]
+    forms += [(spec.shape, spec.dtype) for spec in contract.output_specs(case).values()]
+    return sum(math.prod(shape) * format_of(dtype).dtype.itemsize for shape, dtype in forms)
+
+
+def is_large(contract: Contract, case: Case) -> bool:
+    """Whether a case is judged by parts. One of which no part is small enough is an ordinary one, and takes long."""
+    if bytes_of(contract, case) <= LARGE:
+        return False
+    try:
+        sample(contract, case)
+    except UsageError:
+        return False
+    return True
+
+
+def patience(contract: Contract, case: Case) -> float:
+    """Seconds that an execution of a large case gets beside those that any one gets."""
+    work = contract.work(contract.dims_of(case)) if contract.work else 0.0
+    return bytes_of(contract, case) / BANDWIDTH + 2.0 * work / RATE

@@ -1,0 +1,131 @@
+"""What several subjects made of a large case: form on the whole, values in parts, and every element against a peer.
+
+The whole is never made here. Who is right in the parts is compared with a peer that is right there, too; whatever
+either of them has elsewhere, the comparison sees (oracles/peers.py), and the oracle judges. How much each verdict
+rests on, its shares say. The algebra of products (oracles/freivalds.py) needs whole inputs, so it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from corpus.findings import Exhibit
+from corpus.materialize import Tensors
+from corpus.records import Case, Execution, Kind, Numerics, Status, Subject, Verdict
+from corpus.share import Share
+from oracles.blame import Heard, blame
+from oracles.contract import Contract
+from oracles.exhibit import exhibit, unseen
+from oracles.judge import Evidence, judge
+from oracles.parts import Part, around, sample
+from oracles.peers import confront
+from oracles.reference import Reference
+from oracles.sampled import Sampled, judge_form, judge_part
+
+Pair = tuple[Part, Reference]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One subject's execution of a large case, and what it left: host arrays by name."""
+
+    subject: Subject
+    execution: Execution
+    outputs: Tensors
+
+
+class LargeReference:
+    """The oracle's answer to parts of a large case; computed once, used for every subject that ran it."""
+
+    def __init__(self, contract: Contract, case: Case, claims: Iterable[Numerics]) -> None:
+        """claims: arithmetics whose budgets are wanted. Raises UsageError if no part is small enough."""
+        self.contract, self.case = contract, case
+        self.pairs: list[Pair] = [(part, part.reference()) for part in sample(contract, case)]
+        for numerics in {n.id: n for n in claims}.values():
+            for _, reference in self.pairs:
+                reference.budget(numerics)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Which of nan, inf and -inf the parts demand."""
+        return tuple(dict.fromkeys(name for _, reference in self.pairs for name in reference.classes))
+
+    def judge(self, ran: Mapping[str, Ran]) -> dict[str, Verdict]:
+        """The verdicts, by the keys of ran; of those that fail by their values, with who else does."""
+        said = {key: self._alone(one) for key, one in ran.items()}
+        self._confront([key for key, one in said.items() if one.verdict.kind is Kind.PASS], ran, said)
+        verdicts = {key: one.verdict.but(shares=one.shares) for key, one in said.items()}
+        if not any(v.failed for v in verdicts.values()):
+            return verdicts
+        part, reference = self.pairs[0]
+        heard = {k: Heard(ran[k].subject, v, _outputs_of(part, ran[k])) for k, v in verdicts.items()}
+        return {**verdicts, **{k: verdicts[k].but(blame=text) for k, text in blame(reference, heard).items()}}
+
+    def _alone(self, ran: Ran) -> Sampled:
+        """By form, then by parts."""
+        if verdict := judge_form(self.contract, self.case, ran.subject, ran.execution, ran.outputs):
+            return Sampled(verdict, tuple(Share(output=n, of=x.size) for n, x in ran.outputs.items()))
+        return _total([judge_part(part, reference, ran.subject, ran.outputs) for part, reference in self.pairs])
+
+    def _confront(self, keys: Sequence[str], ran: Mapping[str, Ran], said: dict[str, Sampled]) -> None:
+        """Compare each with the first; if that one turns out to be wrong, the others once more among themselves."""
+        if len(keys) < 2:
+            return
+        peer, *others = keys
+        for key in others:
+            mine, theirs = ((ran[k].subject, ran[k].outputs) for k in (key, peer))
+            found = confront(self.contract, self.case, mine, theirs, self.pairs)
+            said[key] = found.mine
+            said[peer] = replace(found.theirs, verdict=_worse(said[peer].verdict, found.theirs.verdict))
+        if said[peer].verdict.failed:
+            self._confront([k for k in others if said[k].verdict.kind is Kind.PASS], ran, said)
+
+    def exhibit(self, ran: Ran, verdict: Verdict, *, returns: bool) -> Exhibit:
+        """How it fails, seen in a part that does: elements have the places of the whole, and there is no picture."""
+        whole = Evidence(Reference(self.contract, self.case, {}), ran.subject, ran.execution, ran.outputs)
+        base = unseen(whole, verdict, returns=returns)
+        if verdict.kind not in {Kind.MISMATCH, Kind.NONFINITE}:
+            return base
+        for part, reference in (*self.pairs, *self._near(verdict)):
+            execution = Execution(status=Status.OK, subject=ran.subject.key)
+            evidence = Evidence(reference, ran.subject, execution, part.of(ran.outputs))
+            found = judge(reference, ran.subject, execution, evidence.outputs)
+            if found.failed:
+                return _of_the_whole(part, base, exhibit(evidence, found, returns=returns))
+        return base
+
+    def _near(self, verdict: Verdict) -> list[Pair]:
+        """The part around the element that the verdict names."""
+        index = next((m.index for m in verdict.measurements if m.index is not None), None)
+        if index is None:
+            return []
+        shape = self.contract.output_specs(self.case)[verdict.output].shape
+        at = int(np.ravel_multi_index(index, shape)) if shape else 0
+        parts, _ = around(self.contract, self.case, verdict.output, [at])
+        return [(part, part.reference()) for part in parts]
+
+
+def _outputs_of(part: Part, ran: Ran) -> Tensors:
+    """The part of what a subject left, if it has the right form."""
+    specs = part.contract.output_specs(part.whole)
+    alike = all(name in ran.outputs and ran.outputs[name].shape == spec.shape for name, spec in specs.items())
+    return part.of(ran.outputs) if alike else {}
+
+
+def _total(found: Sequence[Sampled]) -> Sampled:
+    total = found[0]
+    for one in found[1:]:
+        total = total.plus(one)
+    return total
+
+
+def _worse(one: Verdict, other: Verdict) -> Verdict:
+    return one if one.failed or not other.failed else other
+
+
+def _of_the_whole(part: Part, base: Exhibit, shown: Exhibit) -> Exhibit:
+    elements = tuple(e.but(index=part.place(shown.output, e.index)) for e in shown.elements)
+    return shown.but(shape=base.shape, elements=elements, picture=None)
