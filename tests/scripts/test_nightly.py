@@ -173,6 +173,8 @@ def test_a_night_that_is_stopped_still_reports(tmp_path):
         (["--hours", "soon"], "'soon'"),
         (["--keep", "0"], "--keep 0 "),
         (["--seed", "-1"], "--seed -1 "),
+        (["--jobs", "0"], "--jobs 0 "),
+        (["--device", "tpu"], "device 'tpu' is not known"),
         (["no_such_op"], "no_such_op"),
         (["--subject", "gone.py"], "gone.py does not exist"),
         (["--contract", "gone.py"], "gone.py does not exist"),
@@ -193,6 +195,15 @@ def test_a_mistake_is_one_sentence_before_the_night_begins(script, monkeypatch, 
     assert err.startswith("nightly: ")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_where_and_with_how_many_processes_it_searches_is_handed_on(script, tmp_path):
+    done = night(place(tmp_path, GOOD), "--jobs", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = runs(tmp_path)
+    assert (run.options["jobs"], run.options["device"]) == (2, "cpu")
+    chosen = script.parser().parse_args(["silu", "--device", "cuda:all", "--jobs", "16"])
+    assert script.words_of(chosen) == ("silu", "--device", "cuda:all", "--jobs", "16")
 
 
 def test_a_second_night_on_the_same_corpus_is_refused(script, monkeypatch, tmp_path):

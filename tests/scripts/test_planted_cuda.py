@@ -1,10 +1,13 @@
 """The benchmarks that find planted bugs: they find one, and say so if they do not."""
 
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from test_nightly import module_of
 
 from kernels.simt.toolchain import missing
 
@@ -44,6 +47,50 @@ def test_a_budget_that_is_not_enough_is_told():
     code, lines = bench("planted_cuda", "silu", "--budget", "0")
     assert "the budget of 0 s was enough for 0 of 3 bugs" in lines
     assert code == 0
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(BENCH), *sys.path])
+    return module_of(BENCH / "planted_cuda", monkeypatch)
+
+
+def test_on_a_gpu_those_that_it_hides_are_named_and_not_looked_for(script, monkeypatch, capsys):
+    def placed(subjects, device):
+        there = [s.backend == "cuda" and s.name != "bug_cuda_no_tail" for s in subjects]
+        return [s.but(device=device) if on else s for s, on in zip(subjects, there, strict=True)]
+
+    monkeypatch.setattr(script, "placed", placed)
+    monkeypatch.setattr(script, "hidden_on_gpu", lambda subject: subject.name == "bug_cuda_no_tail")
+    bugs, hidden = script.chosen(SimpleNamespace(bugs=["silu"], device="cuda"))
+    assert [s.name for s in bugs] == ["bug_cuda_unaligned", "bug_cuda_whole_tail"]
+    script.by_reason("in the emulator only", [(s.key, s.planted) for s in hidden])
+    assert capsys.readouterr().out == "in the emulator only (unwritten: results stay right): silu/bug_cuda_no_tail\n"
+
+
+def test_those_that_never_answer_are_not_found(script, monkeypatch):
+    class Pool:
+        def __init__(self, *_):
+            self.answers = iter([("silu/bug_cuda_no_tail", None)])
+
+        __enter__ = imap_unordered = lambda self, *_: self
+
+        def __exit__(self, *_):
+            return None
+
+        def next(self, timeout):
+            if (answer := next(self.answers, None)) is None:
+                raise multiprocessing.TimeoutError
+            return answer
+
+    monkeypatch.setattr(script, "get_context", lambda _: SimpleNamespace(Pool=Pool))
+    args = SimpleNamespace(bugs=["silu"], device="cpu", jobs=1, budget=1.0, seed=1, limit=1.0)
+    bugs, hidden = script.chosen(args)
+    assert [(t.key, t.seconds, t.others) for t in script.attempts(bugs, args)] == [
+        ("silu/bug_cuda_unaligned", None, "no answer"),
+        ("silu/bug_cuda_whole_tail", None, "no answer"),
+    ]
+    assert hidden == []
 
 
 def test_every_error_of_a_kernel_is_told():
