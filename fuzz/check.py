@@ -22,6 +22,7 @@ from corpus.materialize import digest, materialize_all
 from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
 from corpus.rows import rows_digest
 from fuzz.large import is_large, patience
+from fuzz.subjects import fitting
 from kernels.calling import Interface
 from kernels.nursery import Nursery
 from kernels.places import Place
@@ -34,7 +35,7 @@ from oracles.contract import Contract, Invariant, Law
 from oracles.exhibit import exhibit, exhibit_of_invariant, exhibit_of_law
 from oracles.invariants import invariants, judge_invariant
 from oracles.judge import Evidence, judge
-from oracles.large import LargeReference, Ran
+from oracles.large import LargeReference, Ran, Where, places_of
 from oracles.laws import applies, judge_law, law_of
 from oracles.reference import Reference
 
@@ -50,6 +51,8 @@ class Inquiry:
     subjects: tuple[str, ...]
     """Keys."""
     laws: tuple[str, ...] = ()
+    places: tuple[Where, ...] = ()
+    """Of a large case: elements that are judged, whatever the sample is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +164,10 @@ class Examiner:
         """Check a batch now."""
         return self.land(self.launch(inquiries))
 
-    def look(self, case: Case, key: str, law: str = "") -> Look:
+    def look(self, case: Case, key: str, law: str = "", places: tuple[Where, ...] = ()) -> Look:
         """Run one case once more and keep what a person will want to see of it; of a large one no outputs."""
         if self.is_large(case):
-            return self._look_large(case, key)
+            return self._look_large(Inquiry(case, (key,), places=places))
         laws = (law,) if law else ()
         flight = self.launch([Inquiry(case, (key,), laws)])
         outcomes = self.collect(flight)
@@ -187,7 +190,7 @@ class Examiner:
     def look_at(self, case: Case, key: str, verdict: Verdict) -> Look:
         """A failure seen closely; where another try is dear, what is known without it."""
         if verdict.kind not in DEAR:
-            return self.look(case, key, verdict.law)
+            return self.look(case, key, verdict.law, places_of(verdict))
         name, spec = next(iter(self.contracts[case.op].output_specs(case).items()))
         unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)
         return Look(verdict, unseen, None)
@@ -239,14 +242,19 @@ class Examiner:
     def _task(self, case: Case, subjects: tuple[str, ...], *, large: bool = False) -> Task:
         return Task(case, self.contracts[case.op].output_specs(case), subjects, large)
 
-    def _run_large(self, case: Case, keys: tuple[str, ...]) -> tuple[LargeReference, dict[str, Ran]]:
-        """One large case, while nothing else runs; it gets more time than others."""
+    def _run_large(self, inquiry: Inquiry) -> tuple[LargeReference, dict[str, Ran]]:
+        """One large case, while nothing else runs; it gets more time than others, and a peer if nobody else was asked.
+
+        Alone, a subject would be judged by a sample, which may have missed what a peer has shown before.
+        """
+        case, keys = inquiry.case, inquiry.subjects
+        keys += self._peer(case, keys[0]) if len(keys) == 1 else ()
         contract, usual = self.contracts[case.op], self._box.timeout
         self._box.timeout = usual + patience(contract, case)
         try:
             ticket = self._box.submit([self._task(case, keys, large=True)])
             mine = rows_digest(case)
-            reference = LargeReference(contract, case, [self.subjects[k].numerics for k in keys])
+            reference = LargeReference(contract, case, [self.subjects[k].numerics for k in keys], inquiry.places)
             outcomes = self._box.collect(ticket)[0]
         finally:
             self._box.timeout = usual
@@ -256,12 +264,23 @@ class Examiner:
 
     def _check_large(self, inquiry: Inquiry) -> Checked:
         """No laws, no invariants, no fidelity: each of them looks at everything."""
-        reference, ran = self._run_large(inquiry.case, inquiry.subjects)
-        executions = {k: one.execution for k, one in ran.items()}
-        return Checked(inquiry.case, "", reference.judge(ran), executions, classes=reference.classes)
+        reference, ran = self._run_large(inquiry)
+        said = reference.judge(ran)
+        verdicts = {k: said[k] for k in inquiry.subjects}
+        executions = {k: ran[k].execution for k in inquiry.subjects}
+        return Checked(inquiry.case, "", verdicts, executions, classes=reference.classes)
 
-    def _look_large(self, case: Case, key: str) -> Look:
-        reference, ran = self._run_large(case, (key,))
+    def _peer(self, case: Case, key: str) -> tuple[str, ...]:
+        """Another subject for a case, if there is one: on the same device, and a library's, which is fast."""
+        mine = self.subjects[key]
+        fit = set(fitting(self.subjects.values(), case))
+        others = [s for s in self.subjects.values() if s.key != key and s.key in fit and not s.planted]
+        best = min(others, key=lambda s: (s.device != mine.device, s.backend != "torch"), default=None)
+        return () if best is None else (best.key,)
+
+    def _look_large(self, inquiry: Inquiry) -> Look:
+        (key,) = inquiry.subjects
+        reference, ran = self._run_large(inquiry)
         verdict = reference.judge(ran)[key]
         shown = reference.exhibit(ran[key], verdict, returns=key in self._box.returning)
         return Look(verdict, shown, None)

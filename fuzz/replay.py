@@ -25,6 +25,7 @@ from fuzz.subjects import fitting
 from kernels.catalog import resolve
 from kernels.places import Place
 from oracles.catalog import contract_of
+from oracles.large import places_of
 
 SURE = 0.01
 """Probability of missing a failure that shows only sometimes, which decides how often it is run again."""
@@ -206,7 +207,8 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
     """Run one item again, as often as it takes to see a failure that shows only sometimes."""
     key = item.subject.key
     laws = all_laws(item.case)
-    checked: list[Checked] = examiner.check([Inquiry(item.case, (key,), laws)] * _times(item.finding))
+    places = places_of(item.finding.verdict) if item.finding else ()
+    checked: list[Checked] = examiner.check([Inquiry(item.case, (key,), laws, places)] * _times(item.finding))
     verdicts = [c.verdicts[key] for c in checked]
     verdict = next((v for v in verdicts if v.failed), verdicts[0])
     recorded = item.finding.input_digest if item.finding else ""

@@ -15,6 +15,7 @@ from fuzz.sanitize import automatically
 from fuzz.shrinking import SLOW, Other, Shrinker, shrink
 from fuzz.subjects import fitting
 from fuzz.variants import variants
+from oracles.large import places_of
 
 CONFIRMATIONS = 5
 """Times a failure is run again, alone, before it is called confirmed."""
@@ -32,7 +33,8 @@ def confirm(examiner: Examiner, failure: Failure) -> tuple[int, int, str]:
     times = SLOW_CONFIRMATIONS if dear else CONFIRMATIONS
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict)
     laws = (failure.verdict.law,) if failure.verdict.law else ()
-    checked = examiner.check([Inquiry(failure.case, (failure.subject.key,), laws)] * times)
+    places = places_of(failure.verdict)
+    checked = examiner.check([Inquiry(failure.case, (failure.subject.key,), laws, places)] * times)
     hits = sum(shrinker.same(c.verdicts[failure.subject.key]) for c in checked)
     return hits, times, checked[0].input_digest
 

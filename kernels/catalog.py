@@ -118,12 +118,16 @@ def _complaint(error: ValidationError) -> str:
     return f"{'.'.join(map(str, names))} = {first['input']!r} must be {allowed}"
 
 
+EMULATED = frozenset({Kind.RACE, Kind.UNINITIALIZED, Kind.DIVERGENT})
+"""Verdicts on a kernel in CUDA C++ that only the emulator gives: on a GPU such a kernel may be right all the same."""
+
+
 def hidden_on_gpu(subject: Subject) -> bool:
-    """Whether a bug that was planted earns its verdict in the emulator only, as its file says."""
+    """Whether a bug that was planted earns its verdict in the emulator only: by its kind, or as its file says."""
     path = resolve(subject)
     if not subject.planted or path.suffix != ".cu":
         return False
-    return bool(read_front_matter(path, subject.launch).shows)
+    return subject.planted in EMULATED or bool(read_front_matter(path, subject.launch).shows)
 
 
 def size_hints(subject: Subject) -> tuple[int, ...]:

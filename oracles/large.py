@@ -26,6 +26,8 @@ from oracles.reference import Reference
 from oracles.sampled import Sampled, judge_form, judge_part
 
 Pair = tuple[Part, Reference]
+Where = tuple[str, tuple[int, ...]]
+"""An output, and the index of an element of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,16 @@ class Ran:
 class LargeReference:
     """The oracle's answer to parts of a large case; computed once, used for every subject that ran it."""
 
-    def __init__(self, contract: Contract, case: Case, claims: Iterable[Numerics]) -> None:
-        """claims: arithmetics whose budgets are wanted. Raises UsageError if no part is small enough."""
+    def __init__(
+        self, contract: Contract, case: Case, claims: Iterable[Numerics], places: Sequence[Where] = ()
+    ) -> None:
+        """claims: arithmetics whose budgets are wanted; places: elements that are judged beside the sample.
+
+        Raises UsageError if no part is small enough.
+        """
         self.contract, self.case = contract, case
-        self.pairs: list[Pair] = [(part, part.reference()) for part in sample(contract, case)]
+        parts = [*sample(contract, case), *(part for place in places for part in self._around(place))]
+        self.pairs: list[Pair] = [(part, part.reference()) for part in parts]
         for numerics in {n.id: n for n in claims}.values():
             for _, reference in self.pairs:
                 reference.budget(numerics)
@@ -89,7 +97,8 @@ class LargeReference:
         base = unseen(whole, verdict, returns=returns)
         if verdict.kind not in {Kind.MISMATCH, Kind.NONFINITE}:
             return base
-        for part, reference in (*self.pairs, *self._near(verdict)):
+        near = [(part, part.reference()) for place in places_of(verdict) for part in self._around(place)]
+        for part, reference in (*self.pairs, *near):
             execution = Execution(status=Status.OK, subject=ran.subject.key)
             evidence = Evidence(reference, ran.subject, execution, part.of(ran.outputs))
             found = judge(reference, ran.subject, execution, evidence.outputs)
@@ -97,15 +106,20 @@ class LargeReference:
                 return _of_the_whole(part, base, exhibit(evidence, found, returns=returns))
         return base
 
-    def _near(self, verdict: Verdict) -> list[Pair]:
-        """The part around the element that the verdict names."""
-        index = next((m.index for m in verdict.measurements if m.index is not None), None)
-        if index is None:
+    def _around(self, place: Where) -> list[Part]:
+        """The part around an element; none if the output has no such."""
+        name, index = place
+        spec = self.contract.output_specs(self.case).get(name)
+        if spec is None or len(index) != len(spec.shape) or any(i >= n for i, n in zip(index, spec.shape, strict=True)):
             return []
-        shape = self.contract.output_specs(self.case)[verdict.output].shape
-        at = int(np.ravel_multi_index(index, shape)) if shape else 0
-        parts, _ = around(self.contract, self.case, verdict.output, [at])
-        return [(part, part.reference()) for part in parts]
+        at = int(np.ravel_multi_index(index, spec.shape)) if index else 0
+        return around(self.contract, self.case, name, [at])[0]
+
+
+def places_of(verdict: Verdict) -> tuple[Where, ...]:
+    """The element that a verdict names, if it names one."""
+    index = next((m.index for m in verdict.measurements if m.index is not None), None)
+    return () if index is None else ((verdict.output, index),)
 
 
 def _outputs_of(part: Part, ran: Ran) -> Tensors:

@@ -1,5 +1,6 @@
 /*
-Bug: the first warp adds up 32 sums of warps, though the block has only 8 warps.
+Bug: the first warp adds up 32 sums of warps, though the block has only 8 warps. What
+lies behind them in shared memory is the block's own on a GPU, and nobody is told.
 ---
 op = "gemma_rmsnorm"
 entry = "gemma_rmsnorm<{T}>"
@@ -9,6 +10,7 @@ dims = { cols = "x.shape[1]" }
 grid = "x.shape[0]"
 block = 256
 planted = "out_of_bounds"
+shows = "emulator"
 ---
 */
 #include <cuda_bf16.h>

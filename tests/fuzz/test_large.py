@@ -13,9 +13,12 @@ from corpus.store import Store
 from fuzz import check, large
 from fuzz.check import Examiner, Inquiry, all_laws
 from fuzz.engine import Target, generate
+from fuzz.filing import Failure
+from fuzz.replay import Item, Outcome, replay_one
 from fuzz.shapes import seed_cases
 from fuzz.shrinking import Shrinker, shrink
 from fuzz.subjects import fitting
+from fuzz.triage import investigate
 from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import contract_of
 
@@ -185,12 +188,13 @@ def test_a_case_that_the_worker_has_no_room_for_is_declined():
     assert "do not fit into the memory limit" in said.message
 
 
-def test_a_large_case_gets_more_time(kernel):
-    slow = kernel("slow", before="    time.sleep(0.15)\n")
-    assert large.patience(contract_of("silu"), silu(2048, 4096)) == 2.0
-    assert asked(silu(2048, 4096), slow, timeout=0.2).verdicts[slow.key].kind is Kind.PASS
-    hangs = FAULTS["hangs"]
-    assert "no result within 2.2 s" in asked(silu(2048, 4096), hangs, timeout=0.2).verdicts[hangs.key].message
+def test_a_large_case_gets_more_time(kernel, monkeypatch):
+    monkeypatch.setattr(large, "BANDWIDTH", 1 << 21)
+    assert 2.0 < large.patience(contract_of("silu"), CASE) < 2.5
+    slow, hangs = kernel("slow", before="    time.sleep(0.2)\n"), FAULTS["hangs"]
+    assert asked(CASE, slow, timeout=0.3).verdicts[slow.key].kind is Kind.PASS
+    assert asked(silu(3, 5), slow, timeout=0.3).verdicts[slow.key].kind is Kind.TIMEOUT
+    assert "no result within 2.7" in asked(CASE, hangs, timeout=0.3).verdicts[hangs.key].message
 
 
 def test_a_close_look_shows_elements_where_they_are_and_keeps_no_outputs(kernel):
@@ -204,6 +208,25 @@ def test_a_close_look_shows_elements_where_they_are_and_keeps_no_outputs(kernel)
         assert {e.index[1] for e in shown.elements} >= {0}
         passing = examiner.look(CASE, PEER.key)
         assert (passing.verdict.kind, passing.exhibit.elements) == (Kind.PASS, ())
+
+
+def test_what_only_a_peer_has_shown_is_seen_again(kernel, tmp_path):
+    """Beside another peer, at the place alone, and by a replay of what was filed."""
+    wrong = kernel("wrong", "    out[345, 678] += 1\n")
+    with Examiner([wrong, PEER]) as examiner:
+        verdict = examiner.check([Inquiry(CASE, (wrong.key, PEER.key))])[0].verdicts[wrong.key]
+        alone = examiner.check([Inquiry(CASE, (wrong.key,))])[0]
+        assert (list(alone.verdicts), alone.verdicts[wrong.key].kind) == ([wrong.key], Kind.MISMATCH)
+        failure = Failure(CASE, wrong, verdict, "r:0")
+        found = investigate(examiner, failure, seconds=3.0).finding
+    assert (found.probability, found.verdict.kind) == (1.0, Kind.MISMATCH)
+    assert [e.index for e in found.exhibit.elements] == [(345, 678)]
+    with Examiner([wrong]) as examiner:
+        look = examiner.look_at(CASE, wrong.key, verdict)
+        assert (look.verdict.kind, [e.index for e in look.exhibit.elements]) == (Kind.MISMATCH, [(345, 678)])
+        again = replay_one(examiner, Item("again", found.case, wrong, found))
+        assert again.outcome is Outcome.FAILS
+        assert again.verdict.message.startswith("out[345, 678] is ")
 
 
 def test_a_failure_shrinks_to_an_ordinary_case(kernel):

@@ -21,6 +21,7 @@ from corpus.records import (
     TensorRecipe,
     Verdict,
 )
+from corpus.share import Share
 from corpus.store import Store
 from reports.book import Book, commands, grouped, headline, open_book, planted_missed, stopped_at
 from reports.closeup import case_text, closeup
@@ -156,6 +157,20 @@ def test_a_finding_says_what_is_wrong_who_says_so_and_how_to_see_it_again(saved)
 def test_all_of_a_finding(saved):
     f = finding(MINE, gates=("fails only if cols % 4 != 0",), count=3, expect="fail", reason="issue 7")
     assert closeup(book(), f, "print('reproduced')\n") == saved
+
+
+def test_how_much_of_a_large_case_was_judged_is_told_where_a_finding_is():
+    usual = finding(MINE)
+    share = Share(output="out", of=16777216, sampled=4096, peer=16777216)
+    large = usual.but(verdict=usual.verdict.but(shares=(share,)))
+    words = "of 16777216 elements of out, 4096 judged by the oracle, as a sample, 16777216 compared with a peer"
+    told = {name: (form.render(book(usual)), form.render(book(large))) for name, form in formats().items()}
+    assert all(words not in before for before, _ in told.values())
+    assert all(words in told[name][1] for name in ("html", "markdown"))
+    assert '"sampled": 4096' in told["json"][1]
+    assert f"judged    {words}" in finding_text(large)
+    assert f"judged   {words}" in closeup(book(), large)
+    assert "judged  " not in finding_text(usual) + closeup(book(), usual)
 
 
 ALIKE = (
