@@ -442,7 +442,8 @@ struct Half : Packed {
   static __device__ u32 times(u32 x, u32 y) {
     return pack<Half>(from_half(x & 0xffffu) * from_half(y & 0xffffu), from_half(x >> 16) * from_half(y >> 16));
   }
-  static __device__ u32 peak(u32 known, u32 word) { return __vmaxu2(known, word & ~SIGNS); }
+  static __device__ u32 size(u32 x) { return x & ~SIGNS; }
+  static __device__ u32 larger(u32 x, u32 y) { return __vmaxu2(x, y); }
 #else
   static __device__ __forceinline__ void split(u32 word, float* parts) {
     asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
@@ -456,11 +457,16 @@ struct Half : Packed {
     asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
     return x;
   }
-  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
-    asm("{ .reg .b32 size; abs.f16x2 size, %1; max.f16x2 %0, %0, size; }" : "+r"(known) : "r"(word));
-    return known;
+  static __device__ __forceinline__ u32 size(u32 x) {
+    asm("abs.f16x2 %0, %0;" : "+r"(x));
+    return x;
+  }
+  static __device__ __forceinline__ u32 larger(u32 x, u32 y) {
+    asm("max.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
   }
 #endif
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) { return larger(known, size(word)); }
 };
 
 struct Brain : Packed {
@@ -482,7 +488,8 @@ struct Brain : Packed {
     split(x, a), split(y, b);
     return pack<Brain>(a[0] * b[0], a[1] * b[1]);
   }
-  static __device__ u32 peak(u32 known, u32 word) { return __vmaxu2(known, word & ~SIGNS); }
+  static __device__ u32 size(u32 x) { return x & ~SIGNS; }
+  static __device__ u32 larger(u32 x, u32 y) { return __vmaxu2(x, y); }
 #else
   // By fma, for only sm_90 has sums and products.
   static __device__ __forceinline__ u32 minus(u32 x, u32 y) {
@@ -493,11 +500,16 @@ struct Brain : Packed {
     asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(x) : "r"(y), "r"(SIGNS));
     return x;
   }
-  static __device__ __forceinline__ u32 peak(u32 known, u32 word) {
-    asm("{ .reg .b32 size; abs.bf16x2 size, %1; max.bf16x2 %0, %0, size; }" : "+r"(known) : "r"(word));
-    return known;
+  static __device__ __forceinline__ u32 size(u32 x) {
+    asm("abs.bf16x2 %0, %0;" : "+r"(x));
+    return x;
+  }
+  static __device__ __forceinline__ u32 larger(u32 x, u32 y) {
+    asm("max.bf16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
   }
 #endif
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) { return larger(known, size(word)); }
 };
 
 // A largest value that has been met, exactly, and the first tile that has it.
@@ -554,6 +566,7 @@ struct Chunk {
 #define MORE 1.000002f
 #define EXACT 0.499f  // below such a relative error, got - want is exact (Sterbenz)
 #define FEW 64        // distances below it are few bits
+#define ROUNDED 1.016f  // more than an error that is rounded to the 8 bits of bfloat16 may be short of
 #define INFINITE __uint_as_float(0x7f800000u)
 
 // The largest of(got, want) in the chunks of some lanes, by all lanes of the warp: >= 0.
@@ -643,8 +656,8 @@ struct Budget {
   float error, slope;
 };
 
-// What a lane has seen in its chunk: the largest error, relative error, distance and error in ulps of got and of want,
-// and in which bits pairs differ.
+// What a lane has seen in its chunk: the largest error (or a little more, where the relative one is not below EXACT),
+// relative error, distance and error in ulps of got and of want, and in which bits pairs differ.
 struct Seen {
   float away, ratio;
   u32 steps, differ;
@@ -664,12 +677,12 @@ struct Shared {
 #define NEAR 7  // distances below it are counted two at a time, in a table of pairs
 #define FAR 34  // buckets that distances of 32 bits may need
 
-// Two largest products of an error and twice a reciprocal of a power of two, as the larger number of ulps.
+// The larger of the numbers of a word.
 template <class F>
-__device__ __forceinline__ float in_ulps(u32 word) {
+__device__ __forceinline__ float larger_part(u32 word) {
   float parts[F::PARTS];
   F::split(word, parts);
-  return fmaxf(parts[0], parts[F::PARTS - 1]) * (float)(1 << (F::DIGITS - 1));
+  return fmaxf(parts[0], parts[F::PARTS - 1]);
 }
 
 // At most 1 - cell / error of any pair: an error of n ulps of got has a cell of half a step.
@@ -732,8 +745,7 @@ __device__ __forceinline__ void see_errors(const Task& t, Chunk<F> c, const Seen
   // Of two neighbouring binades the upper one has ulps of two steps of the lower one.
   float most = fmaxf(kept.ulps, (float)all.looked->ulps);
   bool more = s.steps >> F::DIGITS || (float)s.steps * 2.0f - 1.0f > most;
-  // Rounded to the 8 bits of bfloat16 it is off by less than 1 in 64.
-  if (F::PACKED) more = more && s.of_want * 1.016f >= most;
+  if (F::PACKED) more = more && s.of_want * ROUNDED >= most;
   if (u32 lanes = __ballot_sync(ALL, !known && more)) {
     double ulps = largest_ulps<F>(t, c, lanes);
     __syncwarp();
@@ -782,7 +794,7 @@ __device__ __forceinline__ bool tally(const Task& t, const char* got, const char
   }
   float ee[4] = {}, rr[4] = {}, yy[4] = {};
   Seen s = {};
-  u32 peak = 0, of_got = 0, of_want = 0;
+  u32 peak = 0, away = 0, of_got = 0, of_want = 0;
 #pragma unroll
   for (int w = 0; w < WORDS; ++w) {
     float a[F::PARTS], b[F::PARTS];
@@ -790,9 +802,10 @@ __device__ __forceinline__ bool tally(const Task& t, const char* got, const char
     s.differ |= x[w] ^ y[w];
     peak = F::peak(peak, y[w]);
     if constexpr (F::PACKED) {  // all bits of an exponent turned over: that of twice the reciprocal
-      const u32 e = F::minus(x[w], y[w]);
-      of_got = F::peak(of_got, F::times(e, ~x[w] & F::EXPONENTS));
-      of_want = F::peak(of_want, F::times(e, ~y[w] & F::EXPONENTS));
+      const u32 e = F::size(F::minus(x[w], y[w]));
+      away = F::larger(away, e);
+      of_got = F::larger(of_got, F::times(e, ~x[w] & F::EXPONENTS));
+      of_want = F::larger(of_want, F::times(e, ~y[w] & F::EXPONENTS));
     }
     x[w] = F::apart(x[w], y[w]);  // what follows wants no more than the distance
     s.steps = F::most(s.steps, x[w]);
@@ -801,10 +814,11 @@ __device__ __forceinline__ bool tally(const Task& t, const char* got, const char
       const int sum = (w * F::PARTS + p) % 4;
       float e = a[p] - b[p], grown = e * F::GROW;
       ee[sum] = fmaf(grown, grown, ee[sum]), rr[sum] = fmaf(b[p], b[p], rr[sum]), yy[sum] = fmaf(a[p], a[p], yy[sum]);
-      s.away = fmaxf(s.away, fabsf(e));
+      if constexpr (!F::PACKED) s.away = fmaxf(s.away, fabsf(e));
       s.ratio = fmaxf(s.ratio, fabsf(e * reciprocal(b[p])));
     }
   }
+  if constexpr (F::PACKED) s.away = larger_part<F>(away) * (s.ratio < EXACT ? 1.0f : ROUNDED);
   float e2 = (ee[0] + ee[1]) + (ee[2] + ee[3]), r2 = (rr[0] + rr[1]) + (rr[2] + rr[3]);
   float y2 = (yy[0] + yy[1]) + (yy[2] + yy[3]);
   // No square is lost, neither below nor beyond the range of float32; NaN and Inf show here, too.
@@ -819,7 +833,8 @@ __device__ __forceinline__ bool tally(const Task& t, const char* got, const char
   s.steps = F::largest(s.steps);
   if (u32 lanes = __ballot_sync(ALL, opposite)) s.steps = farthest<F>(chunk, lanes, s.steps);
   if (__any_sync(ALL, s.away > 0.0f)) {
-    s.of_got = in_ulps<F>(of_got), s.of_want = in_ulps<F>(of_want);
+    const float unit = (float)(1 << (F::DIGITS - 1));
+    s.of_got = larger_part<F>(of_got) * unit, s.of_want = larger_part<F>(of_want) * unit;
     if (!see_records<F>(t, chunk, budget, s, tile, kept, all)) {
       all.note(FAILING);
       return false;
@@ -828,11 +843,10 @@ __device__ __forceinline__ bool tally(const Task& t, const char* got, const char
   kept.ee += e2, kept.rr += r2, kept.yy += y2, kept.peak = F::peak(kept.peak, peak), kept.tiles += 1;
   const bool close = s.steps < NEAR && !opposite;
   if (close) {
-    u32* column = near_pairs + lane;
 #pragma unroll
     for (int w = 0; w < WORDS; w += 3 - F::PARTS) {
-      u32 both = F::PARTS == 2 ? (x[w] | x[w] >> 13) & 63 : x[w] + 8 * x[(w + 1) % WORDS];
-      atomicAdd(column + both * 32, 1u);
+      u32 both = F::PARTS == 2 ? (x[w] * 32 + (x[w] >> 8)) & 0x7e0u : (x[w] + 8 * x[(w + 1) % WORDS]) * 32;
+      atomicAdd(near_pairs + (both | lane), 1u);
     }
   }
   if (u32 lanes = __ballot_sync(ALL, !close)) {

@@ -263,27 +263,43 @@ def test_ties_in_most_tiles_at_any_part_of_a_flat_budget(name, most, fast_device
     assert (host.bad > 100) == (most > 1)
 
 
+def few_steps(name, size, number, steps):
+    """The same number again and again, and the one so many steps above it."""
+    fmt = FORMATS[name]
+    want = np.full(size, number, fmt.dtype)
+    return (want.view(fmt.carrier) + fmt.carrier.type(steps)).view(fmt.dtype), want
+
+
 @pytest.mark.parametrize(
-    ("most", "pair", "budget"),
+    ("ties", "pair", "budget"),
     [
         (
-            3,
-            (4, 2, -2),
-            (32, 0),
-        ),  # 4 ulps of 2 less half a step of 4: half a step more than 3 ulps of 2 less half of one
-        (1, (1, -2, 4), (0, 32)),  # got below 1, want above: 4 steps, 6 ulps of 0.5 less half of one
+            (3, 20),
+            (4, 2, -19),
+            (256, 0),
+        ),  # 21 ulps of 2 less half a step of 4: half a step more than 20 less half of one
+        ((1, 3), (1, -2, 4), (0, 32)),  # got below 1, want above: 4 steps, 6 ulps of 0.5 less half of one
     ],
 )
 @pytest.mark.parametrize("name", FAST)
-def test_many_ties_do_not_hide_what_is_a_little_larger(name, most, pair, budget, fast_device):
-    """Each pair is 3 ulps apart, but for one, on both sides of a power of two."""
-    fmt = FORMATS[name]
-    want = np.full(60 * TILE, most, fmt.dtype)
-    got = np.full(60 * TILE, (want[:1].view(fmt.carrier) + fmt.carrier.type(3)).view(fmt.dtype)[0])
-    at, (middle, got_off, want_off) = 50 * TILE + 77, pair
-    got[at], want[at] = (middle * (1 + off * fmt.unit) for off in (got_off, want_off))
-    error, slope = (factor * fmt.unit for factor in budget)
+def test_many_ties_do_not_hide_what_is_a_little_larger(name, ties, pair, budget, fast_device):
+    """Each pair is the same, but for one, on both sides of a power of two."""
+    unit, at, (middle, *offs) = FORMATS[name].unit, 50 * TILE + 77, pair
+    got, want = few_steps(name, 60 * TILE, *ties)
+    got[at], want[at] = (middle * (1 + off * unit) for off in offs)
+    error, slope = (factor * unit for factor in budget)
     assert check(fast_device, got, want, error, slope=slope).rho_index == at
+
+
+@pytest.mark.parametrize("offs", [(-1, 10), (0, -11)])
+@pytest.mark.parametrize("name", FAST)
+def test_a_pair_about_a_power_of_two_may_have_the_largest_rho_for_its_narrow_cell(name, offs, fast_device):
+    """Both pairs are 11 ulps of 0.5 apart, and got is no larger than 1; nothing else in the tile differs."""
+    unit, at = FORMATS[name].unit, 50 * TILE + 77
+    got, want = few_steps(name, 60 * TILE, 1.11 if name == "bfloat16" else 1.07, 6)
+    got[50 * TILE : 51 * TILE] = want[0]
+    got[at], want[at] = (1 + off * unit for off in offs)
+    assert check(fast_device, got, want, 0.0, slope=32 * unit).rho_index == at
 
 
 @pytest.mark.parametrize("shifts", [(0, 16), (4, 4), (4, 8), (12, 12), (8, 24)])
