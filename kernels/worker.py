@@ -90,6 +90,13 @@ class _Rooms:
 
         return LargeSetting(self._case, self._outputs, "cuda")
 
+    def leave(self) -> None:
+        """Give the GPU's memory back, which torch would keep: there may be other workers."""
+        if vars(self).pop("there", None) is not None:
+            import torch  # noqa: PLC0415  only where it was needed
+
+            torch.cuda.empty_cache()
+
 
 def _is_on_gpu(subject: Subject) -> bool:
     """Whether a subject runs there, and torch can make its inputs there."""
@@ -155,6 +162,7 @@ class Worker:
                 head, payload = self._run(rooms, key, task["n"], position)
                 self._note(IDLE, IDLE)
                 self._send({"n": task["n"], "subject": key, **head}, payload)
+            rooms.leave()
 
     def _run(self, rooms: _Rooms, key: str, number: int, position: int) -> tuple[dict[str, Any], list[bytes]]:
         """Make what a subject runs on, unless it is there; then run it. Where there is no room, nobody is accused."""

@@ -17,6 +17,7 @@ from kernels.guarded import GAP, POISONS, ZONE, Guarded
 from kernels.large import LargeSetting, TorchRoad, run_on
 from kernels.loader import loader_of
 from kernels.sandbox import _outcome
+from kernels.worker import NO_ROOM, Worker, _Rooms
 from oracles.catalog import contract_of, load_contracts
 from oracles.large import LargeReference, Ran
 
@@ -192,3 +193,45 @@ def test_whose_memory_an_address_is():
     assert memory.holds(x.view.data_ptr()) == "x"
     assert memory.holds(out.view.data_ptr() + 8) == "out"
     assert memory.holds(out.view.data_ptr() + 12) == memory.holds(1) == ""
+
+
+@pytest.fixture
+def worker(tmp_path, monkeypatch):
+    """One whose GPU is the CPU, and a subject that it believes to run there."""
+    monkeypatch.setattr("kernels.large.road_of", lambda subject: TorchRoad(loader_of("torch"), "cpu"))
+    monkeypatch.setattr("kernels.large.LargeSetting", lambda case, outputs, device: LargeSetting(case, outputs, "cpu"))
+    path = tmp_path / "kernel.py"
+    path.write_text(f"import torch\n\n\ndef run(out, x):\n{RIGHT}")
+    subject = Subject(op="silu", name="mine", backend="torch", device="cuda", path=str(path))
+    made = Worker(None, (tmp_path / "journal").open("wb").fileno())
+    monkeypatch.setattr(made, "_note", lambda *_: None)
+    made._subjects, made._faces = {subject.key: subject}, {"silu": interface_of(contract_of("silu"))}
+    return made
+
+
+def test_a_worker_makes_a_large_case_there_and_nowhere_else(worker):
+    rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
+    for _ in range(2):
+        head, payload = worker._run(rooms, "silu/mine", 0, 0)
+        assert (head["status"], head["input_digest"], len(payload[0])) == ("ok", "", ROWS * COLS * 4)
+    assert set(vars(rooms)) & {"here", "there"} == {"there"}
+    rooms.leave()
+    assert not set(vars(rooms)) & {"here", "there"}
+
+
+def test_where_the_device_has_no_room_nobody_is_accused(worker, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
+    monkeypatch.setattr("kernels.large.LargeSetting", full)
+    head, payload = worker._run(rooms, "silu/mine", 0, 0)
+    assert (head["status"], head["message"], payload) == ("unsupported", NO_ROOM, [])
+
+
+def test_a_subject_that_cannot_be_loaded_there_is_told_so(worker):
+    worker._subjects = {"silu/mine": worker._subjects["silu/mine"].but(function="nothing")}
+    rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
+    head, _ = worker._run(rooms, "silu/mine", 0, 0)
+    assert head["status"] == "build_failed"
+    assert "has no function 'nothing'" in head["message"]

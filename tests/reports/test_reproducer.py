@@ -399,6 +399,20 @@ def small_recipes():
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_inputs_that_are_too_large_to_be_looked_at_are_the_recorded_ones_too(tmp_path, backend, monkeypatch):
+    monkeypatch.setattr("reports.reproducer_inputs.MOST", 100)
+    monkeypatch.setattr("reports.reproducer_inputs.materialize", lambda recipe: pytest.fail("the whole was made"))
+    every = [r for r in recipes() if r.size > 100 and r.layout != "broadcast"][::6]
+    scripts = [tmp_path / f"r{i}.py" for i in range(len(every))]
+    for script, recipe in zip(scripts, every, strict=True):
+        script.write_text(reproducer(spied(tmp_path, recipe, backend)))
+    results = run_all(tmp_path, [[s] for s in scripts])
+    for recipe, (code, said) in zip(every, results, strict=True):
+        assert code == 1, said
+        assert expected(recipe) in said, recipe
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_inputs_are_the_recorded_ones(tmp_path, backend):
     every = [*recipes(), *small_recipes()]
     assert len(every) > 200
