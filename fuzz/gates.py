@@ -33,6 +33,7 @@ def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ..
         fails = {}
         for checked in shrinker.judge(neighbours):
             fails[contract.dims_of(checked.case)[dim]] = shrinker.same(checked.verdicts[shrinker.subject])
+        fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
         if fails.setdefault(before[dim], True) and (gate := explain(dim, fails)):
             found.append(gate)
     return tuple(found)
