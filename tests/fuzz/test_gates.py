@@ -65,3 +65,27 @@ def test_the_case_it_was_found_with_may_contradict_a_rule(tmp_path):
         shrinker = Shrinker(examiner, "silu/both", verdict)
         assert "fails only if cols % 8 == 3" in learn_gates(shrinker, small, case(4, 11))
         assert not [gate for gate in learn_gates(shrinker, small, case(7, 16)) if "cols" in gate]
+
+
+LONG = """OP = "silu"
+def run(out, x):
+    import numpy as np
+    out[...] = (x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64))))
+    if x.shape[1] > 4110:
+        out[...] = 9
+"""
+
+
+def test_the_smallest_case_counts_where_it_lies_beyond_the_range_of_its_op(tmp_path):
+    """Shapes of language models do: of the neighbours only those within the range are tried."""
+    (tmp_path / "long.py").write_text(LONG)
+    subject = user_subject(str(tmp_path / "long.py"), ())
+
+    def case(cols):
+        recipe = TensorRecipe(shape=(1, cols), dtype="float32", fill=Fill(distribution="ones"))
+        return Case(op="silu", tensors={"x": recipe})
+
+    with Examiner([subject]) as examiner:
+        verdict = examiner.check([Inquiry(case(4111), (subject.key,))])[0].verdicts[subject.key]
+        shrinker = Shrinker(examiner, subject.key, verdict)
+        assert learn_gates(shrinker, case(4111), case(14336)) == ("fails only if cols >= 4111",)
