@@ -152,7 +152,8 @@ class Question:
 
     def real(self, name: str) -> Reals:
         """An input as float64."""
-        return np.asarray(self.inputs[name], dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+            return np.asarray(self.inputs[name], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ FILE = """// ---
 {lines}// ---
 __global__ void silu(float* out, const float* x, int n) {{ }}
 """
-PLANTED = '// planted = "race"\n'
+PLANTED = '// planted = "mismatch"\n'
+RACE = '// planted = "race"\n'
 HIDDEN = PLANTED + '// shows = "emulator"\n'
 
 
@@ -41,13 +42,15 @@ def write(tmp_path, monkeypatch):
 
 
 def test_a_bug_that_a_gpu_hides_stays_in_the_emulator(write):
-    subjects = [write("right", ""), write("bug", PLANTED), write("hidden", HIDDEN)]
-    assert [s.device for s in placed(subjects, "cuda")] == ["cuda", "cuda", "cpu"]
+    files = {"right": "", "bug": PLANTED, "hidden": HIDDEN, "race": RACE}
+    subjects = [write(name, lines) for name, lines in files.items()]
+    assert [s.device for s in placed(subjects, "cuda")] == ["cuda", "cuda", "cpu", "cpu"]
     assert {s.device for s in placed(subjects, "cpu")} == {"cpu"}
 
 
 def test_only_a_file_in_cuda_says_so(write):
     assert hidden_on_gpu(write("hidden", HIDDEN))
+    assert hidden_on_gpu(write("race", RACE)), "no GPU tells a race"
     assert not any(map(hidden_on_gpu, [write("bug", PLANTED), write("right", "")]))
     silu = subjects_of("silu")
     assert {s.backend for s in silu if s.planted} >= {"numpy", "cuda"}

@@ -11,10 +11,10 @@ import pytest
 
 from corpus.errors import UsageError
 from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.campaign import LAW_EVERY
 from fuzz.check import Examiner
 from fuzz.commands_store import _line
 from fuzz.replay import Item, replay
+from fuzz.rounds import LAW_EVERY
 from fuzz.shrinking import HANG_SECONDS
 from fuzz.triage import CONFIRMATIONS
 from kernels import guarded, sandbox, worker, zygote
