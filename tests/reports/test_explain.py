@@ -17,7 +17,7 @@ from fuzz.replay import Item, replay
 from fuzz.rounds import LAW_EVERY
 from fuzz.shrinking import HANG_SECONDS
 from fuzz.triage import CONFIRMATIONS
-from kernels import guarded, sandbox, worker, zygote
+from kernels import guarded, raised, sandbox, zygote
 from kernels.catalog import user_subject
 from kernels.loaders import cuda
 from kernels.simt.toolchain import Mode, missing
@@ -156,7 +156,7 @@ FACTS = [
     ("race", "in one case of {}:", {4: "four"}[cuda.CHECKED]),
     ("uninitialized", "in one case of {},", {4: "four"}[cuda.CHECKED]),
     ("law", "outside 2**-30 to 2**30", laws.TAME == (2.0**-30, 2.0**30)),
-    ("raised", "which {} characters are kept", worker.MAX_MESSAGE),
+    ("raised", "which {} characters are kept", raised.MAX_MESSAGE),
     ("crashed", "must do so {}:", {2: "twice"}[sandbox.GUILTY_DEATHS]),
     ("crashed", "The last {} bytes", zygote.TAIL),
     ("timeout", "{} is enough", {0.5: "half a second"}[HANG_SECONDS]),
