@@ -25,17 +25,15 @@ from kernels.gpu import (
     Window,
     device_count,
     exact,
-    is_launch_failure,
-    is_out_of_device_memory,
     lend_all,
     send_all,
-    stage,
 )
 from kernels.loaders.cuda import CudaLoader, CudaSubject
 from kernels.loaders.torch import TorchLoader
+from kernels.on_gpu import OnGpu, Streamed
 from kernels.simt.emulator import Argument, Shape, Tensor
 from kernels.simt.toolchain import Mode
-from kernels.streams import arrive_late, is_streamed
+from kernels.streams import arrive_late
 
 _ARENA = Apart() if exact() else Arena()
 _VALUES = {
@@ -102,24 +100,12 @@ class GpuCudaSubject(CudaSubject):
             window.fetch()
 
 
-class GpuCudaLoader(CudaLoader):
+class GpuCudaLoader(OnGpu, CudaLoader):
     """Kernels on the GPU."""
 
     def warm(self) -> None:
         """Make the context."""
         DRIVER.check()
-
-    def stage(self, slab: Array) -> None:
-        """Have it copied as a whole."""
-        stage(slab)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """The host's or the GPU's."""
-        return super().is_out_of_memory(error) or is_out_of_device_memory(error)
-
-    def is_launch_failure(self, error: BaseException) -> bool:
-        """The driver's."""
-        return is_launch_failure(error)
 
     def unavailable(self) -> str:
         """Needs a GPU, and NVIDIA's packages."""
@@ -145,7 +131,7 @@ class GpuCudaLoader(CudaLoader):
         return subject
 
 
-class GpuTorchLoader(TorchLoader):
+class GpuTorchLoader(Streamed, TorchLoader):
     """Functions of torch tensors on the GPU, each over a copy of the guarded memory, laid out as it is."""
 
     def __init__(self) -> None:
@@ -167,22 +153,6 @@ class GpuTorchLoader(TorchLoader):
         """Make the context, and what torch makes when it is first used."""
         self._torch.empty(1, device="cuda").fill_(0)
         DRIVER.check()
-
-    def prepare(self, seed: int, run: int) -> None:
-        """Choose whether the run is one on a stream of its own."""
-        self.streamed = is_streamed(seed, run)
-
-    def stage(self, slab: Array) -> None:
-        """Have it copied as a whole."""
-        stage(slab)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """The host's or the GPU's."""
-        return super().is_out_of_memory(error) or is_out_of_device_memory(error)
-
-    def is_launch_failure(self, error: BaseException) -> bool:
-        """Torch's and Triton's exceptions."""
-        return is_launch_failure(error)
 
     def wrap(self, view: Array) -> Array:
         """The view itself: it is copied when the function is called."""

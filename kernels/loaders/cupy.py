@@ -18,18 +18,16 @@ from kernels.gpu import (
     device_count,
     exact,
     give_up,
-    is_launch_failure,
-    is_out_of_device_memory,
     lend_all,
-    stage,
 )
-from kernels.streams import arrive_late, is_streamed
+from kernels.on_gpu import Streamed
+from kernels.streams import arrive_late
 
 _WHEELS = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 """Distributions that have the package."""
 
 
-class CupyLoader(PythonLoader):
+class CupyLoader(Streamed, PythonLoader):
     """Cupy arrays over copies of the guarded memory, laid out as it is."""
 
     name = "cupy"
@@ -53,22 +51,6 @@ class CupyLoader(PythonLoader):
         """Make the context, and what cupy makes when it is first used."""
         self._cupy.zeros(1)
         self._wait()
-
-    def prepare(self, seed: int, run: int) -> None:
-        """Choose whether the run is one on a stream of its own."""
-        self.streamed = is_streamed(seed, run)
-
-    def stage(self, slab: Array) -> None:
-        """Have it copied as a whole."""
-        stage(slab)
-
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """The host's or the GPU's."""
-        return super().is_out_of_memory(error) or is_out_of_device_memory(error)
-
-    def is_launch_failure(self, error: BaseException) -> bool:
-        """Cupy's exceptions."""
-        return is_launch_failure(error)
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """The function, so that it may be called with numpy views."""

@@ -1,0 +1,32 @@
+"""What backends on a GPU share: how their memory is copied, which stream they work on, what their errors mean."""
+
+from __future__ import annotations
+
+from corpus.formats import Array
+from kernels.backend import Loader
+from kernels.gpu import is_launch_failure, is_out_of_device_memory, stage
+from kernels.streams import is_streamed
+
+
+class OnGpu(Loader):
+    """To be named before the loader whose subjects are run on a GPU."""
+
+    def stage(self, slab: Array) -> None:
+        """Have it copied as a whole."""
+        stage(slab)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """The host's or the GPU's."""
+        return super().is_out_of_memory(error) or is_out_of_device_memory(error)
+
+    def is_launch_failure(self, error: BaseException) -> bool:
+        """Of the driver or of any library."""
+        return is_launch_failure(error)
+
+
+class Streamed(OnGpu):
+    """One whose subjects choose their streams themselves."""
+
+    def prepare(self, seed: int, run: int) -> None:
+        """Choose whether the run is one on a stream of its own."""
+        self.streamed = is_streamed(seed, run)
