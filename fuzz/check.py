@@ -146,11 +146,11 @@ class Examiner:
         """End the sandbox."""
         self._box.close()
 
-    def twin(self, nursery: Nursery) -> Examiner:
+    def twin(self, nursery: Nursery, place: Place) -> Examiner:
         """One for the same subjects, which are not loaded again to see whether that can be done."""
         made, (timeout, memory_mb) = copy(self), self._limits
         subjects = list(self.subjects.values())
-        box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, nursery=nursery)
+        box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place, nursery=nursery)
         box.knows_as(self._box)
         vars(made)["_box"] = box
         return made

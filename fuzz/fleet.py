@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
@@ -28,6 +29,7 @@ from fuzz.elites import Elites, seen_by
 from fuzz.engine import BATCH, propose
 from fuzz.plan import targets
 from fuzz.rounds import Round, Runner
+from kernels.mps import side_by_side
 from kernels.nursery import Nursery
 from kernels.places import Place
 from kernels.processes import die_with_parent
@@ -77,7 +79,8 @@ class Fleet:
         if campaign.engine != "conjecture":
             raise UsageError(f"several processes need the engine 'conjecture', and not {campaign.engine!r}")
         self._most_lead = campaign.most_lead
-        self._members = [_start(examiner, campaign, place, most) for place in places]
+        self._stack = ExitStack()
+        self._members = [_start(examiner, campaign, p, most) for p in side_by_side(places, self._stack)]
         self._log: list[Said] = []
         self._done: dict[int, Round] = {}
         """Those that came before their turn."""
@@ -108,6 +111,7 @@ class Fleet:
                 member.process.kill()
                 member.process.join()
         self._members = []
+        self._stack.close()
 
     def rounds(self, begin: int, last: int, over: Over, admit: Admit, known: Iterable[Said] = ()) -> Iterator[Round]:
         """What comes of the batches from case `begin` to the one before `last`, in their order.
@@ -176,7 +180,7 @@ def _start(examiner: Examiner, campaign: Campaign, place: Place, most: int | Non
     with warnings.catch_warnings():
         # Some library's threads wait for work that this process does not give them.
         warnings.simplefilter("ignore", DeprecationWarning)
-        arguments = (theirs, examiner, nursery, campaign, most)
+        arguments = (theirs, examiner, nursery, place, campaign, most)
         process = get_context("fork").Process(target=_serve, args=arguments, daemon=True)
         process.start()
     theirs.close()
@@ -184,14 +188,16 @@ def _start(examiner: Examiner, campaign: Campaign, place: Place, most: int | Non
     return _Member(process, ours)
 
 
-def _serve(conn: Connection, examiner: Examiner, nursery: Nursery, campaign: Campaign, most: int | None) -> None:
+def _serve(
+    conn: Connection, examiner: Examiner, nursery: Nursery, place: Place, campaign: Campaign, most: int | None
+) -> None:
     """A process's life: orders come in, rounds go out, until the other side hangs up."""
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # ending is for the one that hands out
     _keep_only({0, 1, 2, conn.fileno(), nursery.fileno()})
     try:
-        with examiner.twin(nursery) as mine:
+        with examiner.twin(nursery, place) as mine:
             _work(conn, mine, campaign, most)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return

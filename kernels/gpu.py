@@ -73,6 +73,10 @@ STICKY = frozenset(
         "CUDA_ERROR_INVALID_PC",
         "CUDA_ERROR_LAUNCH_FAILED",
         "CUDA_ERROR_LAUNCH_TIMEOUT",
+        "CUDA_ERROR_MPS_CLIENT_TERMINATED",
+        "CUDA_ERROR_MPS_CONNECTION_FAILED",
+        "CUDA_ERROR_MPS_RPC_FAILURE",
+        "CUDA_ERROR_MPS_SERVER_NOT_READY",
     }
 )
 """After these nothing runs on the GPU any more in this process."""

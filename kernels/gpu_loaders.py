@@ -15,7 +15,7 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
 
-from corpus.formats import Array
+from corpus.formats import Array, format_of
 from kernels.backend import Loader, Returned
 from kernels.device_code import compilers, kept_for
 from kernels.gpu import (
@@ -28,6 +28,7 @@ from kernels.gpu import (
     lend_all,
     send_all,
 )
+from kernels.guarded import ALIGNMENT
 from kernels.loaders.cuda import CudaLoader, CudaSubject
 from kernels.loaders.torch import TorchLoader
 from kernels.on_gpu import OnGpu, Streamed
@@ -137,6 +138,8 @@ class GpuTorchLoader(Streamed, TorchLoader):
     def __init__(self) -> None:
         self._lent: list[_Lent] = []
         """Of the last call: what it returns may lie there."""
+        self._room: Any = None
+        """Bytes on the GPU, for the first window of a call; others have their own."""
 
     def unavailable(self) -> str:
         """Needs a GPU."""
@@ -182,43 +185,68 @@ class GpuTorchLoader(Streamed, TorchLoader):
         return call
 
     def _run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        cuda = self._torch.cuda
-        stream = cuda.Stream() if self.streamed else cuda.current_stream()
-        with self._torch.device("cuda"), cuda.stream(stream):  # where a function makes tensors of its own
-            given, named = lend_all(args, kwargs, self._lend)
-            if self.streamed:
-                sources = [one.room.clone() for one in self._lent]
-                pairs = zip(self._lent, sources, strict=True)
-                arrive_late(stream.cuda_stream, [(a.room.data_ptr(), b.data_ptr(), b.nbytes) for a, b in pairs])
-            result = function(*given, **named)
-            if self.streamed:
-                stream.synchronize()
-            else:
-                DRIVER.check()
-            for one in [] if exact() else self._lent:
-                self._torch.from_numpy(one.window.host).copy_(one.device)
+        given, named = lend_all(args, kwargs, self._lend)
+        with self._torch.device("cuda"):  # where a function makes tensors of its own
+            result = (self._late(function) if self.streamed else function)(*given, **named)
         DRIVER.check()
+        for one in [] if exact() else self._lent:
+            if one.window.size:
+                DRIVER.call("cuMemcpyDtoH", one.window.start, one.device.data_ptr(), one.window.size)
         return result
+
+    def _late(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function on a stream of its own, where its inputs arrive late."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            stream = self._torch.cuda.Stream()
+            with self._torch.cuda.stream(stream):
+                sources = [one.device.clone() for one in self._lent]
+                pairs = zip(self._lent, sources, strict=True)
+                arrive_late(stream.cuda_stream, [(a.device.data_ptr(), b.data_ptr(), b.nbytes) for a, b in pairs])
+                result = function(*args, **kwargs)
+                stream.synchronize()
+            return result
+
+        return call
 
     def _lend(self, view: Array) -> Any:
         """A tensor on the GPU over a copy of what a view's elements lie in."""
         window = Window.of(view)
-        room = next((one.room for one in self._lent if one.window is window), None)
-        if room is None:
-            room = self._torch.empty(window.shift + window.size, dtype=self._torch.uint8, device="cuda")
-            device = room[window.shift :]
-            if not window.blank:
-                device.copy_(self._torch.from_numpy(window.host))
-            self._lent.append(_Lent(window, room, device))
-        dtype = self._foreign.get(view.dtype.name) or getattr(self._torch, view.dtype.name)
-        first, strides = window.shift + window.first(view), tuple(s // view.itemsize for s in view.strides)
-        typed = self._torch.empty(0, dtype=dtype, device="cuda")
-        return typed.set_(room.untyped_storage(), first // view.itemsize, view.shape, strides)
+        lent = next((one for one in self._lent if one.window is window), None) or self._sent(window)
+        size = view.itemsize
+        first, strides = window.shift + window.first(view), tuple(s // size for s in view.strides)
+        return lent.room.view(self._dtype_of(view)).as_strided(view.shape, strides, first // size)
+
+    def _sent(self, window: Window) -> _Lent:
+        """A window's copy; the memory of the first one is kept for the next call, unless allocations are exact."""
+        wanted = window.shift + window.size
+        if exact():
+            room = self._bytes(wanted)
+        else:
+            wanted = -(-wanted // ALIGNMENT) * ALIGNMENT  # a multiple of every element's size
+            if self._lent:
+                room = self._bytes(wanted)
+            else:
+                if self._room is None or self._room.numel() < wanted:
+                    self._room = self._bytes(2 * wanted)
+                room = self._room
+        device = room[window.shift : window.shift + window.size]
+        if window.size and not window.blank:
+            DRIVER.call("cuMemcpyHtoD", device.data_ptr(), window.start, window.size)
+        self._lent.append(_Lent(window, room, device))
+        return self._lent[-1]
+
+    def _bytes(self, size: int) -> Any:
+        return self._torch.empty(size, dtype=self._torch.uint8, device="cuda")
+
+    def _dtype_of(self, view: Array) -> Any:
+        name = format_of(view.dtype).name
+        return self._foreign.get(name) or getattr(self._torch, name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lent:
-    """A window and its copy on the GPU: all that was allocated for it, and its part."""
+    """A window and its copy on the GPU: memory that holds it, and its part."""
 
     window: Window
     room: Any

@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from pydantic_core import from_json, to_json
 
 from corpus.errors import InternalError
+from kernels.mps import terminate
 from kernels.processes import kill_group
 from kernels.protocol import CHANNEL_LOST, FORK, GPU_LOST, IDLE, JOURNAL, Channel
 
@@ -62,6 +63,8 @@ class Handle:
     """Tasks given to it."""
     lost: str = ""
     """Why nothing runs on the GPU any more in it, if it has said so; it is about to end."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """What has made it a client of a service that shares the GPU (kernels/mps.py); empty: it takes turns."""
 
     def close(self) -> None:
         """Hang up, and let go of the journal."""
@@ -141,7 +144,7 @@ class Nursery:
         while pid not in self._ended and time.monotonic() < deadline:
             self._hear(deadline - time.monotonic())
         if pid not in self._ended:  # it closed its end and lives on
-            self._kill(pid)
+            self._kill(handle)
             self._wait_for(pid)
             return Ending(CHANNEL_LOST, self._ended.pop(pid).tail)
         kill_group(pid)
@@ -150,14 +153,17 @@ class Nursery:
     def kill(self, handle: Handle) -> Ending:
         """SIGKILL, at once, for the worker and whatever it started."""
         pid = self._pid(handle)
-        self._kill(pid)
+        self._kill(handle)
         self._wait_for(pid)
         return self._ended.pop(pid)
 
     def discard(self, handle: Handle, *, dead: bool) -> None:
-        """Let go of a worker that nobody needs any more; one that is not dead is killed, but not waited for."""
-        if not dead:
-            self._kill(self._pid(handle))
+        """Let go of a worker that nobody needs any more; one that is not dead is killed, but not waited for.
+
+        One that shares its GPU, and is not busy, ends by itself when the channel is closed.
+        """
+        if not dead and not handle.shared:
+            self._kill(handle)
         handle.close()
 
     def close(self) -> None:
@@ -176,9 +182,12 @@ class Nursery:
             self._hear(deadline - time.monotonic())
         return handle.pid
 
-    def _kill(self, pid: int) -> None:
+    def _kill(self, handle: Handle) -> None:
+        pid = self._pid(handle)
         self._hear(0)
         if pid not in self._ended:
+            if handle.shared:
+                terminate(handle.shared, pid)
             kill_group(pid)
 
     def _wait_for(self, pid: int) -> None:

@@ -12,7 +12,8 @@ from kernels.gpu import device_count
 GPU_JOBS = 8
 """Processes for each GPU, at most: more of them take turns on it without judging more (scripts/bench/fleet)."""
 _NAME = re.compile(r"cpu|cuda(?::(?P<which>all|\d+))?")
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""Environment variable: which GPUs a process sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Place:
     """cpu or cuda."""
     environment: dict[str, str] = field(default_factory=dict)
     """What makes a process see it, and no other of its kind."""
+    shared: dict[str, str] = field(default_factory=dict)
+    """What makes a process use it together with others, instead of in turns (kernels/mps.py); empty: it cannot."""
 
 
 def places_of(device: str) -> list[Place]:
@@ -60,5 +63,5 @@ def crew_of(device: str, jobs: int | None = None) -> list[Place]:
 
 def _gpu(number: int) -> Place:
     """Of those that this process sees."""
-    seen = [name for name in os.environ.get(_VISIBLE, "").split(",") if name]
-    return Place("cuda", {_VISIBLE: seen[number] if number < len(seen) else str(number)})
+    seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name]
+    return Place("cuda", {VISIBLE: seen[number] if number < len(seen) else str(number)})

@@ -7,6 +7,7 @@ crash only if it does it again.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from corpus.formats import FORMATS
 from corpus.records import Execution, GuardDamage, Kind, OutputReport, Status, Subject
 from kernels.calling import Interface
 from kernels.loader import loader_of
+from kernels.mps import Sharing
 from kernels.nursery import Ending, Handle, Nursery
 from kernels.places import Place
 from kernels.protocol import GPU_LOST, IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
@@ -52,7 +54,8 @@ class Sandbox:
     ) -> None:
         """timeout: seconds for one execution (two runs); memory_mb: what a worker may allocate on top of its start.
 
-        place: which device they see. nursery: where workers come from, closed with the sandbox; None: one of its own.
+        place: which device they see, and whether they share it. nursery: where workers come from, closed with the
+        sandbox; None: one of its own.
         """
         self._subjects = {s.key: s for s in subjects}
         self.returning: set[str] = set()
@@ -69,8 +72,9 @@ class Sandbox:
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.loader for s in subjects}))
         self.nursery = nursery or Nursery(backends, memory_mb, place.environment if place else {})
-        self._active = self._ready()
-        self._spare = self._ready(*list(self._subjects)[:MAX_WARM])
+        self._sharing = Sharing(place.shared if place else {})
+        self._active, self._spare = self._ready(), self._ready(*list(self._subjects)[:MAX_WARM])
+        self._share()
         self.deaths = 0
         """Workers lost so far."""
 
@@ -141,8 +145,12 @@ class Sandbox:
         return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
 
     def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
-        if self._active.served > RECYCLE:
+        if self._active.served > RECYCLE or (self._sharing.wanted and not self._active.shared):
             self._promote()
+            self._share()
+        self._give(ticket, batch)
+
+    def _give(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
         ticket.sent = batch
         ticket.waiting = [w for w in ticket.waiting if w not in batch]
         self._active.served += len(batch)
@@ -152,10 +160,10 @@ class Sandbox:
             return  # the worker is dead; _wait finds out how
 
     def _send_alone(self, ticket: Ticket, suspect: tuple[int, Task]) -> None:
-        """Run a suspect in a worker that has run nothing else."""
-        if self._active.served:
+        """Run a suspect in a worker that has run nothing else, and that nobody else's errors reach."""
+        if self._active.served or self._active.shared:
             self._promote()
-        self._send(ticket, [suspect])
+        self._give(ticket, [suspect])
 
     def _find_cause(self, ticket: Ticket, victim: Key, before: list[Key]) -> None:
         """Somebody died who does not die alone: did one that ran before leave the process to die?"""
@@ -173,7 +181,7 @@ class Sandbox:
         """How a worker of their own ends that runs these one after the other; None: it does not."""
         self._promote()
         trial = Ticket([task for _, task in pair], waiting=[])
-        self._send(trial, [(n, task) for n, (_, task) in enumerate(pair)])
+        self._give(trial, [(n, task) for n, (_, task) in enumerate(pair)])
         try:
             while trial.unfinished():
                 if not self._readable(self._patience()):
@@ -190,9 +198,16 @@ class Sandbox:
         """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
         handle = self.nursery.spawn()
         handle.channel.send(self._introduction)
-        if warm:
+        if warm and not self._sharing.environment:  # what it makes on a GPU then, it could not share
             handle.channel.send(frame({"warm": warm}, []))
         return handle
+
+    def _share(self) -> None:
+        """Have a new worker, which has done nothing yet, use its GPU together with others, if it may."""
+        if self._sharing.wanted:
+            self._active.shared = self._sharing.environment
+            with contextlib.suppress(OSError):  # it is dead; _wait finds out how
+                self._active.channel.send(frame({"environment": self._active.shared}, []))
 
     def _readable(self, seconds: float) -> bool:
         return self._active.channel.readable(seconds)
@@ -238,11 +253,13 @@ class Sandbox:
         culprit's.
         """
         self.deaths += 1
+        if shared := bool(self._active.shared):
+            self._sharing.lose()
         lost = self._active.lost if self._is_first_death(ticket) else ""  # the second one's last words are wanted
         ending = Ending(GPU_LOST, lost) if lost else self._end(late)
         self._drain(ticket)
         number, position, _ = self._active.running()
-        timed_out = late is not None and late == (number, position)
+        timed_out = late is not None and late == (number, position) and not shared  # others may have kept it waiting
         left, told = ticket.unfinished(), {(n, k) for n, task in ticket.sent for k in task.subjects}
         self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])
         ticket.sent = []

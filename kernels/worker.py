@@ -25,7 +25,7 @@ from corpus.rows import rows_digest_of
 from kernels.backend import Loader, Returned
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
-from kernels.gpu import when_lost
+from kernels.gpu import DRIVER, DriverError, give_up, when_lost
 from kernels.guarded import POISONS, Guarded
 from kernels.loader import loader_of
 from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
@@ -122,6 +122,8 @@ class Worker:
                 return
             if "subjects" in message:
                 self._introduce(message)
+            elif "environment" in message:
+                self._share(message["environment"])
             elif "probe" in message:
                 self._probe(message["probe"])
             elif "warm" in message:
@@ -132,6 +134,15 @@ class Worker:
     def _introduce(self, message: dict[str, Any]) -> None:
         self._subjects = {k: Subject.model_validate(s) for k, s in message["subjects"].items()}
         self._faces = {op: Interface.read(f) for op, f in message["faces"].items()}
+
+    def _share(self, environment: dict[str, str]) -> None:
+        """Become a client of a service on the GPU (kernels/mps.py), before anything is done there."""
+        os.environ.update(environment)
+        if any(_is_on_gpu(s) for s in self._subjects.values()):
+            try:
+                DRIVER.check()
+            except DriverError as error:
+                give_up(error)
 
     def _probe(self, key: str) -> None:
         """Load a subject and say whether it can be called; also which of our own modules are loaded here."""

@@ -74,7 +74,7 @@ class SharedNursery(Nursery):
         """End those that are left; whether the zygote has reaped every one of them."""
         try:
             for handle in self._made:
-                self._kill(self._pid(handle))
+                self._kill(handle)
             for handle in self._made:
                 self._wait_for(handle.pid)
         except InternalError:
