@@ -70,17 +70,27 @@ class Fleet:
     """As many processes as there are places. Use it as a context manager."""
 
     def __init__(
-        self, examiner: Examiner, campaign: Campaign, places: Sequence[Place], most: int | None = None
+        self,
+        examiner: Examiner,
+        campaign: Campaign,
+        places: Sequence[Place],
+        most: int | None = None,
+        *,
+        share: bool = True,
     ) -> None:
         """examiner: has loaded every subject; most: elements of the largest tensor of a case.
 
+        share: use a GPU together, if that can be.
         Raises UsageError for an engine whose cases are no function of their index.
         """
         if campaign.engine != "conjecture":
             raise UsageError(f"several processes need the engine 'conjecture', and not {campaign.engine!r}")
         self._most_lead = campaign.most_lead
         self._stack = ExitStack()
-        self._members = [_start(examiner, campaign, p, most) for p in side_by_side(places, self._stack)]
+        places = side_by_side(places, self._stack) if share else places
+        self.shared = any(p.shared for p in places)
+        """Whether processes use a GPU together, instead of in turns."""
+        self._members = [_start(examiner, campaign, p, most) for p in places]
         self._log: list[Said] = []
         self._done: dict[int, Round] = {}
         """Those that came before their turn."""
