@@ -63,6 +63,8 @@ class Handle:
     """Tasks given to it."""
     lost: str = ""
     """Why nothing runs on the GPU any more in it, if it has said so; it is about to end."""
+    warm: bool = False
+    """Whether it has touched what a task touches, a GPU among it, before it is needed."""
     shared: Mapping[str, str] = field(default_factory=dict)
     """What has made it a client of a service that shares the GPU (kernels/mps.py); empty: it takes turns."""
 

@@ -55,6 +55,12 @@ UNALIGNED_ATTENTION = (
 """PyTorch 2.11.0 (CUDA 13.0, H200): it ends in a misaligned address, or in NaN; what a row is aligned to is checked,
 where the first one begins is not."""
 
+EMPTY_ATTENTION = "torch's attention on a GPU has no kernel for a batch of nothing"
+"""PyTorch 2.11.0 (CUDA 13.0, H200), float32: for heads of a multiple of 4, each with keys of its own.
+
+scaled_dot_product_attention of zeros(0, 1, 1, 4), zeros(0, 1, 2, 4), zeros(0, 1, 2, 4) raises "cutlassF: no kernel
+found to launch!"; on the CPU it gives zeros(0, 1, 1, 4)."""
+
 LOST_NAN = "torch's attention without a mask gives 0 for a row whose last scores are NaN and whose others are -Inf"
 """PyTorch 2.13.0 (CPU), all float types: the maximum behind the last whole vector is taken with std::max, which drops a
 NaN that stands second, and a row whose maximum is -Inf counts as masked.
@@ -103,6 +109,12 @@ def decline_unaligned_attention(*tensors: Any) -> None:
     """Raise NotImplementedError for the tensors of torch that UNALIGNED_ATTENTION describes."""
     if any(x.is_cuda and x.data_ptr() % 16 for x in tensors):
         raise NotImplementedError(UNALIGNED_ATTENTION)
+
+
+def decline_empty_attention(q: Any) -> None:
+    """Raise NotImplementedError for the batches that EMPTY_ATTENTION describes; q is a torch tensor."""
+    if q.is_cuda and not q.shape[0]:
+        raise NotImplementedError(EMPTY_ATTENTION)
 
 
 def _most(x: Any) -> float:

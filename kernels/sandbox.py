@@ -147,6 +147,8 @@ class Sandbox:
     def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
         if self._active.served > RECYCLE or (self._sharing.wanted and not self._active.shared):
             self._promote()
+            if self._active.warm and self._sharing.wanted:
+                self._promote()
             self._share()
         self._give(ticket, batch)
 
@@ -198,7 +200,8 @@ class Sandbox:
         """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
         handle = self.nursery.spawn()
         handle.channel.send(self._introduction)
-        if warm and not self._sharing.environment:  # what it makes on a GPU then, it could not share
+        if warm and not self._sharing.wanted:  # what it makes on a GPU then, it cannot share
+            handle.warm = True
             handle.channel.send(frame({"warm": warm}, []))
         return handle
 
@@ -260,7 +263,9 @@ class Sandbox:
         self._drain(ticket)
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position) and not shared  # others may have kept it waiting
-        left, told = ticket.unfinished(), {(n, k) for n, task in ticket.sent for k in task.subjects}
+        left = ticket.unfinished()
+        # Who shared its GPU was most likely killed by somebody else: none of those before it is suspected.
+        told = set() if shared else {(n, k) for n, task in ticket.sent for k in task.subjects}
         self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])
         ticket.sent = []
         if not left:

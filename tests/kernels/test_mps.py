@@ -162,9 +162,11 @@ def test_who_dies_only_as_a_client_is_not_accused_and_comes_back_later(box_of):
     assert [e.status for e in ran(box, key, 3, 5, 4)] == [Status.OK] * 3
     assert box.deaths == 1
     assert not box._active.shared, "it was tried again by one that is no client, who goes on"
+    assert box._spare.warm
     mps.time.sleep(AWAY)
     assert ran(box, key, 3)[0].status is Status.OK
     assert box._active.shared
+    assert not box._active.warm, "what touches a GPU before it is a client never becomes one"
 
 
 def test_who_dies_by_itself_is_accused(box_of):

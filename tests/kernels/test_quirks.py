@@ -7,7 +7,15 @@ import re
 import pytest
 
 from kernels.attention.torch_sdpa import VECTOR
-from kernels.quirks import LOST_NAN, decline_empty_addmm, decline_lost_nan
+from kernels.quirks import (
+    EMPTY_ATTENTION,
+    INFINITE_MEAN,
+    LOST_NAN,
+    decline_empty_addmm,
+    decline_empty_attention,
+    decline_infinite_mean,
+    decline_lost_nan,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -69,3 +77,25 @@ def test_beta_is_rounded_exactly_where_a_case_is_declined(dtype, k):
         except NotImplementedError:
             declined += 1
     assert wrong == declined == (0 if k else 3)
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@needs_gpu
+def test_rms_norm_on_a_gpu_gives_nan_where_the_mean_square_is_infinite():
+    x = torch.tensor([1.0, math.inf], device="cuda")
+    assert torch.nn.functional.rms_norm(x, (2,)).isnan().all()
+    with pytest.raises(NotImplementedError, match=re.escape(INFINITE_MEAN)):
+        decline_infinite_mean(x)
+    decline_infinite_mean(torch.ones(1, 2, device="cuda"))
+
+
+@needs_gpu
+def test_attention_on_a_gpu_has_no_kernel_for_a_batch_of_nothing():
+    q, k = torch.zeros(0, 1, 1, 4, device="cuda"), torch.zeros(0, 1, 2, 4, device="cuda")
+    with pytest.raises(RuntimeError, match="no kernel found"):
+        torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+    with pytest.raises(NotImplementedError, match=re.escape(EMPTY_ATTENTION)):
+        decline_empty_attention(q)
+    decline_empty_attention(torch.zeros(1, 1, 1, 4, device="cuda"))
