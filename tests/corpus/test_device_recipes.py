@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-import weakref
 
 import numpy as np
 import pytest
@@ -22,8 +21,6 @@ from fuzz.strategies import cases
 from oracles.catalog import load_contracts
 
 torch = pytest.importorskip("torch")
-
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from corpus.device import distributions, field, recipes, rounding  # noqa: E402
 from corpus.device.distributions import SAMPLERS, sampler  # noqa: E402
@@ -267,37 +264,16 @@ def test_pieces_make_the_whole(name, device, monkeypatch):
             check(recipe, device)
 
 
-class Meter(TorchDispatchMode):
-    """Counts the bytes of all tensors that live."""
-
-    def __init__(self):
-        super().__init__()
-        self.now, self.peak, self.known = 0, 0, set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        if isinstance(made, torch.Tensor) and (storage := made.untyped_storage())._cdata not in self.known:
-            self.known.add(storage._cdata)
-            self.now += storage.nbytes()
-            self.peak = max(self.peak, self.now)
-            weakref.finalize(storage, self.forget, storage._cdata, storage.nbytes())
-        return made
-
-    def forget(self, key, size):
-        self.known.discard(key)
-        self.now -= size
-
-
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_intermediate_results_take_what_is_promised(name):
+def test_intermediate_results_take_what_is_promised(name, meter):
     side, worst = 128, 0.0
     settings_ = [{"low": -1, "high": 1, "block": b, "scales": 1, "flip": 1} for b in (2, 18, 34)] + [{"below": 9}]
     for dtype, params, scale in itertools.product(FORMATS, settings_, (1.0, 3.0)):
         recipe = TensorRecipe(shape=(side, side), dtype=dtype, fill=fill_of(name, scale=scale, params=params))
-        with Meter() as meter:
+        with meter() as used:
             made = outcome(lambda r=recipe: on_host(materialize(r, "cpu")))
         if isinstance(made, str):
-            worst = max(worst, meter.peak / side**2 - FORMATS[dtype].dtype.itemsize)
+            worst = max(worst, used.peak / side**2 - FORMATS[dtype].dtype.itemsize)
     assert 8 <= worst <= PER_ELEMENT
 
 
