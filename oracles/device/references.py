@@ -20,13 +20,12 @@ from corpus.records import Case
 from oracles.catalog import contract_of, load_contracts
 from oracles.contract import Contract
 from oracles.device import rows, slabs, sums
+from oracles.device.slabs import bytes_of_inputs, free_on
 
 FORMULAS = {**rows.FORMULAS, **sums.FORMULAS}
 """Op -> how its output, `out`, is computed. An op of which several outputs are right everywhere has none (quantize)."""
 STEPS = 8
 """Tensors of a slab in float64 that live at a time, at most; a test counts them for every op."""
-CPU_ROOM = 4 << 30
-"""Bytes that may be taken on the CPU."""
 
 
 def reference_on(case: Case, device: str) -> dict[str, Tensor] | None:
@@ -38,7 +37,7 @@ def reference_on(case: Case, device: str) -> dict[str, Tensor] | None:
     formula = FORMULAS.get(case.op)
     if formula is None or case.op not in load_contracts() or contract_of(case.op).origin:
         return None
-    if room_of(case) > _free(device):
+    if room_of(case) > free_on(device):
         return None
     contract = contract_of(case.op)
     spec = contract.output_specs(case)["out"]
@@ -58,20 +57,8 @@ def room_of(case: Case) -> int:
     contract = contract_of(case.op)
     least = FORMULAS[case.op].least(contract.dims_of(case)) if case.op in FORMULAS else 0
     work = STEPS * 8 * max(slabs.SLAB, least)
-    return _inputs(case) + _outputs(contract, case) + max(work, ROOM)
-
-
-def _inputs(case: Case) -> int:
-    return sum(math.prod(t.shape) * format_of(t.dtype).dtype.itemsize for t in case.tensors.values())
+    return bytes_of_inputs(case) + _outputs(contract, case) + max(work, ROOM)
 
 
 def _outputs(contract: Contract, case: Case) -> int:
     return sum(8 * math.prod(spec.shape) for spec in contract.output_specs(case).values())
-
-
-def _free(device: str) -> int:
-    """Bytes that could be had; what torch keeps for itself without using it counts."""
-    if torch.device(device).type == "cpu":
-        return CPU_ROOM
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0]) + kept

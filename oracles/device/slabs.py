@@ -1,4 +1,4 @@
-"""What references on a device have in common: they are made slab by slab, in float64, by torch."""
+"""What is computed on a device has in common: it is made slab by slab, in float64, by torch, and must find room."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from corpus.formats import format_of
+from corpus.records import Case
 from oracles.axes import Attrs, Dims
 
 SLAB = 1 << 24
 """Elements of a tensor whose float64 is in memory at a time: 128 MiB; so many that a GPU is busy with them."""
+CPU_ROOM = 4 << 30
+"""Bytes that may be taken on the CPU."""
 
 Inputs = Mapping[str, Tensor]
 """By name, on one device, of their own dtypes."""
@@ -61,3 +66,16 @@ def by_rows(formula: Callable[..., Tensor], *cut: str) -> Callable[[Inputs, Attr
             out[some] = formula(**mine, **whole, **attrs)
 
     return fill
+
+
+def bytes_of_inputs(case: Case) -> int:
+    """Of all of them, dense."""
+    return sum(math.prod(t.shape) * format_of(t.dtype).dtype.itemsize for t in case.tensors.values())
+
+
+def free_on(device: str) -> int:
+    """Bytes that could be had on "cpu", "cuda" or "cuda:<index>"; what torch keeps there without using it counts."""
+    if torch.device(device).type == "cpu":
+        return CPU_ROOM
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + kept

@@ -241,7 +241,7 @@ def test_a_formula_takes_no_more_than_its_steps(op, meter, monkeypatch):
     monkeypatch.setattr(slabs, "SLAB", 1 << 12)
     contract, random, most = contract_of(op), Random(f"room {op}"), 0.0
     shape = {dim: EXTENTS.get(dim, 256) for dim in contract.dims}
-    for _ in range(60):
+    for _ in range(25):
         case, _ = generate(Target(contract), random, shapes=(shape,))
         inputs = {name: recipes.materialize(recipe, "cpu") for name, recipe in case.tensors.items()}
         out = reference_on(case, "cpu")["out"]
@@ -255,7 +255,7 @@ def test_a_formula_takes_no_more_than_its_steps(op, meter, monkeypatch):
     assert most > (0 if op == "embedding" else 1)
 
 
-EXTENTS = {"blocks": 8, "batch": 2, "kv_heads": 2, "group": 2, "queries": 200, "head": 64, "heads": 4, "half": 32}
+EXTENTS = {"blocks": 8, "batch": 2, "kv_heads": 2, "group": 2, "queries": 100, "head": 32, "heads": 4, "half": 32}
 
 
 @pytest.mark.parametrize("op", sorted(FORMULAS))
@@ -275,7 +275,7 @@ def silu_of(rows_, cols):
 def test_a_case_that_does_not_fit_has_none(monkeypatch):
     assert room_of(silu_of(1 << 16, 1 << 14)) > 4 << 30
     assert reference_on(silu_of(1 << 16, 1 << 14), "cpu") is None
-    monkeypatch.setattr(references, "CPU_ROOM", room_of(silu_of(5, 7)))
+    monkeypatch.setattr(slabs, "CPU_ROOM", room_of(silu_of(5, 7)))
     assert reference_on(silu_of(5, 7), "cpu") is not None
     assert reference_on(silu_of(5, 8), "cpu") is None
 
