@@ -88,22 +88,26 @@ def _attention(inputs: Inputs, attrs: Attrs, out: Tensor) -> None:
     for b, h in product(range(batch), range(kv_heads)):
         key, value, mine = wide(k[b, h]), wide(v[b, h]), slice(h * group, (h + 1) * group)
         for some in stretches(queries, group * max(keys, head)):
-            seen = _seen(some, queries, keys, lengths[b], attrs).to(q.device)
+            seen = _seen(some, keys, _last(lengths[b], queries, attrs), q.device)
             out[b, mine, some] = _mixture(scale * (wide(q[b, mine, some]) @ key.T), value, seen)
 
 
-def _seen(some: slice, queries: int, keys: int, length: int, attrs: Attrs) -> Tensor:
-    """Which keys of a sequence some queries see: (queries or 1, keys)."""
-    last = torch.tensor([length - 1])
-    if attrs["causal"]:
-        last = torch.arange(some.start, some.stop) + (length - queries - int(attrs.get("behind", 0)))
-    return torch.arange(keys) <= last[:, None]
+def _last(length: int, queries: int, attrs: Attrs) -> tuple[int, int]:
+    """The last key that the first query sees, and how many more each query after it."""
+    return (length - queries - int(attrs.get("behind", 0)), 1) if attrs["causal"] else (length - 1, 0)
+
+
+def _seen(some: slice, keys: int, last: tuple[int, int], device: torch.device) -> Tensor:
+    """Which keys of a sequence some queries see: (queries, keys)."""
+    first, step = last
+    ends = torch.arange(some.start, some.stop, device=device) * step + first
+    return torch.arange(keys, device=device) <= ends[:, None]
 
 
 def _mixture(scores: Tensor, v: Tensor, seen: Tensor) -> Tensor:
     """Values weighted by the softmax of scores; of rows that see nothing 0.
 
-    scores: (group, rows, keys), written to; v: (keys, head); seen: (rows or 1, keys).
+    scores: (group, rows, keys), written to; v: (keys, head); seen: (rows, keys).
     """
     s = scores.masked_fill_(~seen, -math.inf)
     top = s.amax(dim=-1, keepdim=True)

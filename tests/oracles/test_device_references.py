@@ -166,6 +166,14 @@ def test_every_op_but_one():
     assert house - set(FORMULAS) == WITHOUT
 
 
+def test_queries_that_others_follow():
+    """Those of a part of a case of attention."""
+    for case, inputs, _ in cases_of("attention"):
+        cut = case.but(attrs={**case.attrs, "causal": True, "behind": 2})
+        said = on_host(reference_on(cut, "cpu")["out"])
+        assert difference(cut, inputs, Reference(contract_of("attention"), cut, inputs), said) == ""
+
+
 # would it be noticed?
 
 
@@ -205,7 +213,8 @@ def turned(content, name):
         ("qgemm", sums, "unpack", lambda raw, name: turned(unpacking.unpack(raw, name), name)),
         ("gemm", sums, "_summed", lambda found, alpha, beta, c: alpha * found + (0.0 if c is None else beta * c)),
         ("attention", sums, "_with_infinities", lambda mixed, weighed, v: mixed),
-        ("attention", sums, "_seen", lambda some, queries, keys, length, attrs: torch.ones(1, keys, dtype=torch.bool)),
+        ("attention", sums, "_last", lambda length, queries, attrs: (length - 1, 0)),
+        ("attention", sums, "_seen", lambda some, keys, last, device: torch.ones(1, keys, dtype=torch.bool)),
     ],
 )
 def test_a_wrong_step_is_noticed(op, module, name, wrong, monkeypatch):
