@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from corpus.device.field import CARRIERS, dtype_of
+from corpus.device.recipes import materialize
 from corpus.formats import FORMATS, Array, format_of
 from corpus.materialize import digest
 from corpus.records import Case, GuardDamage, TensorRecipe, TensorSpec
 from corpus.rows import rows_of
-from kernels.device_field import CARRIERS, dtype_of
-from kernels.device_recipes import materialize
 from kernels.guarded import ALIGNMENT, GAP, POISONS, ZONE, Item, patterns, planned
 
 

@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from corpus.device.field import CARRIERS, signed
 from corpus.errors import UsageError
 from corpus.formats import FORMATS, format_of
 from corpus.records import Case, Status, Subject, TensorSpec
 from kernels.backend import Loader, PythonLoader
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
-from kernels.device_field import CARRIERS, signed
 from kernels.device_memory import DeviceBuffer, DeviceMemory, on_host
 from kernels.gpu import DRIVER, address_of
 from kernels.guarded import POISONS

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from corpus.device.recipes import materialize
 from corpus.errors import UsageError
 from corpus.formats import Array, format_of
 from corpus.records import Case, Subject, TensorSpec
 from corpus.wire import Message
-from kernels import device_recipes
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
 from kernels.gpu import DRIVER, DriverError, address_of
@@ -97,7 +97,7 @@ class Resident(Stage):
     def fill(self, case: Case) -> None:
         """By the recipe, on the GPU."""
         self._inputs, self._stands = [], []  # first, so that there is room for others
-        self._inputs = [device_recipes.materialize(recipe, "cuda") for recipe in case.tensors.values()]
+        self._inputs = [materialize(recipe, "cuda") for recipe in case.tensors.values()]
         self._torch.cuda.synchronize()
         # Nothing of these is ever touched, so they take no memory.
         self._stands = [np.empty(t.shape, format_of(t.dtype).dtype) for t in case.tensors.values()]

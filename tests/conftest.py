@@ -7,6 +7,7 @@ are ended with the sandbox that asked for them, as always. Tests of the processe
 import os
 import re
 import shutil
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -107,3 +108,30 @@ def own_zygotes(shared_zygotes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox, "Nursery", Nursery)
         yield
+
+
+@pytest.fixture
+def meter():
+    """A class whose objects count the bytes of all tensors of torch that are made within them, and live."""
+    torch = pytest.importorskip("torch")
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Meter(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.now, self.peak, self.known = 0, 0, set()
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            made = function(*args, **(kwargs or {}))
+            if isinstance(made, torch.Tensor) and (storage := made.untyped_storage())._cdata not in self.known:
+                self.known.add(storage._cdata)
+                self.now += storage.nbytes()
+                self.peak = max(self.peak, self.now)
+                weakref.finalize(storage, self.forget, storage._cdata, storage.nbytes())
+            return made
+
+        def forget(self, key, size):
+            self.known.discard(key)
+            self.now -= size
+
+    return Meter

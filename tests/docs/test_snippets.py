@@ -129,16 +129,17 @@ def test_the_distribution_of_the_page_can_be_cut(page, monkeypatch):
 
 def test_the_twin_of_the_page_makes_the_same_bytes(page, monkeypatch):
     pytest.importorskip("torch")
-    from kernels import device_distributions, device_recipes
+    from corpus.device import distributions as twins
+    from corpus.device import recipes
 
     monkeypatch.setattr(distributions, "DISTRIBUTIONS", table := dict(distributions.DISTRIBUTIONS))
     monkeypatch.setattr("corpus.materialize.DISTRIBUTIONS", table)
-    monkeypatch.setattr(device_distributions, "SAMPLERS", dict(device_distributions.SAMPLERS))
+    monkeypatch.setattr(twins, "SAMPLERS", dict(twins.SAMPLERS))
     block, twin = (b for b in page("add-a-distribution.md").blocks() if b.language == "python")
     exec(block.text, dict(vars(distributions)))
-    exec(twin.text, dict(vars(device_distributions)))
+    exec(twin.text, dict(vars(twins)))
     recipe = TensorRecipe(shape=(3, 40), dtype="float16", fill=Fill(distribution=list(table)[-1], seed=5))
-    assert device_recipes.materialize(recipe, "cpu").numpy().tobytes() == materialize(recipe).tobytes()
+    assert recipes.materialize(recipe, "cpu").numpy().tobytes() == materialize(recipe).tobytes()
 
 
 def house_docs():

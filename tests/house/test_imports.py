@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def test_contracts_are_kept():
         ("oracles/judge.py", "import cuda.bindings.driver"),
         ("kernels/worker.py", "import hypothesis"),
         ("corpus/record.py", "import corpus.records"),
+        ("corpus/rows.py", "import corpus.device.recipes"),
+        ("oracles/large.py", "import corpus.device.recipes"),
     ],
 )
 def test_a_broken_contract_is_noticed(tmp_path, module, line):
@@ -45,6 +48,25 @@ def test_a_broken_contract_is_noticed(tmp_path, module, line):
     result = lint(tmp_path)
     assert result.returncode == 1, result.stdout
     assert "1 broken" in result.stdout
+
+
+def test_without_a_device_nobody_loads_torch():
+    """Importing any module of ours that is not about a device: a command must start without it."""
+    named = [
+        file.relative_to(ROOT) for name in ("corpus", "oracles", "reports") for file in (ROOT / name).rglob("*.py")
+    ]
+    modules = [".".join(path.with_suffix("").parts) for path in named if not {"device", "local"} & set(path.parts)]
+    assert len(modules) > 80
+    assert "torch" not in packages_after("import " + ", ".join(m.removesuffix(".__init__") for m in modules))
+    assert "torch" in packages_after("import corpus.device.recipes")
+
+
+def packages_after(code):
+    """Top-level names of what is loaded in a fresh interpreter after these statements."""
+    code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.split())
 
 
 def test_the_worker_never_meets_the_judge():

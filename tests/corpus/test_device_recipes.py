@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-import weakref
 
 import numpy as np
 import pytest
@@ -23,13 +22,11 @@ from oracles.catalog import load_contracts
 
 torch = pytest.importorskip("torch")
 
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-
-from kernels import device_distributions, device_field, device_recipes, device_rounding  # noqa: E402
-from kernels.device_distributions import SAMPLERS, sampler  # noqa: E402
-from kernels.device_field import CARRIERS, dtype_of  # noqa: E402
-from kernels.device_recipes import PER_ELEMENT, materialize, pieces  # noqa: E402
-from kernels.device_rounding import converted  # noqa: E402
+from corpus.device import distributions, field, recipes, rounding  # noqa: E402
+from corpus.device.distributions import SAMPLERS, sampler  # noqa: E402
+from corpus.device.field import CARRIERS, dtype_of  # noqa: E402
+from corpus.device.recipes import PER_ELEMENT, materialize, pieces  # noqa: E402
+from corpus.device.rounding import converted  # noqa: E402
 
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 FLOATS = [f.name for f in FORMATS.values() if f.is_float]
@@ -169,7 +166,7 @@ def test_specials_and_pokes(dtype, device):
 def test_flips(axis, dtype, device, monkeypatch):
     specials = (Special(value="nan", place="first"), Special(value="max", place="one_column"))
     for shape, room in itertools.product([(3, 4, 5), (1, 2, 1), (2, 5, 7), (4, 0, 3)], (1 << 24, 6 * PER_ELEMENT)):
-        monkeypatch.setattr(device_recipes, "CPU_ROOM", room)
+        monkeypatch.setattr(recipes, "CPU_ROOM", room)
         fill = fill_of("small_integers", params={"flip": axis})
         recipe = TensorRecipe(shape=shape, dtype=dtype, fill=fill, specials=specials, pokes=((1, 7),))
         for layout in ("contiguous", "broadcast"):
@@ -220,7 +217,7 @@ def test_nonsense_is_refused_in_the_same_words(change):
 def test_a_distribution_without_a_sampler_is_our_own_fault(monkeypatch):
     monkeypatch.delitem(SAMPLERS, "normal")
     recipe = TensorRecipe(shape=(2,), dtype="float32", fill=fill_of("normal"))
-    with pytest.raises(InternalError, match="distribution 'normal' has no function of that name in kernels/device_"):
+    with pytest.raises(InternalError, match="distribution 'normal' has no function of that name in corpus/device/"):
         materialize(recipe, "cpu")
 
 
@@ -259,7 +256,7 @@ def test_pieces_make_the_whole(name, device, monkeypatch):
         if not shape and name == "every_bits":
             continue
         for room in ("CPU_ROOM", "ROOM"):
-            monkeypatch.setattr(device_recipes, room, most * PER_ELEMENT)
+            monkeypatch.setattr(recipes, room, most * PER_ELEMENT)
         recipe = TensorRecipe(
             shape=shape, dtype=dtype, origin=(5,) * len(shape), fill=fill_of(name, scale=2.0, params=params)
         )
@@ -267,37 +264,16 @@ def test_pieces_make_the_whole(name, device, monkeypatch):
             check(recipe, device)
 
 
-class Meter(TorchDispatchMode):
-    """Counts the bytes of all tensors that live."""
-
-    def __init__(self):
-        super().__init__()
-        self.now, self.peak, self.known = 0, 0, set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        if isinstance(made, torch.Tensor) and (storage := made.untyped_storage())._cdata not in self.known:
-            self.known.add(storage._cdata)
-            self.now += storage.nbytes()
-            self.peak = max(self.peak, self.now)
-            weakref.finalize(storage, self.forget, storage._cdata, storage.nbytes())
-        return made
-
-    def forget(self, key, size):
-        self.known.discard(key)
-        self.now -= size
-
-
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_intermediate_results_take_what_is_promised(name):
+def test_intermediate_results_take_what_is_promised(name, meter):
     side, worst = 128, 0.0
     settings_ = [{"low": -1, "high": 1, "block": b, "scales": 1, "flip": 1} for b in (2, 18, 34)] + [{"below": 9}]
     for dtype, params, scale in itertools.product(FORMATS, settings_, (1.0, 3.0)):
         recipe = TensorRecipe(shape=(side, side), dtype=dtype, fill=fill_of(name, scale=scale, params=params))
-        with Meter() as meter:
+        with meter() as used:
             made = outcome(lambda r=recipe: on_host(materialize(r, "cpu")))
         if isinstance(made, str):
-            worst = max(worst, meter.peak / side**2 - FORMATS[dtype].dtype.itemsize)
+            worst = max(worst, used.peak / side**2 - FORMATS[dtype].dtype.itemsize)
     assert 8 <= worst <= PER_ELEMENT
 
 
@@ -316,39 +292,39 @@ def unsigned(tensor):
 @pytest.mark.parametrize("device", DEVICES)
 def test_shifts_bring_zeros_in(device):
     for by in range(1, 64):
-        assert unsigned(device_field.shifted(SIGNED.to(device), by)) == [w >> by for w in WORDS]
+        assert unsigned(field.shifted(SIGNED.to(device), by)) == [w >> by for w in WORDS]
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_remainders_are_unsigned(device):
     divisors = [*range(1, 70), *(2**k + d for k in range(8, 64, 5) for d in (-1, 0, 1)), *WORDS[2:60], 2**62 + 1]
     for divisor in divisors:
-        found = unsigned(device_field.remainder(SIGNED.to(device), divisor))
+        found = unsigned(field.remainder(SIGNED.to(device), divisor))
         assert found == [w % divisor for w in WORDS], divisor
     with pytest.raises(OverflowError):
-        device_field.remainder(SIGNED, 2**64)
+        field.remainder(SIGNED, 2**64)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_bits_are_counted(device):
-    assert device_field.bit_count(SIGNED.to(device)).tolist() == [w.bit_count() for w in WORDS]
+    assert field.bit_count(SIGNED.to(device)).tolist() == [w.bit_count() for w in WORDS]
 
 
 def test_powers_of_two():
     exponents = list(range(-1022, 1024))
-    assert device_field.power_of_two(torch.tensor(exponents)).tolist() == [2.0**k for k in exponents]
+    assert field.power_of_two(torch.tensor(exponents)).tolist() == [2.0**k for k in exponents]
 
 
 @pytest.mark.parametrize("bits", CARRIERS)
 def test_patterns_as_signed_numbers(bits):
     patterns = [0, 1, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1]
     wanted = np.array(patterns, f"u{bits // 8}").view(f"i{bits // 8}").tolist()
-    assert [device_field.signed(p, bits) for p in patterns] == wanted
+    assert [field.signed(p, bits) for p in patterns] == wanted
 
 
 @pytest.mark.parametrize("origin", [(0, 0), (2**63 - 2, 2**62), (5, 2**64 - 40)])
 def test_words_of_the_field(origin):
-    found = device_field.hashed(7, origin, (4, 30), torch.device("cpu"))
+    found = field.hashed(7, origin, (4, 30), torch.device("cpu"))
     assert (found.numpy().view(np.uint64) == hashed(7, origin, (4, 30))).all()
 
 
@@ -419,15 +395,15 @@ def test_integers_are_rounded_alike(dtype, device):
 @pytest.mark.parametrize(
     ("module", "name", "wrong", "distribution", "dtype"),
     [
-        (device_field, "shifted", lambda words, by: words >> by, "normal", "float32"),
-        (device_distributions, "bit_count", lambda words: words & 63, "normal", "float32"),
-        (device_distributions, "remainder", lambda words, divisor: words % divisor, "small_integers", "int8"),
-        (device_distributions, "real", lambda words: words.to(torch.float64) + 1e-9, "ties", "float32"),
-        (device_distributions, "converted", lambda values, fmt: values.to(dtype_of(fmt)), "between", "float16"),
-        (device_recipes, "converted", lambda values, fmt: values.neg().to(dtype_of(fmt)), "normal", "bfloat16"),
-        (device_recipes, "signed", lambda pattern, bits: pattern & 1, "normal", "float16"),
-        (device_recipes, "flip_of", lambda recipe: None, "normal", "float32"),
-        (device_rounding, "_magnitude", lambda bits, fmt, source: bits * 0, "normal", "bfloat16"),
+        (field, "shifted", lambda words, by: words >> by, "normal", "float32"),
+        (distributions, "bit_count", lambda words: words & 63, "normal", "float32"),
+        (distributions, "remainder", lambda words, divisor: words % divisor, "small_integers", "int8"),
+        (distributions, "real", lambda words: words.to(torch.float64) + 1e-9, "ties", "float32"),
+        (distributions, "converted", lambda values, fmt: values.to(dtype_of(fmt)), "between", "float16"),
+        (recipes, "converted", lambda values, fmt: values.neg().to(dtype_of(fmt)), "normal", "bfloat16"),
+        (recipes, "signed", lambda pattern, bits: pattern & 1, "normal", "float16"),
+        (recipes, "flip_of", lambda recipe: None, "normal", "float32"),
+        (rounding, "_magnitude", lambda bits, fmt, source: bits * 0, "normal", "bfloat16"),
     ],
 )
 def test_a_wrong_function_changes_the_digest(module, name, wrong, distribution, dtype, monkeypatch):

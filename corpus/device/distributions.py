@@ -13,11 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from corpus.distributions import limits_of, nearest_zero
-from corpus.errors import InternalError
-from corpus.formats import bits_of
-from kernels.device_blocks import exact, packed, plain, ramp, wild
-from kernels.device_field import (
+from corpus.device.blocks import exact, packed, plain, ramp, wild
+from corpus.device.field import (
     DeviceWindow,
     bit_count,
     patterned,
@@ -28,7 +25,10 @@ from kernels.device_field import (
     signed,
     steps,
 )
-from kernels.device_rounding import converted
+from corpus.device.rounding import converted
+from corpus.distributions import limits_of, nearest_zero
+from corpus.errors import InternalError
+from corpus.formats import bits_of
 
 Sampler = Callable[[DeviceWindow], Tensor]
 
@@ -39,7 +39,7 @@ SAMPLERS: dict[str, Sampler] = {}
 def sampler(sample: Sampler) -> Sampler:
     """Enter a sampler into the table under its own name."""
     if sample.__name__ in SAMPLERS:
-        raise InternalError(f"sampler {sample.__name__!r} is defined twice in kernels/device_distributions.py")
+        raise InternalError(f"sampler {sample.__name__!r} is defined twice in corpus/device/distributions.py")
     SAMPLERS[sample.__name__] = sample
     return sample
 
@@ -47,7 +47,7 @@ def sampler(sample: Sampler) -> Sampler:
 def sampler_of(name: str) -> Sampler:
     """The sampler of a distribution. Raises InternalError if the distribution has none."""
     if name not in SAMPLERS:
-        raise InternalError(f"distribution {name!r} has no function of that name in kernels/device_distributions.py")
+        raise InternalError(f"distribution {name!r} has no function of that name in corpus/device/distributions.py")
     return SAMPLERS[name]
 
 

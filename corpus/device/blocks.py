@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from corpus.blocks import ELEMENTS
+from corpus.device.field import DeviceWindow, hashed, remainder, shifted, steps
 from corpus.distributions_blocks import OTHER_FIELD, WITH_SUM, climbing, form_of, widened
-from kernels.device_field import DeviceWindow, hashed, remainder, shifted, steps
 
 Scales = Callable[[Tensor, bool], Tensor]
 """Patterns of float16 of random words; whether they are sums of 32 elements of 8 bits, as in q8_1."""

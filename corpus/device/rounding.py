@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from corpus.device.field import CARRIERS, dtype_of, patterned, real
 from corpus.formats import Format, bits_of, format_of
-from kernels.device_field import CARRIERS, dtype_of, patterned, real
 
 _FLOAT32, _FLOAT64 = format_of("float32"), format_of("float64")
 

@@ -14,13 +14,13 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from corpus.device.distributions import sampler_of
+from corpus.device.field import CARRIERS, DeviceWindow, dtype_of, real, signed
+from corpus.device.rounding import converted
 from corpus.field import Window
 from corpus.formats import bits_of, format_of
 from corpus.materialize import exceptions, flip_of, integer_limits, is_settled, is_tame, unrepeated, window_of
 from corpus.records import Fill, TensorRecipe
-from kernels.device_distributions import sampler_of
-from kernels.device_field import CARRIERS, DeviceWindow, dtype_of, real, signed
-from kernels.device_rounding import converted
 
 ROOM = 1 << 30
 """Bytes that making a tensor may take beside the tensor, about."""

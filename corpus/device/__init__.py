@@ -1,0 +1,1 @@
+"""Inputs made where they are used, by torch. Only a process that runs subjects, or judges on a device, imports it."""
