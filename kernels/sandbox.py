@@ -164,7 +164,7 @@ class Sandbox:
     def _send_alone(self, ticket: Ticket, suspect: tuple[int, Task]) -> None:
         """Run a suspect in a worker that has run nothing else, and that nobody else's errors reach."""
         if self._active.served or self._active.shared:
-            self._promote()
+            self._promote(warm=suspect[1].subjects)
         self._give(ticket, [suspect])
 
     def _find_cause(self, ticket: Ticket, victim: Key, before: list[Key]) -> None:
