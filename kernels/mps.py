@@ -23,14 +23,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from kernels.places import VISIBLE, Place
+from kernels.places import PIPES, VISIBLE, Place
 
 CONTROL = "nvidia-cuda-mps-control"
 """The program that starts the service, and talks to it."""
-PIPES = "CUDA_MPS_PIPE_DIRECTORY"
-"""Environment variable: where a process finds the service."""
 _LOGS = "CUDA_MPS_LOG_DIRECTORY"
-_USUAL = Path("/tmp/nvidia-mps")  # noqa: S108  where processes look that are told nothing else
 _BOOT = """
 import os, sys
 sys.path[:0] = [sys.argv.pop(1)]
@@ -103,11 +100,8 @@ class Service:
 
 
 def side_by_side(places: Sequence[Place], stack: ExitStack) -> list[Place]:
-    """The same places; those that are on one GPU share it, if that can be had. stack: ends what was started.
-
-    Where the user has a service already, nothing is changed: everybody is its client, or nobody.
-    """
-    if PIPES in os.environ or _USUAL.exists() or not shutil.which(CONTROL):
+    """The same places; those that are on one GPU share it, if that can be had. stack: ends what was started."""
+    if not shutil.which(CONTROL):
         return list(places)
     found: list[Place] = []
     for place in places:

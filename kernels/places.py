@@ -14,6 +14,9 @@ GPU_JOBS = 8
 _NAME = re.compile(r"cpu|cuda(?::(?P<which>all|\d+))?")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """Environment variable: which GPUs a process sees."""
+PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+"""Environment variable: where a process finds a Multi-Process Service (kernels/mps.py)."""
+_NOWHERE = "/nonexistent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +67,5 @@ def crew_of(device: str, jobs: int | None = None) -> list[Place]:
 def _gpu(number: int) -> Place:
     """Of those that this process sees."""
     seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name]
-    return Place("cuda", {VISIBLE: seen[number] if number < len(seen) else str(number)})
+    # A service of the machine's is not used: what its other clients do would be told of subjects, and the reverse.
+    return Place("cuda", {VISIBLE: seen[number] if number < len(seen) else str(number), PIPES: _NOWHERE})

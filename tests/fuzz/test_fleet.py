@@ -87,25 +87,47 @@ def test_the_lead_grows_with_the_search_and_never_shrinks():
     assert all(b - a in {0, 1} for a, b in pairwise(seen))
 
 
-def test_every_process_has_its_own_device(tmp_path):
-    """Simulated ones: a process sees the device that its place names."""
+@pytest.fixture
+def devices(tmp_path):
+    """Simulated ones: which variables subjects have seen in a search by a crew."""
     file = tmp_path / "tells.py"
     file.write_text(
         "import os\nfrom pathlib import Path\n\nimport numpy as np\n\n\ndef silu(x):\n"
         f"    with Path({str(tmp_path / 'seen')!r}).open('a') as f:\n"
-        "        f.write(os.environ.get('CUDA_VISIBLE_DEVICES', '-') + '\\n')\n"
+        "        f.write(f\"{os.environ.get('CUDA_VISIBLE_DEVICES')} {os.environ.get('SHARED')}\\n\")\n"
         "    with np.errstate(all='ignore'):\n"
         "        return (x / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)\n"
     )
-    crew = [Place("cpu", {"CUDA_VISIBLE_DEVICES": name}) for name in ("GPU-a", "GPU-b")]
-    subject = user_subject(f"{file}:silu", ("silu",))
-    with Store(tmp_path / "corpus") as store, Examiner([subject]) as examiner:
-        campaign = begin(store, examiner)
-        with Fleet(examiner, campaign, crew) as fleet:
-            Search(examiner, store, campaign, Limits(600.0, 8 * BATCH), fleet=fleet).run()
-    seen = (tmp_path / "seen").read_text().split()
-    assert {"GPU-a", "GPU-b"} <= set(seen)
-    assert min(seen.count("GPU-a"), seen.count("GPU-b")) > 4
+
+    def seen(crew):
+        subject = user_subject(f"{file}:silu", ("silu",))
+        with Store(tmp_path / "corpus") as store, Examiner([subject]) as examiner:
+            campaign = begin(store, examiner)
+            with Fleet(examiner, campaign, crew) as fleet:
+                Search(examiner, store, campaign, Limits(600.0, 8 * BATCH), fleet=fleet).run()
+        return (tmp_path / "seen").read_text().splitlines()
+
+    return seen
+
+
+def test_every_process_has_its_own_device(devices):
+    """A process sees the device that its place names."""
+    seen = devices([Place("cpu", {"CUDA_VISIBLE_DEVICES": name}) for name in ("GPU-a", "GPU-b")])
+    assert min(seen.count("GPU-a None"), seen.count("GPU-b None")) > 4
+
+
+def test_processes_that_share_a_device_are_told_how_and_who_looks_into_failures_does_not(devices, monkeypatch):
+    ended = []
+
+    def shared(places, stack):
+        stack.callback(ended.append, len(places))
+        return [Place("cpu", p.environment, {"SHARED": "yes"}) for p in places]
+
+    monkeypatch.setattr("fuzz.fleet.side_by_side", shared)
+    seen = devices([Place("cpu", {"CUDA_VISIBLE_DEVICES": "GPU-a"})] * 2)
+    assert seen.count("GPU-a yes") > 8
+    assert "None None" in seen, "the closest calls are run again at the end, by the one that leads"
+    assert ended == [2]
 
 
 def test_a_process_that_dies_stops_the_search_and_says_so(examiner, tmp_path):
@@ -167,7 +189,8 @@ def test_killed_none_of_them_is_left(tmp_path):
 def test_a_device_is_named_as_it_is_counted(monkeypatch):
     monkeypatch.setattr(places, "device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    first, second = (Place("cuda", {"CUDA_VISIBLE_DEVICES": name}) for name in "01")
+    alone = {"CUDA_MPS_PIPE_DIRECTORY": "/nonexistent"}
+    first, second = (Place("cuda", {"CUDA_VISIBLE_DEVICES": name, **alone}) for name in "01")
     assert places_of("cuda") == [first]
     assert places_of("cuda:1") == [second]
     assert places_of("cuda:all") == [first, second]

@@ -14,8 +14,8 @@ from corpus.records import Case, Fill, Status, TensorRecipe
 from fuzz.check import interface_of
 from kernels import mps, nursery
 from kernels.catalog import user_subject
-from kernels.mps import PIPES, Service, Sharing, side_by_side, terminate
-from kernels.places import Place
+from kernels.mps import Service, Sharing, side_by_side, terminate
+from kernels.places import PIPES, Place
 from kernels.protocol import Task
 from kernels.sandbox import Sandbox
 from oracles.catalog import contract_of
@@ -57,8 +57,6 @@ def program(tmp_path, monkeypatch):
 
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("TOLD", str(tmp_path / "told"))
-    monkeypatch.delenv(PIPES, raising=False)
-    monkeypatch.setattr(mps, "_USUAL", tmp_path / "usual")
     return install
 
 
@@ -88,16 +86,12 @@ def test_one_service_for_each_gpu_that_several_use(program):
     assert not Path(first.shared[PIPES]).exists()
 
 
-@pytest.mark.parametrize("why", ["it does not start", "there is none", "another one is there", "the user has one"])
-def test_they_take_turns_where_there_is_no_service(program, monkeypatch, tmp_path, why):
+@pytest.mark.parametrize("why", ["it does not start", "there is none"])
+def test_they_take_turns_where_there_is_no_service(program, monkeypatch, why):
     if why == "there is none":
         monkeypatch.setattr(mps, "CONTROL", "no-such-program")
     else:
         program("#!/bin/sh\nexit 1\n" if why == "it does not start" else PROGRAM)
-    if why == "another one is there":
-        (tmp_path / "usual").mkdir()
-    if why == "the user has one":
-        monkeypatch.setenv(PIPES, "/somewhere")
     with ExitStack() as stack:
         assert side_by_side([GPUS[0]] * 2, stack) == [GPUS[0]] * 2
 
