@@ -233,6 +233,6 @@ def test_where_the_device_has_no_room_nobody_is_accused(worker, monkeypatch):
 def test_a_subject_that_cannot_be_loaded_there_is_told_so(worker):
     worker._subjects = {"silu/mine": worker._subjects["silu/mine"].but(function="nothing")}
     rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
-    head, _ = worker._run(rooms, "silu/mine", 0, 0)
+    head, *_ = worker._run(rooms, "silu/mine", 0, 0)
     assert head["status"] == "build_failed"
     assert "has no function 'nothing'" in head["message"]
