@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corpus.errors import InternalError
+from corpus.errors import InternalError, UsageError
 from corpus.formats import Array, format_of
 from corpus.records import Case
 from corpus.wire import Message
@@ -37,7 +37,9 @@ class Holder:
     """The tensors of one case, on one device."""
 
     def __init__(self, device: str) -> None:
-        """device: cpu or cuda, which is the first GPU. Raises UsageError if there is none."""
+        """device: cpu or cuda, which is the first GPU. Raises UsageError if there is no such thing."""
+        if device not in {"cpu", "cuda"}:
+            raise UsageError(f"large cases cannot be judged on {device!r}; they can on cpu and cuda")
         self.device = device
         self._gpu = Gpu(0, fused.SOURCE.read_text("utf-8")) if device == "cuda" else None
         self._held: dict[Key, Tensor] = {}
