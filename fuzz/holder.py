@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from corpus.errors import InternalError
 from corpus.formats import Array, format_of
-from corpus.records import Case, OutputReport
+from corpus.records import Case, OutputReport, Subject
 from corpus.remote import Remote
+from corpus.share import Share
 from corpus.wire import Message
 from fuzz.partner import Gone, Partner
 from kernels.handover import IPC, SHARED
 from kernels.tickets import LostError, NoRoomError
-from oracles.held import Held
+from oracles.held import Held, Summed
 from oracles.measure import Measured
 from oracles.suspects import MOST, Room, Suspects
 
@@ -94,9 +95,9 @@ class HolderProcess:
 
     def refer(self, case: Case) -> dict[str, Held]:
         """The outputs in float64, by the op's own formula; none, if there is no such thing or no room for it."""
-        shapes = self.ask("refer", case=case)["shapes"] or {}
-        double = np.dtype(np.float64)
-        return {name: HeldOutput(self, (RIGHT, name), tuple(shape), double) for name, shape in shapes.items()}
+        said = self.ask("refer", case=case)
+        forms = {name: (tuple(one["shape"]), format_of(one["dtype"]).dtype) for name, one in said.items()}
+        return {name: HeldOutput(self, (RIGHT, name), *form) for name, form in forms.items()}
 
     def forget(self) -> None:
         """Have it let go of all that it holds; a process that was never started is not."""
@@ -131,6 +132,11 @@ class HeldOutput(Held):
         """There."""
         said = self.holder.ask("measured", self._with(other))
         return Measured(**{**said, **{name: tuple(said[name]) for name in ("first_bad", "ulp_histogram")}})
+
+    def algebra(self, case: Case, subject: Subject) -> Summed | None:
+        """There."""
+        said = self.holder.ask("algebra", case=case, subject=subject)
+        return Summed(Share.model_validate(said["share"]), tuple(said["places"])) if said else None
 
     def unwritten(self, first: int, count: int) -> str:
         """There."""

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
+from corpus.records import Case, Subject
 from corpus.remote import Remote
+from corpus.share import Share
 from oracles.measure import Measured
 from oracles.suspects import MOST, Room, Suspects
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """What sums of the rows of a product say (oracles/freivalds.py)."""
+
+    share: Share
+    """How much was looked at."""
+    places: tuple[int, ...]
+    """Flat indices of the elements that are farthest off in rows that are off; the oracle decides."""
 
 
 class Held(Remote):
@@ -23,6 +36,10 @@ class Held(Remote):
     @abstractmethod
     def measured(self, other: Held) -> Measured:
         """The distance from a peer or a reference, without a budget."""
+
+    @abstractmethod
+    def algebra(self, case: Case, subject: Subject) -> Summed | None:
+        """Of the product that this is, as subject left it; None if it is none, or there is no room for its inputs."""
 
     @abstractmethod
     def unwritten(self, first: int, count: int) -> str:

@@ -2,8 +2,8 @@
 
 The whole is never made here. Who is right in the parts is compared with a reference in float64, where a device holds
 one, or with a peer that is right there, too; whatever is elsewhere, the comparison sees (oracles/peers.py), and the
-oracle judges. How much each verdict rests on, its shares say. The algebra of products (oracles/freivalds.py) needs
-whole inputs, so it is left out.
+oracle judges. How much each verdict rests on, its shares say. Where a device holds a product and no reference, sums of
+its rows are checked (oracles/freivalds.py): they need whole inputs, which are made there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oracles.judge import Evidence, judge
 from oracles.parts import Part, around, sample
 from oracles.peers import Pair, confront, refer
 from oracles.reference import Reference
-from oracles.sampled import Sampled, judge_form, judge_part
+from oracles.sampled import Sampled, judge_form, judge_part, judge_parts
 
 Where = tuple[str, tuple[int, ...]]
 """An output, and the index of an element of it."""
@@ -75,6 +75,8 @@ class LargeReference:
             said |= {k: self._refer(ran[k], right) for k in passed}
         else:
             self._confront(passed, ran, said)
+            for key in passed:
+                said[key] = said[key].plus(self._summed(ran[key])) if not said[key].verdict.failed else said[key]
         verdicts = {key: one.verdict.but(shares=one.shares) for key, one in said.items()}
         if not any(v.failed for v in verdicts.values()):
             return verdicts
@@ -90,6 +92,17 @@ class LargeReference:
 
     def _refer(self, ran: Ran, right: Mapping[str, Held]) -> Sampled:
         return refer(self.contract, self.case, ran.subject, ran.outputs, right, self.pairs)
+
+    def _summed(self, ran: Ran) -> Sampled:
+        """By the algebra of products, if it is one that a device holds."""
+        nothing = Sampled(Verdict(kind=Kind.PASS), tuple(Share(output=n, of=x.size) for n, x in ran.outputs.items()))
+        one = next(iter(ran.outputs.values()), None)
+        found = one.algebra(self.case, ran.subject) if isinstance(one, Held) else None
+        if found is None:
+            return nothing
+        said = Sampled(nothing.verdict, (found.share,))
+        parts, _ = around(self.contract, self.case, found.share.output, found.places)
+        return said.plus(judge_parts(parts, ran.subject, ran.outputs)) if parts else said
 
     def _confront(self, keys: Sequence[str], ran: Mapping[str, Ran], said: dict[str, Sampled]) -> None:
         """Compare each with the first; if that one turns out to be wrong, the others once more among themselves."""

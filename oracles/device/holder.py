@@ -17,10 +17,11 @@ from torch import Tensor
 
 from corpus.errors import InternalError, UsageError
 from corpus.formats import Array, format_of
-from corpus.records import Case
+from corpus.records import Case, Subject
 from corpus.wire import Message
 from oracles.device import measure as fused
 from oracles.device import suspects
+from oracles.device.algebra import algebra_on
 from oracles.device.gpu import Gpu
 from oracles.device.references import reference_on
 from oracles.device.suspects import DeviceRoom, bits_of, name_of
@@ -85,13 +86,17 @@ class Holder:
             if pinned:
                 self._gpu.unpin(data)
 
-    def refer(self, case: Case) -> dict[str, tuple[int, ...]] | None:
-        """Make the reference in float64: the shapes of its outputs; None if there is none."""
-        made = reference_on(case, self.device)
-        if made is None:
-            return None
+    def refer(self, case: Case) -> Message:
+        """Make the reference in float64: the form of its outputs; nothing if there is none."""
+        made = reference_on(case, self.device) or {}
         self._held |= {("", name): values for name, values in made.items()}
-        return {name: tuple(values.shape) for name, values in made.items()}
+        return {name: {"shape": tuple(x.shape), "dtype": name_of(x)} for name, x in made.items()}
+
+    def algebra(self, case: Case, subject: Subject) -> Message:
+        """What sums of the rows say of what a subject left; nothing if nothing is known."""
+        mine = {name: values for (key, name), values in self._held.items() if key == subject.key}
+        found = algebra_on(case, subject, mine, self.device)
+        return {"share": found.share, "places": found.places} if found else {}
 
     def take_some(self, key: Key, of: str, along: list[tuple[int, Any]]) -> Array:
         """Some indices of some axes of the values, or of the sizes of `rows` or `columns`, as a host array."""

@@ -13,18 +13,25 @@ from pydantic_core import from_json
 from corpus.formats import Array
 from corpus.house import check_house
 from corpus.parent import die_with_parent
-from corpus.records import Case
+from corpus.records import Case, Subject
 from corpus.wire import Message, Wire
 from oracles.device.holder import Holder, Key
 
 _ANSWERS: dict[str, Callable[[Holder, list[Key], Message], Message]] = {
     "take": lambda holder, keys, m: holder.take(keys[0], m["offer"]),
-    "refer": lambda holder, _, m: {"shapes": holder.refer(Case.model_validate(m["case"]))},
+    "refer": lambda holder, _, m: holder.refer(Case.model_validate(m["case"])),
+    "algebra": lambda holder, _, m: holder.algebra(
+        Case.model_validate(m["case"]), Subject.model_validate(m["subject"])
+    ),
     "suspects": lambda holder, keys, m: holder.suspects(keys[0], keys[1], m["room"]),
     "measured": lambda holder, keys, _: holder.measured(keys[0], keys[1]),
     "unwritten": lambda holder, keys, m: {"pattern": holder.unwritten(keys[0], m["first"], m["count"])},
 }
 """Word of a message -> what is done about it."""
+
+
+def _case(message: Message) -> Case:
+    return Case.model_validate(message["case"])
 
 
 def answer(holder: Holder, message: Message, memory: int) -> Message:

@@ -133,6 +133,22 @@ def test_one_wrong_element_is_found_alone_with_a_reference(kernel):
         assert [e.index for e in look.exhibit.elements] == [(345, 678)]
 
 
+def test_without_a_reference_sums_of_the_rows_of_a_product_tell(kernel, without, tmp_path):
+    """A wrong element that no part holds, of a subject alone."""
+    fills = {n: Fill(distribution="normal", seed=i) for i, n in enumerate("ab")}
+    shapes = {"a": (600, 64), "b": (64, 500)}
+    case = Case(op="gemm", tensors={n: TensorRecipe(shape=shapes[n], dtype="float32", fill=fills[n]) for n in "ab"})
+    text = 'import numpy as np\nOP = "gemm"\n\n\ndef run(out, a, b):\n    out[...] = a @ b\n'
+    for name, line, kind in (("right", "", Kind.PASS), ("wrong", "    out[345, 123] += 5\n", Kind.MISMATCH)):
+        path = tmp_path / f"{name}.py"
+        path.write_text(text + line)
+        subject = user_subject(str(path), ())
+        verdict = asked(case, subject).verdicts[subject.key]
+        assert verdict.kind is kind
+        assert verdict.shares[0].algebra == 600 * 500
+        assert kind is Kind.PASS or verdict.message.startswith("out[345, 123] is ")
+
+
 @pytest.mark.parametrize("layout", ["offset_one", "transposed", "broadcast"])
 def test_layouts_and_special_values(kernel, layout):
     case = silu(ROWS, COLS, layout=layout, specials=(Special(value="nan", place="one_column"),))
