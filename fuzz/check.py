@@ -119,7 +119,8 @@ class Examiner:
         """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
 
         place: which device the subjects see; None: the first there is. judge: the device (cuda, cpu) where a process of
-        its own judges what large cases leave; None: a GPU of those that run on one, and this process for all others.
+        its own judges what large cases leave, or `here`: in this one; None: the GPU, if one of them runs there, else
+        here.
         """
         self.subjects = {s.key: s for s in subjects}
         if len(self.subjects) != len(subjects):

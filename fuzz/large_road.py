@@ -21,6 +21,9 @@ from kernels.sandbox import Sandbox
 from oracles.contract import Contract
 from oracles.large import LargeReference, Ran, Where
 
+HERE = "here"
+"""In place of a device on which outputs are judged: this process, to which they are sent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -94,7 +97,7 @@ class LargeRoad:
     def _is_held(self, keys: Sequence[str]) -> bool:
         """Whether the judge's process takes over what these leave."""
         _, judge = self._made
-        return judge is not None or any(is_on_gpu(self._subjects[key]) for key in keys)
+        return judge != HERE and (judge is not None or any(is_on_gpu(self._subjects[key]) for key in keys))
 
     def _peer(self, case: Case, key: str) -> tuple[str, ...]:
         """Another subject for a case, if there is one: on the same device, and a library's, which is fast."""
