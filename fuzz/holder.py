@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.errors import InternalError
+from corpus.errors import InternalError, UsageError
 from corpus.formats import Array, format_of
 from corpus.records import Case, OutputReport, Subject
 from corpus.remote import Remote
@@ -67,11 +67,14 @@ class HolderProcess:
             os.close(memory)
 
     def ask(self, word: str, keys: list[tuple[str, str]] | None = None, **more: Any) -> Message:
-        """What oracles.device.holder_process answers. Raises InternalError if it does not."""
+        """What oracles.device.holder_process answers. Raises InternalError if it does not, UsageError if it refuses."""
         try:
-            return self.partner.ask({"word": word, "keys": keys or [], **more}, _ANSWER_SECONDS)
+            said = self.partner.ask({"word": word, "keys": keys or [], **more}, _ANSWER_SECONDS)
         except Gone as gone:
             raise InternalError(f"the judge of large cases: {gone}") from gone
+        if "refused" in said:
+            raise UsageError(said["refused"])
+        return said
 
     def read(self, size: int) -> bytearray:
         """The first bytes of what it has left in the file."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from corpus.errors import UsageError
 from corpus.formats import Array
 from corpus.house import check_house
 from corpus.parent import die_with_parent
@@ -62,7 +63,10 @@ def serve(wire: Wire, settings: dict[str, Any]) -> None:
             message = wire.receive()
         except EOFError:
             return
-        wire.send(answer(holder, message, settings["memory"]))
+        try:
+            wire.send(answer(holder, message, settings["memory"]))
+        except UsageError as error:
+            wire.send({"refused": str(error)})
 
 
 def main() -> None:

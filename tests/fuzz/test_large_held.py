@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from corpus.errors import InternalError
+from corpus.errors import InternalError, UsageError
 from corpus.records import Case, Fill, Kind, Special, TensorRecipe
 from fuzz import holder as module
 from fuzz import large
@@ -289,6 +289,12 @@ def test_on_the_cpu_nobody_starts_it():
 def test_a_judge_that_does_not_start_is_told():
     with Examiner([PEER], judge="nowhere") as examiner, pytest.raises(InternalError, match="does not start"):
         examiner.check([Inquiry(CASE, (PEER.key,))])
+
+
+def test_a_recipe_that_cannot_be_made_is_a_mistake_of_the_users():
+    recipe = CASE.tensors["x"].but(fill=Fill(distribution="nothing_of_that_name"))
+    with pytest.raises(UsageError, match="nothing_of_that_name"):
+        asked(CASE.but(tensors={"x": recipe}), PEER)
 
 
 @needs_gpu
