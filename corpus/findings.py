@@ -200,7 +200,7 @@ class Sanitized(Record):
 class Finding(Record):
     """A failure worth keeping."""
 
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     signature: Signature
     aliases: tuple[str, ...] = ()
     """Keys of the signatures under which it was met before it was shrunk."""

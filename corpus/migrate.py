@@ -20,6 +20,7 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
     ("finding", 1): _only_more_fields,
     ("finding", 2): _only_more_fields,
     ("finding", 3): _only_more_fields,
+    ("finding", 4): _only_more_fields,
     ("campaign", 1): _only_more_fields,
 }
 """(Kind of record, version) -> the step to the next, a JSON object to a JSON object; it may change its argument.

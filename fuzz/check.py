@@ -1,7 +1,7 @@
 """The one road of a case: materialize, run in the sandbox, judge. Campaign, shrink, replay and tests all walk it.
 
-Large cases (fuzz/large.py) go one by one, when the rest of their batch is done: their outputs are let go of before the
-next one runs. The whole of their inputs is made by the worker alone, and oracles/large.py judges them.
+Large cases go one by one, when the rest of their batch is done: their outputs are let go of before the next one runs.
+The whole of their inputs is made by the worker alone, and they have a road of their own (fuzz/large_road.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from corpus.findings import Exhibit
 from corpus.kept import Kept
 from corpus.materialize import digest, materialize_all
 from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
-from corpus.rows import rows_digest
-from fuzz.large import is_large, patience
-from fuzz.subjects import fitting
+from fuzz.large import is_large
+from fuzz.large_road import LargeRoad
 from kernels.calling import Interface
 from kernels.nursery import Nursery
 from kernels.places import Place
@@ -35,7 +34,7 @@ from oracles.contract import Contract, Invariant, Law
 from oracles.exhibit import exhibit, exhibit_of_invariant, exhibit_of_law
 from oracles.invariants import invariants, judge_invariant
 from oracles.judge import Evidence, judge
-from oracles.large import LargeReference, Ran, Where, places_of
+from oracles.large import Where, places_of
 from oracles.laws import applies, judge_law, law_of
 from oracles.reference import Reference
 
@@ -115,10 +114,13 @@ class Examiner:
         timeout: float = 10.0,
         memory_mb: int = 4096,
         place: Place | None = None,
+        judge: str | None = None,
     ) -> None:
         """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
 
-        place: which device the subjects see; None: the first there is.
+        place: which device the subjects see; None: the first there is. judge: the device (cuda, cpu) where a process of
+        its own judges what large cases leave, or `here`: in this one; None: the GPU, if one of them runs there, else
+        here.
         """
         self.subjects = {s.key: s for s in subjects}
         if len(self.subjects) != len(subjects):
@@ -127,6 +129,7 @@ class Examiner:
         self.contracts = {s.op: contract_of(s.op) for s in subjects}
         self._faces = {op: interface_of(c) for op, c in self.contracts.items()}
         self._limits = timeout, memory_mb
+        self._road = LargeRoad(self.subjects, self.contracts, place, judge)
         self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place)
         try:
             wrong = self._box.probe()
@@ -143,8 +146,9 @@ class Examiner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """End the sandbox."""
+        """End the sandbox, and what judges large cases."""
         self._box.close()
+        self._road.close()
 
     def twin(self, nursery: Nursery, place: Place) -> Examiner:
         """One for the same subjects, which are not loaded again to see whether that can be done."""
@@ -152,7 +156,7 @@ class Examiner:
         subjects = list(self.subjects.values())
         box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place, nursery=nursery)
         box.knows_as(self._box)
-        vars(made)["_box"] = box
+        vars(made).update(_box=box, _road=self._road.twin())
         return made
 
     @property
@@ -239,50 +243,21 @@ class Examiner:
         """Whether a case is judged by parts of it and by its peers."""
         return is_large(self.contracts[case.op], case)
 
-    def _task(self, case: Case, subjects: tuple[str, ...], *, large: bool = False) -> Task:
-        return Task(case, self.contracts[case.op].output_specs(case), subjects, large)
-
-    def _run_large(self, inquiry: Inquiry) -> tuple[LargeReference, dict[str, Ran]]:
-        """One large case, while nothing else runs; it gets more time than others, and a peer if nobody else was asked.
-
-        Alone, a subject would be judged by a sample, which may have missed what a peer has shown before.
-        """
-        case, keys = inquiry.case, inquiry.subjects
-        keys += self._peer(case, keys[0]) if len(keys) == 1 else ()
-        contract, usual = self.contracts[case.op], self._box.timeout
-        self._box.timeout = usual + patience(contract, case)
-        try:
-            ticket = self._box.submit([self._task(case, keys, large=True)])
-            mine = rows_digest(case)
-            reference = LargeReference(contract, case, [self.subjects[k].numerics for k in keys], inquiry.places)
-            outcomes = self._box.collect(ticket)[0]
-        finally:
-            self._box.timeout = usual
-        for outcome in outcomes.values():
-            _same_rows(mine, outcome.execution)
-        return reference, {k: Ran(self.subjects[k], o.execution, o.outputs) for k, o in outcomes.items()}
+    def _task(self, case: Case, subjects: tuple[str, ...]) -> Task:
+        return Task(case, self.contracts[case.op].output_specs(case), subjects)
 
     def _check_large(self, inquiry: Inquiry) -> Checked:
         """No laws, no invariants, no fidelity: each of them looks at everything."""
-        reference, ran = self._run_large(inquiry)
-        said = reference.judge(ran)
-        verdicts = {k: said[k] for k in inquiry.subjects}
-        executions = {k: ran[k].execution for k in inquiry.subjects}
-        return Checked(inquiry.case, "", verdicts, executions, classes=reference.classes)
-
-    def _peer(self, case: Case, key: str) -> tuple[str, ...]:
-        """Another subject for a case, if there is one: on the same device, and a library's, which is fast."""
-        mine = self.subjects[key]
-        fit = set(fitting(self.subjects.values(), case))
-        others = [s for s in self.subjects.values() if s.key != key and s.key in fit and not s.planted]
-        best = min(others, key=lambda s: (s.device != mine.device, s.backend != "torch"), default=None)
-        return () if best is None else (best.key,)
+        with self._road.judged(self._box, inquiry.case, inquiry.subjects, inquiry.places) as judged:
+            verdicts = {k: judged.verdicts[k] for k in inquiry.subjects}
+            executions = {k: judged.ran[k].execution for k in inquiry.subjects}
+        return Checked(inquiry.case, "", verdicts, executions, classes=judged.reference.classes)
 
     def _look_large(self, inquiry: Inquiry) -> Look:
         (key,) = inquiry.subjects
-        reference, ran = self._run_large(inquiry)
-        verdict = reference.judge(ran)[key]
-        shown = reference.exhibit(ran[key], verdict, returns=key in self._box.returning)
+        with self._road.judged(self._box, inquiry.case, inquiry.subjects, inquiry.places) as judged:
+            verdict, returns = judged.verdicts[key], key in self._box.returning
+            shown = judged.reference.exhibit(judged.ran[key], verdict, returns=returns)
         return Look(verdict, shown, None)
 
     def _other_cases(self, inquiry: Inquiry) -> Iterable[tuple[Law, Case]]:
@@ -369,8 +344,3 @@ def all_laws(case: Case) -> tuple[str, ...]:
 def _same_inputs(mine: str, execution: Execution) -> None:
     if execution.input_digest and execution.input_digest != mine:
         raise InternalError(f"{execution.subject} ran on other input bytes than the oracle saw")
-
-
-def _same_rows(mine: str, execution: Execution) -> None:
-    if execution.input_rows and execution.input_rows != mine:
-        raise InternalError(f"{execution.subject} ran on other input rows than the oracle saw")

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
+from corpus.parent import die_with_parent
 from fuzz.check import Examiner
 from fuzz.elites import Elites, seen_by
 from fuzz.engine import BATCH, propose
@@ -32,7 +33,6 @@ from fuzz.rounds import Round, Runner
 from kernels.mps import side_by_side
 from kernels.nursery import Nursery
 from kernels.places import Place
-from kernels.processes import die_with_parent
 
 DEPTH = 2
 """Batches that a process has at once: one runs, while another is judged."""

@@ -8,29 +8,22 @@ word.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic_core import to_json
 
 from corpus.errors import InternalError, UsageError
 from corpus.formats import format_of
 from corpus.materialize import materialize_all
 from corpus.proof import Sweep
 from corpus.records import Case, Execution, Fill, Kind, Status, Subject, TensorRecipe, Verdict
-from corpus.wire import Message, Wire
+from corpus.wire import Message
 from fuzz.check import interface_of
+from fuzz.partner import Gone, Partner
 from oracles.catalog import contract_of
 from oracles.contract import Contract
 from oracles.judge import judge
@@ -44,10 +37,8 @@ PART = 1 << 20
 """Rows that are tried at once."""
 _POISONS = (0x5A, 0xA6)
 """Bytes that an output is full of before the first run, and before the second: numbers, of another sign each."""
-_ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS = 120.0
 _JUDGE_SECONDS = 600.0
-_LAST_WORDS = 2000
 
 
 def domains(contract: Contract, subject: Subject) -> list[Case]:
@@ -78,69 +69,6 @@ def part_of(case: Case, first: int, rows: int) -> Case:
     )
 
 
-class Gone(Exception):  # noqa: N818  what happened, not an error of ours
-    """A process ended, or does not answer. Its words: the last ones."""
-
-    def __init__(self, kind: Kind, words: str) -> None:
-        super().__init__(words)
-        self.kind = kind
-
-
-class Peer:
-    """A process that answers one message after another."""
-
-    def __init__(self, module: str, memory: int, settings: Message) -> None:
-        """memory: a file both processes map."""
-        ours, theirs = socket.socketpair()
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115  closed with the peer
-        given = {"wire": theirs.fileno(), "memory": memory, **settings}
-        boot = f"import sys; sys.path[:0] = [sys.argv.pop(1)]; from {module} import main; main()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", boot, str(_ROOT), to_json(given).decode()],
-            pass_fds=(theirs.fileno(), memory),
-            stdin=subprocess.DEVNULL,
-            stdout=self._words,
-            stderr=self._words,
-            start_new_session=True,  # so that what it starts can be ended with it
-        )
-        theirs.close()
-        self._wire = Wire(ours)
-
-    def ask(self, message: Message, seconds: float) -> Message:
-        """Raises Gone."""
-        try:
-            self._wire.send(message)
-        except OSError as error:
-            raise Gone(Kind.CRASHED, self._ending()) from error
-        return self.hear(seconds)
-
-    def hear(self, seconds: float) -> Message:
-        """Raises Gone."""
-        try:
-            return self._wire.receive(seconds)
-        except TimeoutError as error:
-            raise Gone(Kind.TIMEOUT, f"it did not finish in {seconds:g} s") from error
-        except (EOFError, OSError) as error:
-            raise Gone(Kind.CRASHED, self._ending()) from error
-
-    def _ending(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5.0)
-        code = self._process.returncode
-        how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - _LAST_WORDS))
-        lines = self._words.read().decode("utf-8", "replace").strip().splitlines()
-        return f"its process ended ({how})" + (f": {lines[-1]}" if lines else "")
-
-    def close(self) -> None:
-        """End it, and whatever it has started."""
-        self._wire.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._words.close()
-
-
 @dataclass(slots=True)
 class Tried:
     """What became of a domain, and the seconds that the subject and the judge took for it."""
@@ -163,7 +91,7 @@ class Sweeper:
         size = part * ROW * 2  # all outputs have 16 bits
         self._memory = os.memfd_create("sweep")
         os.ftruncate(self._memory, size)
-        self._peers: list[Peer] = []
+        self._peers: list[Partner] = []
         common = {"bytes": size, "device": subject.device}
         face = interface_of(contract)
         try:
@@ -193,12 +121,12 @@ class Sweeper:
         self._peers.clear()
         os.close(self._memory)
 
-    def _started(self, module: str, settings: Message) -> Peer:
-        peer = Peer(module, self._memory, settings)
+    def _started(self, module: str, settings: Message) -> Partner:
+        peer = Partner(module, self._memory, settings)
         self._peers.append(peer)
         return peer
 
-    def _greeting(self, peer: Peer) -> Message:
+    def _greeting(self, peer: Partner) -> Message:
         try:
             return peer.hear(_START_SECONDS)
         except Gone as gone:

@@ -1,7 +1,7 @@
-"""A large case where its subject runs: inputs are made there, everything is checked there, one output comes back.
+"""A large case where its subject runs: inputs are made there, everything is checked there, and outputs stay there.
 
-Nothing but the first run's output is ever copied. Beside CUDA, the CPU is a device like any other: the same code runs.
-There is no run on a stream of its own (kernels/streams.py): small cases have those.
+What the first run left is handed over to the judge, or sent (kernels/handover.py). Beside CUDA, the CPU is a device
+like any other: the same code runs. There is no run on a stream of its own (kernels/streams.py): small cases have those.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from corpus.records import Case, Status, Subject, TensorSpec
 from kernels.backend import Loader, PythonLoader
 from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
-from kernels.device_memory import DeviceBuffer, DeviceMemory, on_host
+from kernels.device_memory import DeviceBuffer, DeviceMemory
 from kernels.gpu import DRIVER, address_of
 from kernels.guarded import POISONS
 from kernels.loader import loader_of
@@ -178,8 +178,11 @@ class LargeRun:
 
 def run_on(
     setting: LargeSetting, bound: Bound | UsageError, road: Road, extra: Collection[str]
-) -> tuple[dict[str, Any], list[bytes]]:
-    """Two runs of one subject; what came out as a head and the first run's bytes, as a worker sends them."""
+) -> tuple[dict[str, Any], list[Any]]:
+    """Two runs of one subject; what came out as the head of a message, and the first run's bytes.
+
+    These are flat tensors of uint8 where the case is; of a result in a dtype that is none of ours, no bytes.
+    """
     head: dict[str, Any] = {"status": Status.OK, "input_digest": "", "input_rows": setting.rows}
     if isinstance(bound, UsageError):
         return {**head, "status": Status.BUILD_FAILED, "message": str(bound)}, []
@@ -194,14 +197,14 @@ def run_on(
 
 def _run_twice(
     setting: LargeSetting, bound: Bound, road: Road, extra: Collection[str]
-) -> tuple[dict[str, Any], list[bytes]]:
+) -> tuple[dict[str, Any], list[Any]]:
     """What two runs of a subject left: the head of a message, and the first run's bytes. Raises SubjectError."""
     first, second = (_run_once(setting, bound, road, extra, run) for run in (0, 1))
     pairs = list(zip(setting.specs, first.results, second.results, strict=True))
     reports = [_compare(name, a, b) for name, a, b in pairs]
     for report, (_, result, _) in zip(reports, pairs, strict=True):
         report["alias_of"] = setting.memory.holds(result.address) if bound.returns and result.values.numel() else ""
-    payload = [on_host(_bits(r), r.dtype).tobytes() if r.dtype in FORMATS else b"" for r in first.results]
+    payload = [_bits(r).reshape(-1).view(torch.uint8) if r.dtype in FORMATS else b"" for r in first.results]
     head = {
         "nanoseconds": first.nanoseconds,
         "outputs": reports,

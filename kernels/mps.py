@@ -31,7 +31,7 @@ _LOGS = "CUDA_MPS_LOG_DIRECTORY"
 _BOOT = """
 import os, sys
 sys.path[:0] = [sys.argv.pop(1)]
-from kernels.processes import die_with_parent
+from corpus.parent import die_with_parent
 die_with_parent()
 os.execvp(sys.argv[1], sys.argv[1:])
 """

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 from corpus.errors import UsageError
+from corpus.records import Subject
 from kernels.gpu import device_count
 
 GPU_JOBS = 8
@@ -29,6 +31,11 @@ class Place:
     """What makes a process see it, and no other of its kind."""
     shared: dict[str, str] = field(default_factory=dict)
     """What makes a process use it together with others, instead of in turns (kernels/mps.py); empty: it cannot."""
+
+
+def is_on_gpu(subject: Subject) -> bool:
+    """Whether a subject runs there, and torch can make its inputs there."""
+    return (subject.device == "cuda" or subject.backend == "cupy") and find_spec("torch") is not None
 
 
 def places_of(device: str) -> list[Place]:

@@ -1,16 +1,8 @@
 """How processes are ended, on either side of the zygote."""
 
 import contextlib
-import ctypes
 import os
 import signal
-
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent() -> None:
-    """From now on this process is killed when the one that has started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def kill_group(pid: int) -> None:

@@ -19,13 +19,11 @@ from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
 from kernels.gpu import DRIVER, DriverError, address_of
 from kernels.gpu_loaders import ON_GPU, GpuCudaLoader, GpuCudaSubject, packed
+from kernels.handover import HANDLE
 from kernels.loaders.cuda import CudaSubject
 from kernels.loaders.torch import TorchLoader
 from kernels.simt.emulator import Argument, Shape, Tensor
 from kernels.stages import Stage, check_form
-
-HANDLE = 64
-"""Bytes of what names memory to another process (CU_IPC_HANDLE_SIZE)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,25 +8,25 @@ crash only if it does it again.
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from corpus.errors import InternalError, UsageError
 from corpus.formats import FORMATS
-from corpus.records import Execution, GuardDamage, Kind, OutputReport, Status, Subject
+from corpus.records import Execution, Status, Subject
+from corpus.wire import Message
+from kernels.answers import death_of, execution_of, outcome_of
 from kernels.calling import Interface
+from kernels.handover import SHARED
 from kernels.loader import loader_of
 from kernels.mps import Sharing
 from kernels.nursery import Ending, Handle, Nursery
 from kernels.places import Place
 from kernels.protocol import GPU_LOST, IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
-from kernels.tickets import Key, Outcome, Ticket
+from kernels.tickets import Key, LostError, NoRoomError, Outcome, Taker, Ticket
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
@@ -37,6 +37,8 @@ LOOK_BACK = 8
 MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
 _LOAD_SECONDS = 60.0
+_LOST_SECONDS = 1.0
+"""In which the death of a worker is known whose outputs cannot be had."""
 
 
 class Sandbox:
@@ -116,9 +118,9 @@ class Sandbox:
         """Run tasks now; for each, subject key -> outcome."""
         return self.collect(self.submit(tasks))
 
-    def submit(self, tasks: Sequence[Task]) -> Ticket:
-        """Start a batch. Only one may be on its way."""
-        ticket = Ticket(tasks, waiting=list(enumerate(tasks)))
+    def submit(self, tasks: Sequence[Task], taker: Taker | None = None) -> Ticket:
+        """Start a batch. Only one may be on its way. taker: who gets outputs of large cases; None: they are sent."""
+        ticket = Ticket(tasks, waiting=list(enumerate(tasks)), taker=taker)
         self._send(ticket, ticket.waiting)
         return ticket
 
@@ -157,7 +159,7 @@ class Sandbox:
         ticket.waiting = [w for w in ticket.waiting if w not in batch]
         self._active.served += len(batch)
         try:
-            self._active.channel.send(encode_batch(batch))
+            self._active.channel.send(encode_batch(batch, ticket.taker.way if ticket.taker else ""))
         except OSError:
             return  # the worker is dead; _wait finds out how
 
@@ -172,17 +174,17 @@ class Sandbox:
         for suspect in reversed(before[-LOOK_BACK:]):
             if suspect == victim or ticket.outcomes[suspect].execution.status is not Status.OK:
                 continue
-            ending = self._die_together([ticket.only(suspect), ticket.only(victim)])
+            ending = self._die_together(ticket, [ticket.only(suspect), ticket.only(victim)])
             if ending is not None:
-                ticket.outcomes[suspect] = _death(
+                ticket.outcomes[suspect] = death_of(
                     suspect[1], ending, None, "it left the process so that the next died: "
                 )
                 return
 
-    def _die_together(self, pair: list[tuple[int, Task]]) -> Ending | None:
+    def _die_together(self, ticket: Ticket, pair: list[tuple[int, Task]]) -> Ending | None:
         """How a worker of their own ends that runs these one after the other; None: it does not."""
         self._promote()
-        trial = Ticket([task for _, task in pair], waiting=[])
+        trial = Ticket([task for _, task in pair], waiting=[], taker=ticket.taker)
         self._give(trial, [(n, task) for n, (_, task) in enumerate(pair)])
         try:
             while trial.unfinished():
@@ -245,8 +247,36 @@ class Sandbox:
             raise EOFError
         if "internal" in head:
             raise InternalError(f"the worker failed on its own:\n{head['internal']}")
-        key = head.pop("subject")
-        ticket.outcomes[head.pop("n"), key] = _outcome(key, head, payload)
+        key: Key = (head.pop("n"), head.pop("subject"))
+        offers = head.pop("offers", None)
+        if offers is None:
+            ticket.outcomes[key] = outcome_of(key[1], head, payload)
+        else:
+            self._take_over(ticket, key, head, offers)
+
+    def _take_over(self, ticket: Ticket, key: Key, head: dict[str, Any], offers: list[Message]) -> None:
+        """Have outputs copied that a worker keeps until it hears of it."""
+        assert ticket.taker is not None
+        execution, again = execution_of(key[1], head), ""
+        try:
+            taken = {
+                report.name: ticket.taker.take(key[1], report, offer)
+                for report, offer in zip(execution.outputs, offers, strict=True)
+                if report.dtype in FORMATS
+            }
+            ticket.outcomes[key] = Outcome(execution, {}, taken)
+        except NoRoomError as error:
+            message = f"its outputs do not fit beside what the judge holds: {error}"
+            ticket.outcomes[key] = Outcome(Execution(status=Status.UNSUPPORTED, subject=key[1], message=message), {})
+        except LostError as error:
+            if self._readable(_LOST_SECONDS):  # it has nothing to say but that it is dead
+                ticket.lost.add(key)
+                return
+            if ticket.taker.way == SHARED:
+                raise InternalError(f"the judge cannot get at what {key[1]} left: {error}") from error
+            again = ticket.taker.way = SHARED
+        with contextlib.suppress(OSError):  # a dead one is met later
+            self._active.channel.send(frame({"again": again}, []))
 
     def _bury(self, ticket: Ticket, *, late: tuple[int, int] | None, garbled: bool = False) -> None:
         """The active worker is dead, or must die because a run is late: name the culprit, give its work to the spare.
@@ -271,7 +301,8 @@ class Sandbox:
         if not left:
             return
         culprit = left[0] if garbled else next((w for w in left if w[0] == number), left[0])
-        materializing = position == IDLE and not garbled
+        leaving = (culprit[0], culprit[1].subjects[0]) in ticket.lost
+        materializing = position == IDLE and not garbled and not leaving
         self._accuse(ticket, culprit, left, told, ending, timed_out=timed_out, materializing=materializing)
 
     def _end(self, late: tuple[int, int] | None) -> Ending:
@@ -304,7 +335,7 @@ class Sandbox:
             raise InternalError(f"the worker dies while materializing {task.case.label}: {ending.describe()}")
         guilty = timed_out or (died >= GUILTY_DEATHS and not materializing)
         if guilty:
-            ticket.outcomes[key] = _death(key[1], ending, self.timeout if timed_out else None)
+            ticket.outcomes[key] = death_of(key[1], ending, self.timeout if timed_out else None)
         others = [w for w in left if w[0] != n]
         rest = task.subjects[1:]
         if not guilty:
@@ -342,41 +373,3 @@ class Sandbox:
             problem = f"kills the process when it is loaded ({ending.describe()})"
         self._promote(dead=True)
         return f"{self._subjects[key].path} {problem}"
-
-
-def _outcome(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
-    reports, arrays, at = [], {}, 0
-    for said in head.get("outputs", ()):
-        shape = tuple(said["shape"])
-        if said["dtype"] in FORMATS:
-            dtype, size = FORMATS[said["dtype"]].dtype, math.prod(shape)
-            arrays[said["name"]] = np.frombuffer(payload, dtype, size, at).reshape(shape)
-            at += size * dtype.itemsize
-        reports.append(OutputReport.trusted(**{**_REPORT, **said, "shape": shape}))
-    execution = Execution.trusted(
-        status=Status(head["status"]),
-        subject=key,
-        fault=Kind(head["fault"]) if "fault" in head else None,
-        message=head.get("message", ""),
-        detail=head.get("detail", ""),
-        input_digest=head["input_digest"],
-        input_rows=head.get("input_rows", ""),
-        outputs=tuple(reports),
-        damage=tuple(GuardDamage(**d) for d in head.get("damage", ())),
-        mutated=tuple(head.get("mutated", ())),
-        warnings=tuple(head.get("warnings", ())),
-        nanoseconds=head.get("nanoseconds", 0),
-    )
-    return Outcome(execution, arrays)
-
-
-_REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if not f.is_required()}
-"""Defaults of what a worker leaves out of its report."""
-
-
-def _death(key: str, ending: Ending, timeout: float | None, how: str = "") -> Outcome:
-    if timeout is not None:
-        message, status = f"no result within {timeout:g} s", Status.TIMEOUT
-    else:
-        message, status = f"{how}{ending.describe()}", Status.CRASHED
-    return Outcome(Execution(status=status, subject=key, message=message, detail=ending.tail), {})

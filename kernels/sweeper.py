@@ -18,10 +18,10 @@ from pydantic_core import from_json
 from corpus.errors import UsageError
 from corpus.formats import Array
 from corpus.house import check_house
+from corpus.parent import die_with_parent
 from corpus.records import Case, Status, Subject, TensorSpec
 from corpus.wire import Message, Wire
 from kernels.calling import Bound, Interface
-from kernels.processes import die_with_parent
 from kernels.stages import Host, Stage
 
 

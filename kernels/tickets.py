@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from corpus.formats import Array
-from corpus.records import Execution
+from corpus.records import Execution, OutputReport
+from corpus.remote import Outputs, Remote
+from corpus.wire import Message
 from kernels.protocol import Task
 
 Key = tuple[int, str]
+
+
+class LostError(Exception):
+    """An output that was offered cannot be had."""
+
+
+class NoRoomError(Exception):
+    """There is no room for a copy of an output that was offered."""
+
+
+class Taker(Protocol):
+    """Copies outputs to where they are judged, instead of having them sent."""
+
+    way: str
+    """How they are to be offered (kernels.handover)."""
+
+    def take(self, subject: str, report: OutputReport, offer: Message) -> Remote:
+        """Copy one, now. Raises LostError and NoRoomError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +39,13 @@ class Outcome:
 
     execution: Execution
     outputs: dict[str, Array]
+    taken: dict[str, Remote] = field(default_factory=dict)
+    """Those that somebody has copied elsewhere."""
+
+    @property
+    def left(self) -> Outputs:
+        """All of them, wherever they are."""
+        return {**self.outputs, **self.taken}
 
 
 @dataclass(slots=True)
@@ -35,6 +63,10 @@ class Ticket:
     deaths: dict[Key, int] = field(default_factory=dict)
     before: dict[Key, list[Key]] = field(default_factory=dict)
     """What the worker that a suspect died with had run before, the last one at the end."""
+    taker: Taker | None = None
+    """Who gets the outputs."""
+    lost: set[Key] = field(default_factory=set)
+    """Executions that had come to their end, but whose worker died before their outputs were taken."""
 
     def only(self, key: Key) -> tuple[int, Task]:
         """One execution of it."""

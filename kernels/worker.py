@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,9 @@ from kernels.calling import Bound, Interface, bind
 from kernels.catalog import resolve
 from kernels.gpu import DRIVER, DriverError, give_up, when_lost
 from kernels.guarded import POISONS, Guarded
+from kernels.handover import Loan, bytes_of, lent
 from kernels.loader import loader_of
+from kernels.places import is_on_gpu
 from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
 from kernels.raised import SubjectError, as_tuple, mine, raised
 
@@ -75,8 +76,9 @@ class Setting:
 class _Rooms:
     """Where a case is made, when it is first wanted: here for subjects on the host, there for those on a GPU."""
 
-    def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool) -> None:
-        self._case, self._outputs, self.large = case, outputs, large
+    def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool, way: str = "") -> None:
+        """way: how outputs of a large case are handed over; empty: they are sent."""
+        self._case, self._outputs, self.large, self.way = case, outputs, large, way if large else ""
 
     @cached_property
     def here(self) -> Setting:
@@ -96,11 +98,6 @@ class _Rooms:
             import torch  # noqa: PLC0415  only where it was needed
 
             torch.cuda.empty_cache()
-
-
-def _is_on_gpu(subject: Subject) -> bool:
-    """Whether a subject runs there, and torch can make its inputs there."""
-    return (subject.device == "cuda" or subject.backend == "cupy") and find_spec("torch") is not None
 
 
 class Worker:
@@ -129,7 +126,7 @@ class Worker:
             elif "warm" in message:
                 self._warm(message["warm"])
             else:
-                self._batch(message["tasks"])
+                self._batch(message["tasks"], message["way"])
 
     def _introduce(self, message: dict[str, Any]) -> None:
         self._subjects = {k: Subject.model_validate(s) for k, s in message["subjects"].items()}
@@ -138,7 +135,7 @@ class Worker:
     def _share(self, environment: dict[str, str]) -> None:
         """Become a client of a service on the GPU (kernels/mps.py), before anything is done there."""
         os.environ.update(environment)
-        if any(_is_on_gpu(s) for s in self._subjects.values()):
+        if any(is_on_gpu(s) for s in self._subjects.values()):
             try:
                 DRIVER.check()
             except DriverError as error:
@@ -163,29 +160,48 @@ class Worker:
         setting.memory.reset(0)
         setting.memory.intact(0)
 
-    def _batch(self, tasks: list[dict[str, Any]]) -> None:
+    def _batch(self, tasks: list[dict[str, Any]], way: str) -> None:
         for task in tasks:
             self._note(task["n"], IDLE)
             case = Case.model_validate(task["case"])
             outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
-            rooms = _Rooms(case, outputs, large=task["large"])
+            rooms = _Rooms(case, outputs, large=task["large"], way=way)
             for position, key in enumerate(task["subjects"]):
-                head, payload = self._run(rooms, key, task["n"], position)
-                self._note(IDLE, IDLE)
-                self._send({"n": task["n"], "subject": key, **head}, payload)
+                self._run_and_tell(rooms, key, task["n"], position)
             rooms.leave()
 
-    def _run(self, rooms: _Rooms, key: str, number: int, position: int) -> tuple[dict[str, Any], list[bytes]]:
+    def _run_and_tell(self, rooms: _Rooms, key: str, number: int, position: int) -> None:
+        """Run a subject; send what came of it, or offer its outputs until they are taken."""
+        head, payload, loan = self._run(rooms, key, number, position)
+        self._note(IDLE, IDLE)
+        head = {"n": number, "subject": key, **head}
+        if not loan.offers:
+            self._send(head, [bytes_of(values) for values in payload])
+        while loan.offers:
+            self._send({**head, "offers": loan.offers}, [])
+            again = self._heard_of_loan()
+            loan.give_back()
+            loan = lent(payload, again)
+
+    def _heard_of_loan(self) -> str:
+        """How outputs must be offered once more; empty: they are not needed any more."""
+        try:
+            return str(self._channel.receive()[0]["again"])
+        except EOFError as error:
+            raise OSError("the supervisor has hung up") from error
+
+    def _run(self, rooms: _Rooms, key: str, number: int, position: int) -> tuple[dict[str, Any], list[Any], Loan]:
         """Make what a subject runs on, unless it is there; then run it. Where there is no room, nobody is accused."""
         subject = self._subjects[key]
-        there = rooms.large and _is_on_gpu(subject)
+        there = rooms.large and is_on_gpu(subject)
         try:
             setting = rooms.there if there else rooms.here
             self._note(number, position)
-            return self._execute_there(setting, key) if there else self._execute(setting, key)
+            head, payload = self._execute_there(setting, key) if there else self._execute(setting, key)
+            return head, payload, lent(payload, rooms.way)
         except Exception as error:
             if rooms.large and loader_of(subject.loader).is_out_of_memory(error):
-                return {"status": Status.UNSUPPORTED, "input_digest": "", "message": NO_ROOM}, []
+                return {"status": Status.UNSUPPORTED, "input_digest": "", "message": NO_ROOM}, [], Loan()
             raise
 
     def _note(self, task: int, position: int) -> None:
@@ -205,7 +221,7 @@ class Worker:
                 self._bound[key] = error
         return self._bound[key]
 
-    def _execute_there(self, setting: Any, key: str) -> tuple[dict[str, Any], list[bytes]]:
+    def _execute_there(self, setting: Any, key: str) -> tuple[dict[str, Any], list[Any]]:
         """The same as _execute on the GPU, of a large case."""
         from kernels.large import road_of, run_on  # noqa: PLC0415  it needs torch
 
@@ -218,7 +234,7 @@ class Worker:
                 self._bound[word] = error
         return run_on(setting, self._bound[word], road, face.extra)
 
-    def _execute(self, setting: Setting, key: str) -> tuple[dict[str, Any], list[bytes]]:
+    def _execute(self, setting: Setting, key: str) -> tuple[dict[str, Any], list[Any]]:
         """Two runs of one subject; what came out as a head and the first run's bytes."""
         head: dict[str, Any] = {"status": Status.OK, "input_digest": setting.digest, "input_rows": setting.rows}
         bound = self._bind(key)

@@ -21,9 +21,10 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from corpus.house import check_house
+from corpus.parent import die_with_parent
 from kernels import worker
 from kernels.loader import loader_of
-from kernels.processes import die_with_parent, kill_group
+from kernels.processes import kill_group
 from kernels.protocol import FORK
 
 TAIL = 4096

@@ -1,8 +1,9 @@
-"""What several subjects made of a large case: form on the whole, values in parts, and every element against a peer.
+"""What several subjects made of a large case: form on the whole, values in parts, and every element against another.
 
-The whole is never made here. Who is right in the parts is compared with a peer that is right there, too; whatever
-either of them has elsewhere, the comparison sees (oracles/peers.py), and the oracle judges. How much each verdict
-rests on, its shares say. The algebra of products (oracles/freivalds.py) needs whole inputs, so it is left out.
+The whole is never made here. Who is right in the parts is compared with a reference in float64, where a device holds
+one, or with a peer that is right there, too; whatever is elsewhere, the comparison sees (oracles/peers.py), and the
+oracle judges. How much each verdict rests on, its shares say. Where a device holds a product and no reference, sums of
+its rows are checked (oracles/freivalds.py): they need whole inputs, which are made there.
 """
 
 from __future__ import annotations
@@ -15,28 +16,29 @@ import numpy as np
 from corpus.findings import Exhibit
 from corpus.materialize import Tensors
 from corpus.records import Case, Execution, Kind, Numerics, Status, Subject, Verdict
+from corpus.remote import Outputs
 from corpus.share import Share
 from oracles.blame import Heard, blame
 from oracles.contract import Contract
 from oracles.exhibit import exhibit, unseen
+from oracles.held import Held
 from oracles.judge import Evidence, judge
 from oracles.parts import Part, around, sample
-from oracles.peers import confront
+from oracles.peers import Pair, confront, refer
 from oracles.reference import Reference
-from oracles.sampled import Sampled, judge_form, judge_part
+from oracles.sampled import Sampled, judge_form, judge_part, judge_parts
 
-Pair = tuple[Part, Reference]
 Where = tuple[str, tuple[int, ...]]
 """An output, and the index of an element of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One subject's execution of a large case, and what it left: host arrays by name."""
+    """One subject's execution of a large case, and what it left, by name: host arrays, or what a device holds."""
 
     subject: Subject
     execution: Execution
-    outputs: Tensors
+    outputs: Outputs
 
 
 class LargeReference:
@@ -61,10 +63,20 @@ class LargeReference:
         """Which of nan, inf and -inf the parts demand."""
         return tuple(dict.fromkeys(name for _, reference in self.pairs for name in reference.classes))
 
-    def judge(self, ran: Mapping[str, Ran]) -> dict[str, Verdict]:
-        """The verdicts, by the keys of ran; of those that fail by their values, with who else does."""
+    def judge(self, ran: Mapping[str, Ran], right: Mapping[str, Held] | None = None) -> dict[str, Verdict]:
+        """The verdicts, by the keys of ran; of those that fail by their values, with who else does.
+
+        right: the outputs as the op's formula gives them in float64, held where those of all subjects are; with it
+        nobody needs a peer.
+        """
         said = {key: self._alone(one) for key, one in ran.items()}
-        self._confront([key for key, one in said.items() if one.verdict.kind is Kind.PASS], ran, said)
+        passed = [key for key, one in said.items() if one.verdict.kind is Kind.PASS]
+        if right:
+            said |= {k: self._refer(ran[k], right) for k in passed}
+        else:
+            self._confront(passed, ran, said)
+            for key in passed:
+                said[key] = said[key].plus(self._summed(ran[key])) if not said[key].verdict.failed else said[key]
         verdicts = {key: one.verdict.but(shares=one.shares) for key, one in said.items()}
         if not any(v.failed for v in verdicts.values()):
             return verdicts
@@ -77,6 +89,21 @@ class LargeReference:
         if verdict := judge_form(self.contract, self.case, ran.subject, ran.execution, ran.outputs):
             return Sampled(verdict, tuple(Share(output=n, of=x.size) for n, x in ran.outputs.items()))
         return _total([judge_part(part, reference, ran.subject, ran.outputs) for part, reference in self.pairs])
+
+    def _refer(self, ran: Ran, right: Mapping[str, Held]) -> Sampled:
+        return refer(self.contract, self.case, ran.subject, ran.outputs, right, self.pairs)
+
+    def _summed(self, ran: Ran) -> Sampled:
+        """By the algebra of products, if it is one that a device holds."""
+        nothing = Sampled(Verdict(kind=Kind.PASS), tuple(Share(output=n, of=x.size) for n, x in ran.outputs.items()))
+        one = next(iter(ran.outputs.values()), None)
+        ours = not self.contract.origin  # a user's contract may mean something else by the same name
+        found = one.algebra(self.case, ran.subject) if ours and isinstance(one, Held) else None
+        if found is None:
+            return nothing
+        said = Sampled(nothing.verdict, (found.share,))
+        parts, _ = around(self.contract, self.case, found.share.output, found.places)
+        return said.plus(judge_parts(parts, ran.subject, ran.outputs)) if parts else said
 
     def _confront(self, keys: Sequence[str], ran: Mapping[str, Ran], said: dict[str, Sampled]) -> None:
         """Compare each with the first; if that one turns out to be wrong, the others once more among themselves."""
@@ -93,7 +120,7 @@ class LargeReference:
 
     def exhibit(self, ran: Ran, verdict: Verdict, *, returns: bool) -> Exhibit:
         """How it fails, seen in a part that does: elements have the places of the whole, and there is no picture."""
-        whole = Evidence(Reference(self.contract, self.case, {}), ran.subject, ran.execution, ran.outputs)
+        whole = Evidence(Reference(self.contract, self.case, {}), ran.subject, ran.execution, {})
         base = unseen(whole, verdict, returns=returns)
         if verdict.kind not in {Kind.MISMATCH, Kind.NONFINITE}:
             return base

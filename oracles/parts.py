@@ -18,6 +18,7 @@ from corpus.errors import InternalError, UsageError
 from corpus.formats import Array
 from corpus.materialize import Tensors
 from corpus.records import Case
+from corpus.remote import Outputs, Remote
 from corpus.taken import Indices, taken
 from oracles.axes import Attrs, Dims, filled, parse_axis, shape_of
 from oracles.contract import Contract
@@ -61,8 +62,8 @@ class Part:
         """The oracle's answer to the part; its values, inputs and budgets are those of the whole there."""
         return Reference(self.contract, self.case, self.inputs())
 
-    def of(self, outputs: Mapping[str, Array]) -> Tensors:
-        """The part of each output of the whole."""
+    def of(self, outputs: Outputs) -> Tensors:
+        """The part of each output of the whole, as host arrays."""
         return {name: np.ascontiguousarray(cut(array, self.axes[name])) for name, array in outputs.items()}
 
     def place(self, name: str, index: Sequence[int]) -> tuple[int, ...]:
@@ -71,9 +72,13 @@ class Part:
         return tuple(int(along[axis][i]) if axis in along else int(i) for axis, i in enumerate(index))
 
 
-def cut(array: Array, along: Mapping[int, Indices]) -> Array:
+def cut(array: Array | Remote, along: Mapping[int, Indices]) -> Array:
     """Some indices of some axes of an array, the most selective axis first."""
-    for axis in sorted(along, key=lambda a: len(along[a]) / max(1, array.shape[a])):
+    shape = array.shape
+    order = sorted(along, key=lambda a: len(along[a]) / max(1, shape[a]))
+    if isinstance(array, Remote):
+        return array.take({axis: along[axis] for axis in order})
+    for axis in order:
         array = np.take(array, along[axis], axis)
     return array
 

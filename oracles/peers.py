@@ -17,66 +17,23 @@ wherever it is, if fewer than MOST others have a larger ratio. What it can miss:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corpus.errors import UsageError
-from corpus.formats import Array, format_of
-from corpus.materialize import Tensors
+from corpus.formats import Array
 from corpus.records import Case, Numerics, Subject
-from corpus.share import Share
+from corpus.remote import Outputs, Remote
+from corpus.share import Apart, Share
 from oracles.contract import Contract, Reals
-from oracles.failing import failing_bits
+from oracles.held import Held
 from oracles.parts import Part, around, cut, sample
 from oracles.reference import Reference
 from oracles.sampled import Sampled, judge_part
+from oracles.suspects import Room, Suspects, sizes, suspects
 
-MOST = 64
-"""Elements that are recomputed, of every output."""
-FEW = 8
-"""Elements of which a mean square tells too little."""
-SLAB = 1 << 20
-"""Elements whose float64 is in memory at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What two right outputs may differ by, as far as the parts tell."""
-
-    level: float
-    floor: float
-    rows: Reals
-    """Root mean square of each row (all but the last axis), relative to that of all: (rows, 1)."""
-    columns: Reals
-    """Root mean square of each column: (columns,)."""
-    bitwise: bool = False
-    """Every difference of bits is too much."""
-
-    def of(self, y: Reals, rows: slice) -> Reals:
-        """The room of some rows, y: their values in the peer, (rows, columns); without roundings."""
-        size = np.maximum(np.where(np.isfinite(y), np.abs(y), 0.0), self.rows[rows] * self.columns)
-        return np.asarray(self.level * size + self.floor)
-
-
-@dataclass(frozen=True, slots=True)
-class Suspects:
-    """Where two outputs differ most."""
-
-    at: NDArray[np.int64]
-    """Flat indices in C order, the worst first."""
-    ratio: Reals
-    """Their differences by their rooms; Inf where one is no number, or no difference is allowed."""
-    beyond: int
-    """Elements of the whole output whose ratio is above 1."""
-
-    @property
-    def reach(self) -> float:
-        """No element that is not among these has a larger ratio."""
-        return float(self.ratio[-1]) if len(self.ratio) else 0.0
+Pair = tuple[Part, Reference]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,42 +51,101 @@ class Confronted:
 def confront(
     contract: Contract,
     case: Case,
-    mine: tuple[Subject, Tensors],
-    theirs: tuple[Subject, Tensors],
-    pairs: Sequence[tuple[Part, Reference]] | None = None,
+    mine: tuple[Subject, Outputs],
+    theirs: tuple[Subject, Outputs],
+    pairs: Sequence[Pair] | None = None,
 ) -> Confronted:
     """Judge two subjects by a sample, and by the elements at which they differ most.
 
-    mine, theirs: each with its outputs of the whole case, host arrays of the right form; pairs: the sample with
-    its references, if it is known. Raises UsageError for outputs of different shapes or dtypes, and as sample does.
+    mine, theirs: each with its outputs of the whole case, of the right form and both where the other's are; pairs: the
+    sample with its references, if it is known. Raises UsageError for outputs of different shapes or dtypes, and as
+    sample does.
     """
-    found, left = {}, 0
+    (one, x), (other, y) = mine, theirs
     pairs = [(part, part.reference()) for part in sample(contract, case)] if pairs is None else list(pairs)
-    for name in contract.outputs:
-        x, y = mine[1][name], theirs[1][name]
-        found[name] = suspects(x, y, room_of(pairs, name, (mine[0].numerics, theirs[0].numerics), y))
-        near, rest = around(contract, case, name, found[name].at.tolist())
-        pairs += [(part, part.reference()) for part in near]
-        left += len(rest)
-    mine_said, theirs_said = (_judged(pairs, *one) for one in (mine, theirs))
+    found, near, left = _examined(contract, case, x, y, (pairs, (one.numerics, other.numerics)))
+    shares = _shares(x, "peer", y, other.name), _shares(y, "peer", x, one.name)
+    mine_said, theirs_said = (
+        _judged([*pairs, *near], subject, outputs, share)
+        for subject, outputs, share in zip((one, other), (x, y), shares, strict=True)
+    )
     return Confronted(mine_said, theirs_said, found, left)
 
 
-def _judged(pairs: Sequence[tuple[Part, Reference]], subject: Subject, outputs: Tensors) -> Sampled:
+def refer(
+    contract: Contract, case: Case, subject: Subject, outputs: Outputs, right: Mapping[str, Held], pairs: Sequence[Pair]
+) -> Sampled:
+    """Judge a subject by a sample, and by the elements at which it differs most from a reference in float64.
+
+    outputs: held where the reference, right, is; pairs: the sample with its references.
+    """
+    _, near, _ = _examined(contract, case, outputs, right, (pairs, (subject.numerics,)))
+    return _judged([*pairs, *near], subject, outputs, _shares(outputs, "reference", right, ""))
+
+
+def _examined(
+    contract: Contract, case: Case, x: Outputs, y: Outputs, known: tuple[Sequence[Pair], Sequence[Numerics]]
+) -> tuple[dict[str, Suspects], list[Pair], int]:
+    """Suspects by output, parts that hold them, and how many are in none. known: the sample, and what is claimed."""
+    found: dict[str, Suspects] = {}
+    pairs, left = list(known[0]), 0
+    for name in contract.outputs:
+        found[name] = _suspects(x[name], y[name], room_of(pairs, name, known[1], y[name]))
+        near, rest = around(contract, case, name, found[name].at.tolist())
+        pairs += [(part, part.reference()) for part in near]
+        left += len(rest)
+    return found, pairs[len(known[0]) :], left
+
+
+def _suspects(x: Array | Remote, y: Array | Remote, room: Room) -> Suspects:
+    """Where both are."""
+    if isinstance(x, Held) and isinstance(y, Held):
+        return x.suspects(y, room)
+    assert not isinstance(x, Remote)
+    assert not isinstance(y, Remote)
+    return suspects(x, y, room)
+
+
+def _judged(pairs: Sequence[Pair], subject: Subject, outputs: Outputs, shares: tuple[Share, ...]) -> Sampled:
     found = [judge_part(part, reference, subject, outputs) for part, reference in pairs]
-    total = Sampled(found[0].verdict, _compared(outputs))
+    total = Sampled(found[0].verdict, shares)
     for one in found:
         total = total.plus(one)
     return total
 
 
-def _compared(outputs: Tensors) -> tuple[Share, ...]:
-    return tuple(Share(output=name, of=array.size, peer=array.size) for name, array in outputs.items())
+def _shares(x: Outputs, way: str, y: Outputs, peer: str) -> tuple[Share, ...]:
+    """All of each output, compared; where both are held, with how far they are apart."""
+    return tuple(
+        Share(output=name, of=one.size, apart=_apart(one, y[name], peer), **{way: one.size}) for name, one in x.items()
+    )
 
 
-def room_of(pairs: Sequence[tuple[Part, Reference]], name: str, claims: Sequence[Numerics], y: Array) -> Room:
-    """The room of an output, from the budgets of its parts under what both subjects claim; y: the peer's output."""
-    rows, columns = _sizes(y)
+def _apart(x: Array | Remote, y: Array | Remote, peer: str) -> tuple[Apart, ...]:
+    if not (isinstance(x, Held) and isinstance(y, Held)):
+        return ()
+    m = x.measured(y)
+    at = tuple(int(i) for i in np.unravel_index(m.max_ulp_index, x.shape)) if m.max_ulp_index >= 0 else None
+    return (
+        Apart(
+            peer=peer,
+            ulps=m.max_ulp,
+            at=at,
+            nmse=m.nmse,
+            cosine=m.cosine,
+            psnr=m.psnr,
+            max_abs=m.max_abs,
+            max_rel=m.max_rel,
+            nonfinite=m.got_nonfinite,
+            wanted_nonfinite=m.want_nonfinite,
+        ),
+    )
+
+
+def room_of(pairs: Iterable[Pair], name: str, claims: Sequence[Numerics], y: Array | Remote) -> Room:
+    """The room of an output, from the budgets of its parts under all claims; y: the other output."""
+    assert isinstance(y, Held) or not isinstance(y, Remote)
+    rows, columns = y.sizes() if isinstance(y, Held) else sizes(y)
     level, floor, bitwise = 0.0, 0.0, False
     for part, reference in pairs:
         want = np.abs(reference.want[name])
@@ -137,7 +153,7 @@ def room_of(pairs: Sequence[tuple[Part, Reference]], name: str, claims: Sequence
         error = np.zeros(want.shape)
         for budget in budgets:
             error += np.asarray(budget.error)
-        size = np.maximum(want, _model(part, name, rows, columns, y.shape).reshape(want.shape))
+        size = np.maximum(want, _model(part, name, rows, columns).reshape(want.shape))
         known = np.isfinite(error) & np.isfinite(size)
         level = max(level, float((error[known & (size > 0)] / size[known & (size > 0)]).max(initial=0.0)))
         floor = max(floor, float(error[known & (size == 0)].max(initial=0.0)))
@@ -145,89 +161,9 @@ def room_of(pairs: Sequence[tuple[Part, Reference]], name: str, claims: Sequence
     return Room(level, floor, rows, columns, bitwise)
 
 
-def _model(part: Part, name: str, rows: Reals, columns: Reals, shape: tuple[int, ...]) -> Reals:
+def _model(part: Part, name: str, rows: Reals | Remote, columns: Reals | Remote) -> Reals:
     """What rows and columns say of the elements of a part."""
-    *lead, _ = shape or (1,)
-    along, last = part.axes[name], len(lead)
-    height = cut(rows.reshape(lead), {axis: index for axis, index in along.items() if axis < last})
-    width = columns[along[last]] if last in along else columns
+    along, last = part.axes[name], len(rows.shape)
+    height = cut(rows, {axis: index for axis, index in along.items() if axis < last})
+    width = cut(columns, {0: along[last]} if last in along else {})
     return np.asarray(height[..., None] * width)
-
-
-def _matrix(x: Array) -> Array:
-    *lead, width = x.shape or (1,)
-    return x.reshape(math.prod(lead), width)
-
-
-def _slabs(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Stretches of rows of a matrix, of about SLAB elements each."""
-    step = max(1, SLAB // max(1, shape[1]))
-    return (slice(start, start + step) for start in range(0, shape[0], step))
-
-
-def _sizes(y: Array) -> tuple[Reals, Reals]:
-    """The rms of each row, relative to that of all, and of each column; that of all, where it would be of few."""
-    matrix = _matrix(y)
-    height, width = matrix.shape
-    top = (
-        max((float(np.abs(_finite(matrix[some])).max(initial=0.0)) for some in _slabs(matrix.shape)), default=0.0)
-        or 1.0
-    )
-    rows, columns = np.zeros((height, 1)), np.zeros(width)
-    for some in _slabs(matrix.shape):
-        square = (_finite(matrix[some]) / top) ** 2
-        rows[some] = square.sum(axis=1, keepdims=True)
-        columns += square.sum(axis=0)
-    mean = float(columns.sum()) / max(1, y.size)
-    row = np.sqrt(rows / (width * (mean or 1.0))) if width >= FEW else np.ones((height, 1))
-    column = np.sqrt(columns / height if height >= FEW else np.full(width, mean)) * top
-    return row, column
-
-
-def _finite(x: Array) -> Reals:
-    with np.errstate(invalid="ignore"):  # a signaling NaN
-        values = x.astype(np.float64)
-    return np.where(np.isfinite(values), values, 0.0)
-
-
-def suspects(x: Array, y: Array, room: Room, most: int = MOST) -> Suspects:
-    """The elements of two outputs that differ most, by their room, and by more than nothing.
-
-    Raises UsageError for outputs of different shapes or dtypes.
-    """
-    if (x.shape, x.dtype) != (y.shape, y.dtype):
-        raise UsageError(f"outputs of {x.dtype.name} {x.shape} and {y.dtype.name} {y.shape} cannot be compared")
-    left, right = _matrix(x), _matrix(y)
-    at, ratios, beyond = np.zeros(0, np.int64), np.zeros(0), 0
-    for some in _slabs(left.shape):
-        ratio = _ratios(left[some], right[some], room, some).reshape(-1)
-        beyond += int((ratio > 1.0).sum())
-        worst = _largest(ratio, most)
-        at = np.concatenate([at, worst + some.start * left.shape[1]])
-        ratios = np.concatenate([ratios, ratio[worst]])
-    order = _largest(ratios, most)
-    return Suspects(at[order], ratios[order], beyond)
-
-
-def _ratios(x: Array, y: Array, room: Room, rows: slice) -> Reals:
-    """The difference of each pair by its room; 0 for what is alike, two NaN or two of the same Inf among it."""
-    if room.bitwise:
-        return np.where(failing_bits(x, y), np.inf, 0.0)
-    fmt = format_of(x.dtype)
-    with np.errstate(all="ignore"):
-        a, b = x.astype(np.float64), y.astype(np.float64)
-        rounded = fmt.unit * (np.abs(a) + np.abs(b)) + fmt.eta if fmt.is_float else 0.0
-        ratio = np.abs(a - b) / (room.of(b, rows) + rounded)
-    alike = (a == b) | (np.isnan(a) & np.isnan(b))
-    return np.asarray(np.where(alike, 0.0, np.where(np.isfinite(ratio), ratio, np.inf)))
-
-
-def _largest(ratio: Reals, most: int) -> NDArray[np.int64]:
-    """The places of the largest ratios that are not 0, the largest first; of too many equal ones some from all over."""
-    found = np.flatnonzero(ratio)
-    if len(found) > most:
-        least = np.partition(ratio[found], -most)[-most]
-        above, equal = found[ratio[found] > least], found[ratio[found] == least]
-        spread = np.linspace(0, len(equal) - 1, most - len(above)).astype(np.int64)
-        found = np.concatenate([above, equal[spread]])
-    return found[np.argsort(-ratio[found], kind="stable")]

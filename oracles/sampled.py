@@ -15,10 +15,11 @@ import numpy as np
 
 from corpus.errors import InternalError
 from corpus.formats import Array
-from corpus.materialize import Tensors
 from corpus.records import Case, Execution, Kind, OutputReport, Status, Subject, Verdict
+from corpus.remote import Outputs, Remote
 from corpus.share import Share
 from oracles.contract import Contract
+from oracles.held import Held
 from oracles.judge import RULES, Evidence, judge, place_of, value_failures
 from oracles.parts import Part, sample
 from oracles.patterns import TILES, index_pattern
@@ -43,10 +44,10 @@ class Sampled:
         return Sampled(_worse(self.verdict, other.verdict), shares)
 
 
-def judge_large(contract: Contract, case: Case, subject: Subject, execution: Execution, outputs: Tensors) -> Sampled:
+def judge_large(contract: Contract, case: Case, subject: Subject, execution: Execution, outputs: Outputs) -> Sampled:
     """The verdict on one execution of a case of any size, by a sample of its elements.
 
-    outputs: by name, host arrays of the whole case. Raises UsageError if no part of the case is small enough, and
+    outputs: by name, of the whole case. Raises UsageError if no part of the case is small enough, and
     InternalError as judge does.
     """
     if verdict := judge_form(contract, case, subject, execution, outputs):
@@ -55,28 +56,26 @@ def judge_large(contract: Contract, case: Case, subject: Subject, execution: Exe
 
 
 def judge_form(
-    contract: Contract, case: Case, subject: Subject, execution: Execution, outputs: Tensors
+    contract: Contract, case: Case, subject: Subject, execution: Execution, outputs: Outputs
 ) -> Verdict | None:
     """What the rules say that look at no value: status, red zones, inputs, form, poison, rerun. None: all is well."""
     written = [report.but(unwritten=0) for report in execution.outputs]
     alike = [report.but(differing=0) for report in written]
-    if verdict := _by_rules(contract, case, subject, execution.but(outputs=tuple(alike)), outputs):
+    reference = Reference(contract, case, {})
+    if verdict := _by_rules(Evidence(reference, subject, execution.but(outputs=tuple(alike)), {})):
         return verdict
     for report in execution.outputs:
         if report.unwritten:
-            return _unwritten(Evidence(Reference(contract, case, {}), subject, execution, outputs), report)
-    return _by_rules(contract, case, subject, execution.but(outputs=tuple(written)), outputs)
+            return _unwritten(Evidence(reference, subject, execution, {}), report, outputs[report.name])
+    return _by_rules(Evidence(reference, subject, execution.but(outputs=tuple(written)), {}))
 
 
-def _by_rules(
-    contract: Contract, case: Case, subject: Subject, execution: Execution, outputs: Tensors
-) -> Verdict | None:
+def _by_rules(evidence: Evidence) -> Verdict | None:
     """What the first of the judge's rules says that speaks; poison would have to look at values."""
-    evidence = Evidence(Reference(contract, case, {}), subject, execution, outputs)
     return next((verdict for rule in RULES if (verdict := rule(evidence))), None)
 
 
-def judge_parts(parts: Sequence[Part], subject: Subject, outputs: Tensors) -> Sampled:
+def judge_parts(parts: Sequence[Part], subject: Subject, outputs: Outputs) -> Sampled:
     """The verdict on the values of these parts, of which there must be one, and what share of the outputs they are.
 
     outputs: those of the whole. Raises InternalError as judge does.
@@ -90,7 +89,7 @@ def judge_parts(parts: Sequence[Part], subject: Subject, outputs: Tensors) -> Sa
     return total
 
 
-def judge_part(part: Part, reference: Reference, subject: Subject, outputs: Tensors) -> Sampled:
+def judge_part(part: Part, reference: Reference, subject: Subject, outputs: Outputs) -> Sampled:
     """The verdict on the values of one part. reference: that of the part, which several subjects may share."""
     mine = part.of(outputs)
     shares = tuple(
@@ -104,7 +103,7 @@ def judge_part(part: Part, reference: Reference, subject: Subject, outputs: Tens
     return Sampled(_of_the_whole(part, Evidence(reference, subject, ran, mine), verdict, outputs), shares)
 
 
-def _nothing(outputs: Tensors) -> tuple[Share, ...]:
+def _nothing(outputs: Outputs) -> tuple[Share, ...]:
     return tuple(Share(output=name, of=array.size) for name, array in outputs.items())
 
 
@@ -119,20 +118,32 @@ def _worse(one: Verdict, other: Verdict) -> Verdict:
     return one.but(rho=max(one.rho, other.rho), ulps=max(one.ulps, other.ulps))
 
 
-def _unwritten(e: Evidence, report: OutputReport) -> Verdict:
+def _unwritten(e: Evidence, report: OutputReport, output: Array | Remote) -> Verdict:
     """As the judge has it, but for elements that look like poison and are right: which those are is not asked."""
     text = (
         f"{report.name}{place_of(report.first_unwritten, report.shape)} was never written "
-        f"({report.unwritten} of {e.outputs[report.name].size} elements were not)"
+        f"({report.unwritten} of {output.size} elements were not)"
     )
-    got = np.ascontiguousarray(e.outputs[report.name])
-    kept = (got.reshape(-1).view(np.uint8).reshape(-1, got.itemsize) == 0xFF).all(axis=1)
-    bad = np.flatnonzero(kept)
-    bad = bad[bad >= report.first_unwritten][: report.unwritten]
-    return e.verdict(Kind.UNWRITTEN, "poison", text, report.name, index_pattern(bad, report.shape))
+    if isinstance(output, Held):
+        pattern = output.unwritten(report.first_unwritten, report.unwritten)
+    else:
+        assert not isinstance(output, Remote)
+        got = np.ascontiguousarray(output)
+        kept = (got.reshape(-1).view(np.uint8).reshape(-1, got.itemsize) == 0xFF).all(axis=1)
+        pattern = unwritten_pattern(np.flatnonzero(kept), report.first_unwritten, report.unwritten, report.shape)
+    return e.verdict(Kind.UNWRITTEN, "poison", text, report.name, pattern)
 
 
-def _of_the_whole(part: Part, e: Evidence, verdict: Verdict, outputs: Tensors) -> Verdict:
+def unwritten_pattern(kept: Array, first: int, count: int, shape: tuple[int, ...]) -> str:
+    """In one word, where elements were never written.
+
+    kept: flat indices, ascending, of all that look like the poison; first: of those that were not written, which are so
+    many.
+    """
+    return index_pattern(kept[kept >= first][:count], shape)
+
+
+def _of_the_whole(part: Part, e: Evidence, verdict: Verdict, outputs: Outputs) -> Verdict:
     """The verdict with the places of the whole, and what is known of the pattern of failures there."""
     name, shape = verdict.output, outputs[verdict.output].shape
     measured = tuple(m if m.index is None else m.but(index=part.place(name, m.index)) for m in verdict.measurements)

@@ -6,10 +6,12 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from corpus.errors import InternalError, UsageError
 from corpus.formats import Array
 
-Argument = ctypes.c_void_p | ctypes.c_int
+Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_uint64 | ctypes.c_double
 """Of a kernel: an address of the device (None: null), or a number."""
 
 
@@ -47,6 +49,41 @@ class Gpu:
     def free(self, address: int) -> None:
         """Give back what was taken."""
         self._call("cuMemFree", address)
+
+    def sent(self, data: Array) -> int:
+        """The address of a copy of an array that is not empty."""
+        dense = np.ascontiguousarray(data)
+        address = self.take(dense.nbytes)
+        self.send(address, dense)
+        return address
+
+    def opened(self, handle: bytes) -> int:
+        """The address of memory that another process exports. Raises InternalError if it cannot be had."""
+        given = self._cuda.CUipcMemHandle()
+        ctypes.memmove(given.getPtr(), handle, len(handle))  # the bindings show its bytes in some versions only
+        flag = self._cuda.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+        return int(self._call("cuIpcOpenMemHandle", given, int(flag)))
+
+    def closed(self, address: int) -> None:
+        """Let go of what was opened, when all that was asked for is done."""
+        self._call("cuCtxSynchronize")
+        self._call("cuIpcCloseMemHandle", address)
+
+    def copy(self, address: int, source: int, size: int) -> None:
+        """Copy bytes within the device."""
+        self._call("cuMemcpyDtoD", address, source, size)
+
+    def pin(self, data: Array) -> bool:
+        """Lock a contiguous array of the host that is not empty, so that it is copied faster; whether that is done."""
+        try:
+            self._call("cuMemHostRegister", data.ctypes.data, data.nbytes, 0)
+        except InternalError:
+            return False  # as where little memory may be locked
+        return True
+
+    def unpin(self, data: Array) -> None:
+        """As before it was locked."""
+        self._call("cuMemHostUnregister", data.ctypes.data)
 
     def zero(self, address: int, size: int) -> None:
         """Make bytes 0."""

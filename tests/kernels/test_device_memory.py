@@ -12,11 +12,12 @@ from corpus.records import Case, Fill, Kind, Special, Subject, TensorRecipe, Ten
 from corpus.rows import rows_digest
 from fuzz.check import interface_of
 from fuzz.engine import Target, generate
+from kernels.answers import outcome_of
 from kernels.device_memory import DeviceMemory, on_host
 from kernels.guarded import GAP, POISONS, ZONE, Guarded
+from kernels.handover import bytes_of
 from kernels.large import LargeSetting, TorchRoad, run_on
 from kernels.loader import loader_of
-from kernels.sandbox import _outcome
 from kernels.worker import NO_ROOM, Worker, _Rooms
 from oracles.catalog import contract_of, load_contracts
 from oracles.large import LargeReference, Ran
@@ -44,7 +45,7 @@ def ran(tmp_path):
         setting = LargeSetting(case, contract.output_specs(case), "cpu")
         said, payload = run_on(setting, road.bound(subject, face), road, face.extra)
         assert said["input_rows"] == rows_digest(case)
-        outcome = _outcome(subject.key, said, memoryview(b"".join(payload)))
+        outcome = outcome_of(subject.key, said, memoryview(b"".join(map(bytes_of, payload))))
         reference = LargeReference(contract, case, [subject.numerics])
         verdict = reference.judge({subject.key: Ran(subject, outcome.execution, outcome.outputs)})[subject.key]
         return outcome, verdict
@@ -212,7 +213,7 @@ def worker(tmp_path, monkeypatch):
 def test_a_worker_makes_a_large_case_there_and_nowhere_else(worker):
     rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
     for _ in range(2):
-        head, payload = worker._run(rooms, "silu/mine", 0, 0)
+        head, payload, _ = worker._run(rooms, "silu/mine", 0, 0)
         assert (head["status"], head["input_digest"], len(payload[0])) == ("ok", "", ROWS * COLS * 4)
     assert set(vars(rooms)) & {"here", "there"} == {"there"}
     rooms.leave()
@@ -225,13 +226,13 @@ def test_where_the_device_has_no_room_nobody_is_accused(worker, monkeypatch):
 
     rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
     monkeypatch.setattr("kernels.large.LargeSetting", full)
-    head, payload = worker._run(rooms, "silu/mine", 0, 0)
+    head, payload, _ = worker._run(rooms, "silu/mine", 0, 0)
     assert (head["status"], head["message"], payload) == ("unsupported", NO_ROOM, [])
 
 
 def test_a_subject_that_cannot_be_loaded_there_is_told_so(worker):
     worker._subjects = {"silu/mine": worker._subjects["silu/mine"].but(function="nothing")}
     rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
-    head, _ = worker._run(rooms, "silu/mine", 0, 0)
+    head, *_ = worker._run(rooms, "silu/mine", 0, 0)
     assert head["status"] == "build_failed"
     assert "has no function 'nothing'" in head["message"]

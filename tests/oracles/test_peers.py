@@ -11,7 +11,8 @@ from corpus.records import Case, Fill, Kind, Numerics, Special, Subject, TensorR
 from fuzz.engine import Target, generate
 from oracles.catalog import contract_of, load_contracts
 from oracles.parts import GROUPS, around, sample
-from oracles.peers import MOST, confront, room_of, suspects
+from oracles.peers import confront, room_of
+from oracles.suspects import MOST, suspects
 
 OPS = sorted(load_contracts())
 

@@ -1,0 +1,57 @@
+"""What a worker answers, or how it ends, as the outcome of an execution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from corpus.formats import FORMATS
+from corpus.records import Execution, GuardDamage, Kind, OutputReport, Status
+from kernels.nursery import Ending
+from kernels.tickets import Outcome
+
+
+def outcome_of(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
+    """An execution with its outputs, which follow one another in the payload."""
+    execution, arrays, at = execution_of(key, head), {}, 0
+    for report in execution.outputs:
+        if report.dtype in FORMATS:
+            dtype, size = FORMATS[report.dtype].dtype, math.prod(report.shape)
+            arrays[report.name] = np.frombuffer(payload, dtype, size, at).reshape(report.shape)
+            at += size * dtype.itemsize
+    return Outcome(execution, arrays)
+
+
+def execution_of(key: str, head: dict[str, Any]) -> Execution:
+    """What the head of a message says."""
+    said = head.get("outputs", ())
+    reports = [OutputReport.trusted(**{**_REPORT, **one, "shape": tuple(one["shape"])}) for one in said]
+    return Execution.trusted(
+        status=Status(head["status"]),
+        subject=key,
+        fault=Kind(head["fault"]) if "fault" in head else None,
+        message=head.get("message", ""),
+        detail=head.get("detail", ""),
+        input_digest=head["input_digest"],
+        input_rows=head.get("input_rows", ""),
+        outputs=tuple(reports),
+        damage=tuple(GuardDamage(**d) for d in head.get("damage", ())),
+        mutated=tuple(head.get("mutated", ())),
+        warnings=tuple(head.get("warnings", ())),
+        nanoseconds=head.get("nanoseconds", 0),
+    )
+
+
+_REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if not f.is_required()}
+"""Defaults of what a worker leaves out of its report."""
+
+
+def death_of(key: str, ending: Ending, timeout: float | None, how: str = "") -> Outcome:
+    """Of who has killed its worker, or was killed after so many seconds; how: what it did, before its ending."""
+    if timeout is not None:
+        message, status = f"no result within {timeout:g} s", Status.TIMEOUT
+    else:
+        message, status = f"{how}{ending.describe()}", Status.CRASHED
+    return Outcome(Execution(status=status, subject=key, message=message, detail=ending.tail), {})

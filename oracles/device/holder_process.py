@@ -1,0 +1,81 @@
+"""The judge's process for large cases: a message for each thing that it is given, or asked about (holder.py)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_core import from_json
+
+from corpus.errors import UsageError
+from corpus.formats import Array
+from corpus.house import check_house
+from corpus.parent import die_with_parent
+from corpus.records import Case, Subject
+from corpus.wire import Message, Wire
+from oracles.device.holder import Holder, Key
+
+_ANSWERS: dict[str, Callable[[Holder, list[Key], Message], Message]] = {
+    "take": lambda holder, keys, m: holder.take(keys[0], m["offer"]),
+    "refer": lambda holder, _, m: holder.refer(Case.model_validate(m["case"])),
+    "algebra": lambda holder, _, m: holder.algebra(
+        Case.model_validate(m["case"]), Subject.model_validate(m["subject"])
+    ),
+    "suspects": lambda holder, keys, m: holder.suspects(keys[0], keys[1], m["room"]),
+    "measured": lambda holder, keys, _: holder.measured(keys[0], keys[1]),
+    "unwritten": lambda holder, keys, m: {"pattern": holder.unwritten(keys[0], m["first"], m["count"])},
+}
+"""Word of a message -> what is done about it."""
+
+
+def _case(message: Message) -> Case:
+    return Case.model_validate(message["case"])
+
+
+def answer(holder: Holder, message: Message, memory: int) -> Message:
+    """Do what a message says. memory: a file that values are left in."""
+    keys = [(subject, name) for subject, name in message.get("keys", ())]
+    if message["word"] == "values":
+        return {"bytes": _left(memory, holder.take_some(keys[0], message["of"], message["along"]))}
+    if message["word"] == "forget":
+        holder.forget()
+        return {}
+    return _ANSWERS[message["word"]](holder, keys, message)
+
+
+def _left(memory: int, values: Array) -> int:
+    """Write values to the beginning of a file; how many bytes that are."""
+    data, at = memoryview(values.tobytes()), 0
+    while at < len(data):
+        at += os.pwrite(memory, data[at:], at)
+    return len(data)
+
+
+def serve(wire: Wire, settings: dict[str, Any]) -> None:
+    """Answer until the wire is closed."""
+    holder = Holder(settings["device"])
+    wire.send({"ready": True})
+    while True:
+        try:
+            message = wire.receive()
+        except EOFError:
+            return
+        try:
+            wire.send(answer(holder, message, settings["memory"]))
+        except UsageError as error:
+            wire.send({"refused": str(error)})
+
+
+def main() -> None:
+    """Entry of the process: settings come as one JSON argument."""
+    die_with_parent()
+    check_house()
+    settings = from_json(sys.argv[1])
+    serve(Wire(socket.socket(fileno=settings["wire"])), settings)
+
+
+if __name__ == "__main__":
+    main()
