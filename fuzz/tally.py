@@ -15,13 +15,14 @@ REASONS = 12
 """Different reasons for declining that are counted one by one; the rest is one more."""
 OTHER_REASONS = "other reasons"
 MOMENTS = 240
+_NOTHING = Statistics()
 
 
 class Tally:
     """Counts about one subject; `record` is what lasts."""
 
     def __init__(self, before: Statistics | None = None) -> None:
-        said = before or Statistics()
+        said = before or _NOTHING
         self._timed, self._nanoseconds, self._elements = said.timed, said.nanoseconds, said.elements
         self._rho = list(said.rho) or [0] * BUDGET_BUCKETS
         self._ulps = list(said.ulps)
