@@ -337,7 +337,7 @@ class Search:
             self.findings[finding.id] = finding
 
     def _advance(self, next_index: int) -> None:
-        self.campaign = self.campaign.but(next_index=next_index)
+        self.campaign = self.campaign.moved(next_index)
         if time.monotonic() - self._saved > max(CHECKPOINT_SECONDS, self._saving / CHECKPOINT_SHARE):
             self._checkpoint(finished=False)
         self.progress(self)
