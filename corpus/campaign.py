@@ -114,3 +114,8 @@ class Campaign(Record):
     """Thinned as it grows; a few hundred moments at most."""
     fresh: tuple[str, ...] = ()
     """Ids of the findings that nobody knew before this run."""
+
+    def moved(self, next_index: int) -> Campaign:
+        """The same, further on. It is not validated anew: that would take longer the more was covered."""
+        known = {name: getattr(self, name) for name in type(self).model_fields}
+        return Campaign.trusted(**{**known, "next_index": next_index})

@@ -1,9 +1,8 @@
 """Memory layouts: how a tensor's elements lie in its buffer. To add one, add one function; plainest first."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from corpus.errors import InternalError
 
@@ -41,7 +40,7 @@ def _dense(shape: Shape) -> tuple[int, ...]:
 
 
 def _size(shape: Shape) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+    return math.prod(shape)
 
 
 @layout

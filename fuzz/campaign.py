@@ -17,6 +17,7 @@ from corpus.findings import Finding, State
 from corpus.records import Case, Verdict
 from corpus.store import Store
 from fuzz.check import Examiner
+from fuzz.collector import seldom
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
 from fuzz.filing import Failure, coarse, met_again, now
@@ -130,10 +131,11 @@ class Search:
     def run(self) -> Campaign:
         """Search until a limit, then see to what is left; the finished record."""
         self._begin = self._saved = time.monotonic()
-        if self.campaign.next_index < self._last_index():
-            self._search()
-        self._triage_all()
-        self._keep_closest()
+        with seldom():
+            if self.campaign.next_index < self._last_index():
+                self._search()
+            self._triage_all()
+            self._keep_closest()
         done = not self.stop_requested
         self._checkpoint(finished=done)
         return self.campaign
@@ -335,7 +337,7 @@ class Search:
             self.findings[finding.id] = finding
 
     def _advance(self, next_index: int) -> None:
-        self.campaign = self.campaign.but(next_index=next_index)
+        self.campaign = self.campaign.moved(next_index)
         if time.monotonic() - self._saved > max(CHECKPOINT_SECONDS, self._saving / CHECKPOINT_SHARE):
             self._checkpoint(finished=False)
         self.progress(self)

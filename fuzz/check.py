@@ -201,17 +201,18 @@ class Examiner:
 
     def launch(self, inquiries: Iterable[Inquiry]) -> Flight:
         """Send a batch to the sandbox, and prepare its judgement while it runs."""
-        batch = list(inquiries)
-        large = {n: q for n, q in enumerate(batch) if self.is_large(q.case)}
-        asked = [q for n, q in enumerate(batch) if n not in large]
-        pairs = [(q, [(law, other) for law, other in self._other_cases(q)]) for q in asked]
-        tasks = []
-        for q, others in pairs:
-            tasks += [self._task(c, q.subjects) for c in (q.case, *(other for _, other in others))]
-        ticket = self._box.submit(tasks)
+        asked: list[tuple[Inquiry, Task, list[tuple[Law, Task]]]] = []
+        large: dict[int, Inquiry] = {}
+        for n, q in enumerate(inquiries):
+            task = self._task(q.case, q.subjects)
+            if is_large(self.contracts[q.case.op], q.case, task.outputs):
+                large[n] = q
+            else:
+                asked.append((q, task, [(law, self._task(c, q.subjects)) for law, c in self._other_cases(q)]))
+        ticket = self._box.submit([t for _, task, others in asked for t in (task, *(other for _, other in others))])
         prepared = []
-        for q, others in pairs:
-            prepared.append(self._prepare(q, others))
+        for q, task, others in asked:
+            prepared.append(self._prepare(q, task, others))
             self._box.pump(ticket)
         return Flight(ticket, prepared, large)
 
@@ -266,13 +267,13 @@ class Examiner:
             if asked is not None and (other := asked.transform(inquiry.case)) is not None:
                 yield asked, other
 
-    def _prepare(self, inquiry: Inquiry, others: list[tuple[Law, Case]]) -> _Prepared:
+    def _prepare(self, inquiry: Inquiry, task: Task, others: list[tuple[Law, Task]]) -> _Prepared:
         inputs = materialize_all(inquiry.case)
         contract = self.contracts[inquiry.case.op]
-        reference = Reference(contract, inquiry.case, inputs)
+        reference = Reference(contract, inquiry.case, inputs, task.outputs)
         for numerics in {self.subjects[k].numerics.id: self.subjects[k].numerics for k in inquiry.subjects}.values():
             reference.budget(numerics)
-        laws = [(law, Reference(contract, case, materialize_all(case))) for law, case in others]
+        laws = [(law, Reference(contract, t.case, materialize_all(t.case), t.outputs)) for law, t in others]
         return _Prepared(inquiry, reference, digest(inputs), laws)
 
     def _judge(self, p: _Prepared, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:

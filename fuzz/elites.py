@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
@@ -30,6 +30,9 @@ class Elite:
     """Batch in which it was found."""
     index: int
     choices: tuple[int, ...]
+
+
+_FIELDS = tuple(field.name for field in fields(Elite))
 
 
 def seen_by(batch: int, most_lead: int = MOST_LEAD) -> int:
@@ -62,7 +65,7 @@ class Elites:
         if not self.worth(elite):
             return None
         self._admit(elite)
-        return asdict(elite)
+        return {name: getattr(elite, name) for name in _FIELDS}
 
     def pick(self, op: str, batch: int, random: Random) -> Elite | None:
         """An elite of the op that is visible in a batch: a cell at random, then its best at that time."""

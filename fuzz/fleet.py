@@ -26,6 +26,7 @@ from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
 from corpus.parent import die_with_parent
 from fuzz.check import Examiner
+from fuzz.collector import seldom
 from fuzz.elites import Elites, seen_by
 from fuzz.engine import BATCH, propose
 from fuzz.plan import targets
@@ -207,7 +208,7 @@ def _serve(
         signal.signal(number, signal.SIG_IGN)  # ending is for the one that hands out
     _keep_only({0, 1, 2, conn.fileno(), nursery.fileno()})
     try:
-        with examiner.twin(nursery, place) as mine:
+        with examiner.twin(nursery, place) as mine, seldom():
             _work(conn, mine, campaign, most)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return

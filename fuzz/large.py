@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from corpus.errors import UsageError
 from corpus.formats import format_of
-from corpus.records import Case
+from corpus.records import Case, TensorSpec
 from oracles.contract import Contract
 from oracles.parts import sample
 
@@ -18,16 +19,20 @@ RATE = 2e9
 """Multiplications a second, where the contract counts them: those of a plain loop on one core of a CPU."""
 
 
-def bytes_of(contract: Contract, case: Case) -> int:
-    """Of all inputs and outputs."""
+def bytes_of(contract: Contract, case: Case, outputs: Mapping[str, TensorSpec] | None = None) -> int:
+    """Of all inputs and outputs; outputs: what the contract says of them, where that is known already."""
+    known = contract.output_specs(case) if outputs is None else outputs
     forms = [(t.shape, t.dtype) for t in case.tensors.values()]
-    forms += [(spec.shape, spec.dtype) for spec in contract.output_specs(case).values()]
+    forms += [(spec.shape, spec.dtype) for spec in known.values()]
     return sum(math.prod(shape) * format_of(dtype).dtype.itemsize for shape, dtype in forms)
 
 
-def is_large(contract: Contract, case: Case) -> bool:
-    """Whether a case is judged by parts. One of which no part is small enough is an ordinary one, and takes long."""
-    if bytes_of(contract, case) <= LARGE:
+def is_large(contract: Contract, case: Case, outputs: Mapping[str, TensorSpec] | None = None) -> bool:
+    """Whether a case is judged by parts. One of which no part is small enough is an ordinary one, and takes long.
+
+    outputs: as for bytes_of.
+    """
+    if bytes_of(contract, case, outputs) <= LARGE:
         return False
     try:
         sample(contract, case)

@@ -26,7 +26,7 @@ class Ledger:
         """Outputs."""
         self.coverage: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
-        self.by_subject: dict[str, Counter[str]] = {}
+        self.by_subject: dict[str, dict[str, int]] = {}
         self.max_rho: dict[str, float] = {}
         self.closest: dict[str, list[tuple[float, Case]]] = {}
         """Subject key -> its passing cases with the largest share of their budget used, the closest first."""
@@ -40,7 +40,7 @@ class Ledger:
         made = cls()
         made.cases, made.judged, made.max_rho = campaign.cases, campaign.judged, dict(campaign.max_rho)
         made.coverage, made.kinds = Counter(campaign.coverage), Counter(campaign.kinds)
-        made.by_subject = {k: Counter(v) for k, v in campaign.by_subject.items()}
+        made.by_subject = {k: dict(v) for k, v in campaign.by_subject.items()}
         made.reached = {name: index for name, index in campaign.goals.items() if index >= 0}
         made._tallies = {s.key: Tally(campaign.statistics.get(s.key)) for s in campaign.subjects}
         return made
@@ -54,7 +54,8 @@ class Ledger:
             self.reached[name] = index
         for key, verdict in checked.verdicts.items():
             self.kinds[verdict.kind.value] += 1
-            self.by_subject.setdefault(key, Counter())[verdict.kind.value] += 1
+            mine = self.by_subject.setdefault(key, {})
+            mine[verdict.kind.value] = mine.get(verdict.kind.value, 0) + 1
             self._tally(key).add(checked, key)
             if verdict.kind is Kind.PASS:
                 self._count_close(checked.case, key, verdict)
@@ -67,7 +68,9 @@ class Ledger:
         self.kinds.update(part.kinds)
         self.reached = {**part.reached, **self.reached}
         for key, kinds in part.by_subject.items():
-            self.by_subject.setdefault(key, Counter()).update(kinds)
+            mine = self.by_subject.setdefault(key, {})
+            for kind, count in kinds.items():
+                mine[kind] = mine.get(kind, 0) + count
         for key, rho in part.max_rho.items():
             self.max_rho[key] = max(rho, self.max_rho.get(key, 0.0))
         for key, near in part.closest.items():

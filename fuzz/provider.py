@@ -6,6 +6,7 @@ Hypothesis documents `PrimitiveProvider` as its extension point; a test runs its
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from hypothesis.internal.conjecture.data import ConjectureData
@@ -23,15 +24,58 @@ LARGE_RANGE = 1 << 16
 """Ranges from this on are seeds, drawn evenly."""
 
 
+class Draws:
+    """Integers from closed ranges: near tile boundaries, ties with earlier sizes, small sizes, and the code's own."""
+
+    def __init__(self, random: Random, hints: Sequence[int] = ()) -> None:
+        """hints: constants of the code under test."""
+        self._random = random
+        self._hints = tuple(hints)
+        self._seen: list[int] = []
+
+    def integer(self, low: int, high: int) -> int:
+        """One between two bounds, both included: of a list or of seeds drawn evenly, else a size."""
+        extent = high - low + 1
+        if extent <= SMALL_RANGE or extent >= LARGE_RANGE:
+            # randrange without its argument checks; the bias of 53 bits does not matter here
+            return low + int(self._random.random() * extent) if extent < 1 << 50 else self._random.randint(low, high)
+        value = min(high, max(low, self._size(low, high)))
+        self._seen.append(value)
+        return value
+
+    def _size(self, low: int, high: int) -> int:  # noqa: PLR0911  one return for each share of the mixture
+        """A size between low and high, possibly a little outside (the caller clamps)."""
+        r = self._random
+        u = r.random()
+        if u < 0.08 and self._seen:
+            return r.choice(self._seen)
+        if u < 0.16 and self._hints:
+            return r.choice(self._hints) + r.choice((-1, 0, 1))
+        if u < 0.40:
+            return low + int(r.random() * 20)
+        if u < 0.55:
+            return int(2.0 ** (r.random() * high.bit_length()))
+        if u < 0.58:
+            return r.randint(low, high)
+        if u < 0.66:
+            return r.choice((low, low, low + 1, high, *FAVOURITES))
+        return self._near_tile(high)
+
+    def _near_tile(self, high: int) -> int:
+        r = self._random
+        tile = r.choice(TILES[: max(1, min(high.bit_length() - 1, len(TILES)))])
+        multiple = 1 if r.random() < 0.6 else 1 + int(r.random() * min(8, max(1, high // tile)))
+        return tile * multiple + r.choice((-1, 0, 1))
+
+
 class KernelProvider(HypothesisProvider):
-    """Draws sizes near tile boundaries, ties with earlier sizes, small sizes, and constants of the code under test."""
+    """Draws integers as Draws does."""
 
     lifetime = "test_case"
 
     def __init__(self, conjecturedata: ConjectureData | None, /, *, hints: Sequence[int] = ()) -> None:
         super().__init__(conjecturedata)
-        self._hints = tuple(hints)
-        self._seen: list[int] = []
+        self._draws = None if self._random is None else Draws(self._random, hints)
 
     def draw_integer(
         self,
@@ -44,48 +88,8 @@ class KernelProvider(HypothesisProvider):
         """Sizes get the domain's distribution, weights or not; other ranges are even; open ones are Hypothesis' own."""
         if min_value is None or max_value is None:
             return super().draw_integer(min_value, max_value, weights=weights, shrink_towards=shrink_towards)
-        assert self._random is not None
-        extent = max_value - min_value + 1
-        if extent <= SMALL_RANGE or extent >= LARGE_RANGE:
-            # randrange without its argument checks; the bias of 53 bits does not matter here
-            return (
-                min_value + int(self._random.random() * extent)
-                if extent < 1 << 50
-                else self._even(min_value, max_value)
-            )
-        value = min(max_value, max(min_value, self._size(min_value, max_value)))
-        self._seen.append(value)
-        return value
-
-    def _even(self, low: int, high: int) -> int:
-        assert self._random is not None
-        return self._random.randint(low, high)
-
-    def _size(self, low: int, high: int) -> int:  # noqa: PLR0911  one return for each share of the mixture
-        """A size between low and high, possibly a little outside (the caller clamps)."""
-        r = self._random
-        assert r is not None
-        u = r.random()
-        if u < 0.08 and self._seen:
-            return r.choice(self._seen)
-        if u < 0.16 and self._hints:
-            return r.choice(self._hints) + r.choice((-1, 0, 1))
-        if u < 0.40:
-            return low + int(r.random() * 20)
-        if u < 0.55:
-            return int(2.0 ** (r.random() * high.bit_length()))
-        if u < 0.58:
-            return self._even(low, high)
-        if u < 0.66:
-            return r.choice((low, low, low + 1, high, *FAVOURITES))
-        return self._near_tile(high)
-
-    def _near_tile(self, high: int) -> int:
-        r = self._random
-        assert r is not None
-        tile = r.choice(TILES[: max(1, min(high.bit_length() - 1, len(TILES)))])
-        multiple = 1 if r.random() < 0.6 else 1 + int(r.random() * min(8, max(1, high // tile)))
-        return tile * multiple + r.choice((-1, 0, 1))
+        assert self._draws is not None
+        return self._draws.integer(min_value, max_value)
 
 
 BACKEND = "kernel-assay"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Mapping
 
 from corpus.campaign import Fidelity, Moment, Statistics
 from corpus.records import Kind, Status
@@ -15,17 +15,18 @@ REASONS = 12
 """Different reasons for declining that are counted one by one; the rest is one more."""
 OTHER_REASONS = "other reasons"
 MOMENTS = 240
+_NOTHING = Statistics()
 
 
 class Tally:
-    """Counts about one subject; `record` is what lasts."""
+    """Counts about one subject; `record` is what lasts. Its dicts are plain: thousands a second change processes."""
 
     def __init__(self, before: Statistics | None = None) -> None:
-        said = before or Statistics()
+        said = before or _NOTHING
         self._timed, self._nanoseconds, self._elements = said.timed, said.nanoseconds, said.elements
         self._rho = list(said.rho) or [0] * BUDGET_BUCKETS
         self._ulps = list(said.ulps)
-        self._classes, self._skipped = Counter(said.classes), Counter(said.skipped)
+        self._classes, self._skipped = dict(said.classes), dict(said.skipped)
         self._fidelity = dict(said.fidelity)
         self._warned, self._warning = said.warned, said.warning
 
@@ -42,7 +43,7 @@ class Tally:
         if verdict.kind is Kind.PASS:
             self._rho[budget_bucket(verdict.rho)] += 1
             self._count_ulps(ulps_bucket(verdict.ulps))
-            self._classes.update(checked.classes)
+            self._count_classes(dict.fromkeys(checked.classes, 1))
             if key in checked.fidelity:
                 self._keep_worst(*checked.fidelity[key])
         elif verdict.kind is Kind.UNSUPPORTED:
@@ -56,9 +57,10 @@ class Tally:
         self._warned += part._warned
         self._warning = self._warning or part._warning
         self._rho = [a + b for a, b in zip(self._rho, part._rho, strict=True)]
-        for bucket, count in enumerate(part._ulps):
-            self._count_ulps(bucket, count)
-        self._classes.update(part._classes)
+        longer = len(part._ulps) - len(self._ulps)
+        mine, theirs = self._ulps + [0] * longer, part._ulps + [0] * -longer
+        self._ulps = [a + b for a, b in zip(mine, theirs, strict=True)]
+        self._count_classes(part._classes)
         for reason, count in part._skipped.items():
             self._skip(reason, count)
         for kind, one in part._fidelity.items():
@@ -66,11 +68,16 @@ class Tally:
 
     def _skip(self, reason: str, count: int = 1) -> None:
         known = reason in self._skipped or len(self._skipped) < REASONS
-        self._skipped[reason if known else OTHER_REASONS] += count
+        word = reason if known else OTHER_REASONS
+        self._skipped[word] = self._skipped.get(word, 0) + count
 
-    def _count_ulps(self, bucket: int, count: int = 1) -> None:
+    def _count_classes(self, counts: Mapping[str, int]) -> None:
+        for name, count in counts.items():
+            self._classes[name] = self._classes.get(name, 0) + count
+
+    def _count_ulps(self, bucket: int) -> None:
         self._ulps += [0] * (bucket + 1 - len(self._ulps))
-        self._ulps[bucket] += count
+        self._ulps[bucket] += 1
 
     def _keep_worst(self, kind: str, one: Fidelity) -> None:
         if kind not in self._fidelity or one.worst > self._fidelity[kind].worst:

@@ -63,5 +63,7 @@ def _words(error: BaseException) -> str:
 
 def _printable(text: str) -> str:
     """What a subject says, without what JSON and XML cannot carry: lone surrogates and control characters."""
+    if text.isprintable():
+        return text
     clean = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in clean)

@@ -135,7 +135,7 @@ class Sandbox:
     def collect(self, ticket: Ticket) -> list[dict[str, Outcome]]:
         """Wait for a batch, whatever it does to its workers; for each task, subject key -> outcome."""
         while not ticket.done:
-            if ticket.unfinished():
+            if ticket.under_way:
                 self._wait(ticket)
             elif ticket.waiting:
                 self._send(ticket, ticket.waiting)
@@ -187,7 +187,7 @@ class Sandbox:
         trial = Ticket([task for _, task in pair], waiting=[], taker=ticket.taker)
         self._give(trial, [(n, task) for n, (_, task) in enumerate(pair)])
         try:
-            while trial.unfinished():
+            while trial.under_way:
                 if not self._readable(self._patience()):
                     return None
                 self._receive(trial)

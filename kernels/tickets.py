@@ -84,6 +84,11 @@ class Ticket:
         return left
 
     @property
+    def under_way(self) -> bool:
+        """Whether something that was sent has not come back. The last is looked for first: it comes last."""
+        return any((n, k) not in self.outcomes for n, task in reversed(self.sent) for k in reversed(task.subjects))
+
+    @property
     def done(self) -> bool:
         """Whether every execution has come back."""
-        return not self.waiting and not self.suspects and not self.unfinished()
+        return not self.waiting and not self.suspects and not self.under_way

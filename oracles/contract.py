@@ -371,7 +371,7 @@ class Contract:
         """Shape and dtype of every output of a case."""
         dims, attrs = self.dims_of(case), self.attrs_of(case)
         return {
-            name: TensorSpec(shape=shape_of(out.axes, dims, attrs), dtype=self._output_dtype(out, case))
+            name: TensorSpec.trusted(shape=shape_of(out.axes, dims, attrs), dtype=self._output_dtype(out, case))
             for name, out in self.outputs.items()
         }
 

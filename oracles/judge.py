@@ -230,7 +230,7 @@ def _judge_values(e: Evidence) -> Verdict:
             return Verdict(kind=Kind.INCONCLUSIVE, message=text, output=name, rho=m.rho)
         if m.bad if ruling is None else ruling.fails:
             return _value_failure(e, name, budget, m, ruling)
-        if verdict := _judge_ties(e, name, budget, m) or _judge_z(e, name, budget, m):
+        if verdict := _judge_ties(e, name, want, budget, m) or _judge_z(e, name, budget, m):
             return verdict
         rho, ulps = max(rho, m.rho if ruling is None else ruling.rho), max(ulps, m.max_ulp)
     return Verdict.trusted(
@@ -313,10 +313,10 @@ def apart(y: float, r: float) -> tuple[str, str]:
     return short if short[0] != short[1] else (f"{y:.17g}", f"{r:.17g}")
 
 
-def _judge_ties(e: Evidence, name: str, budget: Budget, m: Measured) -> Verdict | None:
+def _judge_ties(e: Evidence, name: str, want: Reals, budget: Budget, m: Measured) -> Verdict | None:
     """Without any error before the rounding, a tie must go to the even neighbour; both lie in cells that touch it."""
-    got, want = e.outputs[name], e.want(name)
-    if (np.asarray(budget.error) != 0).all() or not (m.max_ulp or _at_the_end(want, format_of(got.dtype))):
+    got, error = e.outputs[name], np.asarray(budget.error)
+    if np.count_nonzero(error) == error.size or not (m.max_ulp or _at_the_end(want, format_of(got.dtype))):
         return None
     bad = np.flatnonzero(tie_failures(got, want, budget).reshape(-1))
     if not bad.size:

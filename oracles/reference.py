@@ -26,12 +26,15 @@ EXACT = frozenset(
 class Reference:
     """The oracle's answer to one case; computed once, used for every subject that ran it."""
 
-    def __init__(self, contract: Contract, case: Case, inputs: Tensors) -> None:
+    def __init__(
+        self, contract: Contract, case: Case, inputs: Tensors, specs: dict[str, TensorSpec] | None = None
+    ) -> None:
+        """specs: what the contract says of the case's outputs, where that is known already."""
         self.contract = contract
         self.case = case
         self.attrs = contract.attrs_of(case)
         self.inputs = inputs
-        self.specs: dict[str, TensorSpec] = contract.output_specs(case)
+        self.specs = contract.output_specs(case) if specs is None else specs
         self._budgets: dict[str, Mapping[str, Budget]] = {}
         self._followed: dict[str, Mapping[str, Span]] = {}
 
