@@ -55,11 +55,14 @@ UNALIGNED_ATTENTION = (
 """PyTorch 2.11.0 (CUDA 13.0, H200): it ends in a misaligned address, or in NaN; what a row is aligned to is checked,
 where the first one begins is not."""
 
-EMPTY_ATTENTION = "torch's attention on a GPU has no kernel for a batch of nothing"
-"""PyTorch 2.11.0 (CUDA 13.0, H200), float32: for heads of a multiple of 4, each with keys of its own.
+GAPPED_ATTENTION = (
+    "torch's attention on a GPU has no kernel for rows that are not a multiple of 16 bytes apart, though each is one"
+)
+"""PyTorch 2.11.0 (CUDA 13.0, H200), float32, for as many key heads as query heads.
 
-scaled_dot_product_attention of zeros(0, 1, 1, 4), zeros(0, 1, 2, 4), zeros(0, 1, 2, 4) raises "cutlassF: no kernel
-found to launch!"; on the CPU it gives zeros(0, 1, 1, 4)."""
+With q = zeros(0, 1, 1, 4) and k = zeros(0, 1, 2, 7)[..., :4], scaled_dot_product_attention(q, k, zeros(0, 1, 2, 4))
+raises "cutlassF: no kernel found to launch!", as does a batch that is not empty; the kernel is chosen by the size of a
+head, and then refuses the distance of rows. With k.contiguous() it is right."""
 
 LOST_NAN = "torch's attention without a mask gives 0 for a row whose last scores are NaN and whose others are -Inf"
 """PyTorch 2.13.0 (CPU), all float types: the maximum behind the last whole vector is taken with std::max, which drops a
@@ -111,10 +114,12 @@ def decline_unaligned_attention(*tensors: Any) -> None:
         raise NotImplementedError(UNALIGNED_ATTENTION)
 
 
-def decline_empty_attention(q: Any) -> None:
-    """Raise NotImplementedError for the batches that EMPTY_ATTENTION describes; q is a torch tensor."""
-    if q.is_cuda and not q.shape[0]:
-        raise NotImplementedError(EMPTY_ATTENTION)
+def decline_gapped_attention(q: Any, k: Any, v: Any) -> None:
+    """Raise NotImplementedError for the tensors of torch that GAPPED_ATTENTION describes."""
+    if not q.is_cuda or q.shape[1] != k.shape[1] or q.shape[-1] * q.element_size() % 16:
+        return
+    if any(step * x.element_size() % 16 for x in (q, k, v) for step in x.stride()[:-1]):
+        raise NotImplementedError(GAPPED_ATTENTION)
 
 
 def _most(x: Any) -> float:

@@ -8,11 +8,11 @@ import pytest
 
 from kernels.attention.torch_sdpa import VECTOR
 from kernels.quirks import (
-    EMPTY_ATTENTION,
+    GAPPED_ATTENTION,
     INFINITE_MEAN,
     LOST_NAN,
     decline_empty_addmm,
-    decline_empty_attention,
+    decline_gapped_attention,
     decline_infinite_mean,
     decline_lost_nan,
 )
@@ -92,10 +92,12 @@ def test_rms_norm_on_a_gpu_gives_nan_where_the_mean_square_is_infinite():
 
 
 @needs_gpu
-def test_attention_on_a_gpu_has_no_kernel_for_a_batch_of_nothing():
-    q, k = torch.zeros(0, 1, 1, 4, device="cuda"), torch.zeros(0, 1, 2, 4, device="cuda")
+def test_attention_on_a_gpu_has_no_kernel_for_rows_with_gaps():
+    q, v, gapped = (torch.zeros(0, 1, rows, width, device="cuda") for rows, width in ((1, 4), (2, 4), (2, 7)))
+    k = gapped[..., :4]
     with pytest.raises(RuntimeError, match="no kernel found"):
-        torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
-    with pytest.raises(NotImplementedError, match=re.escape(EMPTY_ATTENTION)):
-        decline_empty_attention(q)
-    decline_empty_attention(torch.zeros(1, 1, 1, 4, device="cuda"))
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    with pytest.raises(NotImplementedError, match=re.escape(GAPPED_ATTENTION)):
+        decline_gapped_attention(q, k, v)
+    decline_gapped_attention(q, k.contiguous(), v)
+    decline_gapped_attention(q.repeat(1, 2, 1, 1), k, v)
