@@ -72,9 +72,9 @@ LOST_DESCRIPTOR = (
 The loop of kernels/attention/triton_flash.py, bfloat16 or float16, with 64 rows, HEAD=32 and k with a stride in its
 last axis, once loaded v after the product with k, into the memory that k had left. Then of the four descriptors of the
 product with v, the PTX adds 64, 128 and 192 to one base; the machine code begins with UIADD3 UR10, UP0, UR10, 0x40,
-and nothing before that writes UR10. Keys from the 16th on are multiplied with whatever lies where an earlier kernel's
-UR10 points to: rows of q, if it was 0. With 12 keys all those weights are 0, and it shows only as 0 * Inf. Of the first
-140 specializations that a search needs, 4 were such, and none is with k and v in memory of their own."""
+and nothing before that writes UR10. The weights behind the 16th key are multiplied with whatever lies where that points
+to: rows of q, if UR10 is 0. With 12 keys all those weights are 0, and it shows only as 0 * Inf. Of 140 specializations
+that were compiled so, 4 were such; with k and v in memory of their own, none of 245."""
 
 
 def decline_row_padding(a: Any, b: Any) -> None:
