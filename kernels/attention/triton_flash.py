@@ -64,12 +64,13 @@ def _attention(
         j = (begin + tl.arange(0, KEYS))[:, None]
         there = (j < length) & (d < head)
         k = tl.load(k_ptr + j * k_row + d * k_col, mask=there, other=0.0)
+        # Loaded before k is used, v lies beside it in shared memory, not where it was (quirks.LOST_DESCRIPTOR).
+        v = tl.load(v_ptr + j * v_row + d * v_col, mask=there, other=0.0)
         s = tl.dot(q, tl.trans(k)) * scale
         s = tl.where(tl.trans(j) <= last, s, -float("inf"))
         new = tl.maximum(top, tl.max(s, axis=1, keep_dims=True))
         zero = tl.where(new == -float("inf"), 0.0, new)
         p, shrink = tl.exp(s - zero), tl.exp(top - zero)
-        v = tl.load(v_ptr + j * v_row + d * v_col, mask=there, other=0.0)
         total = total * shrink + tl.sum(p, axis=1, keep_dims=True)
         acc = tl.dot(p.to(v.dtype), v, acc * shrink)
         top = new

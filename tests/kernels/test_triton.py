@@ -14,8 +14,11 @@ import pytest
 
 from corpus.records import Case, Fill, Kind, TensorRecipe
 from fuzz.check import Examiner, Inquiry
-from kernels.catalog import subjects_of, user_subject
+from fuzz.selection import placed
+from kernels.catalog import resolve, subjects_of, user_subject
+from kernels.gpu import device_count
 from kernels.loader import loader_of
+from kernels.quirks import LOST_DESCRIPTOR
 
 needed = pytest.mark.skipif(bool(loader_of("triton").unavailable()), reason="triton is not installed")
 ROOT = Path(__file__).parents[2]
@@ -246,3 +249,50 @@ def test_programs_that_write_to_one_place_are_found_out(tmp_path):
 @pytest.mark.parametrize("op", ["softmax", "rmsnorm", "layernorm", "silu_gate", "row_max", "rope", "gemm", "attention"])
 def test_every_op_of_the_list_has_a_kernel(op):
     assert [s for s in subjects_of(op) if s.backend == "triton" and not s.planted]
+
+
+FLASH = next(s for s in subjects_of("attention") if s.name == "triton_flash")
+COMPILE = """
+import sys
+from runpy import run_path
+from triton import compile
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+kernel = run_path(sys.argv[1])["_attention"]
+constants = {"lengths_ptr": None, "CAUSAL": False, "ROWS": 64, "KEYS": 64, "HEAD": 32}
+constants.update(q_col=1, k_row=1, v_col=1)
+types = {n: "*bf16" if n.endswith("_ptr") else "fp32" if n == "scale" else "i32" for n in kernel.arg_names}
+types.update(dict.fromkeys(constants, "constexpr"))
+source = ASTSource(kernel, types, {(kernel.arg_names.index(n),): v for n, v in constants.items()})
+print(compile(source, target=GPUTarget("cuda", 90, 32)).metadata.shared)
+"""
+
+
+@needed
+def test_k_and_v_lie_apart_in_shared_memory(tmp_path):
+    done = python("-c", COMPILE, str(resolve(FLASH)), TRITON_CACHE_DIR=str(tmp_path), TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stderr
+    q, k, v = (2 * rows * 32 for rows in (64, 64, 64))
+    assert int(done.stdout) >= q + k + v, LOST_DESCRIPTOR
+
+
+@needed
+@pytest.mark.skipif(not device_count(), reason="there is no CUDA device")
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "element_gaps"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_keys_behind_the_16th_have_their_values_on_a_gpu(layout, dtype):
+    shapes = {"q": (2, 4, 32, 32), "k": (2, 2, 48, 32), "v": (2, 2, 48, 32)}
+    tensors = {
+        n: TensorRecipe(
+            shape=shape,
+            dtype=dtype,
+            fill=Fill(distribution="normal", seed=3),
+            layout=layout if n == "k" else "contiguous",
+        )
+        for n, shape in shapes.items()
+    }
+    case = Case(op="attention", tensors=tensors, attrs={"causal": False, "scale": 0.0})
+    (subject,) = placed([FLASH], "cuda")
+    with Examiner([subject]) as examiner:
+        verdict = examiner.check([Inquiry(case, (subject.key,))])[0].verdicts[subject.key]
+    assert verdict.kind is Kind.PASS, verdict.message
