@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -171,7 +171,7 @@ class Examiner:
     def look(self, case: Case, key: str, law: str = "", places: tuple[Where, ...] = ()) -> Look:
         """Run one case once more and keep what a person will want to see of it; of a large one no outputs."""
         if self.is_large(case):
-            return self._look_large(Inquiry(case, (key,), places=places))
+            return self._look_large(self._in_order(Inquiry(case, (key,), places=places)))
         laws = (law,) if law else ()
         flight = self.launch([Inquiry(case, (key,), laws)])
         outcomes = self.collect(flight)
@@ -203,7 +203,8 @@ class Examiner:
         """Send a batch to the sandbox, and prepare its judgement while it runs."""
         asked: list[tuple[Inquiry, Task, list[tuple[Law, Task]]]] = []
         large: dict[int, Inquiry] = {}
-        for n, q in enumerate(inquiries):
+        for n, given in enumerate(inquiries):
+            q = self._in_order(given)
             task = self._task(q.case, q.subjects)
             if is_large(self.contracts[q.case.op], q.case, task.outputs):
                 large[n] = q
@@ -239,6 +240,14 @@ class Examiner:
         for place, checked in sorted(flight.checked.items()):
             judged.insert(place, checked)
         return judged
+
+    def _in_order(self, inquiry: Inquiry) -> Inquiry:
+        """With the tensors of its case as the op has them, for they are handed over by position: JSON sorts names."""
+        tensors = inquiry.case.tensors
+        names = [name for name in self.contracts[inquiry.case.op].inputs if name in tensors]
+        if names == list(tensors) or len(names) != len(tensors):
+            return inquiry
+        return replace(inquiry, case=inquiry.case.but(tensors={name: tensors[name] for name in names}))
 
     def is_large(self, case: Case) -> bool:
         """Whether a case is judged by parts of it and by its peers."""

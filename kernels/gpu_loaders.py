@@ -201,6 +201,7 @@ class GpuTorchLoader(Streamed, TorchLoader):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             stream = self._torch.cuda.Stream()
+            DRIVER.check()  # the inputs are there, which this stream would not wait for
             with self._torch.cuda.stream(stream):
                 sources = [one.device.clone() for one in self._lent]
                 pairs = zip(self._lent, sources, strict=True)
