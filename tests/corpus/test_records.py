@@ -90,6 +90,13 @@ def test_the_id_depends_on_every_field():
     assert len({case.id for case in cases}) == len(cases)
 
 
+def test_a_run_that_has_moved_on_is_like_one_that_was_validated():
+    where = Environment(python="3.12", platform="x", machine="y")
+    run = Campaign(run="r", seed=1, environment=where, coverage={"a|b": 3}, next_index=32)
+    assert run.id != run.moved(64).id == run.but(next_index=64).id
+    assert run.next_index == 32
+
+
 def test_a_finding_is_its_signature():
     assert FINDING.but(count=9, case=RICH, state=State.OPEN, expect="fail").id == FINDING.id
     for name in Signature.model_fields:

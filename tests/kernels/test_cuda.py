@@ -19,7 +19,7 @@ from kernels.catalog import read_subject, size_hints, user_subject
 from kernels.formula import parse_formula
 from kernels.front_matter import read_front_matter
 from kernels.loader import loader_of
-from kernels.loaders.cuda import CudaLoader, Schedule
+from kernels.loaders.cuda import CudaLoader, CudaSubject, Schedule
 from kernels.simt import toolchain
 from kernels.simt.emulator import ORDERS
 from kernels.simt.toolchain import Mode
@@ -221,6 +221,27 @@ def test_a_process_survives_a_fault(write):
         else:
             call(out, x[:n])
             assert out.tolist() == [n] * n
+
+
+def test_a_launch_is_planned_once_for_tensors_in_the_same_places_and_anew_for_all_others(write, monkeypatch):
+    planned, plan = [], CudaSubject._plan
+    monkeypatch.setattr(CudaSubject, "_plan", lambda self, *rest: planned.append(1) or plan(self, *rest))
+    head = {**PLAIN, "args": '["out", "x", "n", "eps"]'}
+    body = kernel("  if (i < n) out[i] = x[i] + 10 * n + signbit(eps);", "float* out, const float* x, int n, float eps")
+    call = load(write(head, body), Interface(inputs=("x",), outputs=("out",), attrs=("eps",)))
+    room, ones, twos = np.zeros(8, np.float32), np.ones(8, np.float32), np.full(8, 2, np.float32)
+    for x, n, eps, wanted, plans in (
+        (ones, 4, 0.0, 41, 1),
+        (ones, 4, 0.0, 41, 1),
+        (ones, 4, -0.0, 42, 2),
+        (twos, 4, -0.0, 43, 3),
+        (twos, 3, -0.0, 33, 4),
+        (ones, 4, 0.0, 41, 5),
+    ):
+        room[:] = 0
+        call(room[:n], x[:n], eps=eps)
+        assert room.tolist() == [wanted] * n + [0] * (8 - n)
+        assert len(planned) == plans
 
 
 def test_writes_of_the_same_value_are_told_and_no_fault(write):

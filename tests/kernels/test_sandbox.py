@@ -13,6 +13,7 @@ from kernels import sandbox as module
 from kernels.catalog import subjects_of, user_subject
 from kernels.protocol import Task
 from kernels.sandbox import Sandbox
+from kernels.tickets import Ticket
 from oracles.catalog import contract_of
 
 pytestmark = pytest.mark.usefixtures("own_zygotes")
@@ -294,3 +295,13 @@ def test_outcomes_are_the_first_runs_outputs():
 
 def test_the_worker_never_meets_the_judge(examiner):
     assert examiner.sandbox.modules_of_ours() == []
+
+
+def test_a_batch_is_under_way_until_its_last_execution_is_back_whatever_the_order():
+    tasks = [Task(silu(n), {}, ("a", "b")) for n in (1, 2)]
+    ticket = Ticket(tasks, sent=list(enumerate(tasks)))
+    for key in ((1, "b"), (0, "a"), (0, "b"), (1, "a")):
+        assert ticket.under_way is bool(ticket.unfinished()) is True
+        ticket.outcomes[key] = None
+    assert ticket.under_way is bool(ticket.unfinished()) is False
+    assert ticket.done
