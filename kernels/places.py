@@ -11,8 +11,10 @@ from corpus.errors import UsageError
 from corpus.records import Subject
 from kernels.gpu import device_count
 
-GPU_JOBS = 8
-"""Processes for each GPU, at most: more of them take turns on it without judging more (scripts/bench/fleet)."""
+GPU_JOBS = 12
+"""Processes for each GPU, at most: each has a context there, which takes half a gigabyte (scripts/bench/fleet)."""
+_BUSY = 1.6
+"""Processors that a process and its worker keep busy together."""
 _NAME = re.compile(r"cpu|cuda(?::(?P<which>all|\d+))?")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """Environment variable: which GPUs a process sees."""
@@ -64,7 +66,7 @@ def crew_of(device: str, jobs: int | None = None) -> list[Place]:
     """
     places = places_of(device)
     if not jobs:
-        room = (os.cpu_count() or 1) // (2 * len(places))  # a process and its worker are busy at the same time
+        room = int((os.cpu_count() or 1) / (_BUSY * len(places)))
         jobs = 1 if device == "cpu" else len(places) * max(1, min(GPU_JOBS, room))
     if jobs < len(places):
         raise UsageError(f"--jobs {jobs} is not enough for {len(places)} devices; each needs a process at least")

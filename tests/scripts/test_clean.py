@@ -1,0 +1,49 @@
+"""The clean control tells of a kernel that is wrong as soon as it is met, and of none that is right."""
+
+import argparse
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import pytest
+
+from kernels.catalog import user_subject
+
+BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
+BODY = """
+import numpy as np
+OP = "silu"
+
+def run(out, x):
+    w = x.astype(np.float64)
+    out[...] = w / (1 + np.exp(-w))
+"""
+WRONG = "    if x.size > 40:\n        out[-1] = 7\n"
+
+
+@pytest.fixture
+def clean(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.setattr(sys, "prefix", str(BENCH.parents[1] / ".venv"))  # this interpreter will do
+    loader = SourceFileLoader("clean_bench", str(BENCH / "clean"))
+    module = module_from_spec(spec_from_loader("clean_bench", loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_wrong_kernel_is_told_of_with_its_case_and_a_right_one_is_not(clean, monkeypatch, tmp_path, capsys, jobs):
+    for name, lines in (("right", ""), ("wrong", WRONG)):
+        (tmp_path / f"{name}.py").write_text(BODY + lines)
+    ours = [user_subject(str(tmp_path / f"{name}.py"), ()) for name in ("right", "wrong")]
+    monkeypatch.setattr(clean, "select", lambda ops, backends: ours)
+    settings = {"ops": [], "backends": [], "device": "cpu", "jobs": jobs, "cases": 256, "after": 5.0, "seed": 1}
+    assert clean.measure(argparse.Namespace(**settings)) == 1
+    out = capsys.readouterr().out
+    failures = [line for line in out.splitlines() if line.startswith("failure: ")]
+    assert failures
+    assert all(line.startswith("failure: silu/wrong: ") for line in failures)
+    assert '  case {"attrs"' in out
+    assert "silu/right" in out
+    assert "clean: " in out.splitlines()[-1]
