@@ -1,8 +1,9 @@
 """Outputs handed over to the judge: in memory of the GPU that is exported, or in memory of the host that is shared.
 
 256 MiB take 2.1 ms by the first on an H200, 211 ms by the second and 1,045 ms by a socket (scripts/bench/handover), so
-that the second is for where nothing can be exported. Neither is memory that a subject has been given: what its first run left is copied there. The judge copies it once more,
-and answers; until then it is kept. No kernel ever sees memory of the judge's.
+the second is for where nothing can be exported. Neither is memory that a subject has been given: what its first run
+left is copied there. The judge copies it once more, and answers; until then it is kept. No kernel ever sees memory of
+the judge's.
 """
 
 from __future__ import annotations
