@@ -162,9 +162,11 @@ class Search:
             return
         begin, last = self.campaign.next_index, self._last_index()
         known = self.store.read_journal(self.campaign.run, "elites")
+        self.examiner.sandbox.beside = self.fleet.pump  # the others go on while a failure is looked into
         for done in self.fleet.rounds(begin, last, self._over, self._admit, known):
             self._take(done)
             self._triage_some(over=self._over(done.next_index))
+        self.examiner.sandbox.beside = None
 
     def _search_alone(self) -> None:
         """A pipeline of two: one batch runs, while another is judged and a third made."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from corpus.errors import UsageError
@@ -40,22 +40,22 @@ def sanitize(
     return tuple(_ask(tool, order, seconds) for tool in tools)
 
 
-def automatically(case: Case, subject: Subject) -> tuple[Sanitized, ...]:
+def automatically(case: Case, subject: Subject, beside: Callable[[], object] = lambda: None) -> tuple[Sanitized, ...]:
     """The same of a new finding, if there is anything to ask and time is left: up to the first tool that explains it.
 
-    Bugs that were planted need no explanation.
+    Bugs that were planted need no explanation. beside: called again and again meanwhile.
     """
     if subject.planted or not is_on_gpu(subject) or missing():
         return ()
-    return tuple(_up_to_first(order_of(case, subject), time.monotonic() + AUTOMATIC_SECONDS))
+    return tuple(_up_to_first(order_of(case, subject), time.monotonic() + AUTOMATIC_SECONDS, beside))
 
 
-def _up_to_first(order: Order, deadline: float) -> Iterator[Sanitized]:
+def _up_to_first(order: Order, deadline: float, beside: Callable[[], object]) -> Iterator[Sanitized]:
     for tool in TOOLS:
         left = deadline - time.monotonic()
         if left <= 0.0:
             return
-        said = _ask(tool, order, left)
+        said = _ask(tool, order, left, beside)
         yield said
         if said.errors:
             return
@@ -85,8 +85,8 @@ def order_of(case: Case, subject: Subject) -> Order:
     return Order(case, contract.output_specs(case), subject, interface_of(contract))
 
 
-def _ask(tool: str, order: Order, seconds: float) -> Sanitized:
-    seen = watch(command(tool), order, seconds=seconds, env=ENVIRONMENT)
+def _ask(tool: str, order: Order, seconds: float, beside: Callable[[], object] = lambda: None) -> Sanitized:
+    seen = watch(command(tool), order, seconds=seconds, env=ENVIRONMENT, beside=beside)
     report = read(seen.log)
     said = {"tool": tool, "version": version()}
     if report.errors:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from corpus.findings import Event, State
-from corpus.records import Case, Subject, Verdict
+from corpus.records import Case, Kind, Subject, Verdict
 from fuzz.check import DEAR, Examiner, Inquiry
 from fuzz.filing import Failure, Found, Observed, event, file
 from fuzz.gates import learn_gates
@@ -69,8 +69,9 @@ def investigate(
     if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
         events.append(event(State.MINIMIZED, f"{failure.case.elements:,} -> {small.case.elements:,} elements"))
     seen = Observed(small.case, verdict, small.input_digest, probability, gates)
-    if verdict.kind not in DEAR and not stopping() and not examiner.is_large(small.case):
-        seen = replace(seen, sanitized=automatically(small.case, failure.subject))
+    told = verdict.kind in DEAR or verdict.kind is Kind.RAISED  # who raises does not get to its kernel
+    if not told and not stopping() and not examiner.is_large(small.case):
+        seen = replace(seen, sanitized=automatically(small.case, failure.subject, stopping))
     return _closely(examiner, failure, seen, events)
 
 

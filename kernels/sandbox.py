@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +37,8 @@ LOOK_BACK = 8
 MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
 _LOAD_SECONDS = 60.0
+PAUSE_SECONDS = 0.05
+"""How often others are seen to while a worker is waited for."""
 _LOST_SECONDS = 1.0
 """In which the death of a worker is known whose outputs cannot be had."""
 
@@ -79,6 +81,8 @@ class Sandbox:
         self._share()
         self.deaths = 0
         """Workers lost so far."""
+        self.beside: Callable[[], object] | None = None
+        """Called again and again while a worker is waited for."""
 
     def __enter__(self) -> Self:
         """The sandbox itself."""
@@ -215,7 +219,13 @@ class Sandbox:
                 self._active.channel.send(frame({"environment": self._active.shared}, []))
 
     def _readable(self, seconds: float) -> bool:
-        return self._active.channel.readable(seconds)
+        channel, deadline = self._active.channel, time.monotonic() + seconds
+        while self.beside is not None and seconds > PAUSE_SECONDS:
+            if channel.readable(PAUSE_SECONDS):
+                return True
+            self.beside()
+            seconds = deadline - time.monotonic()
+        return channel.readable(seconds)
 
     def _wait(self, ticket: Ticket) -> None:
         """Until one message, one death or one timeout."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ _TAIL = 1 << 16
 _MOST_LOG = 16 << 20
 """Bytes of a tool's log that are read, from the beginning."""
 _EXIT_SECONDS = 5.0
+_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +36,33 @@ class Watched:
     """The file called `log` in its folder; empty if there is none."""
 
 
-def watch(tool: Sequence[str], order: Order, *, seconds: float, env: Mapping[str, str]) -> Watched:
+def watch(
+    tool: Sequence[str],
+    order: Order,
+    *,
+    seconds: float,
+    env: Mapping[str, str],
+    beside: Callable[[], object] = lambda: None,
+) -> Watched:
     """Run an order (kernels/solo.py) under a tool for at most so many seconds.
 
     tool: its command line up to the program, run in a folder that is removed afterwards; it writes `log` there.
-    env: what differs from this process's environment.
+    env: what differs from this process's environment. beside: called again and again meanwhile.
     """
     with tempfile.TemporaryDirectory(prefix="kernel-assay-") as name:
         folder = Path(name)
         order.write(folder / "order.json")
         command = [*tool, sys.executable, "-m", "kernels.solo", str(folder / "order.json")]
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        code = _run(command, folder, {**os.environ, "PYTHONPATH": path, **env}, seconds)
+        code = _run(command, folder, {**os.environ, "PYTHONPATH": path, **env}, seconds, beside)
         out, err = (_end(folder / stream, _TAIL) for stream in ("out", "err"))
         log = folder / "log"
         return Watched(code, out, err, _beginning(log, _MOST_LOG) if log.is_file() else "")
 
 
-def _run(command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float) -> int | None:
+def _run(
+    command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float, beside: Callable[[], object]
+) -> int | None:
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         process = subprocess.Popen(
             command,
@@ -64,13 +74,21 @@ def _run(command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: 
             start_new_session=True,  # Ctrl-C is for the supervisor alone
         )
         try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+            return _code(process, seconds, beside)
         finally:
             end_session(process.pid)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_EXIT_SECONDS)
+
+
+def _code(process: subprocess.Popen[bytes], seconds: float, beside: Callable[[], object]) -> int | None:
+    """The exit code of a process; None if its time is up."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(min(left, _PAUSE_SECONDS))
+        beside()
+    return None
 
 
 def end_session(leader: int) -> None:

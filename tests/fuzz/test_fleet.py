@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from corpus.errors import InternalError, UsageError
-from corpus.records import Kind
+from corpus.records import Case, Fill, Kind, TensorRecipe
 from corpus.store import Store
 from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner
+from fuzz.check import Examiner, Inquiry
 from fuzz.elites import MOST_LEAD, seen_by
 from fuzz.engine import BATCH
 from fuzz.fleet import Fleet
 from fuzz.plan import new_campaign
+from fuzz.triage import investigate
 from kernels import places
 from kernels.catalog import subjects_of, user_subject
 from kernels.places import Place, crew_of, places_of
@@ -128,6 +129,33 @@ def test_processes_that_share_a_device_are_told_how_and_who_looks_into_failures_
     assert seen.count("GPU-a yes") > 8
     assert "None None" in seen, "the closest calls are run again at the end, by the one that leads"
     assert ended == [2]
+
+
+def test_the_others_go_on_while_a_failure_is_looked_into(tmp_path, monkeypatch):
+    file = tmp_path / "slow.py"
+    file.write_text(
+        "import time\nimport numpy as np\n\n\ndef silu(x):\n    time.sleep(0.2 * (x.shape == (3, 7)))\n"
+        "    return (x / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype) + (x.size > 40)\n"
+    )
+    slow = user_subject(f"{file}:silu", ("silu",))
+    recipe = TensorRecipe(shape=(3, 7), dtype="float32", fill=Fill(distribution="normal", seed=1))
+    inquiry, gained = Inquiry(Case(op="silu", tensors={"x": recipe}), (slow.key,)), []
+
+    def look_into(examiner, failure, **settings):
+        if not gained:
+            before, until = fleet._admitted, time.monotonic() + 20.0
+            while fleet._admitted < before + 4 and time.monotonic() < until:
+                examiner.check([inquiry])
+            gained.append(fleet._admitted - before)
+        return investigate(examiner, failure, **settings)
+
+    monkeypatch.setattr("fuzz.campaign.investigate", look_into)
+    with Store(tmp_path / "corpus") as store, Examiner([slow]) as examiner:
+        campaign = begin(store, examiner)
+        with Fleet(examiner, campaign, [CPU] * 2) as fleet:
+            Search(examiner, store, campaign, Limits(600.0, 30 * BATCH), fleet=fleet).run()
+        assert examiner.sandbox.beside is None
+    assert gained[0] >= 4
 
 
 def test_a_process_that_dies_stops_the_search_and_says_so(examiner, tmp_path):

@@ -87,3 +87,10 @@ def test_other_sessions_are_left_alone():
     assert alive(child)
     os.kill(child, 9)
     os.waitpid(child, 0)
+
+
+def test_others_are_seen_to_meanwhile(tmp_path, order):
+    calls = []
+    body = "import time; time.sleep(0.5)"
+    watch(tool(tmp_path, body), order, seconds=60.0, env={}, beside=lambda: calls.append(1))
+    assert len(calls) >= 3
