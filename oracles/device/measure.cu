@@ -26,17 +26,6 @@ typedef long long i64;
 #ifndef EXCHANGE
 #define EXCHANGE 8
 #endif
-// Ways of peers_float16 and peers_bfloat16: whether a tile gets a glance first, squares are taken by tensor cores, and
-// the next tile is loaded before this one is looked at.
-#ifndef GLANCE
-#define GLANCE 1
-#endif
-#ifndef TENSOR
-#define TENSOR 0
-#endif
-#ifndef AHEAD
-#define AHEAD 0
-#endif
 #define ALL 0xffffffffu
 #define WARPS (BLOCK / 32)
 #define ANY -1
@@ -496,11 +485,6 @@ struct Half : Packed {
     asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
     return x;
   }
-  static __device__ __forceinline__ void add_products(float* sums, u32 x, u32 y, u32 by) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(x), "r"(y), "r"(by));
-  }
   static __device__ __forceinline__ u32 size(u32 x) {
     asm("abs.f16x2 %0, %0;" : "+r"(x));
     return x;
@@ -559,11 +543,6 @@ struct Brain : Packed {
   static __device__ __forceinline__ u32 larger_or_nan(u32 x, u32 y) {
     asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
     return x;
-  }
-  static __device__ __forceinline__ void add_products(float* sums, u32 x, u32 y, u32 by) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(x), "r"(y), "r"(by));
   }
   static __device__ __forceinline__ u32 size(u32 x) {
     asm("abs.bf16x2 %0, %0;" : "+r"(x));
@@ -904,32 +883,6 @@ struct Squares {
   float ee, rr, yy;
 };
 
-#if TENSOR && !defined(KERNEL_ASSAY)
-// Two words of 32 lanes are the rows of two matrices of 8 x 8; of their products with one of them, transposed, the
-// diagonals are wanted: each has the squares of four lanes. Registers need no moves so.
-template <class F, class Word>
-__device__ __forceinline__ float diagonal(Word word) {
-  float upper[4] = {}, lower[4] = {};
-#pragma unroll
-  for (int w = 0; w < WORDS; w += 2) {
-    const u32 x = word(w), y = word(w + 1);
-    F::add_products(upper, x, y, x);
-    F::add_products(lower, x, y, y);
-  }
-  const u32 row = threadIdx.x % 32 / 4;
-  return row / 2 != threadIdx.x % 4 ? 0.0f : row % 2 ? upper[1] + lower[3] : upper[0] + lower[2];
-}
-
-template <class F>
-__device__ __forceinline__ Squares squares(const Words& words, bool differ) {
-  Squares s = {};
-  s.yy = s.rr = diagonal<F>([&](int w) { return words.y[w]; });
-  if (!differ) return s;
-  s.yy = diagonal<F>([&](int w) { return words.x[w]; });
-  s.ee = diagonal<F>([&](int w) { return F::minus(words.x[w], words.y[w]); });
-  return s;
-}
-#else
 template <class F>
 __device__ __forceinline__ Squares squares(const Words& words, bool differ) {
   float ee[4] = {}, rr[4] = {}, yy[4] = {};
@@ -953,7 +906,6 @@ __device__ __forceinline__ Squares squares(const Words& words, bool differ) {
   }
   return {(ee[0] + ee[1]) + (ee[2] + ee[3]), r2, (yy[0] + yy[1]) + (yy[2] + yy[3])};
 }
-#endif
 
 // All pairs of a tile at once, two in a word, by bounds that ordinary noise does not reach. True if it was added.
 //
@@ -1111,7 +1063,7 @@ __device__ __forceinline__ bool add(const Task& t, const char* got, const char* 
                                     u32 tile, Kept& kept, u32* near_pairs, u32* far, const Shared& all) {
   const Chunk<F> chunk = chunk_of<F>(got, want, tile);
   Ruled out = {};
-  if constexpr (!F::PACKED || !GLANCE) {
+  if constexpr (!F::PACKED) {
     return tally<F>(t, chunk, words, budget, out, tile, kept, near_pairs, far, all);
   } else {
     if (kept.skip) {
@@ -1197,27 +1149,20 @@ __device__ __forceinline__ void peers(const Task* task, const char* got, const c
   __syncthreads();
   const Budget budget = {(float)t.error, (float)t.slope};
   Kept kept = {};
-  constexpr bool ahead = AHEAD && F::PACKED;
   int turn = 0;
-  const u32 begin = first + blockIdx.x * WARPS + threadIdx.x / 32;
-  Words next;
-  if (ahead && begin < last) next = load(got, want, begin);
-  for (u32 tile = begin; tile < last; tile += gridDim.x * WARPS) {
+  for (u32 tile = first + blockIdx.x * WARPS + threadIdx.x / 32; tile < last; tile += gridDim.x * WARPS) {
     if (++turn % EXCHANGE == 0 && threadIdx.x % 32 < 2) {
       u32 lane = threadIdx.x % 32, mine = *(volatile u32*)(ours + lane), theirs = *(volatile u32*)(known + lane);
       if (mine > theirs) atomicMax(known + lane, mine);
       if (theirs > mine) atomicMax(ours + lane, theirs);
     }
-    Words words;
-    if (!ahead) words = load(got, want, tile);
-    if (ahead) words = next;
-    if (ahead && tile + gridDim.x * WARPS < last) next = load(got, want, tile + gridDim.x * WARPS);
+    Words words = load(got, want, tile);
     bool added = add<F>(t, got, want, words, budget, tile, kept, near_pairs, far, all);
     if (threadIdx.x % 32 == 0) left[tile] = !added;
   }
   __syncthreads();
   add_tables(near_pairs, far, kept.tiles, 32 * WORDS * F::PARTS, counts);
-  if (F::PACKED && GLANCE) add_glanced(kept, counts);
+  if (F::PACKED) add_glanced(kept, counts);
   if (threadIdx.x < NOTES && notes[threadIdx.x]) atomicAdd(counts + NOTED + threadIdx.x, (u64)notes[threadIdx.x]);
   write_kept<F>(t, kept, *all.looked, rows + (u64)ROW * blockIdx.x);
 }
