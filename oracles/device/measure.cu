@@ -36,7 +36,8 @@ enum { SMALL, SINGLE, DOUBLE, INTEGER };                 // oracles.plain has th
 enum { INTERVAL = 1, ZERO = 2, PINF = 4, NINF = 8, NAN_ = 16 };  // oracles.contract has the same
 enum { BAD, CLASS_BAD, OVER, MISROUNDED, GOT_NONFINITE, WANT_NONFINITE, PAIRS, SIGMAS, HISTOGRAM, BUCKETS = 66 };
 // Tiles that peers_* left to walk, and those it looked at twice; oracles/device/measure.py has the names.
-enum { UNUSUAL, FAILING, LOOK_REL, LOOK_RHO, LOOK_ULPS, LOOK_ABS, LOOK_FAR, NOTES = 7, NOTED = HISTOGRAM + BUCKETS };
+enum { UNUSUAL, FAILING, LOOK_REL, LOOK_RHO, LOOK_ULPS, LOOK_ABS, LOOK_FAR, NO_GLANCE, NOTES = 8,
+       NOTED = HISTOGRAM + BUCKETS };
 enum { SUM_EE, SUM_RR, SUM_YY, SUM_Z, PEAK, REAL_ULP, RHO, RHO_AT, MAX_ABS, ABS_AT, MAX_REL, REL_AT, ULP, ULP_AT,
        FIRST_CLASS, ROW = 16 };
 
@@ -415,6 +416,17 @@ struct Packed {  // two numbers of 16 bits in a word
   static __device__ __forceinline__ u32 largest(u32 x) { return max(x & 0xffffu, x >> 16); }
 };
 
+// Bytes of a table of eight, for the low four nibbles.
+__device__ __forceinline__ u32 chosen(u32 low, u32 high, u32 nibbles) {
+#ifdef KERNEL_ASSAY
+  return __byte_perm(low, high, nibbles);
+#else
+  u32 bytes;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(nibbles));
+  return bytes;
+#endif
+}
+
 #ifdef KERNEL_ASSAY
 // For the emulator, which has no packed floats: what does not fit is cut off, and a NaN, as of 0 * Inf, is 0.
 template <class F>
@@ -427,6 +439,8 @@ struct Half : Packed {
   enum { KIND = FLOAT16, DIGITS = 10 };
   static constexpr u32 EXPONENTS = 0x7c007c00u;
   static constexpr float HALF = 4.8828125e-4f;
+  static constexpr u32 LEAST_PEAK = 1, MOST_PEAK = 0x7800, LEAST_AWAY = 1;  // patterns
+  static constexpr float TINY = 4.76837158203125e-7f;                       // 2**-21
 #ifdef KERNEL_ASSAY
   static __device__ u32 cut(float x) {
     float size = fabsf(x);
@@ -442,6 +456,12 @@ struct Half : Packed {
   static __device__ u32 times(u32 x, u32 y) {
     return pack<Half>(from_half(x & 0xffffu) * from_half(y & 0xffffu), from_half(x >> 16) * from_half(y >> 16));
   }
+  static __device__ u32 beyond_cell(u32 error, u32 power) {
+    float low = from_half(power & 0xffffu) * HALF, high = from_half(power >> 16) * HALF;
+    low = from_half(error & 0xffffu) - low, high = from_half(error >> 16) - high;
+    return pack<Half>(fmaxf(low, 0.0f), fmaxf(high, 0.0f));  // `larger` below has no signs
+  }
+  static __device__ u32 larger_or_nan(u32 x, u32 y) { return __vmaxu2(x, y); }
   static __device__ u32 size(u32 x) { return x & ~SIGNS; }
   static __device__ u32 larger(u32 x, u32 y) { return __vmaxu2(x, y); }
 #else
@@ -457,6 +477,14 @@ struct Half : Packed {
     asm("mul.rn.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
     return x;
   }
+  static __device__ __forceinline__ u32 beyond_cell(u32 error, u32 power) {  // less 2**-11 of the power
+    asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(error) : "r"(power), "r"(0x90009000u));
+    return error;
+  }
+  static __device__ __forceinline__ u32 larger_or_nan(u32 x, u32 y) {
+    asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
+  }
   static __device__ __forceinline__ u32 size(u32 x) {
     asm("abs.f16x2 %0, %0;" : "+r"(x));
     return x;
@@ -466,13 +494,15 @@ struct Half : Packed {
     return x;
   }
 #endif
-  static __device__ __forceinline__ u32 peak(u32 known, u32 word) { return larger(known, size(word)); }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) { return larger_or_nan(known, size(word)); }
 };
 
 struct Brain : Packed {
   enum { KIND = BFLOAT16, DIGITS = 7 };
   static constexpr u32 EXPONENTS = 0x7f807f80u;
   static constexpr float HALF = 3.90625e-3f;
+  static constexpr u32 LEAST_PEAK = 0x2b80, MOST_PEAK = 0x5b80, LEAST_AWAY = 0x2980;  // 2**-40, 2**56, 2**-44
+  static constexpr float TINY = 2.5243548967072378e-29f;                              // 2**-95
   static __device__ __forceinline__ void split(u32 word, float* parts) {
     parts[0] = __uint_as_float(word << 16), parts[1] = __uint_as_float(word & 0xffff0000u);
   }
@@ -488,6 +518,12 @@ struct Brain : Packed {
     split(x, a), split(y, b);
     return pack<Brain>(a[0] * b[0], a[1] * b[1]);
   }
+  static __device__ u32 beyond_cell(u32 error, u32 power) {
+    float e[2], p[2];
+    split(error, e), split(power, p);
+    return pack<Brain>(fmaxf(e[0] - p[0] * HALF, 0.0f), fmaxf(e[1] - p[1] * HALF, 0.0f));  // `larger` has no signs
+  }
+  static __device__ u32 larger_or_nan(u32 x, u32 y) { return __vmaxu2(x, y); }
   static __device__ u32 size(u32 x) { return x & ~SIGNS; }
   static __device__ u32 larger(u32 x, u32 y) { return __vmaxu2(x, y); }
 #else
@@ -500,6 +536,14 @@ struct Brain : Packed {
     asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(x) : "r"(y), "r"(SIGNS));
     return x;
   }
+  static __device__ __forceinline__ u32 beyond_cell(u32 error, u32 power) {  // less 2**-8 of the power
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(error) : "r"(power), "r"(0xbb80bb80u));
+    return error;
+  }
+  static __device__ __forceinline__ u32 larger_or_nan(u32 x, u32 y) {
+    asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
+  }
   static __device__ __forceinline__ u32 size(u32 x) {
     asm("abs.bf16x2 %0, %0;" : "+r"(x));
     return x;
@@ -509,7 +553,7 @@ struct Brain : Packed {
     return x;
   }
 #endif
-  static __device__ __forceinline__ u32 peak(u32 known, u32 word) { return larger(known, size(word)); }
+  static __device__ __forceinline__ u32 peak(u32 known, u32 word) { return larger_or_nan(known, size(word)); }
 };
 
 // A largest value that has been met, exactly, and the first tile that has it.
@@ -529,6 +573,8 @@ struct Kept {
   Found<u32> steps;
   float ulps;  // errors in ulps that float32 holds
   u32 peak, tiles;
+  u32 counts[4], counted;  // distances of 1, 2, 3 to 4 and 5 to 7, of so many pairs
+  u32 trust, skip;         // tiles that get no glance after one that was of no use; of those, how many are left
 };
 
 // What a warp has found where it looked twice.
@@ -537,6 +583,10 @@ struct Looked {
   double ulps;
   float close;  // a relative error that is no larger is no new record, if it is of few bits
   float flat;   // likewise an excess, if the budget is one number
+  // The pair with the largest rho that was looked at, if it is of few bits: its excess, and that by abs(want). Who has
+  // no more of either has no larger rho.
+  float excess, share;
+  float got, want;
 };
 
 // One lane's pairs of a tile: where they lie in memory, for a second look. A vector of 16 bytes comes after the other.
@@ -566,24 +616,37 @@ struct Chunk {
 #define MORE 1.000002f
 #define EXACT 0.499f  // below such a relative error, got - want is exact (Sterbenz)
 #define FEW 64        // distances below it are few bits
+#define GLANCED 32    // distances below it are exact in two numbers of 16 bits, less half a step
 #define ROUNDED 1.016f  // more than an error that is rounded to the 8 bits of bfloat16 may be short of
 #define INFINITE __uint_as_float(0x7f800000u)
 
 // The largest of(got, want) in the chunks of some lanes, by all lanes of the warp: >= 0.
+// looked: null, or where that pair shall be noted, of several the one with the largest want.
 template <class F, class Of>
-__device__ __forceinline__ double largest(Chunk<F> c, u32 lanes, Of of) {
+__device__ __forceinline__ double largest(Chunk<F> c, u32 lanes, Of of, Looked* looked = nullptr) {
   double most = 0.0;
+  float got = 0.0f, want = 0.0f;
   for (; lanes; lanes &= lanes - 1) {
     Chunk<F> one = c.of(__ffs((int)lanes) - 1);
     const int k = threadIdx.x % 32;
-    if (k < one.SIZE) most = fmax(most, of(one.at(one.got, k), one.at(one.want, k)));
+    if (k >= one.SIZE) continue;
+    float g = one.at(one.got, k), w = one.at(one.want, k);
+    double value = of(g, w);
+    if (value > most || (value == most && fabsf(w) > fabsf(want))) most = value, got = g, want = w;
   }
   if (!__any_sync(ALL, most > 0.0)) return 0.0;
   // Patterns are ordered as their numbers, which are no NaN.
   u64 mine = (u64)pattern(most);
   u32 high = __reduce_max_sync(ALL, (u32)(mine >> 32));
   u32 low = __reduce_max_sync(ALL, (u32)(mine >> 32) == high ? (u32)mine : 0u);
-  return real((i64)((u64)high << 32 | low));
+  u64 found = (u64)high << 32 | low;
+  if (looked) {
+    u32 size = mine == found ? __float_as_uint(fabsf(want)) : 0u, top = __reduce_max_sync(ALL, size);
+    u32 lane = __ffs((int)__ballot_sync(ALL, mine == found && size == top)) - 1;
+    if (threadIdx.x % 32 == lane) looked->got = got, looked->want = want;
+    __syncwarp();
+  }
+  return real((i64)found);
 }
 
 // The largest relative error, if it is not below the floor.
@@ -598,7 +661,7 @@ __device__ __noinline__ double largest_ratio(Chunk<F> c, u32 lanes, float floor)
 
 // The largest rho, if it is not below the floor.
 template <class F>
-__device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, u32 lanes, float floor) {
+__device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, u32 lanes, float floor, Looked* looked) {
   const float error = (float)t.error, slope = (float)t.slope, least = (float)t.least, tiny = 1e-30f;
   const Task* task = &t;
   return largest<F>(c, lanes, [=](float g, float w) {
@@ -610,7 +673,7 @@ __device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, u32 lanes,
     double r = w, excess = fmax(raw_excess(g, r, task->half, task->least), 0.0);
     double room = task->error + task->slope * fabs(r);
     return excess <= 0.0 ? 0.0 : room > 0.0 ? excess / room : real(EXPONENT);
-  });
+  }, F::PACKED ? looked : nullptr);
 }
 
 // The largest error, which float32 may not hold.
@@ -664,6 +727,16 @@ struct Seen {
   float of_got, of_want;
 };
 
+// What a glance ruled out of a lane's chunk: new records.
+struct Ruled {
+  bool rel, rho;
+};
+
+// A lane's words of a tile.
+struct Words {
+  u32 x[WORDS], y[WORDS];
+};
+
 // What all lanes of a warp share.
 struct Shared {
   Floors* floors;
@@ -674,6 +747,7 @@ struct Shared {
   }
 };
 
+#define MOST_SKIPPED 7u
 #define NEAR 7  // distances below it are counted two at a time, in a table of pairs
 #define FAR 34  // buckets that distances of 32 bits may need
 
@@ -714,7 +788,15 @@ __device__ __forceinline__ void look_at_ratios(Chunk<F> c, u32 lanes, u32 tile, 
 template <class F>
 __device__ __forceinline__ bool look_at_rho(const Task& t, Chunk<F> c, u32 lanes, u32 tile, float floor,
                                             const Shared& all) {
-  double rho = largest_rho<F>(t, c, lanes, floor);
+  double rho = largest_rho<F>(t, c, lanes, floor, all.looked);
+  __syncwarp();
+  if (F::PACKED && threadIdx.x % 32 == 0 && rho > 0.0 && rho >= all.looked->rho.value) {
+    double want = all.looked->want, excess = raw_excess(all.looked->got, want, t.half, t.least);
+    double share = t.slope == 0.0 ? real(EXPONENT) : excess / fabs(want);
+    bool few = rho <= 1.0 && excess < GLANCED * 2.0 * t.half * fabs(want);
+    if (few && (rho > all.looked->rho.value || excess > (double)all.looked->excess))
+      all.looked->excess = (float)excess, all.looked->share = __double2float_rz(share);
+  }
   __syncwarp();
   if (threadIdx.x % 32 == 0 && rho > all.looked->rho.value) {
     all.looked->rho.see(rho, tile);
@@ -757,41 +839,152 @@ __device__ __forceinline__ void see_errors(const Task& t, Chunk<F> c, const Seen
 
 // What a tile with differences adds to the records, by all lanes. False if it fails, or may.
 template <class F>
-__device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget budget, const Seen& s, u32 tile,
-                                            Kept& kept, const Shared& all) {
+__device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget budget, const Seen& s, Ruled out,
+                                            u32 tile, Kept& kept, const Shared& all) {
   const bool crossing = s.differ & (F::SIGNS | F::EXPONENTS), differs = s.away > 0.0f;
   float floor = __uint_as_float(*(volatile u32*)&all.floors->rel) * SLACK;
   // Different ratios of few bits differ by more than 2**-19: what is no larger than what was looked at is a tie.
   bool tie = F::PACKED && s.steps < FEW && s.ratio <= all.looked->close;
-  if (u32 lanes = __ballot_sync(ALL, differs && s.ratio >= floor && !tie))
+  if (u32 lanes = __ballot_sync(ALL, differs && s.ratio >= floor && !tie && !out.rel))
     look_at_ratios<F>(c, lanes, tile, floor, all);
   floor = fminf(__uint_as_float(*(volatile u32*)&all.floors->rho), 1.0f) * SLACK;
   // excess / allowed is at most 1 / (error / away + slope / ratio), less half a step of the fewest that may be.
   float room = budget.error * reciprocal(s.away) + budget.slope * reciprocal(s.ratio), part = beyond<F>(s, crossing);
   tie = s.steps < FEW && part * s.away <= all.looked->flat;
   bool fine = true;
-  if (u32 lanes = __ballot_sync(ALL, differs && !tie && !(part < floor * room)))
+  if (u32 lanes = __ballot_sync(ALL, differs && !tie && !out.rho && !(part < floor * room)))
     fine = look_at_rho<F>(t, c, lanes, tile, floor, all);
   if (__any_sync(ALL, differs)) see_errors<F>(t, c, s, crossing, tile, kept, all);
   if (differs) kept.steps.see(s.steps, tile);
   return fine;
 }
 
-// One tile: true if it was added to `kept` and the tables, false if walk must see it. got, want: of tile 1.
-template <class F>
-__device__ __forceinline__ bool tally(const Task& t, const char* got, const char* want, Budget budget, u32 tile,
-                                      Kept& kept, u32* near_pairs, u32* far, const Shared& all) {
-  const u32 lane = threadIdx.x % 32;
-  const u64 offset = (u64)(tile - 1) * (32 * WORDS * 4) + lane * 16;
+// got, want: of tile 1.
+__device__ __forceinline__ Words load(const char* got, const char* want, u32 tile) {
+  const u64 offset = (u64)(tile - 1) * (32 * WORDS * 4) + threadIdx.x % 32 * 16;
   const uint4 *left = (const uint4*)(got + offset), *right = (const uint4*)(want + offset);
-  const Chunk<F> chunk = {(u64)left, (u64)right};
-  u32 x[WORDS], y[WORDS];
+  Words words;
 #pragma unroll
   for (int v = 0; v < WORDS / 4; ++v) {
     uint4 a = left[v * 32], b = right[v * 32];
-    x[4 * v] = a.x, x[4 * v + 1] = a.y, x[4 * v + 2] = a.z, x[4 * v + 3] = a.w;
-    y[4 * v] = b.x, y[4 * v + 1] = b.y, y[4 * v + 2] = b.z, y[4 * v + 3] = b.w;
+    u32 *x = words.x + 4 * v, *y = words.y + 4 * v;
+    x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, y[0] = b.x, y[1] = b.y, y[2] = b.z, y[3] = b.w;
   }
+  return words;
+}
+
+template <class F>
+__device__ __forceinline__ Chunk<F> chunk_of(const char* got, const char* want, u32 tile) {
+  const u64 offset = (u64)(tile - 1) * (32 * WORDS * 4) + threadIdx.x % 32 * 16;
+  return {(u64)(got + offset), (u64)(want + offset)};
+}
+
+struct Squares {
+  float ee, rr, yy;
+};
+
+template <class F>
+__device__ __forceinline__ Squares squares(const Words& words, bool differ) {
+  float ee[4] = {}, rr[4] = {}, yy[4] = {};
+#pragma unroll
+  for (int w = 0; w < WORDS; ++w) {
+    float b[2];
+    F::split(words.y[w], b);
+    for (int p = 0; p < 2; ++p) rr[w % 2 * 2 + p] = fmaf(b[p], b[p], rr[w % 2 * 2 + p]);
+  }
+  const float r2 = (rr[0] + rr[1]) + (rr[2] + rr[3]);
+  if (!differ) return {0.0f, r2, r2};
+#pragma unroll
+  for (int w = 0; w < WORDS; ++w) {
+    float a[2], b[2];
+    F::split(words.x[w], a), F::split(words.y[w], b);
+    for (int p = 0; p < 2; ++p) {
+      const int sum = w % 2 * 2 + p;
+      float e = a[p] - b[p];
+      ee[sum] = fmaf(e, e, ee[sum]), yy[sum] = fmaf(a[p], a[p], yy[sum]);
+    }
+  }
+  return {(ee[0] + ee[1]) + (ee[2] + ee[3]), r2, (yy[0] + yy[1]) + (yy[2] + yy[3])};
+}
+
+// All pairs of a tile at once, two in a word, by bounds that ordinary noise does not reach. True if it was added.
+//
+// Below 2**DIGITS steps of one sign, got - want is exact. By n steps of an ordinary want, errors are at most n ulps of
+// a power of two that is not above it, and excesses at most n - 1/2: so that neither is a larger part of want than of
+// that power. The cell of the smaller of both is no wider than that of got, and the bound still holds for it.
+template <class F>
+__device__ __forceinline__ bool glance(const Task& t, Chunk<F> chunk, const Words& words, Budget budget, u32 tile,
+                                       Kept& kept, u32* far, const Shared& all, Ruled& out) {
+  const u32 *x = words.x, *y = words.y;
+  u32 differ = 0, peak = 0;
+#pragma unroll
+  for (int w = 0; w < WORDS; ++w) differ |= x[w] ^ y[w], peak = F::peak(peak, y[w]);
+  const u32 size = F::largest(peak);
+  bool ordinary = size == 0 || (size >= F::LEAST_PEAK && size < F::MOST_PEAK);
+  const bool some = __any_sync(ALL, differ);
+  u32 steps = 0;
+  Squares sums;
+  if (some) {
+    u32 gap = 0, most_away = 0, most_beyond = 0, of_want = 0, low_counts = 0, high_counts = 0;
+#pragma unroll
+    for (int w = 0; w < WORDS; w += 2) {
+      u32 apart[2];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const u32 a = x[w + k], b = y[w + k], e = F::size(F::minus(a, b)), low = __vminu2(a, b);
+        apart[k] = __vmaxu2(a, b) - low;
+        most_away = F::larger(most_away, e);
+        most_beyond = F::larger(most_beyond, F::beyond_cell(e, low & F::EXPONENTS));
+        of_want = F::larger(of_want, F::times(e, ~b & F::EXPONENTS));
+      }
+      gap = F::most(F::most(gap, apart[0]), apart[1]);
+      u32 both = apart[0] + (apart[1] << 8), nibbles = both + (both >> 12);
+      low_counts = (u32)__dp4a((int)chosen(0x00400100u, 0u, nibbles), 0x01010101, (int)low_counts);
+      high_counts = (u32)__dp4a((int)chosen(0x01000000u, 0x40404001u, nibbles), 0x01010101, (int)high_counts);
+    }
+    steps = F::largest(gap);
+    const u32 error = F::largest(most_away);
+    const float away = larger_part<F>(most_away), ulps = larger_part<F>(of_want) * (float)(1 << (F::DIGITS - 1));
+    ordinary = ordinary && !(differ & F::SIGNS) && !(steps >> F::DIGITS) && (!error || error >= F::LEAST_AWAY);
+    const float unit = 1.0f / (float)(1 << F::DIGITS), ratio = (float)steps * unit, share = ratio - 0.5f * unit;
+    float excess = larger_part<F>(most_beyond) * (steps < GLANCED ? 1.0f : ROUNDED);
+    excess = fmaxf(excess, (float)steps * F::TINY);
+    // An infinite error in ulps of want: there is one that is less than ordinary.
+    const bool bounded = ordinary && ulps < INFINITE;
+    float floor = __uint_as_float(*(volatile u32*)&all.floors->rel) * SLACK;
+    out.rel = bounded && (ratio < floor || (steps < FEW && ratio <= all.looked->close));
+    floor = fminf(__uint_as_float(*(volatile u32*)&all.floors->rho), 1.0f) * SLACK;
+    out.rho = bounded && ((steps < GLANCED && excess <= all.looked->excess && share <= all.looked->share) ||
+                          1.0f < floor * (budget.error * reciprocal(excess) + budget.slope * reciprocal(share)));
+    if (!__all_sync(ALL, ordinary && (!differ || (out.rel && out.rho)))) return false;
+    if (differ) {
+      kept.away.see(away, tile), kept.steps.see(steps, tile);
+      kept.ulps = fmaxf(kept.ulps, ulps);
+    }
+    if (steps < 8) {
+      kept.counts[0] += low_counts & 63, kept.counts[1] += low_counts >> 6;
+      kept.counts[2] += high_counts & 63, kept.counts[3] += high_counts >> 6;
+    }
+    sums = squares<F>(words, true);
+  } else {
+    if (!__all_sync(ALL, ordinary)) return false;
+    sums = squares<F>(words, false);
+  }
+  kept.ee += sums.ee, kept.rr += sums.rr, kept.yy += sums.yy, kept.peak = F::peak(kept.peak, peak), kept.tiles += 1;
+  kept.counted += steps < 8 ? chunk.SIZE : 0;
+  if (u32 lanes = __ballot_sync(ALL, steps >= 8)) {
+    count_far<F>(chunk, lanes, far);
+    all.note(LOOK_FAR);
+  }
+  return true;
+}
+
+// One tile: true if it was added to `kept` and the tables, false if walk must see it.
+template <class F>
+__device__ __forceinline__ bool tally(const Task& t, Chunk<F> chunk, Words& words, Budget budget, Ruled out, u32 tile,
+                                      Kept& kept, u32* near_pairs, u32* far, const Shared& all) {
+  const u32 lane = threadIdx.x % 32;
+  u32 *x = words.x, *y = words.y;
   float ee[4] = {}, rr[4] = {}, yy[4] = {};
   Seen s = {};
   u32 peak = 0, away = 0, of_got = 0, of_want = 0;
@@ -835,7 +1028,7 @@ __device__ __forceinline__ bool tally(const Task& t, const char* got, const char
   if (__any_sync(ALL, s.away > 0.0f)) {
     const float unit = (float)(1 << (F::DIGITS - 1));
     s.of_got = larger_part<F>(of_got) * unit, s.of_want = larger_part<F>(of_want) * unit;
-    if (!see_records<F>(t, chunk, budget, s, tile, kept, all)) {
+    if (!see_records<F>(t, chunk, budget, s, out, tile, kept, all)) {
       all.note(FAILING);
       return false;
     }
@@ -856,6 +1049,41 @@ __device__ __forceinline__ bool tally(const Task& t, const char* got, const char
   return true;
 }
 
+// Likewise, apart from the registers of what comes first.
+template <class F>
+__device__ __noinline__ bool tally_apart(const Task& t, const char* got, const char* want, Budget budget, Ruled out,
+                                         u32 tile, Kept* kept, u32* near_pairs, u32* far, const Shared* all) {
+  Words words = load(got, want, tile);
+  return tally<F>(t, chunk_of<F>(got, want, tile), words, budget, out, tile, *kept, near_pairs, far, *all);
+}
+
+// Likewise, by a glance if that does.
+template <class F>
+__device__ __forceinline__ bool add(const Task& t, const char* got, const char* want, Words& words, Budget budget,
+                                    u32 tile, Kept& kept, u32* near_pairs, u32* far, const Shared& all) {
+  const Chunk<F> chunk = chunk_of<F>(got, want, tile);
+  Ruled out = {};
+  if constexpr (!F::PACKED) {
+    return tally<F>(t, chunk, words, budget, out, tile, kept, near_pairs, far, all);
+  } else {
+    if (kept.skip) {
+      kept.skip -= 1;
+    } else {
+      if (glance<F>(t, chunk, words, budget, tile, kept, far, all, out)) {
+        kept.trust = 0;
+        return true;
+      }
+      kept.trust = kept.skip = min(2 * kept.trust + 1, MOST_SKIPPED);
+      all.note(NO_GLANCE);
+    }
+    Kept copy = kept;
+    const Shared shared = all;
+    bool added = tally_apart<F>(t, got, want, budget, out, tile, &copy, near_pairs, far, &shared);
+    kept = copy;
+    return added;
+  }
+}
+
 // What the tables hold, and how many pairs there are and differ.
 __device__ void add_tables(const u32* near_pairs, const u32* far, u32 tiles, u32 tile_size, u64* counts) {
   for (u32 d = threadIdx.x; d < 64 + FAR; d += BLOCK) {
@@ -872,6 +1100,18 @@ __device__ void add_tables(const u32* near_pairs, const u32* far, u32 tiles, u32
     }
   }
   if (threadIdx.x % 32 == 0) atomicAdd(counts + PAIRS, (u64)tiles * tile_size);
+}
+
+// Likewise what lanes counted at a glance.
+__device__ void add_glanced(const Kept& kept, u64* counts) {
+  u32 all = 0;
+  for (int b = 0; b < 5; ++b) {
+    u32 mine = b < 4 ? kept.counts[b] : kept.counted - all, sum = __reduce_add_sync(ALL, mine);
+    if (b < 4) all += mine;
+    if (threadIdx.x % 32 || !sum) continue;
+    atomicAdd(counts + HISTOGRAM + (b + 1) % 5, (u64)sum);
+    if (b < 4) atomicAdd(counts + MISROUNDED, (u64)sum);
+  }
 }
 
 template <class F>
@@ -916,11 +1156,13 @@ __device__ __forceinline__ void peers(const Task* task, const char* got, const c
       if (mine > theirs) atomicMax(known + lane, mine);
       if (theirs > mine) atomicMax(ours + lane, theirs);
     }
-    bool added = tally<F>(t, got, want, budget, tile, kept, near_pairs, far, all);
+    Words words = load(got, want, tile);
+    bool added = add<F>(t, got, want, words, budget, tile, kept, near_pairs, far, all);
     if (threadIdx.x % 32 == 0) left[tile] = !added;
   }
   __syncthreads();
   add_tables(near_pairs, far, kept.tiles, 32 * WORDS * F::PARTS, counts);
+  if (F::PACKED) add_glanced(kept, counts);
   if (threadIdx.x < NOTES && notes[threadIdx.x]) atomicAdd(counts + NOTED + threadIdx.x, (u64)notes[threadIdx.x]);
   write_kept<F>(t, kept, *all.looked, rows + (u64)ROW * blockIdx.x);
 }

@@ -134,7 +134,7 @@ _KINDS = {
 _TABLE = len(_KINDS)
 _PEERS = {name: f"peers_{name}" for name in ("float32", "float16", "bfloat16")}
 _TASK = struct.Struct("<8Q3d4q7Q2q5dq")
-_NOTES = ("unusual", "failing", "ratio", "rho", "ulps", "error", "far")
+_NOTES = ("unusual", "failing", "ratio", "rho", "ulps", "error", "far", "unclear")
 _ROW, _NOTED = 16, 74
 _COUNTS = _NOTED + len(_NOTES)
 # Columns of a row of measure.cu, beside those of the tally that they fill.
@@ -237,7 +237,8 @@ class Plan:
 
         Left were those that are `unusual` (not finite, too large or too small for float32) or `failing` (not within
         budget). In all others a `ratio`, `rho`, error in `ulps` or `error` might have been the largest so far, or some
-        distances were too `far` for the table of small ones. A tile may have several reasons.
+        distances were too `far` for the table of small ones. `unclear` are tiles of a 16-bit format that one
+        glance did not decide. A tile may have several reasons.
         """
         found = np.empty(_COUNTS, np.uint64)
         self.device.fetch(self.counts, found)
