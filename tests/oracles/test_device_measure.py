@@ -302,6 +302,81 @@ def test_a_pair_about_a_power_of_two_may_have_the_largest_rho_for_its_narrow_cel
     assert check(fast_device, got, want, 0.0, slope=32 * unit).rho_index == at
 
 
+BRIEF = ("float16", "bfloat16")
+"""Formats whose tiles get a glance first."""
+WARPS = tuning()["RESIDENT"] * tuning()["BLOCK"] // 32
+"""Of the kernel of peers in the emulator; each must look at its first tile."""
+
+
+@pytest.mark.parametrize(
+    ("want", "steps", "index"),
+    [
+        (12, 1, "max_abs_index"),
+        (1, 2, "max_rel_index"),
+        (1.25, 2, "rho_index"),
+        (1.5, 5, "max_ulp_index"),
+        (1.5, 9, "max_ulp_index"),
+        (1.5, 40, "first_bad"),
+        (1.5, math.inf, "first_bad"),
+        (1.5, math.nan, "first_bad"),
+    ],
+)
+@pytest.mark.parametrize("name", BRIEF)
+def test_a_glance_lets_no_record_pass(name, want, steps, index, fast_device):
+    """All other pairs are one step apart, so that no later tile has more than the first."""
+    fmt, at = FORMATS[name], 50 * TILE + 77
+    got, wants = few_steps(name, 60 * TILE, 1, 1)
+    notes, left, _ = noted(fast_device, got, wants, **generous(name))
+    assert left == 0
+    assert notes["unclear"] <= WARPS
+    got[at : at + 1], wants[at : at + 1] = few_steps(name, 1, want, steps if math.isfinite(steps) else 0)
+    if not math.isfinite(steps):
+        got[at] = fmt.dtype.type(steps)
+    found = getattr(check(fast_device, got, wants, **generous(name)), index)
+    assert found == ((at,) if index == "first_bad" else at)
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+@pytest.mark.parametrize("name", BRIEF)
+def test_a_glance_sees_what_is_not_finite_in_both(name, value, fast_device):
+    got, want = few_steps(name, 60 * TILE, 1, 1)
+    got[50 * TILE : 51 * TILE] = want[0]
+    got[50 * TILE + 77] = want[50 * TILE + 77] = value
+    notes, left, _ = noted(fast_device, got, want, **generous(name))
+    assert left == notes["unusual"] == 1
+
+
+@pytest.mark.parametrize("place", [0, 77, 21 * TILE - 1, 21 * TILE + 5, 41 * TILE + 3])
+@pytest.mark.parametrize("name", BRIEF)
+def test_a_glance_hides_no_earlier_tie(name, place, fast_device):
+    """Many tiles have the largest of all, some of which are looked at after a later one."""
+    got, want = few_steps(name, 60 * TILE, 1.5, 1)
+    for at in (*range(place, 56 * TILE, 3 * TILE), 50 * TILE):
+        got[at : at + 1], want[at : at + 1] = few_steps(name, 1, 1, 3)
+    for order in emulator.ORDERS:
+        device = Emulated(Mode.FAST)
+        device.order = order
+        for error, slope in ((0.25, 0.0), (0.0, 0.25), (0.125, 0.125)):
+            host = check(device, got, want, error, slope=slope)
+            assert host.max_rel_index == host.max_ulp_index == place
+            assert slope == 0 or host.rho_index == place
+
+
+@pytest.mark.parametrize("budget", [(1e-3, 2.0**-7), (2.0**-9, 0.0), (2.0**-22, 2.0**-7)])
+@pytest.mark.parametrize(("got_at", "want_at", "is_record"), [(51, 50, True), (0, 30, True), (301, 300, False)])
+def test_a_glance_at_subnormal_numbers(budget, got_at, want_at, is_record, fast_device):
+    """Each later tile has one whose relative error is below that of another one among those walked first."""
+    eta, at = FORMATS["float16"].eta, 50 * TILE + 77
+    got, want = few_steps("float16", 60 * TILE, 1, 1)
+    for tile in range(58):
+        got[tile * TILE + 5], want[tile * TILE + 5] = 301 * eta, 300 * eta
+    got[-1], want[-1] = 101 * eta, 100 * eta
+    assert noted(fast_device, got, want, *budget)[1] == 0
+    got[at], want[at] = got_at * eta, want_at * eta
+    host = check(fast_device, got, want, budget[0], slope=budget[1])
+    assert (host.max_rel_index == at) == is_record
+
+
 @pytest.mark.parametrize("shifts", [(0, 16), (4, 4), (4, 8), (12, 12), (8, 24)])
 @pytest.mark.parametrize("name", FAST)
 def test_unaligned_starts(name, shifts, device):
