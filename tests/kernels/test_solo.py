@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 
 from corpus.errors import UsageError
+from corpus.materialize import materialize_all
 from corpus.records import Case, Fill, Status, TensorRecipe
 from fuzz.sanitize import order_of
 from kernels import gpu, gpu_loaders, solo
 from kernels.catalog import subjects_of, user_subject
 from kernels.gpu import EXACT, Apart, Window
+from kernels.guarded import Guarded
 from kernels.solo import Order, run
+from oracles.catalog import contract_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("_fake")
@@ -285,13 +288,45 @@ class OnHost:
         return made
 
 
-@pytest.mark.parametrize(("layout", "size"), [("contiguous", 60), ("offset_one", 64)])
-def test_torch_asks_for_no_more_than_the_tensors(monkeypatch, tmp_path, layout, size):
-    torch = OnHost(pytest.importorskip("torch"))
-    loader = gpu_loaders.GpuTorchLoader()
-    monkeypatch.setenv(EXACT, "1")
+def copied(function, *arguments):
+    """What the driver does with memory of the host."""
+    assert function in {"cuMemcpyHtoD", "cuMemcpyDtoH"}
+    ctypes.memmove(*arguments)
+
+
+@pytest.fixture
+def torch_on_host(monkeypatch):
+    """A loader, and a torch that tells what it allocates."""
+    torch, loader = OnHost(pytest.importorskip("torch")), gpu_loaders.GpuTorchLoader()
     monkeypatch.setattr(gpu_loaders.GpuTorchLoader, "_torch", torch)
-    monkeypatch.setattr(gpu_loaders, "DRIVER", SimpleNamespace(check=lambda: None))
+    monkeypatch.setattr(gpu_loaders, "DRIVER", SimpleNamespace(check=lambda: None, call=copied))
+    return loader, torch
+
+
+def test_torch_is_lent_the_whole_slab_in_memory_that_is_kept(monkeypatch, torch_on_host):
+    loader, torch = torch_on_host
+    monkeypatch.setattr(gpu, "_STAGED", [])
+
+    def add(out, x):
+        out.copy_(x + 1)
+
+    for rows, kept in ((3, 1), (2, 1), (300, 2)):
+        case = silu((rows, 5))
+        inputs = materialize_all(case)
+        memory = Guarded(case.tensors, inputs, contract_of("silu").output_specs(case))
+        memory.reset(0)
+        loader.stage(memory.slab)
+        (x,), (out,) = memory.inputs, memory.outputs
+        loader._lending(add)(out.view, x.view)
+        assert np.array_equal(out.view, inputs["x"] + 1)
+        assert memory.intact(0), "its red zones came back with it"
+        assert len(torch.sizes) == kept
+
+
+@pytest.mark.parametrize(("layout", "size"), [("contiguous", 60), ("offset_one", 64)])
+def test_torch_asks_for_no_more_than_the_tensors(monkeypatch, torch_on_host, tmp_path, layout, size):
+    loader, torch = torch_on_host
+    monkeypatch.setenv(EXACT, "1")
     monkeypatch.setattr(loader, "unavailable", lambda: "")
     monkeypatch.setattr(loader, "preload", lambda: None)
     monkeypatch.setattr(solo, "loader_of", lambda name: loader)
