@@ -28,7 +28,7 @@ from oracles.device.references import FORMULAS, STEPS, reference_on, room_of  # 
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 WITHOUT = {"quantize"}
 """Of several bytes that are right a reference can only have one."""
-CASES = 150
+CASES = 80
 CLOSE, CLOSE_TO_LONGER = 1e-13, 1e-12
 """How far from the contract's reference, relative to the size of what is added up; of float64 it is in longdouble."""
 TAME = 1e100
@@ -250,7 +250,7 @@ def test_a_formula_takes_no_more_than_its_steps(op, meter, monkeypatch):
     monkeypatch.setattr(slabs, "SLAB", 1 << 12)
     contract, random, most = contract_of(op), Random(f"room {op}"), 0.0
     shape = {dim: EXTENTS.get(dim, 256) for dim in contract.dims}
-    for _ in range(25):
+    for _ in range(8):
         case, _ = generate(Target(contract), random, shapes=(shape,))
         inputs = {name: recipes.materialize(recipe, "cpu") for name, recipe in case.tensors.items()}
         out = reference_on(case, "cpu")["out"]
