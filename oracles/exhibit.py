@@ -35,9 +35,10 @@ def exhibit(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
 
 
 def unseen(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
-    """What is known without a look at values."""
-    name = verdict.output or next(iter(evidence.reference.specs))
-    spec = evidence.reference.specs[name]
+    """What is known without a look at values. A verdict may name an input: what was written beside it, say."""
+    specs = evidence.reference.specs
+    name = verdict.output if verdict.output in specs else next(iter(specs))
+    spec = specs[name]
     return Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=returns, detail=evidence.execution.detail)
 
 
