@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import socket
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from pydantic_core import from_json, to_json
+
+from corpus.house import check_house
+from corpus.parent import die_with_parent
 
 Message = dict[str, Any]
 
@@ -40,3 +45,14 @@ class Wire:
     def close(self) -> None:
         """Hang up."""
         self._end.close()
+
+
+def answer_parent(serve: Callable[[Wire, dict[str, Any]], None]) -> None:
+    """Be a process that serves the one that has started it: its settings come as one JSON argument, `wire` among them.
+
+    It ends with that one at the latest. Raises UsageError as check_house does.
+    """
+    die_with_parent()
+    check_house()
+    settings = from_json(sys.argv[1])
+    serve(Wire(socket.socket(fileno=settings["wire"])), settings)

@@ -15,7 +15,7 @@ from corpus.rows import rows_digest
 from fuzz.holder import HolderProcess
 from fuzz.large import patience
 from fuzz.subjects import fitting
-from kernels.places import Place, is_on_gpu
+from kernels.places import Place, is_made_on_gpu
 from kernels.protocol import Task
 from kernels.sandbox import Sandbox
 from oracles.contract import Contract
@@ -97,7 +97,7 @@ class LargeRoad:
     def _is_held(self, keys: Sequence[str]) -> bool:
         """Whether the judge's process takes over what these leave."""
         _, judge = self._made
-        return judge != HERE and (judge is not None or any(is_on_gpu(self._subjects[key]) for key in keys))
+        return judge != HERE and (judge is not None or any(is_made_on_gpu(self._subjects[key]) for key in keys))
 
     def _peer(self, case: Case, key: str) -> tuple[str, ...]:
         """Another subject for a case, if there is one: on the same device, and a library's, which is fast."""

@@ -13,6 +13,7 @@ from corpus.records import Case, Status, Subject
 from fuzz.check import interface_of
 from kernels.gpu_loaders import ON_GPU
 from kernels.loader import loader_of
+from kernels.places import is_on_gpu
 from kernels.sanitizer import ENVIRONMENT, PROGRAM, TOOLS, Report, command, missing, read, version
 from kernels.solo import Order
 from kernels.watched import Watched, watch
@@ -22,7 +23,6 @@ SECONDS = 60.0
 """For each tool, if nobody says otherwise: with torch, most of it goes into starting."""
 AUTOMATIC_SECONDS = 20.0
 """For all tools together, when a search has found something."""
-_ONLY_ON_GPU = "cupy"
 _LAST = '{"status"'
 """How the last line of kernels/solo.py begins."""
 
@@ -59,11 +59,6 @@ def _up_to_first(order: Order, deadline: float, beside: Callable[[], object]) ->
         yield said
         if said.errors:
             return
-
-
-def is_on_gpu(subject: Subject) -> bool:
-    """Whether a subject runs on a GPU where it is placed."""
-    return subject.device == "cuda" or subject.backend == _ONLY_ON_GPU
 
 
 def on_gpu(subject: Subject) -> Subject:

@@ -7,8 +7,6 @@ like any other: the same code runs. There is no run on a stream of its own (kern
 from __future__ import annotations
 
 import contextlib
-import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ from kernels.gpu import DRIVER, address_of
 from kernels.guarded import POISONS
 from kernels.loader import loader_of
 from kernels.loaders.torch import TorchLoader
-from kernels.raised import SubjectError, as_tuple, mine, raised
+from kernels.raised import SubjectError, as_tuple, raised, timed
 from kernels.resident import ResidentCudaLoader, ResidentCudaSubject
 
 PIECE = 1 << 26
@@ -222,12 +220,8 @@ def _run_once(setting: LargeSetting, bound: Bound, road: Road, extra: Collection
         arguments, named = setting.arguments(road, extra, returns=bound.returns)
         with road.watched():
             pass  # what was enqueued before is done
-        begin = time.perf_counter_ns()
-        with road.watched():
-            answer = bound.call(*arguments, **named, **bound.attributes(setting.case.attrs))
-        took = time.perf_counter_ns() - begin
-        if os.getpid() != mine():
-            os._exit(0)  # the subject forked, and this is its child
+        call = road.watched()(bound.call)
+        answer, took = timed(lambda: call(*arguments, **named, **bound.attributes(setting.case.attrs)))
         tensors = [road.result(r) for r in as_tuple(answer, len(setting.specs))] if bound.returns else []
     except BaseException as error:
         raise SubjectError(error) from error

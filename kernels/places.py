@@ -36,8 +36,13 @@ class Place:
 
 
 def is_on_gpu(subject: Subject) -> bool:
+    """Whether a subject runs on a GPU where it is placed."""
+    return subject.device == "cuda" or subject.backend == "cupy"
+
+
+def is_made_on_gpu(subject: Subject) -> bool:
     """Whether a subject runs there, and torch can make its inputs there."""
-    return (subject.device == "cuda" or subject.backend == "cupy") and find_spec("torch") is not None
+    return is_on_gpu(subject) and find_spec("torch") is not None
 
 
 def places_of(device: str) -> list[Place]:

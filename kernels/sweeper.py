@@ -7,20 +7,15 @@ outputs lie in memory that another process maps: of the host, or of the GPU (ker
 from __future__ import annotations
 
 import mmap
-import socket
-import sys
 import time
 from typing import Any
 
 import numpy as np
-from pydantic_core import from_json
 
 from corpus.errors import UsageError
 from corpus.formats import Array
-from corpus.house import check_house
-from corpus.parent import die_with_parent
 from corpus.records import Case, Status, Subject, TensorSpec
-from corpus.wire import Message, Wire
+from corpus.wire import Message, Wire, answer_parent
 from kernels.calling import Bound, Interface
 from kernels.stages import Host, Stage
 
@@ -75,11 +70,8 @@ def serve(wire: Wire, settings: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Entry of the process: settings come as one JSON argument."""
-    die_with_parent()
-    check_house()
-    settings = from_json(sys.argv[1])
-    serve(Wire(socket.socket(fileno=settings["wire"])), settings)
+    """Entry of the process."""
+    answer_parent(serve)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ from kernels.gpu import DRIVER, DriverError, give_up, when_lost
 from kernels.guarded import POISONS, Guarded
 from kernels.handover import Loan, bytes_of, lent
 from kernels.loader import loader_of
-from kernels.places import is_on_gpu
+from kernels.places import is_made_on_gpu
 from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
-from kernels.raised import SubjectError, as_tuple, mine, raised
+from kernels.raised import SubjectError, as_tuple, mine, raised, timed
 
 NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
 OTHER_STREAM = (
@@ -135,7 +135,7 @@ class Worker:
     def _share(self, environment: dict[str, str]) -> None:
         """Become a client of a service on the GPU (kernels/mps.py), before anything is done there."""
         os.environ.update(environment)
-        if any(is_on_gpu(s) for s in self._subjects.values()):
+        if any(is_made_on_gpu(s) for s in self._subjects.values()):
             try:
                 DRIVER.check()
             except DriverError as error:
@@ -193,7 +193,7 @@ class Worker:
     def _run(self, rooms: _Rooms, key: str, number: int, position: int) -> tuple[dict[str, Any], list[Any], Loan]:
         """Make what a subject runs on, unless it is there; then run it. Where there is no room, nobody is accused."""
         subject = self._subjects[key]
-        there = rooms.large and is_on_gpu(subject)
+        there = rooms.large and is_made_on_gpu(subject)
         try:
             setting = rooms.there if there else rooms.here
             self._note(number, position)
@@ -316,12 +316,8 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[
     memory.reset(run)
     loader.stage(memory.slab)
     loader.prepare(order, run)
-    begin = time.perf_counter_ns()
     try:
-        answer = bound.call(*arguments, **named, **bound.attributes(setting.case.attrs))
-        took = time.perf_counter_ns() - begin
-        if os.getpid() != mine():
-            os._exit(0)  # the subject forked, and this is its child
+        answer, took = timed(lambda: bound.call(*arguments, **named, **bound.attributes(setting.case.attrs)))
         results = [loader.unwrap(r) for r in as_tuple(answer, len(setting.specs))] if bound.returns else []
     except BaseException as error:
         raise SubjectError(error) from error

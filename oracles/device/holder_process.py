@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import os
-import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from pydantic_core import from_json
-
 from corpus.errors import UsageError
 from corpus.formats import Array
-from corpus.house import check_house
-from corpus.parent import die_with_parent
 from corpus.records import Case, Subject
-from corpus.wire import Message, Wire
+from corpus.wire import Message, Wire, answer_parent
 from oracles.device.holder import Holder, Key
 
 _ANSWERS: dict[str, Callable[[Holder, list[Key], Message], Message]] = {
     "take": lambda holder, keys, m: holder.take(keys[0], m["offer"]),
-    "refer": lambda holder, _, m: holder.refer(Case.model_validate(m["case"])),
-    "algebra": lambda holder, _, m: holder.algebra(
-        Case.model_validate(m["case"]), Subject.model_validate(m["subject"])
-    ),
+    "refer": lambda holder, _, m: holder.refer(_case(m)),
+    "algebra": lambda holder, _, m: holder.algebra(_case(m), Subject.model_validate(m["subject"])),
     "suspects": lambda holder, keys, m: holder.suspects(keys[0], keys[1], m["room"]),
     "measured": lambda holder, keys, _: holder.measured(keys[0], keys[1]),
     "unwritten": lambda holder, keys, m: {"pattern": holder.unwritten(keys[0], m["first"], m["count"])},
@@ -70,11 +62,8 @@ def serve(wire: Wire, settings: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Entry of the process: settings come as one JSON argument."""
-    die_with_parent()
-    check_house()
-    settings = from_json(sys.argv[1])
-    serve(Wire(socket.socket(fileno=settings["wire"])), settings)
+    """Entry of the process."""
+    answer_parent(serve)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from corpus.device.field import CARRIERS
 from corpus.formats import FORMATS, format_of
 from oracles.suspects import FEW, Suspects
 
 SLAB = 1 << 22
 """Elements whose float64 is in memory at a time: a quarter of a GiB with all that is made of them."""
-CARRIERS = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
-"""Integers of so many bits."""
 
 
 @dataclass(frozen=True, slots=True)

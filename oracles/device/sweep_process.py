@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import mmap
-import socket
-import sys
 from typing import Any
 
 import numpy as np
-from pydantic_core import from_json
 
-from corpus.house import check_house
 from corpus.records import Case, Numerics
-from corpus.wire import Message, Wire
+from corpus.wire import Message, Wire, answer_parent
 from oracles.device.sweep import HostJudge, Judge
 
 
@@ -38,10 +34,8 @@ def serve(wire: Wire, settings: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Entry of the process: settings come as one JSON argument."""
-    check_house()
-    settings = from_json(sys.argv[1])
-    serve(Wire(socket.socket(fileno=settings["wire"])), settings)
+    """Entry of the process."""
+    answer_parent(serve)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 import argparse
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
+from test_nightly import module_of
 
 from kernels.catalog import user_subject
 
@@ -24,12 +23,8 @@ WRONG = "    if x.size > 40:\n        out[-1] = 7\n"
 
 @pytest.fixture
 def clean(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
     monkeypatch.setattr(sys, "prefix", str(BENCH.parents[1] / ".venv"))  # this interpreter will do
-    loader = SourceFileLoader("clean_bench", str(BENCH / "clean"))
-    module = module_from_spec(spec_from_loader("clean_bench", loader))
-    loader.exec_module(module)
-    return module
+    return module_of(BENCH / "clean", monkeypatch)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
