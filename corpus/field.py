@@ -17,10 +17,11 @@ from corpus.formats import Format
 Bits = NDArray[np.uint64]
 Reals = NDArray[np.float64]
 
-GAMMA = np.uint64(0x9E3779B97F4A7C15)
-MUL_1 = np.uint64(0xBF58476D1CE4E5B9)
-MUL_2 = np.uint64(0x94D049BB133111EB)
-_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+# Arrays, for numpy makes one of a scalar each time it meets another array, which takes as long as a row of a case does.
+GAMMA = np.array(0x9E3779B97F4A7C15, np.uint64)
+MUL_1 = np.array(0xBF58476D1CE4E5B9, np.uint64)
+MUL_2 = np.array(0x94D049BB133111EB, np.uint64)
+_S11, _S27, _S30, _S31 = (np.array(n, np.uint64) for n in (11, 27, 30, 31))
 MASK = (1 << 64) - 1
 ROW = 0x5851F42D
 """Keeps the words of rows apart from those of elements, and from one another."""
@@ -45,10 +46,9 @@ def mixed(h: int) -> int:
 
 def hashed(seed: int, origin: tuple[int, ...], shape: tuple[int, ...]) -> Bits:
     """64 random bits for every point of the window that starts at origin and has this shape."""
-    h = np.full((1,) * len(shape), mixed((seed * int(GAMMA) + len(shape)) & MASK), dtype=np.uint64)
-    for axis, (start, extent) in enumerate(zip(origin, shape, strict=True)):
-        c = np.arange(start + 1, start + extent + 1, dtype=np.uint64) * GAMMA
-        h = _mix(h ^ c.reshape([-1 if a == axis else 1 for a in range(len(shape))]))
+    h = np.array(mixed((seed * int(GAMMA) + len(shape)) & MASK), np.uint64)
+    for start, extent in zip(origin, shape, strict=True):
+        h = _mix(h[..., None] ^ np.arange(start + 1, start + extent + 1, dtype=np.uint64) * GAMMA)
     return h
 
 
@@ -74,7 +74,7 @@ class Window:
 
     def uniform(self, lane: int = 0) -> Reals:
         """Uniform in [0, 1) with 53 random bits."""
-        return (self.bits(lane) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return (self.bits(lane) >> _S11).astype(np.float64) * 2.0**-53
 
     def per_row(self, lane: int = 0) -> Bits:
         """Words shared by all elements of a row (the last axis), broadcastable to the window's shape."""

@@ -1,7 +1,7 @@
 """One long search: generate, run, judge, and see to what fails; until time, cases or patience run out.
 
-The loop is a pipeline of depth two. While the worker runs batch b + 1, this process prepares its judgement, judges
-batch b and generates batch b + 2; so elites found in batch b steer batch b + 2, whatever the timing.
+The loop is a pipeline of depth two. While the worker runs batch b + 1, this process judges batch b and generates batch
+b + 2; so elites found in batch b steer batch b + 2, whatever the timing.
 """
 
 from __future__ import annotations

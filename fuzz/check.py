@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +19,7 @@ from corpus.campaign import Fidelity
 from corpus.errors import InternalError, UsageError
 from corpus.findings import Exhibit
 from corpus.kept import Kept
-from corpus.materialize import digest, materialize_all
+from corpus.materialize import Tensors, digest, materialize, materialize_all
 from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
 from fuzz.large import is_large
 from fuzz.large_road import LargeRoad
@@ -33,7 +34,7 @@ from oracles.catalog import contract_of, origin_of
 from oracles.contract import Contract, Invariant, Law
 from oracles.exhibit import exhibit, exhibit_of_invariant, exhibit_of_law
 from oracles.invariants import invariants, judge_invariant
-from oracles.judge import Evidence, judge
+from oracles.judge import Evidence, judge, unsupported
 from oracles.large import Where, places_of
 from oracles.laws import applies, judge_law, law_of
 from oracles.reference import Reference
@@ -66,20 +67,40 @@ class Checked:
     laws: int = 0
     """Laws that could be tested on this case."""
     classes: tuple[str, ...] = ()
-    """Which of nan, inf and -inf the reference demands."""
+    """Which of nan, inf and -inf the reference demands; of a case that nobody passed empty."""
     fidelity: dict[str, tuple[str, Fidelity]] = field(default_factory=dict)
     """Of those that passed, if the op has such a thing: the kind, and this case's number as the worst."""
 
 
-@dataclass(slots=True)
-class _Prepared:
-    """An inquiry with what can be computed while the worker runs."""
+@dataclass
+class _Sent:
+    """An inquiry in the sandbox, with what its judgement takes: made when it is needed, for many cases nobody takes."""
 
     inquiry: Inquiry
-    reference: Reference
-    digest: str
-    laws: list[tuple[Law, Reference]]
-    """Laws of two runs that apply, each with the other case and its inputs."""
+    contract: Contract
+    task: Task
+    others: list[tuple[Law, Task]]
+    """Laws of two runs that were asked for, each with the other case."""
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What the oracle says about the case."""
+        return Reference(self.contract, self.task.case, materialize_all(self.task.case), self.task.outputs)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the inputs."""
+        return digest(self.reference.inputs)
+
+    @cached_property
+    def laws(self) -> list[tuple[Law, Reference]]:
+        """The laws, each with the other case and its inputs."""
+        return [(law, Reference(self.contract, t.case, self._inputs_of(t.case), t.outputs)) for law, t in self.others]
+
+    def _inputs_of(self, other: Case) -> Tensors:
+        """A law changes some tensors only; the others are there."""
+        there, made = self.task.case.tensors, self.reference.inputs
+        return {n: made[n] if r is there.get(n) else materialize(r) for n, r in other.tensors.items()}
 
 
 @dataclass(slots=True)
@@ -87,7 +108,7 @@ class Flight:
     """A batch of inquiries in the sandbox."""
 
     ticket: Ticket
-    prepared: list[_Prepared]
+    sent: list[_Sent]
     large: dict[int, Inquiry] = field(default_factory=dict)
     """By their places in the batch: those that run when the rest is done."""
     checked: dict[int, Checked] = field(default_factory=dict)
@@ -166,7 +187,9 @@ class Examiner:
 
     def check(self, inquiries: Iterable[Inquiry]) -> list[Checked]:
         """Check a batch now."""
-        return self.land(self.launch(inquiries))
+        flight = self.launch(inquiries)
+        self._prepare(flight)
+        return self.land(flight)
 
     def look(self, case: Case, key: str, law: str = "", places: tuple[Where, ...] = ()) -> Look:
         """Run one case once more and keep what a person will want to see of it; of a large one no outputs."""
@@ -174,14 +197,15 @@ class Examiner:
             return self._look_large(self._in_order(Inquiry(case, (key,), places=places)))
         laws = (law,) if law else ()
         flight = self.launch([Inquiry(case, (key,), laws)])
+        self._prepare(flight)
         outcomes = self.collect(flight)
-        prepared, outcome = flight.prepared[0], outcomes[0][key]
+        sent, outcome = flight.sent[0], outcomes[0][key]
         verdict = self.judge(flight, outcomes)[0].verdicts[key]
-        mine = Evidence(prepared.reference, self.subjects[key], outcome.execution, outcome.outputs)
+        mine = Evidence(sent.reference, self.subjects[key], outcome.execution, outcome.outputs)
         returns, broken = key in self._box.returning, law_of(self.contracts[case.op], verdict.law)
         if isinstance(broken, Law):
             second = outcomes[1][key]
-            other = Evidence(prepared.laws[0][1], self.subjects[key], second.execution, second.outputs)
+            other = Evidence(sent.laws[0][1], self.subjects[key], second.execution, second.outputs)
             shown = exhibit_of_law(broken, mine, other, verdict, returns=returns)
         elif isinstance(broken, Invariant):
             shown = exhibit_of_invariant(broken, mine, verdict, returns=returns)
@@ -199,23 +223,22 @@ class Examiner:
         unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)
         return Look(verdict, unseen, None)
 
-    def launch(self, inquiries: Iterable[Inquiry]) -> Flight:
-        """Send a batch to the sandbox, and prepare its judgement while it runs."""
-        asked: list[tuple[Inquiry, Task, list[tuple[Law, Task]]]] = []
+    def launch(self, inquiries: Iterable[Inquiry], most_deaths: int = 0) -> Flight:
+        """Send a batch to the sandbox. most_deaths: as Sandbox.submit."""
+        sent: list[_Sent] = []
         large: dict[int, Inquiry] = {}
         for n, given in enumerate(inquiries):
             q = self._in_order(given)
             task = self._task(q.case, q.subjects)
-            if is_large(self.contracts[q.case.op], q.case, task.outputs):
+            contract = self.contracts[q.case.op]
+            if is_large(contract, q.case, task.outputs):
                 large[n] = q
             else:
-                asked.append((q, task, [(law, self._task(c, q.subjects)) for law, c in self._other_cases(q)]))
-        ticket = self._box.submit([t for _, task, others in asked for t in (task, *(other for _, other in others))])
-        prepared = []
-        for q, task, others in asked:
-            prepared.append(self._prepare(q, task, others))
-            self._box.pump(ticket)
-        return Flight(ticket, prepared, large)
+                others = [(law, self._task(c, q.subjects)) for law, c in self._other_cases(q)]
+                sent.append(_Sent(q, contract, task, others))
+        tasks = [t for s in sent for t in (s.task, *(other for _, other in s.others))]
+        ticket = self._box.submit(tasks, most_deaths=most_deaths)
+        return Flight(ticket, sent, large)
 
     def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
         """Wait until the sandbox is free again; judging can then go on beside the next batch."""
@@ -233,8 +256,8 @@ class Examiner:
         """Judge what came back; beside: the batch that runs meanwhile, whose results are taken in between."""
         rest = iter(outcomes)
         judged = []
-        for p in flight.prepared:
-            judged.append(self._judge(p, next(rest), rest))
+        for sent in flight.sent:
+            judged.append(self._judge(sent, next(rest), rest))
             if beside is not None:
                 self._box.pump(beside.ticket)
         for place, checked in sorted(flight.checked.items()):
@@ -276,49 +299,52 @@ class Examiner:
             if asked is not None and (other := asked.transform(inquiry.case)) is not None:
                 yield asked, other
 
-    def _prepare(self, inquiry: Inquiry, task: Task, others: list[tuple[Law, Task]]) -> _Prepared:
-        inputs = materialize_all(inquiry.case)
-        contract = self.contracts[inquiry.case.op]
-        reference = Reference(contract, inquiry.case, inputs, task.outputs)
-        for numerics in {self.subjects[k].numerics.id: self.subjects[k].numerics for k in inquiry.subjects}.values():
-            reference.budget(numerics)
-        laws = [(law, Reference(contract, t.case, materialize_all(t.case), t.outputs)) for law, t in others]
-        return _Prepared(inquiry, reference, digest(inputs), laws)
+    def _prepare(self, flight: Flight) -> None:
+        """What judging takes, made while the worker runs: for who waits for it, and has nothing else to do."""
+        for sent in flight.sent:
+            for key in sent.inquiry.subjects:
+                sent.reference.budget(self.subjects[key].numerics)
+            self._box.pump(flight.ticket)
 
-    def _judge(self, p: _Prepared, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
-        heard: dict[str, Heard] = {}
-        for key, outcome in outcomes.items():
-            _same_inputs(p.digest, outcome.execution)
-            verdict = judge(p.reference, self.subjects[key], outcome.execution, outcome.outputs)
-            heard[key] = Heard(self.subjects[key], verdict, outcome.outputs)
-        verdicts = {k: h.verdict for k, h in heard.items()}
-        if any(v.failed for v in verdicts.values()):
-            for key, text in blame(p.reference, heard).items():
-                verdicts[key] = verdicts[key].but(blame=text)
-        tested = self._judge_laws(p, outcomes, rest, verdicts)
+    def _judge(self, sent: _Sent, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
         executions = {k: o.execution for k, o in outcomes.items()}
+        if not sent.inquiry.laws and all(e.status is Status.UNSUPPORTED for e in executions.values()):
+            verdicts = {k: unsupported(e) for k, e in executions.items()}
+            return Checked(sent.inquiry.case, _digest_said(executions.values()), verdicts, executions)
+        verdicts = {}
+        for key, outcome in outcomes.items():
+            _same_inputs(sent.digest, outcome.execution)
+            verdicts[key] = judge(sent.reference, self.subjects[key], outcome.execution, outcome.outputs)
+        if any(v.failed for v in verdicts.values()):
+            heard = {k: Heard(self.subjects[k], verdicts[k], o.outputs) for k, o in outcomes.items()}
+            for key, text in blame(sent.reference, heard).items():
+                verdicts[key] = verdicts[key].but(blame=text)
+        tested = self._judge_laws(sent, outcomes, rest, verdicts)
         passed = {k: o for k, o in outcomes.items() if verdicts[k].kind is Kind.PASS}
-        fidelity = _fidelity(p.reference, passed)
-        return Checked(p.inquiry.case, p.digest, verdicts, executions, tested, p.reference.classes, fidelity)
+        classes = sent.reference.classes if passed else ()
+        fidelity = _fidelity(sent.reference, passed)
+        return Checked(sent.inquiry.case, sent.digest, verdicts, executions, tested, classes, fidelity)
 
     def _judge_laws(
         self,
-        p: _Prepared,
+        sent: _Sent,
         outcomes: dict[str, Outcome],
         rest: Iterable[dict[str, Outcome]],
         verdicts: dict[str, Verdict],
     ) -> int:
+        if not sent.inquiry.laws:
+            return 0
         tested = 0
-        bases = {k: Evidence(p.reference, self.subjects[k], o.execution, o.outputs) for k, o in outcomes.items()}
-        for (law, second), others in zip(p.laws, rest, strict=False):
-            if not applies(p.inquiry.case, p.reference.inputs, second.case, second.inputs):
+        bases = {k: Evidence(sent.reference, self.subjects[k], o.execution, o.outputs) for k, o in outcomes.items()}
+        for (law, second), others in zip(sent.laws, rest, strict=False):
+            if not applies(sent.inquiry.case, sent.reference.inputs, second.case, second.inputs):
                 continue
             tested += 1
             for key, base in bases.items():
                 if verdicts[key].kind is Kind.PASS and others[key].execution.status is Status.OK:
                     other = Evidence(second, base.subject, others[key].execution, others[key].outputs)
                     verdicts[key] = judge_law(law, base, other) or verdicts[key]
-        for kept in invariants(p.reference, p.inquiry.laws):
+        for kept in invariants(sent.reference, sent.inquiry.laws):
             tested += 1
             for key, base in bases.items():
                 if verdicts[key].kind is Kind.PASS:
@@ -349,6 +375,11 @@ def interface_of(contract: Contract) -> Interface:
 def all_laws(case: Case) -> tuple[str, ...]:
     """Names of the laws of a case's op."""
     return tuple(law.name for law in contract_of(case.op).laws)
+
+
+def _digest_said(executions: Iterable[Execution]) -> str:
+    """The inputs' digest, as the worker has it."""
+    return next((e.input_digest for e in executions if e.input_digest), "")
 
 
 def _same_inputs(mine: str, execution: Execution) -> None:

@@ -134,10 +134,9 @@ def _matches(word: str, head: Row, row: Row) -> bool:
 def _ops(_: Path) -> tuple[Row, list[Row]]:
     rows: list[Row] = []
     for c in load_contracts().values():
-        dtypes = dict.fromkeys(next(iter(v.values())) for v in c.variants)
         subjects = subjects_of(c.name)
         planted = sum(bool(s.planted) for s in subjects)
-        rows.append((c.name, _call(c), str(len(subjects) - planted), str(planted), " ".join(dtypes), c.summary))
+        rows.append((c.name, _call(c), str(len(subjects) - planted), str(planted), " ".join(c.dtypes), c.summary))
     return ("op", "call", "subjects", "planted", "dtypes", "summary"), rows
 
 

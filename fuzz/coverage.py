@@ -62,6 +62,7 @@ def record(coverage: Counter[str], case: Case, subjects: Iterable[str]) -> None:
         coverage[f"{cell}|{subject}"] += 1
 
 
-def elite_cell(case: Case, subject: str) -> str:
-    """The cell of the elite table: op, subject, dtype and coarse shape class."""
-    return f"{case.op}|{subject}|{case.dtype}|{shape_class(case)}"
+def elite_cells(case: Case, subjects: Iterable[str]) -> dict[str, str]:
+    """By subject the cell of the elite table: op, subject, dtype and coarse shape class."""
+    place = f"{case.dtype}|{shape_class(case)}"
+    return {subject: f"{case.op}|{subject}|{place}" for subject in subjects}

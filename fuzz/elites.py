@@ -55,14 +55,14 @@ class Elites:
         for said in admissions:
             self._admit(Elite(**{**said, "choices": tuple(said["choices"])}))
 
-    def worth(self, elite: Elite) -> bool:
-        """Whether a case beats its cell."""
-        best = self._best.get(elite.cell)
-        return bool(elite.choices) and 0.0 < elite.rho <= 1.0 and (best is None or elite.rho >= best.rho * GAIN)
+    def worth(self, cell: str, rho: float) -> bool:
+        """Whether a passing case beats its cell."""
+        best = self._best.get(cell)
+        return 0.0 < rho <= 1.0 and (best is None or rho >= best.rho * GAIN)
 
     def offer(self, elite: Elite) -> dict[str, Any] | None:
         """Admit a case if it beats its cell; the journal's line for it, or None."""
-        if not self.worth(elite):
+        if not elite.choices or not self.worth(elite.cell, elite.rho):
             return None
         self._admit(elite)
         return {name: getattr(elite, name) for name in _FIELDS}

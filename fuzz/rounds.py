@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from corpus.campaign import Campaign
-from corpus.records import Kind
+from corpus.records import Case, Kind
 from fuzz.check import Checked, Examiner, Flight, Inquiry
-from fuzz.coverage import elite_cell
+from fuzz.coverage import elite_cells
 from fuzz.elites import Elite, Elites
 from fuzz.engine import BATCH, Proposal
 from fuzz.filing import Failure
@@ -18,6 +18,8 @@ from kernels.tickets import Outcome
 
 LAW_EVERY = 4
 """One case in so many is also run under a law of its op."""
+MOST_DEATHS = 3
+"""Crashes and time-outs of a subject in a batch after which it is let be until the next: they tell the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Runner:
         self.examiner = examiner
         self._campaign = campaign
         self._elites = elites
+        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def inquiry(self, proposal: Proposal) -> Inquiry:
@@ -50,11 +53,18 @@ class Runner:
         turn = proposal.index // len(self._campaign.ops)  # of its op: the index would always hit the same ops
         if contract.laws and turn % LAW_EVERY == 0:
             laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
-        return Inquiry(proposal.case, fitting(self.examiner.subjects.values(), proposal.case), laws)
+        return Inquiry(proposal.case, self._takers(proposal.case), laws)
+
+    def _takers(self, case: Case) -> tuple[str, ...]:
+        """Keys of the subjects that run a case; all cases of an op and a dtype have the same."""
+        form = case.op, case.dtype
+        if form not in self._known:
+            self._known[form] = fitting(self.examiner.subjects.values(), case)
+        return self._known[form]
 
     def launch(self, proposals: Sequence[Proposal]) -> Flight:
         """Send a batch to the sandbox."""
-        return self.examiner.launch([self.inquiry(p) for p in proposals])
+        return self.examiner.launch([self.inquiry(p) for p in proposals], MOST_DEATHS)
 
     def judge(
         self,
@@ -74,11 +84,11 @@ class Runner:
 
     def _sort(self, proposal: Proposal, checked: Checked, done: Round) -> None:
         """What passes may steer, what fails is looked into."""
+        cells = elite_cells(checked.case, checked.verdicts)
         for key, verdict in checked.verdicts.items():
             if verdict.kind is Kind.PASS:
-                cell = elite_cell(checked.case, key)
-                elite = Elite(cell, checked.case.op, verdict.rho, done.batch, proposal.index, proposal.choices)
-                if self._elites.worth(elite):
+                if self._elites.worth(cell := cells[key], verdict.rho):
+                    elite = Elite(cell, checked.case.op, verdict.rho, done.batch, proposal.index, proposal.choices)
                     done.offers.append(elite)
             elif verdict.failed:
                 found_by = f"{self._campaign.run}:{proposal.index}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from corpus.errors import UsageError, about
 from corpus.records import Numerics, Subject
-from kernels.catalog import hidden_on_gpu, subjects_of, user_subject
+from kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
 from kernels.gpu_loaders import ON_GPU
 from kernels.loader import loader_of
 from kernels.places import places_of
@@ -59,11 +59,13 @@ def select(
 def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
     """The subjects on a device; on a GPU those that can run there, the others beside them on the CPU.
 
-    Among the others are bugs that were planted and that a GPU hides: the emulator finds them. Raises UsageError if
-    there is no such device.
+    Among the others are bugs that were planted and that a GPU hides: the emulator finds them. Of one that a GPU shows
+    otherwise, that is the verdict it must earn. Raises UsageError if there is no such device.
     """
     kind = places_of(device)[0].device
-    return [s.but(device=kind) if kind == "cpu" or _runs_on_gpu(s) else s for s in subjects]
+    if kind == "cpu":
+        return [s.but(device=kind) for s in subjects]
+    return [s.but(device=kind, planted=shown_on_gpu(s)) if _runs_on_gpu(s) else s for s in subjects]
 
 
 def _runs_on_gpu(subject: Subject) -> bool:

@@ -21,7 +21,7 @@ from corpus.layouts import LAYOUTS
 from corpus.record import GENERATOR_VERSION, SCHEMA_VERSION, Scalar
 from corpus.records import Case, Fill, Special, TensorRecipe
 from corpus.specials import PLACES, VALUES
-from oracles.axes import Attrs, Dims, shape_of
+from oracles.axes import Attrs, Dims, product_of, shape_of
 from oracles.catalog import contract_of
 from oracles.contract import Contract, Input, Output
 
@@ -195,7 +195,8 @@ class Room:
 def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> dict[str, int]:
     """Halve the largest dimension until every tensor and the work fit; halving keeps what is odd about a size."""
     lowest = {name: dim.low for name, dim in contract.dims.items()}
-    while _too_large(contract, dims, attrs, room):
+    tensors = [product_of(axes, attrs) for axes in contract.axes]
+    while _too_many(tensors, dims, room.elements) or _too_large(contract, dims, attrs, room):
         wide = [name for name, extent in dims.items() if extent > lowest[name]]
         if not wide:
             raise UsageError(f"the smallest case of {contract.name} needs more elements or memory than a case may have")
@@ -205,10 +206,13 @@ def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> 
     return dims
 
 
+def _too_many(tensors: Sequence[tuple[tuple[str, ...], int]], dims: Dims, most: int) -> bool:
+    """Whether one of these products (oracles.axes.product_of) has more elements."""
+    return any(math.prod([dims[name] for name in names]) * factor > most for names, factor in tensors)
+
+
 def _too_large(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> bool:
-    shaped = [i.axes for i in contract.inputs.values()] + [o.axes for o in contract.outputs.values()]
-    if any(math.prod(shape_of(axes, dims, attrs)) > room.elements for axes in shaped):
-        return True
+    """In bytes or in work."""
     if room.memory is not None and memory_of(contract, room.variant, dims, attrs) > room.memory:
         return True
     return contract.work is not None and contract.work(dims) > MAX_WORK

@@ -48,6 +48,11 @@ _REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if n
 """Defaults of what a worker leaves out of its report."""
 
 
+def left_undone(key: str, why: str) -> Outcome:
+    """Of what says nothing about its subject."""
+    return Outcome(Execution(status=Status.UNSUPPORTED, subject=key, message=why), {})
+
+
 def death_of(key: str, ending: Ending, timeout: float | None, how: str = "") -> Outcome:
     """Of who has killed its worker, or was killed after so many seconds; how: what it did, before its ending."""
     if timeout is not None:

@@ -43,6 +43,8 @@ class Loader(ABC):
     name: str
     streamed = False
     """Whether the last call was to work on a stream of its own, on which its inputs arrived late."""
+    keeps_views = False
+    """Whether no subject can touch the views that it is called with: the same then serve for all calls of a case."""
     packages: tuple[str, ...] = ()
     """Distributions it needs; their versions go into the environment record."""
 

@@ -22,7 +22,9 @@ from kernels.loader import loader_of
 from kernels.simt.toolchain import included
 
 ROOT = Path(__file__).resolve().parent
-_CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED")
+_CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED", "SHOWS")
+EMULATOR = "emulator"
+"""What SHOWS says of a bug that the hardware hides: it shows in the emulated GPU (kernels/simt/) alone."""
 
 
 def subjects_of(op: str) -> list[Subject]:
@@ -57,10 +59,14 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
     """What a file says of itself. Raises UsageError if it says something that makes no sense."""
     source = path.read_bytes()
     said = _constants(path, launch)
-    planted = said.get("PLANTED", "")
-    if planted and planted not in set(Kind) - BLAMELESS:
-        key = _key(path, "PLANTED")
-        raise UsageError(f"{path}: {key} = {planted!r} is no verdict; see `python -m fuzz list verdicts`")
+    planted, shows = said.get("PLANTED", ""), said.get("SHOWS", "")
+    for constant, value in (("PLANTED", planted), ("SHOWS", "" if shows == EMULATOR else shows)):
+        if value and value not in set(Kind) - BLAMELESS:
+            what = f"{_key(path, constant)} = {value!r} is no verdict"
+            raise UsageError(f"{path}: {what}; see `python -m fuzz list verdicts`")
+    if shows and not planted:
+        words = f"{_key(path, 'SHOWS')} says how a planted bug is found on a GPU"
+        raise UsageError(f"{path}: {words}, but there is no {_key(path, 'PLANTED')}")
     backend = said.get("BACKEND") or _guess_backend(_tree(path, source))
     with about(str(path)):
         loader_of(backend)
@@ -122,12 +128,20 @@ EMULATED = frozenset({Kind.RACE, Kind.UNINITIALIZED, Kind.DIVERGENT})
 """Verdicts on a kernel in CUDA C++ that only the emulator gives: on a GPU such a kernel may be right all the same."""
 
 
+def shown_on_gpu(subject: Subject) -> str:
+    """The verdict that a planted bug earns on a GPU: its own, or the one that its file says; empty: there is none."""
+    if not subject.planted:
+        return ""
+    path = resolve(subject)
+    says = _constants(path, subject.launch).get("SHOWS", "")
+    if says == EMULATOR or (path.suffix == ".cu" and subject.planted in EMULATED):
+        return ""
+    return str(says or subject.planted)
+
+
 def hidden_on_gpu(subject: Subject) -> bool:
     """Whether a bug that was planted earns its verdict in the emulator only: by its kind, or as its file says."""
-    path = resolve(subject)
-    if not subject.planted or path.suffix != ".cu":
-        return False
-    return subject.planted in EMULATED or bool(read_front_matter(path, subject.launch).shows)
+    return bool(subject.planted) and not shown_on_gpu(subject)
 
 
 def size_hints(subject: Subject) -> tuple[int, ...]:
@@ -176,6 +190,7 @@ def _said_in_cuda(path: Path, launch: str) -> dict[str, Any]:
         "DTYPES": front.dtypes,
         "NUMERICS": front.numerics,
         "PLANTED": front.planted,
+        "SHOWS": front.shows,
         "ENTRY": front.function,
     }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, NoReturn
+from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -166,10 +167,16 @@ class Driver:
         assert self.context is not None
         self.call("cuCtxSynchronize")
 
-    def launch(self, kernel: Any, grid: Sequence[int], block: Sequence[int], shared: int, values: Any) -> None:
-        """Run a kernel to its end. values: the arguments' values and their ctypes, as the bindings want them."""
+    def launch(
+        self, kernel: Any, grid: Sequence[int], block: Sequence[int], shared: int, values: Any, *, wait: bool = True
+    ) -> None:
+        """Run a kernel. values: the arguments' values and their ctypes, as the bindings want them.
+
+        wait: to its end; else whoever fetches what it has left waits, and is told what became of it.
+        """
         self.call("cuLaunchKernel", kernel, *grid, *block, shared, 0, values, 0)
-        self.check()
+        if wait:
+            self.check()
 
 
 DRIVER = Driver()
@@ -241,7 +248,7 @@ class Window:
     @classmethod
     def at(cls, address: int, size: int) -> Window:
         """On so many bytes: what is staged, if they lie there."""
-        staged = next(iter(_STAGED), None)
+        staged = next((window for _, window in _STAGED), None)
         if staged is not None and staged.start <= address and address + size <= staged.start + staged.size:
             return staged
         return cls(address, size)
@@ -281,17 +288,22 @@ class Window:
         return self._device + address - self.start
 
     def fetch(self) -> None:
-        """Copy all of it back; not where allocations are exact: to copy what nobody has written is an error there."""
+        """Copy all of it back; not where allocations are exact: to copy what nobody has written is an error there.
+
+        What runs on the default stream has come to its end then, for good or ill.
+        """
         if not exact():
             DRIVER.call("cuMemcpyDtoH", self.start, self._device, self.size)
 
 
-_STAGED: list[Window] = []
+_STAGED: list[tuple[ReferenceType[Array], Window]] = []
+"""A window on the memory that was staged last, which is not kept for that."""
 
 
 def stage(slab: Array) -> None:
     """From now on all bytes of this memory are copied together: one copy costs hardly more for being larger."""
-    _STAGED[:] = [] if exact() else [Window(address_of(slab), slab.nbytes, zone=0)]
+    if not any(staged() is slab for staged, _ in _STAGED):
+        _STAGED[:] = [] if exact() else [(ref(slab), Window(address_of(slab), slab.nbytes, zone=0))]
 
 
 def address_of(view: Array) -> int:

@@ -29,10 +29,10 @@ from kernels.gpu import (
     send_all,
 )
 from kernels.guarded import ALIGNMENT
-from kernels.loaders.cuda import CudaLoader, CudaSubject
+from kernels.loaders.cuda import CudaLoader, CudaSubject, Plan
 from kernels.loaders.torch import TorchLoader
 from kernels.on_gpu import OnGpu, Streamed
-from kernels.simt.emulator import Argument, Shape, Tensor
+from kernels.simt.emulator import Argument
 from kernels.simt.toolchain import Mode
 from kernels.streams import arrive_late
 
@@ -91,14 +91,35 @@ class GpuCudaSubject(CudaSubject):
         compiled = kept_for(self.front, DRIVER.architecture)
         return DRIVER.kernels(compiled.binary, compiled.names)
 
-    def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
-        windows = {t.address: Window.at(t.address, t.bytes) for t in tensors}
-        apart = list(dict.fromkeys(windows.values()))
+    def _run(self, plan: Plan) -> None:
+        if plan.prepared is None:
+            plan.prepared = _Prepared({t.address: Window.at(t.address, t.bytes) for t in plan.tensors})
+        apart = plan.prepared.apart
         send_all(_ARENA, apart)
-        values = packed(self.program.fast.takes(number), arguments, lambda address: windows[address].there(address))
-        DRIVER.launch(self.kernels[number], shape.grid, shape.block, shape.dynamic_shared, values.address)
+        values, shape = plan.prepared.values(self.program.fast.takes(plan.number), plan.arguments), plan.shape
+        kernel, wait = self.kernels[plan.number], exact() or not apart  # else a fetch waits
+        DRIVER.launch(kernel, shape.grid, shape.block, shape.dynamic_shared, values.address, wait=wait)
         for window in apart:
             window.fetch()
+
+
+class _Prepared:
+    """What of a launch is the same the next time: the windows on its tensors, and its arguments while those stay."""
+
+    def __init__(self, windows: dict[int, Window]) -> None:
+        """windows: by the address on the host of the tensor that lies in each."""
+        self._windows = windows
+        self.apart = list(dict.fromkeys(windows.values()))
+        self._places: list[int] = []
+        self._packed: Packed | None = None
+
+    def values(self, parameters: Sequence[str], arguments: Sequence[Argument]) -> Packed:
+        """The arguments for where the windows are now."""
+        places = [window.there(window.start) for window in self.apart]
+        if self._packed is None or places != self._places:
+            self._places = places
+            self._packed = packed(parameters, arguments, lambda address: self._windows[address].there(address))
+        return self._packed
 
 
 class GpuCudaLoader(OnGpu, CudaLoader):

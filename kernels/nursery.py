@@ -76,7 +76,7 @@ class Handle:
     def running(self) -> tuple[int, int, int]:
         """(task, position, started at CLOCK_MONOTONIC ns) of the run in progress; IDLE when there is none."""
         raw = os.pread(self.journal, JOURNAL.size, 0)
-        if len(raw) < JOURNAL.size:
+        if len(raw) < JOURNAL.size:  # a subject has cut it
             return IDLE, IDLE, time.monotonic_ns()
         task, position, since = JOURNAL.unpack(raw)
         return task, position, since
@@ -128,6 +128,7 @@ class Nursery:
         """Ask for a worker; it is usable at once, its pid is known a little later."""
         ours, theirs = socket.socketpair()
         journal = os.memfd_create("journal")
+        os.pwrite(journal, JOURNAL.pack(IDLE, IDLE, time.monotonic_ns()), 0)
         try:
             socket.send_fds(self._control, [FORK], [theirs.fileno(), journal])
         except OSError as error:

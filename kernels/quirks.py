@@ -32,7 +32,7 @@ addmv([0], [[1]], [0.731], alpha=0.3) is 0.2194, for 0.2193. addmv(3 * ones(5), 
 beta=2) is 3, not 6, and with beta=0 an `out` keeps what was in it: at alpha = 0 oneDNN writes nothing."""
 
 EMPTY_ADDMM = "torch.addmm in 16 bits rounds beta where there is nothing to multiply (k = 0), and not otherwise"
-"""PyTorch 2.13.0 (CPU), float16 and bfloat16.
+"""PyTorch 2.13.0 (CPU) and 2.11.0 (CUDA 13.0, H200), float16 and bfloat16.
 
 With c = [[3]] and beta = -1.7 in bfloat16, addmm(c, zeros(1, 0), zeros(0, 1), beta=beta) is -5.125, for beta became
 -1.703125; with zeros(1, 1) and zeros(1, 1) it is -5.09375, which is right."""
@@ -46,9 +46,35 @@ FORGOTTEN_MAXIMUM = "ggml_argmax forgets at a NaN what it has seen, and gives th
 ggml_argmax of [1, nan, 0] is 2, the place of the 0; of [1, nan] it is 0."""
 
 INFINITE_MEAN = "torch's rms_norm on a GPU gives NaN for all of a row whose mean square is infinite, where 0 is right"
-"""PyTorch 2.11.0 (CUDA 13.0, H200), all float types: also where the square of a finite number overflows.
+"""PyTorch 2.11.0 (CUDA 13.0, H200), all float types: also where the square of a finite number overflows, or what is
+made of squares on the way to the mean (see WIDE_ROW): rms_norm of [-8.3e18, 5.4e18, -7e18] is 0.
 
 rms_norm of [1, inf] is [nan, nan]; x * rsqrt(mean(x * x) + eps), and torch on the CPU, give [0, nan]."""
+
+WIDE_ROW = "torch's layer_norm on a GPU gives 0 for a row whose squares overflow on the way to a variance that does not"
+"""PyTorch 2.11.0 (CUDA 13.0, H200), float32: variances are put together from parts (Welford), with the square of a
+difference of means times how many elements there are on either side.
+
+layer_norm of [[9.1e18, -9.1e18, 0]] is 0, with a variance of 5.5e37; of [[7.8e18, -7.8e18, 0]] it is right, and so is a
+composed one of both. 300 elements of which none is larger than 1.3e18 are right, too."""
+
+ROUNDED_PRODUCT = (
+    "cuBLAS on a GPU rounds a 16-bit product to 16 bits before it adds the summand, for rows of whole 16 bytes"
+)
+"""cuBLAS 13.0 with PyTorch 2.11.0 on an H200, float16 and bfloat16, alpha = beta = 1: the kernels nvjet_sm90_*_badd_*.
+
+With a = c = ones(1, 8) and b in bfloat16, addmm(c, a, b) is -0.0859375 where a @ b is -1.0888671875: -1.0859375 is
+the bfloat16 next to that, and -0.0888671875 would be right. A product beyond the largest float16 becomes infinite, and
+with an infinite summand NaN. So it is with reduced precision allowed or not, by cublas and by cublasLt; and for
+a = ones(2, 8).T, whose rows are no whole 16 bytes, or a result of one column of whole 16 bytes. No other was wrong."""
+
+TENSOR_CORES = "torch's 16-bit products on a GPU are those of tensor cores, whose arithmetic gemm/torch_half claims"
+"""No fault, but no float32 accumulator either: blocks of 16 products are aligned and cut (docs/numerics.md, 2.1), and a
+subnormal operand is not normalized before.
+
+PyTorch 2.11.0 (CUDA 13.0, H200), float16: a row of 2**-24 times [-0.0075, -621.5, 0, -0.728, 216.9, 0.96, 3356, -75.13,
+-55840, 714, 63168, -11144, 7.559, -12.21, 0.0191, -3e-5] gives -231 * 2**-24, the sum of the products cut to multiples
+of 2**-24, where -230.16 * 2**-24 is due."""
 
 UNALIGNED_ATTENTION = (
     "torch's attention on a GPU reads tensors that do not begin at a multiple of 16 bytes as if they did"
@@ -64,6 +90,14 @@ GAPPED_ATTENTION = (
 With q = zeros(0, 1, 1, 4) and k = zeros(0, 1, 2, 7)[..., :4], scaled_dot_product_attention(q, k, zeros(0, 1, 2, 4))
 raises "cutlassF: no kernel found to launch!", as does a batch that is not empty; the kernel is chosen by the size of a
 head, and then refuses the distance of rows. With k.contiguous() it is right."""
+
+SPLIT_INFINITY = "torch's attention on a GPU splits float32 in two, of which an infinite one leaves Inf - Inf"
+"""PyTorch 2.11.0 (CUDA 13.0, H200), float32, where the size of a head is a multiple of 4 (and kernels with tensor cores
+are chosen), for as many key heads as query heads.
+
+With q = ones(1, 1, 1, 4), k = 0.5 * ones(1, 1, 2, 4) but for k[0, 0, 0, 0] = -inf, and v = ones(1, 1, 2, 4),
+scaled_dot_product_attention(q, k, v) is NaN, and 1 under sdpa_kernel(MATH); with v[0, 0, 0, 0] = inf it is NaN instead
+of Inf. Sizes 2, 3 and 5 are right, as is k = -3.4e38. So it is for any mask, and for contiguous tensors too."""
 
 LOST_NAN = "torch's attention without a mask gives 0 for a row whose last scores are NaN and whose others are -Inf"
 """PyTorch 2.13.0 (CPU), all float types: the maximum behind the last whole vector is taken with std::max, which drops a
@@ -115,10 +149,8 @@ def decline_nan_payload(table: Any) -> None:
 
 def decline_infinite_mean(x: Any) -> None:
     """Raise NotImplementedError for the rows that INFINITE_MEAN describes; x is a torch tensor."""
-    if x.is_cuda and x.numel():
-        wide = x.double() if x.element_size() == 8 else x.float()
-        if bool((wide.square().sum(-1) > 0.5 * _most(wide)).any()):
-            raise NotImplementedError(INFINITE_MEAN)
+    if x.is_cuda and x.numel() and bool((_wide(x).abs().amax(-1) > _overflowing(x)).any()):
+        raise NotImplementedError(INFINITE_MEAN)
 
 
 def decline_unaligned_attention(*tensors: Any) -> None:
@@ -135,9 +167,45 @@ def decline_gapped_attention(q: Any, k: Any, v: Any) -> None:
         raise NotImplementedError(GAPPED_ATTENTION)
 
 
-def _most(x: Any) -> float:
-    """The largest number of a torch tensor's type, float32 or float64."""
-    return float(np.finfo(np.float64 if x.element_size() == 8 else np.float32).max)
+def decline_split_infinity(q: Any, k: Any, v: Any) -> None:
+    """Raise NotImplementedError for the tensors of torch that SPLIT_INFINITY describes."""
+    if not q.is_cuda or str(q.dtype) != "torch.float32" or q.shape[1] != k.shape[1] or q.shape[-1] % 4:
+        return
+    if any(bool(x.isinf().any()) for x in (q, k, v)):
+        raise NotImplementedError(SPLIT_INFINITY)
+
+
+def decline_wide_row(x: Any) -> None:
+    """Raise NotImplementedError for the rows that WIDE_ROW describes, and others near them; x is a torch tensor."""
+    if not x.is_cuda or not x.numel():
+        return
+    spread = _wide(x).amax(-1) - _wide(x).amin(-1)
+    if bool((spread.isfinite() & (spread > _overflowing(x))).any()):
+        raise NotImplementedError(WIDE_ROW)
+
+
+def decline_tensor_cores(a: Any) -> None:
+    """Raise NotImplementedError for the products that TENSOR_CORES describes; a: a factor, a torch tensor."""
+    if a.is_cuda and a.element_size() == 2:
+        raise NotImplementedError(TENSOR_CORES)
+
+
+def decline_rounded_product(a: Any, b: Any, alpha: float, beta: float) -> None:
+    """Raise NotImplementedError for the products with a summand that ROUNDED_PRODUCT describes."""
+    width = b.shape[1] if b.shape[1] > 1 else a.shape[0]
+    if a.is_cuda and a.element_size() == 2 and width % 8 == 0 and alpha == beta == 1.0:
+        raise NotImplementedError(ROUNDED_PRODUCT)
+
+
+def _wide(x: Any) -> Any:
+    """A torch tensor in the type that it is computed in, float32 or float64."""
+    return x.double() if x.element_size() == 8 else x.float()
+
+
+def _overflowing(x: Any) -> float:
+    """Rows of a torch tensor whose numbers, or their distances, are larger may overflow when squares are summed."""
+    most = np.finfo(np.float64 if x.element_size() == 8 else np.float32).max
+    return float((float(most) / (4 * x.shape[-1])) ** 0.5)
 
 
 def decline_lost_nan(scores: Any, vector: int) -> None:

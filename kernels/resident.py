@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,9 +20,8 @@ from kernels.catalog import resolve
 from kernels.gpu import DRIVER, DriverError, address_of
 from kernels.gpu_loaders import ON_GPU, GpuCudaLoader, GpuCudaSubject, packed
 from kernels.handover import HANDLE
-from kernels.loaders.cuda import CudaSubject
+from kernels.loaders.cuda import CudaSubject, Plan
 from kernels.loaders.torch import TorchLoader
-from kernels.simt.emulator import Argument, Shape, Tensor
 from kernels.stages import Stage, check_form
 
 
@@ -44,10 +43,10 @@ class ResidentCudaSubject(GpuCudaSubject):
     there: ClassVar[dict[int, int]] = {}
     """Address of an array that stands for a tensor -> the tensor's on the GPU."""
 
-    def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
-        del tensors
-        values = packed(self.program.fast.takes(number), arguments, lambda address: self.there[address])
-        DRIVER.launch(self.kernels[number], shape.grid, shape.block, shape.dynamic_shared, values.address)
+    def _run(self, plan: Plan) -> None:
+        shape = plan.shape
+        values = packed(self.program.fast.takes(plan.number), plan.arguments, lambda address: self.there[address])
+        DRIVER.launch(self.kernels[plan.number], shape.grid, shape.block, shape.dynamic_shared, values.address)
 
 
 class ResidentCudaLoader(GpuCudaLoader):

@@ -10,28 +10,27 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
 from corpus.errors import InternalError, UsageError
 from corpus.formats import FORMATS
-from corpus.records import Execution, Status, Subject
+from corpus.records import Status, Subject
 from corpus.wire import Message
-from kernels.answers import death_of, execution_of, outcome_of
+from kernels.accusing import Death, accuse, is_convicted, release, unexplained
+from kernels.answers import death_of, execution_of, left_undone, outcome_of
 from kernels.calling import Interface
 from kernels.handover import SHARED
 from kernels.loader import loader_of
 from kernels.mps import Sharing
 from kernels.nursery import Ending, Handle, Nursery
 from kernels.places import Place
-from kernels.protocol import GPU_LOST, IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
+from kernels.protocol import CHANNEL_LOST, GPU_LOST, IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
 from kernels.tickets import Key, LostError, NoRoomError, Outcome, Taker, Ticket
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
-GUILTY_DEATHS = 2
-"""Workers an execution must kill to be a crash: one in its batch, and one that has run nothing else."""
 LOOK_BACK = 8
 """Executions before an unexplained death that are tried again, to see which of them caused it."""
 MAX_WARM = 8
@@ -122,9 +121,12 @@ class Sandbox:
         """Run tasks now; for each, subject key -> outcome."""
         return self.collect(self.submit(tasks))
 
-    def submit(self, tasks: Sequence[Task], taker: Taker | None = None) -> Ticket:
-        """Start a batch. Only one may be on its way. taker: who gets outputs of large cases; None: they are sent."""
-        ticket = Ticket(tasks, waiting=list(enumerate(tasks)), taker=taker)
+    def submit(self, tasks: Sequence[Task], taker: Taker | None = None, most_deaths: int = 0) -> Ticket:
+        """Start a batch. Only one may be on its way. taker: who gets outputs of large cases; None: they are sent.
+
+        most_deaths: crashes and time-outs of one subject after which its other executions are not run; 0: all are.
+        """
+        ticket = Ticket(tasks, waiting=list(enumerate(tasks)), taker=taker, most_deaths=most_deaths)
         self._send(ticket, ticket.waiting)
         return ticket
 
@@ -143,11 +145,12 @@ class Sandbox:
                 self._wait(ticket)
             elif ticket.waiting:
                 self._send(ticket, ticket.waiting)
-            else:
-                self._send_alone(ticket, ticket.suspects.pop(0))
-        for key, before in ticket.before.items():
-            if ticket.deaths[key] < GUILTY_DEATHS:
-                self._find_cause(ticket, key, before)
+            elif not ticket.suspects:
+                release(ticket)
+            elif not is_convicted(ticket, suspect := ticket.suspects.pop(0)):
+                self._send_alone(ticket, suspect)
+        for key, before in unexplained(ticket):
+            self._find_cause(ticket, key, before)
         return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
 
     def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
@@ -276,8 +279,8 @@ class Sandbox:
             }
             ticket.outcomes[key] = Outcome(execution, {}, taken)
         except NoRoomError as error:
-            message = f"its outputs do not fit beside what the judge holds: {error}"
-            ticket.outcomes[key] = Outcome(Execution(status=Status.UNSUPPORTED, subject=key[1], message=message), {})
+            why = f"its outputs do not fit beside what the judge holds: {error}"
+            ticket.outcomes[key] = left_undone(key[1], why)
         except LostError as error:
             if self._readable(_LOST_SECONDS):  # it has nothing to say but that it is dead
                 ticket.lost.add(key)
@@ -293,13 +296,14 @@ class Sandbox:
 
         late: (task, position) of the run that took too long. If it ended after all before it could be killed, whatever
         was killed in its stead is only suspected. garbled: results come in order, so the first missing one is the
-        culprit's.
+        culprit's; as it is where the channel is gone.
         """
         self.deaths += 1
         if shared := bool(self._active.shared):
             self._sharing.lose()
         lost = self._active.lost if self._is_first_death(ticket) else ""  # the second one's last words are wanted
         ending = Ending(GPU_LOST, lost) if lost else self._end(late)
+        garbled |= ending.code == CHANNEL_LOST
         self._drain(ticket)
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position) and not shared  # others may have kept it waiting
@@ -313,7 +317,8 @@ class Sandbox:
         culprit = left[0] if garbled else next((w for w in left if w[0] == number), left[0])
         leaving = (culprit[0], culprit[1].subjects[0]) in ticket.lost
         materializing = position == IDLE and not garbled and not leaving
-        self._accuse(ticket, culprit, left, told, ending, timed_out=timed_out, materializing=materializing)
+        late_after = self.timeout if timed_out else None
+        accuse(ticket, Death(culprit, left, told, ending, late_after, not shared, materializing))
 
     def _end(self, late: tuple[int, int] | None) -> Ending:
         """The active worker's end, which is waited for."""
@@ -326,32 +331,6 @@ class Sandbox:
     def _is_first_death(self, ticket: Ticket) -> bool:
         left = ticket.unfinished()
         return bool(left) and (left[0][0], left[0][1].subjects[0]) not in ticket.deaths
-
-    def _accuse(
-        self,
-        ticket: Ticket,
-        culprit: tuple[int, Task],
-        left: list[tuple[int, Task]],
-        told: set[Key],
-        ending: Ending,
-        *,
-        timed_out: bool,
-        materializing: bool,
-    ) -> None:
-        n, task = culprit
-        key: Key = (n, task.subjects[0])
-        died = ticket.deaths[key] = ticket.deaths.get(key, 0) + 1
-        if materializing and died > GUILTY_DEATHS:
-            raise InternalError(f"the worker dies while materializing {task.case.label}: {ending.describe()}")
-        guilty = timed_out or (died >= GUILTY_DEATHS and not materializing)
-        if guilty:
-            ticket.outcomes[key] = death_of(key[1], ending, self.timeout if timed_out else None)
-        others = [w for w in left if w[0] != n]
-        rest = task.subjects[1:]
-        if not guilty:
-            ticket.suspects.append((n, replace(task, subjects=task.subjects[:1])))
-            ticket.before.setdefault(key, [k for k in ticket.outcomes if k in told])
-        ticket.waiting = [*([(n, replace(task, subjects=rest))] if rest else []), *others, *ticket.waiting]
 
     def _drain(self, ticket: Ticket) -> None:
         """What the dead worker had sent is still worth reading."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -10,6 +11,7 @@ from corpus.formats import Array
 from corpus.records import Execution, OutputReport
 from corpus.remote import Outputs, Remote
 from corpus.wire import Message
+from kernels.nursery import Ending
 from kernels.protocol import Task
 
 Key = tuple[int, str]
@@ -67,6 +69,16 @@ class Ticket:
     """Who gets the outputs."""
     lost: set[Key] = field(default_factory=set)
     """Executions that had come to their end, but whose worker died before their outputs were taken."""
+    most_deaths: int = 0
+    """Of one subject, after which the rest of its work is put off (kernels.accusing); 0: never."""
+    lost_to: Counter[str] = field(default_factory=Counter)
+    """How many workers each subject has cost that nobody else's errors reached."""
+    held: list[tuple[int, Task]] = field(default_factory=list)
+    """Executions that are put off."""
+    endings: dict[Key, Ending] = field(default_factory=dict)
+    """How workers ended that suspects had for themselves, or that nobody else's errors reached."""
+    proven: set[tuple[str, str]] = field(default_factory=set)
+    """Subjects that die alone, and how."""
 
     def only(self, key: Key) -> tuple[int, Task]:
         """One execution of it."""
@@ -91,4 +103,4 @@ class Ticket:
     @property
     def done(self) -> bool:
         """Whether every execution has come back."""
-        return not self.waiting and not self.suspects and not self.under_way
+        return not self.waiting and not self.suspects and not self.held and not self.under_way

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,10 @@ OTHER_STREAM = (
 )
 
 
+_TASK, _POSITION, _SINCE = range(3)
+"""What stands where in the journal."""
+
+
 class Setting:
     """One case, materialized, in guarded memory; shared by all subjects that run it."""
 
@@ -49,6 +54,8 @@ class Setting:
         self.inputs: Tensors = materialize_all(case)
         self.digest = "" if large else digest(self.inputs)
         self.rows = rows_digest_of(case, self.inputs) if large else ""
+        self._kept: dict[str, tuple[list[Any], dict[str, Any]]] = {}
+        """Arguments that are not touched, by backend."""
         if large:
             _ = self.memory  # now: whether there is room for it is nothing that a subject does
 
@@ -66,8 +73,15 @@ class Setting:
     def arguments(self, loader: Loader, extra: Collection[str], *, returns: bool) -> tuple[list[Any], dict[str, Any]]:
         """The tensors to call with, outputs first unless the subject returns them; the extra inputs by name.
 
-        Views of its own for every call: a subject may reshape or transpose what it is given in place.
+        Views of its own for every call, if a subject may reshape or transpose what it is given in place.
         """
+        if not loader.keeps_views:
+            return self._arguments(loader, extra, returns=returns)
+        if loader.name not in self._kept:
+            self._kept[loader.name] = self._arguments(loader, extra, returns=returns)
+        return self._kept[loader.name]
+
+    def _arguments(self, loader: Loader, extra: Collection[str], *, returns: bool) -> tuple[list[Any], dict[str, Any]]:
         inputs = [loader.wrap(b.view[...]) for b in self.memory.inputs if b.name not in extra]
         named = {b.name: loader.wrap(b.view[...]) for b in self.memory.inputs if b.name in extra}
         return inputs if returns else [loader.wrap(b.view[...]) for b in self.memory.outputs] + inputs, named
@@ -105,7 +119,7 @@ class Worker:
 
     def __init__(self, channel: Channel, journal: int) -> None:
         self._channel = channel
-        self._journal = journal
+        self._journal = np.frombuffer(mmap(journal, JOURNAL.size), np.int64)
         self._subjects: dict[str, Subject] = {}
         self._faces: dict[str, Interface] = {}
         self._bound: dict[str, Bound | UsageError] = {}
@@ -206,7 +220,11 @@ class Worker:
 
     def _note(self, task: int, position: int) -> None:
         """Journal what is about to run, so that whatever kills this process has a name."""
-        os.pwrite(self._journal, JOURNAL.pack(task, position, time.monotonic_ns()), 0)
+        # Number by number, each at once, so that whoever reads meanwhile sees no run with another's time or position.
+        order = (_TASK, _POSITION, _SINCE) if task == IDLE else (_SINCE, _POSITION, _TASK)
+        said = (task, position, time.monotonic_ns())
+        for place in order:
+            self._journal[place] = said[place]
 
     def _send(self, head: dict[str, Any], payload: list[bytes]) -> None:
         self._channel.send(frame(head, payload))

@@ -51,6 +51,11 @@ def shape_of(axes: Sequence[str], dims: Dims, attrs: Attrs) -> tuple[int, ...]:
     return tuple([_extent(axis, dims, attrs) for axis in axes])  # a list is built faster than a generator runs
 
 
+def product_of(axes: Sequence[str], attrs: Attrs) -> tuple[tuple[str, ...], int]:
+    """All axes of a tensor as one, as parse_axis has it: what its number of elements is a product of."""
+    return parse_axis("*".join([filled(axis, attrs) for axis in axes]) or "1")
+
+
 def _extent(axis: str, dims: Dims, attrs: Attrs) -> int:
     names, factor = parse_axis(filled(axis, attrs))
     return dims[names[0]] * factor if len(names) == 1 else math.prod(dims[n] for n in names) * factor
@@ -69,6 +74,8 @@ def solve(extents: Sequence[tuple[str, int]]) -> dict[str, int] | None:
             if rest or found.setdefault(names[0], value) != value:
                 return None
     for names, factor, extent in parsed:
+        if len(names) == 1:
+            continue
         unknown = [n for n in names if n not in found]
         known = math.prod(found[n] for n in names if n in found) * factor
         if unknown:

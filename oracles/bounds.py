@@ -37,7 +37,11 @@ def saturated(y: NDArray[Any]) -> NDArray[Any]:
 
 def classes_of(y: Reals) -> NDArray[np.uint8]:
     """The accept mask that allows each element its own class: INTERVAL, NAN, PINF or NINF."""
-    return np.select([np.isnan(y), y == np.inf, y == -np.inf], [NAN, PINF, NINF], INTERVAL).astype(np.uint8)
+    mask = np.full(y.shape, INTERVAL, np.uint8)
+    if not np.isfinite(y).all():
+        for mine, name in ((np.isnan(y), NAN), (y == np.inf, PINF), (y == -np.inf, NINF)):
+            mask[mine] = name
+    return mask
 
 
 LAMBDA = 6.0

@@ -307,6 +307,16 @@ class Contract:
         """Whether its budgets are estimated from the reference."""
         return self.budget is None and self.copies is None
 
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Of the first input, plainest first."""
+        return tuple(dict.fromkeys(next(iter(variant.values())) for variant in self.variants))
+
+    @property
+    def axes(self) -> list[tuple[str, ...]]:
+        """Of all tensors, inputs first."""
+        return [*(i.axes for i in self.inputs.values()), *(o.axes for o in self.outputs.values())]
+
     def group(self, name: str) -> tuple[str, ...]:
         """An optional input and those that a case has together with it."""
         return next((names for names in self.together if name in names), (name,))
@@ -333,8 +343,7 @@ class Contract:
         dtypes = {name: t.dtype for name, t in case.tensors.items()}
         if all(dtypes != {name: variant[name] for name in dtypes} for variant in self.variants):
             raise UsageError(f"{self.name} does not take {', '.join(f'{n} as {t}' for n, t in dtypes.items())}")
-        every = [*(i.axes for i in self.inputs.values()), *(o.axes for o in self.outputs.values())]
-        for axis in (axis for axes in every for axis in axes if is_packed(axis)):
+        for axis in (axis for axes in self.axes for axis in axes if is_packed(axis)):
             packed_format(axis, self.attrs_of(case))
         for spec in self.output_specs(case).values():
             format_of(spec.dtype)

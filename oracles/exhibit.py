@@ -13,9 +13,9 @@ from corpus.records import Kind, Verdict
 from oracles import plain
 from oracles.contract import Budget, Invariant, Law, Reals
 from oracles.criteria import due_of, opinions
-from oracles.failing import Mask, misclassed
+from oracles.failing import Mask, misclassed, tie_failures
 from oracles.invariants import groups_of, sums
-from oracles.judge import Evidence, tie_failures, unwritten, value_failures
+from oracles.judge import Evidence, unwritten, value_failures
 from oracles.laws import pair
 from oracles.measure import measure
 

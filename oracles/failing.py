@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from corpus.formats import Array, format_of
 from oracles import plain
 from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO, Budget, Reals
+from oracles.rounding import round_to
 
 Mask = NDArray[np.bool_]
 
@@ -31,6 +32,17 @@ def failing_bits(got: Array, want: Array) -> Mask:
     carrier = format_of(got.dtype).carrier
     differ: Mask = np.ascontiguousarray(got).view(carrier) != np.ascontiguousarray(want).view(carrier)
     return differ
+
+
+def tie_failures(got: Array, want: Reals, budget: Budget) -> Mask:
+    """True where a tie without any error went to the odd neighbour; an integer is no rounding."""
+    if not format_of(got.dtype).is_float:
+        return np.zeros(want.shape, np.bool_)
+    rounded = round_to(want, format_of(got.dtype))
+    plain = True if budget.accept is None else budget.accept == INTERVAL
+    wrong = (got != rounded) & np.isfinite(want) & (np.asarray(budget.error) == 0) & plain
+    mask: Mask = np.broadcast_to(wrong, want.shape)
+    return mask
 
 
 def default_accept(want: Reals, *, has_inf: bool) -> NDArray[np.uint8]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from corpus.records import Case, Kind, Numerics, Subject, Verdict
 from corpus.share import Share
 from oracles.contract import Contract, Question, Reals
 from oracles.parts import around
-from oracles.products import RowNorms, least_operand, row_norms_budget
+from oracles.products import RowNorms, least_aligned, least_operand, row_norms_budget
 from oracles.reference import is_iid
 from oracles.sampled import Sampled, judge_parts
 
@@ -155,15 +155,15 @@ def _within(p: Product, numerics: Numerics, signs: Sequence[Reals]) -> Algebra:
     q = Question(
         p.case, {}, p.contract.attrs_of(p.case), {}, numerics.spelled_out(p.case.dtype), is_iid(p.case, p.contract)
     )
-    least = least_operand(q, abs(alpha))
-    through, b = _of_columns(p, signs, least)
-    left, a = _of_rows(p, through, b, least)
+    limits = Limits(least_operand(q, abs(alpha)), least_aligned(q))
+    through, b = _of_columns(p, signs, limits)
+    left, a = _of_rows(p, through, b, limits)
     (*given, total, square) = _sums(p.out, m, n, lib, signs)
     (*added, more, c_square) = _sums(p.inputs["c"], m, n, lib, signs) if beta else [np.zeros(m)] * (TRIALS + 2)
     wide = p.case.dtype == "float64"  # whose squares may vanish: sums bound norms as well
     out, c = (total, more) if wide else (np.sqrt(square), np.sqrt(c_square))
     acc = np.minimum(a["size"], (out + abs(beta) * c) / abs(alpha)) if alpha else a["size"]
-    norms = RowNorms(acc, a["size"], a["root"], a["lost"], out, c if "c" in p.inputs else None)
+    norms = RowNorms(acc, a["size"], a["root"], a["lost"], out, c if "c" in p.inputs else None, a["more"])
     fmt = format_of(str(p.contract.output_specs(p.case)["out"].dtype))
     rounded = fmt.unit * (1.0 + 2.0 * fmt.unit) * out + 0.5 * fmt.eta * math.sqrt(n)
     own = (n + k + 16) * 2.0**-53 * (abs(alpha) * a["sum"] + abs(beta) * more + total)
@@ -182,26 +182,42 @@ def _ratio(off: Reals, room: Reals) -> Reals:
     return np.where(off == 0.0, 0.0, off / room)
 
 
-def _of_columns(p: Product, signs: Sequence[Reals], least: float) -> tuple[list[Reals], dict[str, Reals]]:
+class Limits(NamedTuple):
+    """Magnitudes at which operands count otherwise; 0: none do."""
+
+    least: float
+    """Below it they may be taken for zero."""
+    normal: float
+    """Below it they are aligned as if they were this."""
+
+    def lost(self, size: Any) -> Any:
+        """Of magnitudes, of numpy or torch: those that may be taken for zero."""
+        return size * (size < self.least) if self.least else size
+
+    def more(self, size: Any) -> Any:
+        """By how much they are larger where products are aligned."""
+        return (self.normal - size) * ((size > 0.0) & (size < self.normal))
+
+
+def _of_columns(p: Product, signs: Sequence[Reals], limits: Limits) -> tuple[list[Reals], dict[str, Reals]]:
     """B times the signs; and of each row of B the sum of magnitudes, the norm, its square, and that of what is lost."""
     _, n, k = p.dims
     lib, one = p.library, p.library.given(np.ones(n))
     vectors = [lib.given(x) for x in signs]
+    wide = p.case.dtype == "float64"  # whose squares may vanish: sums bound norms as well
 
     def folds(s: Any) -> list[Any]:
         size = abs(s)
-        lost = size * (size < least) if least else size
-        sums = [size @ one, (s * s) @ one, (lost * lost) @ one, lost @ one]
-        return [*(s @ x for x in vectors), *sums]
+        measured = [size, limits.lost(size), *([limits.more(size)] if limits.normal else [])]
+        return [*(s @ x for x in vectors), size @ one, *((x if wide else x * x) @ one for x in measured)]
 
-    *through, total, square, lost_square, lost = _folded(p.inputs["b"], k, n, lib, folds)
-    if p.case.dtype == "float64":
-        return through, {"sum": total, "norm": total, "square": total, "lost": lost}
-    return through, {"sum": total, "norm": np.sqrt(square), "square": square, "lost": np.sqrt(lost_square)}
+    through, (total, square, *others) = _split(_folded(p.inputs["b"], k, n, lib, folds))
+    norms = (x if wide else np.sqrt(x) for x in (square, *others))
+    return through, {"sum": total, "square": square, **dict(zip(("norm", "lost", "more"), norms, strict=False))}
 
 
 def _of_rows(
-    p: Product, through: Sequence[Reals], b: Mapping[str, Reals], least: float
+    p: Product, through: Sequence[Reals], b: Mapping[str, Reals], limits: Limits
 ) -> tuple[list[Reals], dict[str, Reals]]:
     """A times what B makes of the signs; and of each row what the budget is made of."""
     m, _, k = p.dims
@@ -211,13 +227,17 @@ def _of_rows(
     def folds(s: Any) -> list[Any]:
         size = abs(s)
         sums = [size @ of["sum"], size @ of["norm"], (s * s) @ of["square"]]
-        if least:
-            sums.append((size * (size < least)) @ of["norm"] + size @ of["lost"])
+        if limits.normal:
+            more = limits.more(size)
+            sums.append((size + more) @ of["more"] + more @ of["norm"])
+        if limits.least:
+            sums.append(limits.lost(size) @ of["norm"] + size @ of["lost"])
         return [*(s @ x for x in vectors), *sums]
 
     left, sums = _split(_folded(p.inputs["a"], m, k, lib, folds))
     root = sums[1] if p.case.dtype == "float64" else np.sqrt(sums[2])
-    return left, {"sum": sums[0], "size": sums[1], "root": root, "lost": sums[3] if least else np.zeros(m)}
+    lost, more = (sums.pop() if limit else np.zeros(m) for limit in (limits.least, limits.normal))
+    return left, {"sum": sums[0], "size": sums[1], "root": root, "more": more, "lost": lost}
 
 
 def _split(vectors: list[Reals]) -> tuple[list[Reals], list[Reals]]:

@@ -26,7 +26,7 @@ from oracles.bounds import (
     sum_unit,
 )
 from oracles.contract import Question, Reals
-from oracles.products import TENSOR_CORES, TF32_UNIT, tf32_of
+from oracles.products import TENSOR_CORES, TF32_UNIT, aligned_more, aligned_steps, tf32_of
 
 Mask = NDArray[np.bool_]
 
@@ -155,7 +155,10 @@ def sinking(q: Question, w: Scores) -> Mask:
 def score_error(q: Question, w: Scores) -> Reals:
     """How far a score may be off, its exponential included, which is then relative; Inf where it is `doubtful`."""
     root = np.sqrt((w.a * w.a) @ (w.bt * w.bt)) if q.iid else w.size
-    off = abs(w.scale) * (_products_error(q, w.a.shape[-1], w.dot, w.size, root) + _flushed(q, w))
+    terms, more = w.a.shape[-1], aligned_more(q, np.abs(w.a), np.abs(w.bt))
+    off = abs(w.scale) * (_products_error(q, terms, w.dot, w.size, root) + _flushed(q, w))
+    if more is not None:
+        off += abs(w.scale) * aligned_steps(q, terms) * more
     off += 2.0 * q.u * (np.abs(w.s) + np.abs(w.top))
     off = np.where(np.isfinite(w.s), off, 0.0)
     off += exp_error(q, w.z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * w.z
@@ -169,11 +172,8 @@ def _products_error(q: Question, terms: int, sums: Reals, size: Reals, root: Rea
     """Of a sum of products in the declared arithmetic (2.1). All products round: a factor may have been scaled."""
     error, operand = sum_error(q, terms, sums, size, root, products=True), TF32_UNIT[tf32_of(q)]
     if q.numerics.accumulate in TENSOR_CORES:
-        bits, block = TENSOR_CORES[q.numerics.accumulate]
-        block = block // 2 if operand else block
-        step = (2.0**-13 if bits == 13 else 2.0**-23) + (block + 1) * 2.0**-bits
         blocks = np.minimum(size, 0.5 * np.abs(sums) + 1.25 * root) if q.iid else size
-        error = np.maximum(error, (math.ceil(terms / block) + 1) * step * blocks)
+        error = np.maximum(error, aligned_steps(q, terms) * blocks)
     return error + (2.0 * operand + operand * operand) * size if operand else error
 
 

@@ -3,9 +3,8 @@
 Both engines fill the same two rows of numbers, `counts` and `values`, whose columns are named here.
 """
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +37,7 @@ _NOTHING[[RHO_AT, ULP_AT, ABS_AT, REL_AT, FIRST_CLASS]] = -1
 _NOTHING[FIRST_BAD:HISTOGRAM] = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Operands:
+class Operands(NamedTuple):
     """What one sweep reads, flat and C-contiguous. Rows of length 1 hold for every element; of length 0: absent."""
 
     bits: Array

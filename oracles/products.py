@@ -100,7 +100,9 @@ def product_budget(q: Question, a: Reals, b: Reals, out: Reals, scaling: Scaling
     size = np.minimum(total, LIMIT)  # a sum that stays finite rounds no more than that
     root = _root_square(q, a, b) if q.iid else size
     acc = out if scaling.plain else a @ b
-    error = _sum_error(q, a.shape[1], acc, size, root)
+    error, more = _sum_error(q, a.shape[1], acc, size, root), aligned_more(q, size_a, size_b)
+    if more is not None:
+        error += aligned_steps(q, a.shape[1]) * more
     if tf32_of(q) != "none":
         error += _operand_error(q, acc, size, root)
     if not scaling.plain:
@@ -109,7 +111,7 @@ def product_budget(q: Question, a: Reals, b: Reals, out: Reals, scaling: Scaling
         error += _oracle_error(a.shape[1] + 2, out, scaling.reach(size))
     error += _underflow_error(q, size_a, size_b, scaling)
     if q.exact and scaling.exact:
-        error[_is_exact(q, a, b, total, scaling)] = 0.0
+        error[_is_exact(q, a, b, total if more is None else total + more, scaling)] = 0.0
     sigma = 0.1 * error if q.iid and q.case.dtype in {"float16", "bfloat16"} else None
     return Budget(error, _accept(q, a, b, out, total, scaling), sigma=sigma, rows=max(1, out.size))
 
@@ -133,6 +135,8 @@ class RowNorms:
     out: Reals
     c: Reals | None = None
     """Of the summand."""
+    more: Reals | float = 0.0
+    """Of what aligned_more adds to |a| @ |b|."""
 
 
 def row_norms_budget(q: Question, k: int, n: int, norms: RowNorms) -> Reals:
@@ -140,7 +144,7 @@ def row_norms_budget(q: Question, k: int, n: int, norms: RowNorms) -> Reals:
     scaling = scaling_of(q, norms.c)
     error = _sum_error(q, k, norms.acc, norms.size, norms.root)
     if q.numerics.accumulate in TENSOR_CORES:
-        error = error * math.sqrt(2.0)
+        error = error * math.sqrt(2.0) + aligned_steps(q, k) * norms.more
     if tf32_of(q) != "none":
         error = error + _operand_error(q, norms.acc, norms.size, norms.root)
     if not scaling.plain:
@@ -179,7 +183,7 @@ def _scaled_error(q: Question, scaling: Scaling, k: int, product: Reals, factor:
     """The summand may stand at the head of the sum, so that each addition rounds it again (numerics.md 2.1)."""
     alpha, unit = abs(scaling.alpha), ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u)
     scaled = alpha * (product if _is_power(alpha) else product + factor) if alpha else np.zeros(product.shape)
-    held = max((k + 1) * unit, _steps(q, k + 1) if q.numerics.accumulate in TENSOR_CORES else 0.0)
+    held = max((k + 1) * unit, aligned_steps(q, k + 1) if q.numerics.accumulate in TENSOR_CORES else 0.0)
     held += 0.0 if _is_power(scaling.beta) else 2.0 * unit
     return np.asarray(scaled + held * scaling.added)
 
@@ -205,13 +209,36 @@ def _sum_error(q: Question, k: int, out: Reals, total: Reals, root: Reals) -> Re
     plain = sum_error(q, k, out, total, root, products=narrow or q.case.dtype in {"float32", "float64"})
     if q.numerics.accumulate not in TENSOR_CORES:
         return plain
-    steps = _steps(q, k)
+    steps = aligned_steps(q, k)
     blocks = steps * np.minimum(total, 0.5 * np.abs(out) + 1.25 * root) if q.iid else steps * total
     return np.maximum(plain, blocks)
 
 
-def _steps(q: Question, k: int) -> float:
-    """What a tensor core's aligned blocks lose of a sum of magnitudes, relative to it."""
+def aligned_more(q: Question, size_a: Reals, size_b: Reals) -> Reals | None:
+    """By how much |a| @ |b| is larger to a tensor core that aligns the products; None if it is not.
+
+    Subnormal operands are not normalized first: to it their products are as large as those of the least normal number
+    (numerics.md 2.1).
+    """
+    if not (least := least_aligned(q)):
+        return None
+    low_a, low_b = ((x > 0.0) & (x < least) for x in (size_a, size_b))
+    if not low_a.any() and not low_b.any():
+        return None
+    more_a, more_b = np.where(low_a, least - size_a, 0.0), np.where(low_b, least - size_b, 0.0)
+    a, b = (np.where(np.isfinite(x), x, 0.0) for x in (size_a, size_b))
+    return np.asarray(np.minimum((a + more_a) @ more_b + more_a @ b, LIMIT))
+
+
+def least_aligned(q: Question) -> float:
+    """As what a tensor core aligns subnormal operands; 0 if the products are none of a tensor core's."""
+    if q.numerics.accumulate not in TENSOR_CORES:
+        return 0.0
+    return max(format_of(t.dtype).tiny for t in q.case.tensors.values() if format_of(t.dtype).is_float)
+
+
+def aligned_steps(q: Question, k: int) -> float:
+    """What a tensor core's aligned blocks lose of a sum of k products' magnitudes, relative to it."""
     bits, block = TENSOR_CORES[q.numerics.accumulate]
     block = block if tf32_of(q) == "none" else block // 2
     step = (2.0**-13 if bits == 13 else 2.0**-23) + (block + 1) * 2.0**-bits

@@ -12,7 +12,7 @@ from corpus.distributions import DISTRIBUTIONS
 from corpus.errors import InternalError, UsageError
 from corpus.formats import Array, format_of
 from corpus.materialize import Tensors
-from corpus.records import Case, Numerics, TensorRecipe, TensorSpec
+from corpus.records import Case, Numerics, TensorRecipe, TensorSpec, Verdict
 from oracles.contract import Budget, Contract, Question, Reals
 from oracles.estimate import estimate, settled, spans_of
 from oracles.spans import Span
@@ -35,6 +35,8 @@ class Reference:
         self.attrs = contract.attrs_of(case)
         self.inputs = inputs
         self.specs = contract.output_specs(case) if specs is None else specs
+        self.passed: dict[str, list[tuple[dict[str, bytes], Verdict]]] = {}
+        """By the id of an arithmetic: outputs that were judged to be right, and the verdict."""
         self._budgets: dict[str, Mapping[str, Budget]] = {}
         self._followed: dict[str, Mapping[str, Span]] = {}
 

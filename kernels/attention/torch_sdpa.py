@@ -2,7 +2,12 @@
 
 import torch
 
-from kernels.quirks import decline_gapped_attention, decline_lost_nan, decline_unaligned_attention
+from kernels.quirks import (
+    decline_gapped_attention,
+    decline_lost_nan,
+    decline_split_infinity,
+    decline_unaligned_attention,
+)
 
 BACKEND = "torch"
 DTYPES = ("float32", "float64")
@@ -19,6 +24,7 @@ def run(q, k, v, *, causal, lengths=None, scale=0.0):
 def one(q, k, v, causal, scale):
     decline_unaligned_attention(q, k, v)
     decline_gapped_attention(q, k, v)
+    decline_split_infinity(q, k, v)
     queries, keys = q.shape[2], k.shape[2]
     seen = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries) if causal else None
     if seen is None and not (q.isfinite().all() and k.isfinite().all()):

@@ -107,7 +107,7 @@ __device__ __forceinline__ __half2 above_1024(uint32_t word, uint32_t permutatio
 template <typename Format>
 __device__ __forceinline__ __half2 pair(const uint8_t* block, __half2 above) {
   __half2 q = __hsub2(above, __float2half2_rn(1024.0f + Format::offset));
-  if constexpr (Format::has_min) return __hadd2(__hmul2(twice(block), q), twice(block + 2));
+  if constexpr (Format::has_min) return __hadd2_rn(__hmul2_rn(twice(block), q), twice(block + 2));
   return __hmul2(twice(block), q);
 }
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import decline_empty_addmm, decline_row_padding
+from kernels.quirks import decline_empty_addmm, decline_row_padding, decline_tensor_cores
 
 BACKEND = "torch"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -10,6 +10,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 def run(out, a, b, *, c=None, alpha, beta):
     decline_row_padding(a, b)
+    decline_tensor_cores(a)
     if c is None:
         torch.addmm(out, a, b, alpha=alpha, beta=0, out=out)
     else:

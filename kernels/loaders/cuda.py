@@ -7,6 +7,7 @@ threads that its seeds choose; in one case of CHECKED the second run judges ever
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class CudaLoader(Loader):
     """Kernels that write into numpy views, through pointers."""
 
     name = "cuda"
+    keeps_views = True
 
     def __init__(self) -> None:
         self._schedule = Schedule()
@@ -115,15 +117,17 @@ class CudaLoader(Loader):
         raise InternalError("kernels in CUDA C++ return nothing")
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+@dataclass(slots=True)
+class Plan:
     """A launch, as front matter wants it for some tensors and attributes."""
 
     number: int
     """Of the instance."""
     shape: Shape
     arguments: list[Argument]
-    given: list[Tensor]
+    tensors: list[Tensor]
+    prepared: Any = None
+    """What is kept from one launch to the next, by whoever launches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,24 +172,25 @@ class CudaSubject(Unfitted):
             parameters = self.program.fast.takes(number)
             _check_parameters(self.front, parameters, (*names, *face.extra), {first: instance.dtype})
 
-        last: tuple[Any, _Plan | None] = ((), None)
+        last: tuple[list[Callable[[], Any]], Plan | None] = ([], None)
 
         def run(*tensors: Array, **named: Any) -> None:
             nonlocal last
-            key = [_place(t) for t in tensors], [(k, _place(v)) for k, v in named.items()]
-            if last[0] != key:  # a case runs twice, and planning takes a fifth of what the worker does for a GPU
+            given = [*tensors, *named, *named.values()]
+            if not _are(given, last[0]):  # a case runs twice, and planning takes a fifth of the worker's time
                 extra = {name: value for name, value in named.items() if name in face.extra and value is not None}
                 attrs = {name: value for name, value in named.items() if name not in face.extra}
-                last = key, self._plan({**dict(zip(names, tensors, strict=True)), **extra}, attrs, face)
+                plan = self._plan({**dict(zip(names, tensors, strict=True)), **extra}, attrs, face)
+                last = [_recalled(x) for x in given], plan
             if (plan := last[1]) is not None:
-                self._run(plan.number, plan.shape, plan.arguments, plan.given)
+                self._run(plan)
 
         return run
 
-    def _plan(self, tensors: dict[str, Array], attrs: dict[str, Any], face: Interface) -> _Plan | None:
+    def _plan(self, tensors: dict[str, Array], attrs: dict[str, Any], face: Interface) -> Plan | None:
         """What is launched; None: no blocks at all.
 
-        It is made of the tensors' places (see `_place`) and the attributes alone. Raises NotImplementedError for what
+        It is made of where the tensors lie, and how, and of the attributes. Raises NotImplementedError for what
         it does not claim to do, ValueError for an impossible launch.
         """
         if not all(t.flags.c_contiguous for t in tensors.values()):
@@ -203,13 +208,13 @@ class CudaSubject(Unfitted):
         if not all(grid):
             return None
         given = [_tensor(name, view, is_output=name in face.outputs) for name, view in tensors.items()]
-        return _Plan(number, shape, arguments, given)
+        return Plan(number, shape, arguments, given)
 
-    def _run(self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor]) -> None:
+    def _run(self, plan: Plan) -> None:
         how = self.schedule
         module = self.program.module(how.mode)
-        outcome = module.launch(number, shape, arguments, tensors, how.order, how.seed)
-        scene = Scene(self.front.path, module.built, shape, tensors)
+        outcome = module.launch(plan.number, plan.shape, plan.arguments, plan.tensors, how.order, how.seed)
+        scene = Scene(self.front.path, module.built, plan.shape, plan.tensors)
         if outcome.fault.trouble != Trouble.NONE:
             raise scene.fault(outcome.fault)
         if outcome.warnings:
@@ -273,11 +278,14 @@ def _argument(formula: Formula, parameter: str, scope: Scope) -> Argument:
     return Argument(address=address_of(tensor))
 
 
-def _place(value: Any) -> Any:
-    """All that a plan may know of an array: where it lies, and how. Other values as text, in which -0.0 is not 0.0."""
-    if not isinstance(value, np.ndarray):
-        return repr(value)
-    return address_of(value), value.shape, value.strides, value.dtype
+def _are(given: list[Any], last: list[Callable[[], Any]]) -> bool:
+    """Whether they are the very same: nobody changes a view of this backend's (Loader.keeps_views)."""
+    return len(given) == len(last) and all(recall() is x for x, recall in zip(given, last, strict=True))
+
+
+def _recalled(x: Any) -> Callable[[], Any]:
+    """What gives it again; of a view nothing is kept, for it holds all of a case's memory."""
+    return weakref.ref(x) if isinstance(x, np.ndarray) else lambda: x
 
 
 def _tensor(name: str, view: Array, *, is_output: bool) -> Tensor:

@@ -14,6 +14,7 @@ requires = ["w.address % 4 == 0", "a.address % 4 == 0"]
 grid = "ceil_div(m, 4)"
 block = 128
 planted = "out_of_bounds"
+shows = "mismatch"
 ---
 */
 #include <cuda_fp16.h>

@@ -7,6 +7,7 @@ BACKEND = "triton"
 DTYPES = ("float32", "float16", "bfloat16")
 NUMERICS = {"exp": "fast"}
 PLANTED = "out_of_bounds"
+SHOWS = "mismatch"
 
 
 @triton.jit

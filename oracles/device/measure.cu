@@ -240,6 +240,60 @@ __device__ __forceinline__ void raise_floor(u32* floor, double value) {
   atomicMax(floor, __float_as_uint(__double2float_rz(value)));
 }
 
+// Likewise in the memory of the device, with two pairs of 16-bit numbers that reach it: in a word got, want and, above
+// them, the turn in which a warp of peers_* met them (0: walk did before). Word 0: none. What equals one of an earlier
+// turn comes after it, and is no new record.
+enum { OF_REL, OF_RHO };
+struct Reached {
+  Floors floors;
+  u64 pairs[2];
+  u32 away, ulps;  // by walk alone, before peers_*: patterns of float32
+};
+
+struct Pair {
+  double got, want, excess, value;  // value: the relative error, or rho
+  u32 turn;
+};
+
+__device__ __forceinline__ u64 word_of(u32 turn, u32 bits) { return (u64)turn << 32 | bits; }
+
+__device__ __forceinline__ Pair pair_of(const Task& t, i64 kind, int what, u64 word) {
+  Pair p = {number(word & 0xffffu, kind, 0), number(word >> 16 & 0xffffu, kind, 0), 0.0, 0.0};
+  double size = fabs(p.want);
+  p.turn = (u32)(word >> 32);
+  if (what == OF_RHO) {
+    double room = t.error + t.slope * size;
+    p.excess = fmax(raw_excess(p.got, p.want, t.half, t.least), 0.0);
+    p.value = p.excess <= 0.0 ? 0.0 : room > 0.0 ? p.excess / room : real(EXPONENT);
+  } else {
+    p.value = size > 0.0 ? fabs(p.got - p.want) / size : 0.0;
+  }
+  return p;
+}
+
+// Whether a budget is kept, and by an excess of few bits: so that ties can be told.
+#define GLANCED 32  // distances below it are exact in two numbers of 16 bits, less half a step
+__device__ __forceinline__ bool of_few_bits(const Task& t, const Pair& p) {
+  return p.value > 0.0 && p.value <= 1.0 && p.excess < GLANCED * 2.0 * t.half * fabs(p.want);
+}
+
+// Tell all blocks of a pair that reaches more than any before; of those with one rho, the one with the largest want.
+__device__ __noinline__ void offer(const Task& t, i64 kind, int what, u64 word) {
+  u64* known = &((Reached*)t.floors)->pairs[what];
+  const Pair mine = pair_of(t, kind, what, word);
+  if (what == OF_RHO && !of_few_bits(t, mine)) return;
+  for (u64 seen = *(volatile u64*)known;;) {
+    const Pair best = pair_of(t, kind, what, seen);
+    bool more = !seen || mine.value > best.value;
+    if (seen && mine.value == best.value)
+      more = mine.excess != best.excess ? mine.excess > best.excess : mine.turn < best.turn;
+    if (!more) return;
+    const u64 found = atomicCAS(known, seen, word);
+    if (found == seen) return;
+    seen = found;
+  }
+}
+
 // ---- walk -----------------------------------------------------------------------------------------------------------
 
 // Rows of the histogram have a column for each lane, so that no two lanes meet in a bank.
@@ -316,6 +370,11 @@ __device__ void add_counts(const Counted& n, const u32* columns, u64* counts) {
   }
 }
 
+// The pair of 16-bit numbers at a place that walk has seen.
+__device__ __forceinline__ u64 met(const Task& t, u64 i) {
+  return word_of(0, (u32)bits_at(t.want, t.got_kind, i) << 16 | (u32)bits_at(t.got, t.got_kind, i));
+}
+
 // list: tiles, or null for all from first to last; one row for each block. left: null, or the tiles that peers_* left.
 // With the facts of the format as constants: oracles.plain.facts_of has the same.
 __device__ __forceinline__ Task known_float32(Task t) {
@@ -353,6 +412,12 @@ __device__ __forceinline__ void walk_tiles(const Task& t, u64* rows, u64* counts
     const u64* row = rows + (u64)ROW * blockIdx.x;
     raise_floor(&((Floors*)t.floors)->rel, real((i64)row[MAX_REL]));
     raise_floor(&((Floors*)t.floors)->rho, real((i64)row[RHO]));
+    if (!left && !list && (t.got_kind == FLOAT16 || t.got_kind == BFLOAT16)) {
+      if (row[MAX_REL]) offer(t, t.got_kind, OF_REL, met(t, row[REL_AT]));
+      if (row[RHO]) offer(t, t.got_kind, OF_RHO, met(t, row[RHO_AT]));
+      Reached* known = (Reached*)t.floors;
+      raise_floor(&known->away, real((i64)row[MAX_ABS])), raise_floor(&known->ulps, real((i64)row[REAL_ULP]));
+    }
   }
 }
 
@@ -439,7 +504,7 @@ struct Half : Packed {
   enum { KIND = FLOAT16, DIGITS = 10 };
   static constexpr u32 EXPONENTS = 0x7c007c00u;
   static constexpr float HALF = 4.8828125e-4f;
-  static constexpr u32 LEAST_PEAK = 1, MOST_PEAK = 0x7800, LEAST_AWAY = 1;  // patterns
+  static constexpr u32 LEAST_NORMAL = 0x400, LEAST_PEAK = 1, MOST_PEAK = 0x7800, LEAST_AWAY = 1;  // patterns
   static constexpr float TINY = 4.76837158203125e-7f;                       // 2**-21
 #ifdef KERNEL_ASSAY
   static __device__ u32 cut(float x) {
@@ -464,6 +529,7 @@ struct Half : Packed {
   static __device__ u32 larger_or_nan(u32 x, u32 y) { return __vmaxu2(x, y); }
   static __device__ u32 size(u32 x) { return x & ~SIGNS; }
   static __device__ u32 larger(u32 x, u32 y) { return __vmaxu2(x, y); }
+  static __device__ u32 smaller(u32 x, u32 y) { return __vminu2(x, y); }
 #else
   static __device__ __forceinline__ void split(u32 word, float* parts) {
     asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
@@ -493,6 +559,10 @@ struct Half : Packed {
     asm("max.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
     return x;
   }
+  static __device__ __forceinline__ u32 smaller(u32 x, u32 y) {
+    asm("min.f16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
+  }
 #endif
   static __device__ __forceinline__ u32 peak(u32 known, u32 word) { return larger_or_nan(known, size(word)); }
 };
@@ -501,6 +571,7 @@ struct Brain : Packed {
   enum { KIND = BFLOAT16, DIGITS = 7 };
   static constexpr u32 EXPONENTS = 0x7f807f80u;
   static constexpr float HALF = 3.90625e-3f;
+  static constexpr u32 LEAST_NORMAL = 0x80;
   static constexpr u32 LEAST_PEAK = 0x2b80, MOST_PEAK = 0x5b80, LEAST_AWAY = 0x2980;  // 2**-40, 2**56, 2**-44
   static constexpr float TINY = 2.5243548967072378e-29f;                              // 2**-95
   static __device__ __forceinline__ void split(u32 word, float* parts) {
@@ -526,6 +597,7 @@ struct Brain : Packed {
   static __device__ u32 larger_or_nan(u32 x, u32 y) { return __vmaxu2(x, y); }
   static __device__ u32 size(u32 x) { return x & ~SIGNS; }
   static __device__ u32 larger(u32 x, u32 y) { return __vmaxu2(x, y); }
+  static __device__ u32 smaller(u32 x, u32 y) { return __vminu2(x, y); }
 #else
   // By fma, for only sm_90 has sums and products.
   static __device__ __forceinline__ u32 minus(u32 x, u32 y) {
@@ -552,6 +624,10 @@ struct Brain : Packed {
     asm("max.bf16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
     return x;
   }
+  static __device__ __forceinline__ u32 smaller(u32 x, u32 y) {
+    asm("min.bf16x2 %0, %0, %1;" : "+r"(x) : "r"(y));
+    return x;
+  }
 #endif
   static __device__ __forceinline__ u32 peak(u32 known, u32 word) { return larger_or_nan(known, size(word)); }
 };
@@ -569,24 +645,43 @@ struct Found {
 // What one thread keeps.
 struct Kept {
   double ee, rr, yy;
+  u32 peak;
+  u32 counts[4];  // distances of 1, 2, 3 to 4 and 5 to 7
+  u32 again;      // no glance before this turn, after one that was of no use
+};
+
+// Likewise the largest values, where they are not those of Looked.
+struct Largest {
   Found<float> away;  // errors that float32 holds
   Found<u32> steps;
   float ulps;  // errors in ulps that float32 holds
-  u32 peak, tiles;
-  u32 counts[4], counted;  // distances of 1, 2, 3 to 4 and 5 to 7, of so many pairs
-  u32 trust, skip;         // tiles that get no glance after one that was of no use; of those, how many are left
+};
+
+// Up to where a glance at 16-bit numbers suffices: no record is larger, and what equals one comes after it.
+struct alignas(16) Limits {
+  u32 steps;           // as to relative errors, to steps, and to errors in ulps
+  u32 few;             // as to rho, with excesses up to `excess`
+  float excess;
+  float away;
+  float error, slope;  // of the budget times the floor of rho
+  u32 ratio;           // steps as to relative errors alone
 };
 
 // What a warp has found where it looked twice.
 struct Looked {
+  Limits limits;
   Found<double> rel, rho, abs;
+  Found<u32> steps;
   double ulps;
   float close;  // a relative error that is no larger is no new record, if it is of few bits
   float flat;   // likewise an excess, if the budget is one number
-  // The pair with the largest rho that was looked at, if it is of few bits: its excess, and that by abs(want). Who has
-  // no more of either has no larger rho.
-  float excess, share;
-  float got, want;
+  // The pair with the largest rho that was met before, if it is of few bits: its excess, that by abs(want), abs(want),
+  // and rho. Who has no more of the first two, or no more of the first and no less of the third, has no larger rho.
+  float excess, share, want;
+  double part;
+  u32 pair;  // the one that was found last: got, and want above it
+  u32 missed, slow, far;  // tiles that were left to walk, or added without a glance; chunks counted one by one
+  u32 trust;              // tiles that got no glance after the last one that was of no use
 };
 
 // One lane's pairs of a tile: where they lie in memory, for a second look. A vector of 16 bytes comes after the other.
@@ -601,8 +696,7 @@ struct Chunk {
   }
   __device__ __forceinline__ u64 place(int k) const { return (u64)(k / VECTOR) * (32 * VECTOR) + k % VECTOR; }
   __device__ __forceinline__ u32 bits(u64 base, int k) const { return (u32)bits_at(base, F::KIND, place(k)); }
-  __device__ __forceinline__ float at(u64 base, int k) const {
-    u32 b = bits(base, k);
+  static __device__ __forceinline__ float real_of(u32 b) {
     return F::KIND == FLOAT32 ? __uint_as_float(b) : F::KIND == FLOAT16 ? from_half(b) : (float)from_brain(b);
   }
   __device__ __forceinline__ u32 steps(int k) const {
@@ -616,7 +710,6 @@ struct Chunk {
 #define MORE 1.000002f
 #define EXACT 0.499f  // below such a relative error, got - want is exact (Sterbenz)
 #define FEW 64        // distances below it are few bits
-#define GLANCED 32    // distances below it are exact in two numbers of 16 bits, less half a step
 #define ROUNDED 1.016f  // more than an error that is rounded to the 8 bits of bfloat16 may be short of
 #define INFINITE __uint_as_float(0x7f800000u)
 
@@ -625,14 +718,16 @@ struct Chunk {
 template <class F, class Of>
 __device__ __forceinline__ double largest(Chunk<F> c, u32 lanes, Of of, Looked* looked = nullptr) {
   double most = 0.0;
-  float got = 0.0f, want = 0.0f;
+  float want = 0.0f;
+  u32 pair = 0;
   for (; lanes; lanes &= lanes - 1) {
     Chunk<F> one = c.of(__ffs((int)lanes) - 1);
     const int k = threadIdx.x % 32;
     if (k >= one.SIZE) continue;
-    float g = one.at(one.got, k), w = one.at(one.want, k);
+    const u32 left = one.bits(one.got, k), right = one.bits(one.want, k);
+    float g = one.real_of(left), w = one.real_of(right);
     double value = of(g, w);
-    if (value > most || (value == most && fabsf(w) > fabsf(want))) most = value, got = g, want = w;
+    if (value > most || (value == most && fabsf(w) > fabsf(want))) most = value, want = w, pair = right << 16 | left;
   }
   if (!__any_sync(ALL, most > 0.0)) return 0.0;
   // Patterns are ordered as their numbers, which are no NaN.
@@ -643,7 +738,7 @@ __device__ __forceinline__ double largest(Chunk<F> c, u32 lanes, Of of, Looked* 
   if (looked) {
     u32 size = mine == found ? __float_as_uint(fabsf(want)) : 0u, top = __reduce_max_sync(ALL, size);
     u32 lane = __ffs((int)__ballot_sync(ALL, mine == found && size == top)) - 1;
-    if (threadIdx.x % 32 == lane) looked->got = got, looked->want = want;
+    if (threadIdx.x % 32 == lane) looked->pair = pair;
     __syncwarp();
   }
   return real((i64)found);
@@ -651,17 +746,17 @@ __device__ __forceinline__ double largest(Chunk<F> c, u32 lanes, Of of, Looked* 
 
 // The largest relative error, if it is not below the floor.
 template <class F>
-__device__ __noinline__ double largest_ratio(Chunk<F> c, u32 lanes, float floor) {
+__device__ __forceinline__ double largest_ratio(Chunk<F> c, u32 lanes, float floor, Looked* looked) {
   return largest<F>(c, lanes, [=](float g, float w) {
     if (w == 0.0f || fabsf((g - w) * reciprocal(w)) < floor) return 0.0;
     double a = g, b = w;
     return fabs(a - b) / fabs(b);
-  });
+  }, F::PACKED ? looked : nullptr);
 }
 
 // The largest rho, if it is not below the floor.
 template <class F>
-__device__ __noinline__ double largest_rho(const Task& t, Chunk<F> c, u32 lanes, float floor, Looked* looked) {
+__device__ __forceinline__ double largest_rho(const Task& t, Chunk<F> c, u32 lanes, float floor, Looked* looked) {
   const float error = (float)t.error, slope = (float)t.slope, least = (float)t.least, tiny = 1e-30f;
   const Task* task = &t;
   return largest<F>(c, lanes, [=](float g, float w) {
@@ -694,7 +789,7 @@ __device__ __noinline__ double largest_ulps(const Task& t, Chunk<F> c, u32 lanes
 
 // Distances of the pairs of some lanes' chunks, one by one, where some are long.
 template <class F>
-__device__ __noinline__ void count_far(Chunk<F> c, u32 lanes, u32* far) {
+__device__ __forceinline__ void count_far(Chunk<F> c, u32 lanes, u32* far) {
   for (; lanes; lanes &= lanes - 1) {
     Chunk<F> one = c.of(__ffs((int)lanes) - 1);
     const int k = threadIdx.x % 32;
@@ -727,11 +822,6 @@ struct Seen {
   float of_got, of_want;
 };
 
-// What a glance ruled out of a lane's chunk: new records.
-struct Ruled {
-  bool rel, rho;
-};
-
 // A lane's words of a tile.
 struct Words {
   u32 x[WORDS], y[WORDS];
@@ -742,12 +832,14 @@ struct Shared {
   Floors* floors;
   Looked* looked;
   u32* notes;
+  u32 turn;  // of the warps of all blocks: any tile of an earlier one comes before any of this
   __device__ __forceinline__ void note(int what) const {
     if (threadIdx.x % 32 == 0) atomicAdd(notes + what, 1u);
   }
 };
 
 #define MOST_SKIPPED 7u
+#define MOST_LOOKS 20  // at lanes of a tile: beyond, to look at all is as fast
 #define NEAR 7  // distances below it are counted two at a time, in a table of pairs
 #define FAR 34  // buckets that distances of 32 bits may need
 
@@ -770,15 +862,69 @@ __device__ __forceinline__ float beyond(const Seen& s, bool crossing) {
 // more.
 __device__ __forceinline__ float if_few_bits(float x) { return __float_as_uint(x) & 0x3fffu ? 0.0f : x; }
 
+// Take over what another warp met, if it is more; by one lane.
+__device__ __forceinline__ void adopt(const Task& t, i64 kind, int what, u64 word, Looked& looked) {
+  const Pair p = pair_of(t, kind, what, word);
+  if (what == OF_REL) {
+    looked.close = fmaxf(looked.close, (float)p.value * MORE);
+  } else if (of_few_bits(t, p) && (p.value > looked.part || (p.value == looked.part && p.excess > looked.excess))) {
+    looked.part = p.value, looked.excess = (float)p.excess, looked.want = (float)fabs(p.want);
+    looked.share = __double2float_rz(t.slope == 0.0 ? real(EXPONENT) : p.excess / fabs(p.want));
+    if (t.slope == 0.0) looked.flat = fmaxf(looked.flat, if_few_bits(looked.excess) * 1.00048828125f);
+  }
+}
+
+// The limits of what is known; by one lane.
+template <class F>
+__device__ __forceinline__ void set_limits(const Task& t, const Shared& all) {
+  Looked& looked = *all.looked;
+  const Reached& known = *(const Reached*)t.floors;
+  const float scale = (float)(1 << F::DIGITS);
+  float floor = __uint_as_float(*(volatile u32*)&all.floors->rel) * SLACK;
+  // The most steps n with n / scale < floor, or of few bits, <= close.
+  const int below = (int)ceilf(fminf(floor * scale, scale)) - 1, ties = (int)fminf(looked.close * scale, FEW - 1.0f);
+  Limits limits;
+  limits.ratio = (u32)max(max(below, ties), 0);
+  // Errors of n steps are less than 2 n ulps: more steps than any before are more than this, too.
+  const double ulps = fmax(looked.ulps, (double)__uint_as_float(known.ulps));
+  limits.steps = min(limits.ratio, (u32)fmin((ulps + 1.0) * 0.5, 65535.0));
+  limits.few = (u32)fmin((double)looked.share * scale + 0.5, GLANCED - 1.0), limits.excess = looked.excess;
+  limits.away = fmaxf(__double2float_rz(looked.abs.value), __uint_as_float(known.away));
+  floor = fminf(__uint_as_float(*(volatile u32*)&all.floors->rho), 1.0f) * SLACK;
+  limits.error = floor * (float)t.error, limits.slope = floor * (float)t.slope;
+  looked.limits = limits;
+}
+
+// What others have reached, where that comes before the tiles of this turn.
+template <class F>
+__device__ __forceinline__ void hear(const Task& t, const Shared& all) {
+  if (threadIdx.x % 32 == 0) {
+    Reached* known = (Reached*)t.floors;
+    atomicMax(&all.floors->rel, *(volatile u32*)&known->floors.rel);
+    atomicMax(&all.floors->rho, *(volatile u32*)&known->floors.rho);
+    for (int what = OF_REL; what <= OF_RHO; ++what) {
+      const u64 word = *(volatile u64*)&known->pairs[what];
+      if (word && (u32)(word >> 32) < all.turn) adopt(t, F::KIND, what, word, *all.looked);
+    }
+    set_limits<F>(t, all);
+  }
+  __syncwarp();
+}
+
 // The second looks at ratios; lanes: whose chunks may have a record.
 template <class F>
-__device__ __forceinline__ void look_at_ratios(Chunk<F> c, u32 lanes, u32 tile, float floor, const Shared& all) {
-  double ratio = largest_ratio<F>(c, lanes, floor);
+__device__ __forceinline__ void look_at_ratios(const Task& t, Chunk<F> c, u32 lanes, u32 tile, float floor,
+                                               const Shared& all) {
+  double ratio = largest_ratio<F>(c, lanes, floor, all.looked);
   __syncwarp();
   if (threadIdx.x % 32 == 0 && ratio > all.looked->rel.value) {
     all.looked->rel.see(ratio, tile);
-    all.looked->close = (float)ratio * MORE;
+    all.looked->close = fmaxf(all.looked->close, (float)ratio * MORE);
     raise_floor(&all.floors->rel, ratio);
+    if constexpr (F::PACKED) {
+      raise_floor(&((Reached*)t.floors)->floors.rel, ratio);
+      offer(t, F::KIND, OF_REL, word_of(all.turn, all.looked->pair));
+    }
   }
   __syncwarp();
   all.note(LOOK_REL);
@@ -790,18 +936,18 @@ __device__ __forceinline__ bool look_at_rho(const Task& t, Chunk<F> c, u32 lanes
                                             const Shared& all) {
   double rho = largest_rho<F>(t, c, lanes, floor, all.looked);
   __syncwarp();
-  if (F::PACKED && threadIdx.x % 32 == 0 && rho > 0.0 && rho >= all.looked->rho.value) {
-    double want = all.looked->want, excess = raw_excess(all.looked->got, want, t.half, t.least);
-    double share = t.slope == 0.0 ? real(EXPONENT) : excess / fabs(want);
-    bool few = rho <= 1.0 && excess < GLANCED * 2.0 * t.half * fabs(want);
-    if (few && (rho > all.looked->rho.value || excess > (double)all.looked->excess))
-      all.looked->excess = (float)excess, all.looked->share = __double2float_rz(share);
+  if (F::PACKED && threadIdx.x % 32 == 0 && rho > 0.0 && rho >= all.looked->part) {
+    const u64 word = word_of(all.turn, all.looked->pair);
+    adopt(t, F::KIND, OF_RHO, word, *all.looked);
+    offer(t, F::KIND, OF_RHO, word);
   }
   __syncwarp();
   if (threadIdx.x % 32 == 0 && rho > all.looked->rho.value) {
     all.looked->rho.see(rho, tile);
-    if (t.slope == 0.0 && rho <= 1.0) all.looked->flat = if_few_bits((float)(rho * t.error)) * 1.00048828125f;
+    if (t.slope == 0.0 && rho <= 1.0)
+      all.looked->flat = fmaxf(all.looked->flat, if_few_bits((float)(rho * t.error)) * 1.00048828125f);
     raise_floor(&all.floors->rho, rho);
+    if (F::PACKED) raise_floor(&((Reached*)t.floors)->floors.rho, rho);
   }
   __syncwarp();
   all.note(LOOK_RHO);
@@ -811,7 +957,7 @@ __device__ __forceinline__ bool look_at_rho(const Task& t, Chunk<F> c, u32 lanes
 // The largest errors, and those in ulps, which this lane knows or all look for.
 template <class F>
 __device__ __forceinline__ void see_errors(const Task& t, Chunk<F> c, const Seen& s, bool crossing, u32 tile,
-                                           Kept& kept, const Shared& all) {
+                                           Largest& kept, const Shared& all) {
   bool exact = s.ratio < EXACT;
   if (exact) kept.away.see(s.away, tile);
   // Rounding keeps the order: what is rounded below a known value lies below it.
@@ -839,20 +985,20 @@ __device__ __forceinline__ void see_errors(const Task& t, Chunk<F> c, const Seen
 
 // What a tile with differences adds to the records, by all lanes. False if it fails, or may.
 template <class F>
-__device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget budget, const Seen& s, Ruled out,
-                                            u32 tile, Kept& kept, const Shared& all) {
+__device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget budget, const Seen& s, u32 tile,
+                                            Largest& kept, const Shared& all) {
   const bool crossing = s.differ & (F::SIGNS | F::EXPONENTS), differs = s.away > 0.0f;
   float floor = __uint_as_float(*(volatile u32*)&all.floors->rel) * SLACK;
   // Different ratios of few bits differ by more than 2**-19: what is no larger than what was looked at is a tie.
   bool tie = F::PACKED && s.steps < FEW && s.ratio <= all.looked->close;
-  if (u32 lanes = __ballot_sync(ALL, differs && s.ratio >= floor && !tie && !out.rel))
-    look_at_ratios<F>(c, lanes, tile, floor, all);
+  if (u32 lanes = __ballot_sync(ALL, differs && s.ratio >= floor && !tie))
+    look_at_ratios<F>(t, c, lanes, tile, floor, all);
   floor = fminf(__uint_as_float(*(volatile u32*)&all.floors->rho), 1.0f) * SLACK;
   // excess / allowed is at most 1 / (error / away + slope / ratio), less half a step of the fewest that may be.
   float room = budget.error * reciprocal(s.away) + budget.slope * reciprocal(s.ratio), part = beyond<F>(s, crossing);
   tie = s.steps < FEW && part * s.away <= all.looked->flat;
   bool fine = true;
-  if (u32 lanes = __ballot_sync(ALL, differs && !tie && !out.rho && !(part < floor * room)))
+  if (u32 lanes = __ballot_sync(ALL, differs && !tie && !(part < floor * room)))
     fine = look_at_rho<F>(t, c, lanes, tile, floor, all);
   if (__any_sync(ALL, differs)) see_errors<F>(t, c, s, crossing, tile, kept, all);
   if (differs) kept.steps.see(s.steps, tile);
@@ -860,9 +1006,15 @@ __device__ __forceinline__ bool see_records(const Task& t, Chunk<F> c, Budget bu
 }
 
 // got, want: of tile 1.
-__device__ __forceinline__ Words load(const char* got, const char* want, u32 tile) {
+template <class F>
+__device__ __forceinline__ Chunk<F> chunk_of(const char* got, const char* want, u32 tile) {
   const u64 offset = (u64)(tile - 1) * (32 * WORDS * 4) + threadIdx.x % 32 * 16;
-  const uint4 *left = (const uint4*)(got + offset), *right = (const uint4*)(want + offset);
+  return {(u64)(got + offset), (u64)(want + offset)};
+}
+
+template <class F>
+__device__ __forceinline__ Words load(Chunk<F> chunk) {
+  const uint4 *left = (const uint4*)chunk.got, *right = (const uint4*)chunk.want;
   Words words;
 #pragma unroll
   for (int v = 0; v < WORDS / 4; ++v) {
@@ -873,116 +1025,202 @@ __device__ __forceinline__ Words load(const char* got, const char* want, u32 til
   return words;
 }
 
-template <class F>
-__device__ __forceinline__ Chunk<F> chunk_of(const char* got, const char* want, u32 tile) {
-  const u64 offset = (u64)(tile - 1) * (32 * WORDS * 4) + threadIdx.x % 32 * 16;
-  return {(u64)(got + offset), (u64)(want + offset)};
-}
-
 struct Squares {
   float ee, rr, yy;
 };
 
+// Sums of squares of a lane's pairs: an error that 16 bits hold is taken from there, and got is want and that.
 template <class F>
-__device__ __forceinline__ Squares squares(const Words& words, bool differ) {
-  float ee[4] = {}, rr[4] = {}, yy[4] = {};
+struct Summed {
+  float ee[2], re[2], rr[2];
+  __device__ __forceinline__ void add(u32 error, u32 want) {
+    float e[2], r[2];
+    F::split(error, e), F::split(want, r);
 #pragma unroll
-  for (int w = 0; w < WORDS; ++w) {
-    float b[2];
-    F::split(words.y[w], b);
-    for (int p = 0; p < 2; ++p) rr[w % 2 * 2 + p] = fmaf(b[p], b[p], rr[w % 2 * 2 + p]);
+    for (int p = 0; p < 2; ++p)
+      ee[p] = fmaf(e[p], e[p], ee[p]), re[p] = fmaf(r[p], e[p], re[p]), rr[p] = fmaf(r[p], r[p], rr[p]);
   }
-  const float r2 = (rr[0] + rr[1]) + (rr[2] + rr[3]);
-  if (!differ) return {0.0f, r2, r2};
+  __device__ __forceinline__ void add(u32 want) {
+    float r[2];
+    F::split(want, r);
 #pragma unroll
-  for (int w = 0; w < WORDS; ++w) {
-    float a[2], b[2];
-    F::split(words.x[w], a), F::split(words.y[w], b);
-    for (int p = 0; p < 2; ++p) {
-      const int sum = w % 2 * 2 + p;
-      float e = a[p] - b[p];
-      ee[sum] = fmaf(e, e, ee[sum]), yy[sum] = fmaf(a[p], a[p], yy[sum]);
-    }
+    for (int p = 0; p < 2; ++p) rr[p] = fmaf(r[p], r[p], rr[p]);
   }
-  return {(ee[0] + ee[1]) + (ee[2] + ee[3]), r2, (yy[0] + yy[1]) + (yy[2] + yy[3])};
+  __device__ __forceinline__ Squares squares() const {
+    const float e2 = ee[0] + ee[1], r2 = rr[0] + rr[1];
+    return {e2, r2, fmaf(2.0f, re[0] + re[1], r2 + e2)};
+  }
+};
+
+// What a glance knows of the pairs of a lane's chunk, at most; least: the least abs(want) of those that differ.
+struct Glimpse {
+  u32 differ, steps;
+  float excess, away, least;
+};
+
+struct Ruled {
+  bool rel, rho;
+};
+
+// Whether rho is no record, for excesses of n - 1/2 steps of normal numbers, at most. It has no branch.
+template <class F>
+__device__ __forceinline__ bool no_rho(u32 steps, float excess, const Limits& limits) {
+  const float unit = 1.0f / (float)(1 << F::DIGITS), share = (float)steps * unit - 0.5f * unit;
+  return (steps <= limits.few & excess <= limits.excess) |
+         (limits.error * share + limits.slope * excess > excess * share);
 }
 
-// All pairs of a tile at once, two in a word, by bounds that ordinary noise does not reach. True if it was added.
+// Whether no pair of a chunk can be a new record of relative errors, or of rho. Where want may be below the normal
+// numbers, errors of n steps are n times the least of all.
+template <class F>
+__device__ __forceinline__ Ruled ruled_out(const Glimpse& g, const Shared& all) {
+  const Looked& looked = *all.looked;
+  const Limits& limits = looked.limits;
+  Ruled out = {g.steps <= limits.ratio, no_rho<F>(g.steps, g.excess, limits)};
+  if (g.least < larger_part<F>(F::LEAST_NORMAL)) {
+    const float eta = larger_part<F>(1u), steps = (float)g.steps;
+    const float ratio = steps * eta / g.least, excess = (steps - 0.5f) * eta;
+    const float floor = __uint_as_float(*(volatile u32*)&all.floors->rel) * SLACK;
+    out.rel = out.rel && (ratio < floor || (g.steps < FEW && ratio <= looked.close));
+    const bool tie = g.steps < GLANCED && excess <= looked.excess && g.least >= looked.want;
+    out.rho = out.rho && (tie || limits.error + limits.slope * g.least > excess);
+  }
+  return {out.rel || !g.differ, out.rho || !g.differ};
+}
+
+// What to do with a tile: another, slower look at all of it, leave it to walk, or add it to what is kept.
+enum { UNCLEAR, LEFT, ADDED };
+
+// An ordinary tile that may have a record: what others have reached may tell, else a look at the lanes in doubt.
+template <class F>
+__device__ __forceinline__ int settle(const Task& t, Chunk<F> chunk, u32 tile, Glimpse g, const Shared& all) {
+  u32 of_want = 0;
+  g.least = INFINITE;
+  {
+    const Words words = load(chunk);
+    const u32 most = F::EXPONENTS & (F::EXPONENTS << 1);  // the ulp of the least normal number is that of lesser ones
+#pragma unroll
+    for (int w = 0; w < WORDS; ++w) {
+      const u32 e = F::size(F::minus(words.x[w], words.y[w]));
+      of_want = F::larger(of_want, F::times(e, __vminu2(~words.y[w] & F::EXPONENTS, most)));
+      float parts[2], wants[2];
+      F::split(e, parts), F::split(words.y[w], wants);
+      for (int p = 0; p < 2; ++p) g.least = parts[p] > 0.0f ? fminf(g.least, fabsf(wants[p])) : g.least;
+    }
+  }
+  Ruled out = ruled_out<F>(g, all);
+  if (__any_sync(ALL, !(out.rel && out.rho))) {
+    all.note(NO_GLANCE);
+    hear<F>(t, all);
+    out = ruled_out<F>(g, all);
+    const u32 ratios = __ballot_sync(ALL, !out.rel), rhos = __ballot_sync(ALL, !out.rho);
+    if (__popc(ratios) + __popc(rhos) > MOST_LOOKS) return UNCLEAR;
+    float floor = __uint_as_float(*(volatile u32*)&all.floors->rel) * SLACK;
+    if (ratios) look_at_ratios<F>(t, chunk, ratios, tile, floor, all);
+    floor = fminf(__uint_as_float(*(volatile u32*)&all.floors->rho), 1.0f) * SLACK;
+    if (rhos && !look_at_rho<F>(t, chunk, rhos, tile, floor, all)) {
+      all.note(FAILING);
+      return LEFT;
+    }
+  }
+  // Patterns are ordered as their numbers.
+  const float mine = larger_part<F>(of_want) * (float)(1 << (F::DIGITS - 1));
+  const u32 ulps = __reduce_max_sync(ALL, __float_as_uint(mine)), steps = __reduce_max_sync(ALL, g.steps);
+  const u32 away = __reduce_max_sync(ALL, __float_as_uint(g.away));
+  if (threadIdx.x % 32 == 0) {
+    Looked& looked = *all.looked;
+    looked.abs.see(__uint_as_float(away), tile), looked.steps.see(steps, tile);
+    looked.ulps = fmax(looked.ulps, (double)__uint_as_float(ulps));
+    set_limits<F>(t, all);
+  }
+  __syncwarp();
+  return ADDED;
+}
+
+// All pairs of a tile at once, two in a word, by bounds that ordinary noise does not reach.
 //
 // Below 2**DIGITS steps of one sign, got - want is exact. By n steps of an ordinary want, errors are at most n ulps of
 // a power of two that is not above it, and excesses at most n - 1/2: so that neither is a larger part of want than of
 // that power. The cell of the smaller of both is no wider than that of got, and the bound still holds for it.
 template <class F>
-__device__ __forceinline__ bool glance(const Task& t, Chunk<F> chunk, const Words& words, Budget budget, u32 tile,
-                                       Kept& kept, u32* far, const Shared& all, Ruled& out) {
+__device__ __forceinline__ int glance(const Task& t, Chunk<F> chunk, const Words& words, u32 tile, Kept& kept, u32* far,
+                                      const Shared& all) {
   const u32 *x = words.x, *y = words.y;
-  u32 differ = 0, peak = 0;
+  u32 differ = 0, peak = 0, least = F::EXPONENTS;
 #pragma unroll
   for (int w = 0; w < WORDS; ++w) differ |= x[w] ^ y[w], peak = F::peak(peak, y[w]);
   const u32 size = F::largest(peak);
   bool ordinary = size == 0 || (size >= F::LEAST_PEAK && size < F::MOST_PEAK);
   const bool some = __any_sync(ALL, differ);
   u32 steps = 0;
-  Squares sums;
+  Squares added;
   if (some) {
-    u32 gap = 0, most_away = 0, most_beyond = 0, of_want = 0, low_counts = 0, high_counts = 0;
+    Summed<F> sums = {};
+    u32 gap = 0, most_away = 0, most_beyond = 0, low_counts = 0, high_counts = 0;
 #pragma unroll
     for (int w = 0; w < WORDS; w += 2) {
-      u32 apart[2];
+      u32 apart[2], e[2], beyond[2];
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        const u32 a = x[w + k], b = y[w + k], e = F::size(F::minus(a, b)), low = __vminu2(a, b);
+        const u32 a = x[w + k], b = y[w + k], error = F::minus(a, b), low = __vminu2(a, b);
+        sums.add(error, b);
         apart[k] = __vmaxu2(a, b) - low;
-        most_away = F::larger(most_away, e);
-        most_beyond = F::larger(most_beyond, F::beyond_cell(e, low & F::EXPONENTS));
-        of_want = F::larger(of_want, F::times(e, ~b & F::EXPONENTS));
+        e[k] = F::size(error);
+        beyond[k] = F::beyond_cell(e[k], low & F::EXPONENTS);
       }
+      most_away = F::larger(most_away, F::larger(e[0], e[1]));
+      most_beyond = F::larger(most_beyond, F::larger(beyond[0], beyond[1]));
+      least = F::smaller(least, F::smaller(F::size(y[w]), F::size(y[w + 1])));
       gap = F::most(F::most(gap, apart[0]), apart[1]);
       u32 both = apart[0] + (apart[1] << 8), nibbles = both + (both >> 12);
       low_counts = (u32)__dp4a((int)chosen(0x00400100u, 0u, nibbles), 0x01010101, (int)low_counts);
       high_counts = (u32)__dp4a((int)chosen(0x01000000u, 0x40404001u, nibbles), 0x01010101, (int)high_counts);
     }
+    added = sums.squares();
     steps = F::largest(gap);
     const u32 error = F::largest(most_away);
-    const float away = larger_part<F>(most_away), ulps = larger_part<F>(of_want) * (float)(1 << (F::DIGITS - 1));
+    const float away = larger_part<F>(most_away);
     ordinary = ordinary && !(differ & F::SIGNS) && !(steps >> F::DIGITS) && (!error || error >= F::LEAST_AWAY);
-    const float unit = 1.0f / (float)(1 << F::DIGITS), ratio = (float)steps * unit, share = ratio - 0.5f * unit;
     float excess = larger_part<F>(most_beyond) * (steps < GLANCED ? 1.0f : ROUNDED);
     excess = fmaxf(excess, (float)steps * F::TINY);
-    // An infinite error in ulps of want: there is one that is less than ordinary.
-    const bool bounded = ordinary && ulps < INFINITE;
-    float floor = __uint_as_float(*(volatile u32*)&all.floors->rel) * SLACK;
-    out.rel = bounded && (ratio < floor || (steps < FEW && ratio <= all.looked->close));
-    floor = fminf(__uint_as_float(*(volatile u32*)&all.floors->rho), 1.0f) * SLACK;
-    out.rho = bounded && ((steps < GLANCED && excess <= all.looked->excess && share <= all.looked->share) ||
-                          1.0f < floor * (budget.error * reciprocal(excess) + budget.slope * reciprocal(share)));
-    if (!__all_sync(ALL, ordinary && (!differ || (out.rel && out.rho)))) return false;
-    if (differ) {
-      kept.away.see(away, tile), kept.steps.see(steps, tile);
-      kept.ulps = fmaxf(kept.ulps, ulps);
+    const Limits limits = all.looked->limits;
+    const bool normal = !differ | (__vminu2(least, least >> 16) & 0xffffu) >= F::LEAST_NORMAL;
+    if (!__all_sync(ALL, ordinary & normal & (steps <= limits.steps) & (away <= limits.away) &
+                             no_rho<F>(steps, excess, limits))) {
+      if (!__all_sync(ALL, ordinary)) {
+        all.note(NO_GLANCE);
+        return UNCLEAR;
+      }
+      const int how = settle<F>(t, chunk, tile, {differ, steps, excess, away}, all);
+      if (how != ADDED) return how;
     }
     if (steps < 8) {
       kept.counts[0] += low_counts & 63, kept.counts[1] += low_counts >> 6;
       kept.counts[2] += high_counts & 63, kept.counts[3] += high_counts >> 6;
     }
-    sums = squares<F>(words, true);
   } else {
-    if (!__all_sync(ALL, ordinary)) return false;
-    sums = squares<F>(words, false);
+    if (!__all_sync(ALL, ordinary)) {
+      all.note(NO_GLANCE);
+      return UNCLEAR;
+    }
+    Summed<F> sums = {};
+#pragma unroll
+    for (int w = 0; w < WORDS; ++w) sums.add(y[w]);
+    added = sums.squares();
   }
-  kept.ee += sums.ee, kept.rr += sums.rr, kept.yy += sums.yy, kept.peak = F::peak(kept.peak, peak), kept.tiles += 1;
-  kept.counted += steps < 8 ? chunk.SIZE : 0;
+  kept.ee += added.ee, kept.rr += added.rr, kept.yy += added.yy, kept.peak = F::peak(kept.peak, peak);
   if (u32 lanes = __ballot_sync(ALL, steps >= 8)) {
     count_far<F>(chunk, lanes, far);
     all.note(LOOK_FAR);
+    if (threadIdx.x % 32 == 0) all.looked->far += __popc(lanes);
   }
-  return true;
+  return ADDED;
 }
 
 // One tile: true if it was added to `kept` and the tables, false if walk must see it.
 template <class F>
-__device__ __forceinline__ bool tally(const Task& t, Chunk<F> chunk, Words& words, Budget budget, Ruled out, u32 tile,
-                                      Kept& kept, u32* near_pairs, u32* far, const Shared& all) {
+__device__ __forceinline__ bool tally(const Task& t, Chunk<F> chunk, Words& words, Budget budget, u32 tile, Kept& kept,
+                                      Largest& largest, u32* near_pairs, u32* far, const Shared& all) {
   const u32 lane = threadIdx.x % 32;
   u32 *x = words.x, *y = words.y;
   float ee[4] = {}, rr[4] = {}, yy[4] = {};
@@ -1028,12 +1266,12 @@ __device__ __forceinline__ bool tally(const Task& t, Chunk<F> chunk, Words& word
   if (__any_sync(ALL, s.away > 0.0f)) {
     const float unit = (float)(1 << (F::DIGITS - 1));
     s.of_got = larger_part<F>(of_got) * unit, s.of_want = larger_part<F>(of_want) * unit;
-    if (!see_records<F>(t, chunk, budget, s, out, tile, kept, all)) {
+    if (!see_records<F>(t, chunk, budget, s, tile, largest, all)) {
       all.note(FAILING);
       return false;
     }
   }
-  kept.ee += e2, kept.rr += r2, kept.yy += y2, kept.peak = F::peak(kept.peak, peak), kept.tiles += 1;
+  kept.ee += e2, kept.rr += r2, kept.yy += y2, kept.peak = F::peak(kept.peak, peak);
   const bool close = s.steps < NEAR && !opposite;
   if (close) {
 #pragma unroll
@@ -1051,35 +1289,33 @@ __device__ __forceinline__ bool tally(const Task& t, Chunk<F> chunk, Words& word
 
 // Likewise, apart from the registers of what comes first.
 template <class F>
-__device__ __noinline__ bool tally_apart(const Task& t, const char* got, const char* want, Budget budget, Ruled out,
-                                         u32 tile, Kept* kept, u32* near_pairs, u32* far, const Shared* all) {
-  Words words = load(got, want, tile);
-  return tally<F>(t, chunk_of<F>(got, want, tile), words, budget, out, tile, *kept, near_pairs, far, *all);
+__device__ __noinline__ bool tally_apart(const Task& t, Chunk<F> chunk, Budget budget, u32 tile, Kept* kept,
+                                         Largest* largest, u32* near_pairs, u32* far, const Shared* all) {
+  Words words = load(chunk);
+  return tally<F>(t, chunk, words, budget, tile, *kept, *largest, near_pairs, far, *all);
 }
 
 // Likewise, by a glance if that does.
 template <class F>
-__device__ __forceinline__ bool add(const Task& t, const char* got, const char* want, Words& words, Budget budget,
-                                    u32 tile, Kept& kept, u32* near_pairs, u32* far, const Shared& all) {
-  const Chunk<F> chunk = chunk_of<F>(got, want, tile);
-  Ruled out = {};
+__device__ __forceinline__ bool add(const Task& t, Chunk<F> chunk, Words& words, Budget budget, u32 tile, Kept& kept,
+                                    Largest& largest, u32* near_pairs, u32* far, const Shared& all) {
   if constexpr (!F::PACKED) {
-    return tally<F>(t, chunk, words, budget, out, tile, kept, near_pairs, far, all);
+    return tally<F>(t, chunk, words, budget, tile, kept, largest, near_pairs, far, all);
   } else {
-    if (kept.skip) {
-      kept.skip -= 1;
-    } else {
-      if (glance<F>(t, chunk, words, budget, tile, kept, far, all, out)) {
-        kept.trust = 0;
-        return true;
-      }
-      kept.trust = kept.skip = min(2 * kept.trust + 1, MOST_SKIPPED);
-      all.note(NO_GLANCE);
+    if (all.turn >= kept.again) {
+      const int how = glance<F>(t, chunk, words, tile, kept, far, all);
+      if (how != UNCLEAR) return how == ADDED;
+      const u32 trust = all.turn == kept.again ? min(2 * all.looked->trust + 1, MOST_SKIPPED) : 1;
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) all.looked->trust = trust;
+      __syncwarp();
+      kept.again = all.turn + trust + 1;
     }
     Kept copy = kept;
     const Shared shared = all;
-    bool added = tally_apart<F>(t, got, want, budget, out, tile, &copy, near_pairs, far, &shared);
+    bool added = tally_apart<F>(t, chunk, budget, tile, &copy, &largest, near_pairs, far, &shared);
     kept = copy;
+    if (added && threadIdx.x % 32 == 0) all.looked->slow += 1;
     return added;
   }
 }
@@ -1102,12 +1338,11 @@ __device__ void add_tables(const u32* near_pairs, const u32* far, u32 tiles, u32
   if (threadIdx.x % 32 == 0) atomicAdd(counts + PAIRS, (u64)tiles * tile_size);
 }
 
-// Likewise what lanes counted at a glance.
-__device__ void add_glanced(const Kept& kept, u64* counts) {
-  u32 all = 0;
+// Likewise what lanes counted at a glance, which were so many pairs.
+__device__ void add_glanced(const Kept& kept, u32 pairs, u64* counts) {
   for (int b = 0; b < 5; ++b) {
-    u32 mine = b < 4 ? kept.counts[b] : kept.counted - all, sum = __reduce_add_sync(ALL, mine);
-    if (b < 4) all += mine;
+    u32 sum = b < 4 ? __reduce_add_sync(ALL, kept.counts[b]) : pairs;
+    if (b < 4) pairs -= sum;
     if (threadIdx.x % 32 || !sum) continue;
     atomicAdd(counts + HISTOGRAM + (b + 1) % 5, (u64)sum);
     if (b < 4) atomicAdd(counts + MISROUNDED, (u64)sum);
@@ -1115,18 +1350,19 @@ __device__ void add_glanced(const Kept& kept, u64* counts) {
 }
 
 template <class F>
-__device__ void write_kept(const Task& t, const Kept& kept, const Looked& looked, u64* row) {
+__device__ void write_kept(const Task& t, const Kept& kept, const Largest& largest, const Looked& looked, u64* row) {
   const double shrink = 1.0 / ((double)F::GROW * F::GROW);
   float sizes[F::PARTS];
   F::split(kept.peak, sizes);
   Tally s = nothing();
   s.ee = kept.ee * shrink, s.rr = kept.rr, s.yy = kept.yy, s.peak = fmax(sizes[0], sizes[F::PARTS - 1]);
-  s.ulps = fmax(looked.ulps, (double)kept.ulps);
-  s.abs.see(kept.away.value, tile_begin(t, kept.away.tile));
+  s.ulps = fmax(looked.ulps, (double)largest.ulps);
+  s.abs.see(largest.away.value, tile_begin(t, largest.away.tile));
   s.abs.see(looked.abs.value, tile_begin(t, looked.abs.tile));
   s.rel.see(looked.rel.value, tile_begin(t, looked.rel.tile));
   s.rho.see(looked.rho.value, tile_begin(t, looked.rho.tile));
-  s.steps.see(kept.steps.value, tile_begin(t, kept.steps.tile));
+  s.steps.see(largest.steps.value, tile_begin(t, largest.steps.tile));
+  s.steps.see(looked.steps.value, tile_begin(t, looked.steps.tile));
   write_row(s, row);
 }
 
@@ -1138,36 +1374,41 @@ __device__ __forceinline__ void peers(const Task* task, const char* got, const c
   __shared__ Looked looked[WARPS];
   __shared__ u32 notes[NOTES];
   const Task& t = *task;
-  const Shared all = {&floors, looked + threadIdx.x / 32, notes};
+  Shared all = {&floors, looked + threadIdx.x / 32, notes, 0};
   for (u32 i = threadIdx.x; i < 64 * 32; i += BLOCK) near_pairs[i] = 0;
   for (u32 i = threadIdx.x; i < FAR * 32; i += BLOCK) far[i] = 0;
   if (threadIdx.x < WARPS) looked[threadIdx.x] = {};
   if (threadIdx.x < NOTES) notes[threadIdx.x] = 0;
-  u32* known = (u32*)t.floors;
+  u32* known = (u32*)t.floors;  // of a Reached, which begins with them
   u32* ours = &floors.rel;
   if (threadIdx.x < 2) ours[threadIdx.x] = *(volatile u32*)(known + threadIdx.x);
   __syncthreads();
   const Budget budget = {(float)t.error, (float)t.slope};
   Kept kept = {};
-  int turn = 0;
+  Largest largest = {};
+  if constexpr (F::PACKED) all.turn = 1, hear<F>(t, all), all.turn = 0;
+  if (threadIdx.x == 0 && blockIdx.x == 0 && tile_begin(t, last) < t.size) left[last] = true;  // is less than a tile
   for (u32 tile = first + blockIdx.x * WARPS + threadIdx.x / 32; tile < last; tile += gridDim.x * WARPS) {
-    if (++turn % EXCHANGE == 0 && threadIdx.x % 32 < 2) {
+    all.turn += 1;
+    if (!F::PACKED && all.turn % EXCHANGE == 0 && threadIdx.x % 32 < 2) {
       u32 lane = threadIdx.x % 32, mine = *(volatile u32*)(ours + lane), theirs = *(volatile u32*)(known + lane);
       if (mine > theirs) atomicMax(known + lane, mine);
       if (theirs > mine) atomicMax(ours + lane, theirs);
     }
-    Words words = load(got, want, tile);
-    bool added = add<F>(t, got, want, words, budget, tile, kept, near_pairs, far, all);
-    if (threadIdx.x % 32 == 0) left[tile] = !added;
+    const Chunk<F> chunk = chunk_of<F>(got, want, tile);
+    Words words = load(chunk);
+    bool added = add<F>(t, chunk, words, budget, tile, kept, largest, near_pairs, far, all);
+    if (!added && threadIdx.x % 32 == 0) left[tile] = true, all.looked->missed += 1;
   }
   __syncthreads();
-  add_tables(near_pairs, far, kept.tiles, 32 * WORDS * F::PARTS, counts);
-  if (F::PACKED) add_glanced(kept, counts);
+  const u32 size = WORDS * F::PARTS, tiles = all.turn - all.looked->missed;
+  add_tables(near_pairs, far, tiles, 32 * size, counts);
+  if (F::PACKED) add_glanced(kept, (32 * (tiles - all.looked->slow) - all.looked->far) * size, counts);
   if (threadIdx.x < NOTES && notes[threadIdx.x]) atomicAdd(counts + NOTED + threadIdx.x, (u64)notes[threadIdx.x]);
-  write_kept<F>(t, kept, *all.looked, rows + (u64)ROW * blockIdx.x);
+  write_kept<F>(t, kept, largest, *all.looked, rows + (u64)ROW * blockIdx.x);
 }
 
-// Tiles from first to last, all whole; got, want: of tile 1; left: whether walk must see a tile.
+// Tiles from first to last, all whole; got, want: of tile 1; left: whether walk must see a tile, or what follows them.
 #define PEERS(NAME, FORMAT)                                                                                        \
   extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT)                                                    \
       NAME(const Task* __restrict__ task, const char* got, const char* want, u64* rows, u64* counts, u8* left,      \

@@ -163,7 +163,8 @@ class Plan:
     """One question, with the memory that answering takes until it is closed.
 
     Tile 0 is what lies before the first address where both tensors may be read in vectors, all others have `tile`
-    elements. Those in front of `seeds`, if any, are for the kernel of peers; walk takes the rest.
+    elements, but for the last one. Those of `peers`, if any, are for the kernel of peers; walk takes the rest, what is
+    in front of them first: so that what equals a record of those comes later.
     """
 
     def __init__(self, device: Device, question: Question, constants: Mapping[str, int] | None = None) -> None:
@@ -175,18 +176,19 @@ class Plan:
         self.tile = 32 * self.constants["WORDS"] * (2 if question.got.dtype.itemsize == 2 else 1)
         self.origin, whole = self._vectors()
         self.tiles = 1 + -(-(self.size - self.origin) // self.tile)
-        self.seeds = 1 + whole - min(SEEDS, -(-whole // 16)) if whole else 0
-        self.blocks = [min(WALKERS * device.multiprocessors, max(1, n)) for n in (self.tiles - self.seeds, self.tiles)]
-        self.blocks.insert(1, self.constants["RESIDENT"] * device.multiprocessors if self.seeds else 0)
-        if not self.seeds:
-            self.blocks[2] = 0
+        seeds = min(SEEDS, -(-whole // 16))
+        self.peers = range(1 + seeds, 1 + whole) if whole > seeds else range(self.tiles, self.tiles)
+        most, rest = WALKERS * device.multiprocessors, self.tiles - self.peers.start
+        self.blocks = [min(most, self.peers.start), 0, min(most, rest)]
+        if self.peers:
+            self.blocks[1] = self.constants["RESIDENT"] * device.multiprocessors
         self._taken: list[int] = []
         self.rows = self._take(8 * _ROW * sum(self.blocks))
         # What each sweep begins with as zeros lies side by side: so that one memset does.
-        self._zeros = 8 * (_COUNTS + 1) + 5 * self.tiles
+        self._zeros = 8 * (_COUNTS + 4) + 5 * self.tiles
         self.counts = self._take(self._zeros)
         self.floors = self.counts + 8 * _COUNTS
-        self.marks = self.floors + 8
+        self.marks = self.floors + 32
         self.left = self.marks + 4 * self.tiles
         self.task = self._take(_TASK.size)
         device.send(self.task, np.frombuffer(self._packed(), np.uint8))
@@ -200,17 +202,14 @@ class Plan:
         """Ask the device for the pass over both tensors, and do not wait for it."""
         self.device.zero(self.counts, self._zeros)
         before, fast, after = self.blocks
-        self._walk(before, 0, None, None, (self.seeds, self.tiles))
-        if not self.seeds:
-            return
-        if self.origin:
-            self.device.send(self.left, np.ones(1, np.uint8))
-        name = _PEERS[format_of(self.question.got.dtype).name]
-        skipped = self.origin * self.question.got.dtype.itemsize
-        tensors = self.question.got.address + skipped, self.question.want.address + skipped
-        addresses = (self.task, *tensors, self._row(before), self.counts, self.left)
-        self._launch(name, fast, addresses, (1, self.seeds))
-        self._walk(after, before + fast, None, self.left, (0, self.seeds))
+        self._walk(before, 0, None, None, (0, self.peers.start))
+        if self.peers:
+            name = _PEERS[format_of(self.question.got.dtype).name]
+            skipped = self.origin * self.question.got.dtype.itemsize
+            tensors = self.question.got.address + skipped, self.question.want.address + skipped
+            addresses = (self.task, *tensors, self._row(before), self.counts, self.left)
+            self._launch(name, fast, addresses, (self.peers.start, self.peers.stop))
+            self._walk(after, before + fast, None, self.left, (self.peers.start, self.tiles))
 
     def answer(self) -> Comparison:
         """What the last sweep found."""

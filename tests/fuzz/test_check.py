@@ -1,9 +1,18 @@
 """The road of a case: what a case is, its names say, and not the order in which they stand."""
 
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry
+from dataclasses import replace
+
+import pytest
+
+from corpus.materialize import digest, materialize, materialize_all
+from corpus.records import Case, Fill, Kind, Subject, TensorRecipe
+from fuzz.check import Examiner, Inquiry, all_laws
 from kernels.catalog import subjects_of
 
+DECLINING = """
+def run(out, x):
+    raise NotImplementedError("it takes nothing")
+"""
 PLAIN = next(s for s in subjects_of("attention") if s.name == "numpy_flash")
 
 
@@ -21,3 +30,47 @@ def test_a_case_whose_names_were_sorted_is_handed_over_as_the_op_has_them():
         assert [c.verdicts[PLAIN.key].kind for c in (one, other)] == [Kind.PASS] * 2
         assert one.input_digest == other.input_digest
         assert examiner.look(read, PLAIN.key).verdict.kind is Kind.PASS
+
+
+def silu():
+    tensor = TensorRecipe(shape=(3, 5), dtype="float32", fill=Fill(distribution="normal", seed=1))
+    return Case(op="silu", tensors={"x": tensor})
+
+
+def test_what_nobody_takes_is_not_computed(tmp_path, monkeypatch):
+    path = tmp_path / "rows.py"
+    path.write_text(DECLINING, "utf-8")
+    subject = Subject(op="silu", name="rows", backend="numpy", path=str(path))
+    case = silu()
+    with Examiner([subject]) as examiner:
+        flight = examiner.launch([Inquiry(case, (subject.key,), laws) for laws in ((), all_laws(case))])
+        outcomes = examiner.collect(flight)
+        (asked,) = examiner.judge(replace(flight, sent=flight.sent[1:]), outcomes[1:])
+        monkeypatch.setattr("fuzz.check.Reference", lambda *_: pytest.fail("the reference was computed"))
+        (declined,) = examiner.judge(replace(flight, sent=flight.sent[:1]), outcomes[:1])
+    assert declined.verdicts[subject.key].message == "it takes nothing"
+    assert declined.verdicts[subject.key].kind is Kind.UNSUPPORTED
+    assert declined.input_digest == asked.input_digest == digest(materialize_all(case))
+    assert (declined.laws, asked.laws > 0, declined.classes) == (0, True, ())
+
+
+def test_a_law_has_what_it_leaves_alone_from_the_case(monkeypatch):
+    case = Case(
+        op="gemm",
+        tensors={
+            name: TensorRecipe(shape=(4, 4), dtype="float32", fill=Fill(distribution="normal", seed=seed))
+            for seed, name in enumerate(("a", "b"), 1)
+        },
+    )
+    made = []
+    monkeypatch.setattr("fuzz.check.materialize", lambda recipe: made.append(recipe) or materialize(recipe))
+    subject = next(s for s in subjects_of("gemm") if s.name == "numpy_float32")
+    with Examiner([subject]) as examiner:
+        flight = examiner.launch([Inquiry(case, (subject.key,), all_laws(case))])
+        (checked,) = examiner.land(flight)
+        for (_, task), (_, reference) in zip(flight.sent[0].others, flight.sent[0].laws, strict=True):
+            assert digest(reference.inputs) == digest(materialize_all(task.case))
+    changed = [t for _, o in flight.sent[0].others for n, t in o.case.tensors.items() if t is not case.tensors[n]]
+    assert checked.laws
+    assert [t.id for t in made] == [t.id for t in changed]
+    assert len(changed) < 2 * len(flight.sent[0].others)

@@ -4,7 +4,7 @@ import pytest
 
 from fuzz import selection
 from fuzz.selection import placed
-from kernels.catalog import hidden_on_gpu, subjects_of, user_subject
+from kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
 from kernels.places import Place
 
 FILE = """// ---
@@ -19,6 +19,7 @@ __global__ void silu(float* out, const float* x, int n) {{ }}
 PLANTED = '// planted = "mismatch"\n'
 RACE = '// planted = "race"\n'
 HIDDEN = PLANTED + '// shows = "emulator"\n'
+OTHERWISE = '// planted = "out_of_bounds"\n// shows = "mismatch"\n'
 
 
 class Here:
@@ -48,7 +49,18 @@ def test_a_bug_that_a_gpu_hides_stays_in_the_emulator(write):
     assert {s.device for s in placed(subjects, "cpu")} == {"cpu"}
 
 
-def test_only_a_file_in_cuda_says_so(write):
+def test_a_bug_must_earn_there_what_its_file_says(write):
+    """What is read out of bounds is a wrong value where nobody watches."""
+    otherwise = write("otherwise", OTHERWISE)
+    assert [placed([otherwise], device)[0].planted for device in ("cpu", "cuda")] == ["out_of_bounds", "mismatch"]
+    assert placed([otherwise], "cuda")[0].device == "cuda"
+    assert placed([write("bug", PLANTED)], "cuda")[0].planted == "mismatch"
+    assert placed([write("right", "")], "cuda")[0].planted == ""
+    (striding,) = [s for s in subjects_of("softmax") if s.name == "bug_triton_wrong_stride"]
+    assert (striding.planted, shown_on_gpu(striding)) == ("out_of_bounds", "mismatch"), "in Python, too"
+
+
+def test_only_kernels_in_cuda_are_hidden_by_their_verdict(write):
     assert hidden_on_gpu(write("hidden", HIDDEN))
     assert hidden_on_gpu(write("race", RACE)), "no GPU tells a race"
     assert not any(map(hidden_on_gpu, [write("bug", PLANTED), write("right", "")]))

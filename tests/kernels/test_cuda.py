@@ -2,6 +2,7 @@
 
 import random
 import re
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -223,13 +224,14 @@ def test_a_process_survives_a_fault(write):
             assert out.tolist() == [n] * n
 
 
-def test_a_launch_is_planned_once_for_tensors_in_the_same_places_and_anew_for_all_others(write, monkeypatch):
+def test_a_launch_is_planned_once_for_the_same_views_and_anew_for_all_others(write, monkeypatch):
     planned, plan = [], CudaSubject._plan
     monkeypatch.setattr(CudaSubject, "_plan", lambda self, *rest: planned.append(1) or plan(self, *rest))
     head = {**PLAIN, "args": '["out", "x", "n", "eps"]'}
     body = kernel("  if (i < n) out[i] = x[i] + 10 * n + signbit(eps);", "float* out, const float* x, int n, float eps")
     call = load(write(head, body), Interface(inputs=("x",), outputs=("out",), attrs=("eps",)))
     room, ones, twos = np.zeros(8, np.float32), np.ones(8, np.float32), np.full(8, 2, np.float32)
+    views = {(id(array), n): array[:n] for array in (room, ones, twos) for n in (3, 4)}
     for x, n, eps, wanted, plans in (
         (ones, 4, 0.0, 41, 1),
         (ones, 4, 0.0, 41, 1),
@@ -239,7 +241,7 @@ def test_a_launch_is_planned_once_for_tensors_in_the_same_places_and_anew_for_al
         (ones, 4, 0.0, 41, 5),
     ):
         room[:] = 0
-        call(room[:n], x[:n], eps=eps)
+        call(views[id(room), n], views[id(x), n], eps=eps)
         assert room.tolist() == [wanted] * n + [0] * (8 - n)
         assert len(planned) == plans
 
@@ -380,8 +382,10 @@ def test_front_matter_may_stand_in_any_comment_above_the_code(tmp_path, text):
         ("numerics", "3", "numerics = 3 must be a table"),
         ("numerics", "{ no_such = 1 }", "numerics is not understood"),
         ("planted", '"pass"', "planted = 'pass' is no verdict"),
-        ("shows", '"gpu"', "shows = 'gpu' must be \"emulator\""),
-        ("shows", '"emulator"', "shows says where a planted bug is found, but there is no planted"),
+        ("shows", '"gpu"', "shows = 'gpu' is no verdict"),
+        ("shows", '"pass"', "shows = 'pass' is no verdict"),
+        ("shows", '"emulator"', "shows says how a planted bug is found on a GPU, but there is no planted"),
+        ("shows", "3", "shows = 3 must be text"),
         ("summary", "3", "summary = 3 must be text"),
         ("grid", '"n n"', "grid: 'n n' is no formula, which has numbers, names"),
         ("shared", "@", "its front matter is not TOML: Invalid value (at line 12, column 10)"),
@@ -858,3 +862,14 @@ def test_products_and_sums_are_rounded_each(write):
     x = np.full(2, 1 + 2.0**-12, np.float32)
     out = run(write(PLAIN, kernel(body)), x)
     assert out.tolist() == [2.0**-11, 2.0**-11 + 2.0**-24]
+
+
+def test_a_subject_keeps_nothing_of_a_case_that_it_has_run(write):
+    """Each holds all of a case's memory; there are dozens of subjects, and cases of 32 MiB."""
+    head = {**PLAIN, "args": '["out", "x"]'}
+    call = load(write(head, kernel("  out[0] = x[0];", "float* out, const float* x")))
+    slab = np.ones(64, np.float32)
+    call(slab[:4], slab[4:8])
+    seen = weakref.ref(slab)
+    del slab
+    assert seen() is None

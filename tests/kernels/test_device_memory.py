@@ -1,5 +1,6 @@
 """A large case where its subject runs: all that is done on a GPU, done by torch on the CPU, and judged as ever."""
 
+import os
 from random import Random
 
 import numpy as np
@@ -18,6 +19,7 @@ from kernels.guarded import GAP, POISONS, ZONE, Guarded
 from kernels.handover import bytes_of
 from kernels.large import LargeSetting, TorchRoad, run_on
 from kernels.loader import loader_of
+from kernels.protocol import JOURNAL
 from kernels.worker import NO_ROOM, Worker, _Rooms
 from oracles.catalog import contract_of, load_contracts
 from oracles.large import LargeReference, Ran
@@ -204,7 +206,10 @@ def worker(tmp_path, monkeypatch):
     path = tmp_path / "kernel.py"
     path.write_text(f"import torch\n\n\ndef run(out, x):\n{RIGHT}")
     subject = Subject(op="silu", name="mine", backend="torch", device="cuda", path=str(path))
-    made = Worker(None, (tmp_path / "journal").open("wb").fileno())
+    journal = os.memfd_create("journal")
+    os.ftruncate(journal, JOURNAL.size)
+    made = Worker(None, journal)
+    os.close(journal)
     monkeypatch.setattr(made, "_note", lambda *_: None)
     made._subjects, made._faces = {subject.key: subject}, {"silu": interface_of(contract_of("silu"))}
     return made

@@ -13,7 +13,7 @@ from kernels.streams import STREAMED, is_streamed
 from kernels.worker import Setting
 
 needs_gpu = pytest.mark.skipif(not device_count(), reason="there is no CUDA device")
-TIMEOUT = 3.0
+TIMEOUT = 30.0
 HEAD = """// ---
 // op = "silu"
 // entry = "silu"

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,9 +160,10 @@ class Memory:
 def memory(monkeypatch):
     """A GPU that has memory, and keeps the arguments of what is launched."""
     made = Memory()
-    made.launched = []
+    made.launched, made.waited = [], []
 
-    def launch(kernel, grid, block, shared, values):
+    def launch(kernel, grid, block, shared, values, *, wait):
+        made.waited.append(wait)
         packed = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
         made.launched.append([ctypes.c_void_p.from_address(packed[i]).value for i in range(2)])
 
@@ -214,6 +216,7 @@ def test_what_a_launch_has_taken_is_given_back_by_the_next(memory, tmp_path):
     launch_on_gpu(tmp_path, silu())
     launch_on_gpu(tmp_path, silu((7, 9)))
     assert (len(memory.rooms), memory.sizes) == (2, [60, 60, 252, 252])
+    assert memory.waited == [True, True], "nobody fetches what would tell how it ended"
 
 
 @pytest.mark.usefixtures("simt_cache")
@@ -223,6 +226,7 @@ def test_unless_asked_there_are_red_zones_and_results_come_back(memory, tmp_path
     launch_on_gpu(tmp_path, silu())
     assert len(memory.sizes) == 1
     assert [size for _, size in memory.sent] == [size for _, size in memory.fetched] == [572, 572]
+    assert memory.waited == [False], "what fetches the windows waits"
 
 
 def test_an_empty_tensor_has_an_address_too(memory, exact):
@@ -335,3 +339,17 @@ def test_torch_asks_for_no_more_than_the_tensors(monkeypatch, torch_on_host, tmp
     order = order_of(silu(layout=layout), subject)
     assert run(order) == (Status.OK, "")
     assert torch.sizes == [60, size]
+
+
+def test_what_is_staged_is_not_kept_for_that(monkeypatch):
+    monkeypatch.delenv(EXACT, raising=False)
+    monkeypatch.setattr(gpu, "_STAGED", [])
+    slab = np.zeros(512, np.uint8)
+    address = slab.ctypes.data
+    gpu.stage(slab)
+    window = Window.at(address + 8, 16)
+    gpu.stage(slab)
+    assert Window.at(address + 100, 4) is window
+    gone = weakref.ref(slab)
+    del slab
+    assert gone() is None

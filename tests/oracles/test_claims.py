@@ -8,7 +8,7 @@ import pytest
 
 from corpus.formats import format_of
 from corpus.materialize import materialize_all
-from corpus.records import Execution, Kind, Numerics, OutputReport, Status, Subject
+from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Special, Status, Subject, TensorRecipe
 from fuzz.engine import Target, generate
 from oracles.catalog import contract_of, load_contracts
 from oracles.contract import INTERVAL, Contract, Dim, Input, Output
@@ -231,3 +231,42 @@ def test_an_estimated_budget_follows_fast_math_too():
         assert passes(reference, output, {"fast_math": True})
         seen.append(passes(reference, output, {}))
     assert seen.count(False) > 10
+
+
+def on_tensor_cores(a, b):
+    """A float16 product as an H200 makes it: 16 products are cut where the largest has 25 bits, one after the other.
+
+    Exponents are those of the operands as they stand: that of a subnormal one is the least normal number's.
+    """
+    exponents = [np.frexp(np.maximum(np.abs(x), 2.0**-14))[1] - 1 for x in (a, b)]
+    out = np.zeros((a.shape[0], b.shape[1]))
+    for start in range(0, a.shape[1], 16):
+        some = slice(start, start + 16)
+        products = np.concatenate([a[:, some, None] * b[None, some], out[:, None]], axis=1)
+        places = exponents[0][:, some, None] + exponents[1][None, some]
+        own = np.where(out == 0, places.min(), np.frexp(out)[1] - 1)
+        places = np.where(products == 0, places.min(), np.concatenate([places, own[:, None]], axis=1))
+        step = 2.0 ** (places.max(axis=1, keepdims=True) - 25)
+        out = (np.trunc(products / step) * step).sum(axis=1).astype(np.float32).astype(np.float64)
+    with np.errstate(over="ignore"):
+        return out.astype(np.float16)
+
+
+def test_a_tensor_core_aligns_subnormal_operands_as_if_they_were_normal():
+    """Met on an H200, where out[4, 4] is this: a row of 2**-24 times numbers up to 2**16, which nearly cancel."""
+    least = (Special(place="one_row", value="subnormal"),)
+    row = Fill(distribution="offset", scale=2.0**-10, seed=54446)
+    a = TensorRecipe(shape=(5, 16), dtype="float16", fill=row, specials=least)
+    b = TensorRecipe(shape=(16, 11), dtype="float16", fill=Fill(distribution="log_uniform", seed=54447))
+    case = Case(op="gemm", tensors={"a": a, "b": b}, attrs={"alpha": 1.0, "beta": 1.0})
+    contract, inputs = contract_of("gemm"), materialize_all(case)
+    out = on_tensor_cores(*(inputs[n].astype(np.float64) for n in "ab"))
+    assert float(out[4, 4]) * 2.0**24 == -231.0, "-230.16 is due"
+    report = OutputReport(name="out", shape=out.shape, dtype="float16", contiguous=True)
+    kinds = []
+    for numerics in (Numerics(accumulate="hopper"), Numerics()):
+        subject = Subject(op="gemm", name="cores", backend="torch", path="cores.py", numerics=numerics)
+        ran = Execution(status=Status.OK, subject=subject.key, input_digest="", outputs=(report,))
+        reference = Reference(contract, case, inputs, contract.output_specs(case))
+        kinds.append(judge(reference, subject, ran, {"out": out}).kind)
+    assert kinds == [Kind.PASS, Kind.MISMATCH]

@@ -14,7 +14,7 @@ from fuzz.engine import Target, generate
 from oracles.catalog import contract_of
 from oracles.contract import Question
 from oracles.freivalds import NUMPY, Library, Product, algebra, judge_product, worst
-from oracles.products import RowNorms, row_norms_budget
+from oracles.products import RowNorms, aligned_more, row_norms_budget
 from oracles.reference import Reference
 from oracles.rounding import round_to
 
@@ -169,10 +169,11 @@ def test_the_budget_of_norms_is_no_less_than_the_norm_of_budgets():
             least = 2.0**-126 / min(1.0, abs(float(reference.attrs["alpha"])) or 1.0) if numerics.ftz else 0.0
             low_a, low_b = (np.where(np.abs(x) < least, np.abs(x), 0.0) for x in (a, b))
             lost = low_a @ np.abs(b) + np.abs(a) @ low_b if case.dtype != "float64" else 4 * size
-            both = [a @ b, size, root, lost, reference.want["out"]]
-            norm = [np.sqrt((x * x).sum(axis=1)) for x in both]
+            more = aligned_more(q, np.abs(a), np.abs(b))
+            both = [a @ b, size, root, lost, reference.want["out"], 0.0 * size if more is None else more]
+            *norm, more = [np.sqrt((x * x).sum(axis=1)) for x in both]
             c = np.sqrt((q.real("c") ** 2).sum(axis=1)) if "c" in inputs else None
-            bound = row_norms_budget(q, a.shape[1], b.shape[1], RowNorms(*norm, c=c))
+            bound = row_norms_budget(q, a.shape[1], b.shape[1], RowNorms(*norm, c=c, more=more))
             mine = np.sqrt((error * error).sum(axis=1))
         known = np.isfinite(bound) & np.isfinite(mine) & (mine < 1e150) & np.isfinite(0.0 if c is None else c)
         assert (mine[known] <= bound[known] * (1 + 1e-9)).all(), case

@@ -24,6 +24,7 @@ from corpus.records import (
 from oracles.catalog import contract_of
 from oracles.contract import Budget
 from oracles.judge import apart, judge
+from oracles.measure import measure
 from oracles.reference import Reference
 from oracles.rounding import round_to
 
@@ -322,3 +323,26 @@ def test_empty_outputs_are_judged():
 def test_values_are_printed_until_they_differ():
     assert apart(0.25, 0.5) == ("0.25", "0.5")
     assert apart(0.997037685123456, 0.997037685123466) == ("0.99703768512345603", "0.99703768512346602")
+
+
+def test_who_leaves_what_passed_already_is_not_measured_again(monkeypatch):
+    measured = []
+    monkeypatch.setattr("oracles.judge.measure", lambda *args: measured.append(args) or measure(*args))
+    trial = Trial()
+    first = trial()
+    trial.outputs = {name: array.copy() for name, array in trial.outputs.items()}
+    assert trial() is first
+    trial.outputs["out"] = np.nextafter(trial.outputs["out"], np.float32(9.0))
+    other = trial()
+    assert (other.kind, other.ulps, len(measured)) == (Kind.PASS, 1, 2)
+    trial.subject = trial.subject.but(numerics=Numerics(exp="fast"))
+    assert trial().rho < other.rho
+    assert len(measured) == 3
+
+
+def test_what_failed_is_each_subjects_own():
+    trial = Trial()
+    trial.outputs["out"][0, 0] = 9
+    mine = trial()
+    trial.subject = trial.subject.but(name="theirs")
+    assert (mine.signature.subject, trial().signature.subject) == ("mine", "theirs")

@@ -397,3 +397,18 @@ def test_a_factor_multiplies_the_budgets_too(error, words):
     other.outputs["out"][...] = right
     other.outputs["out"][1, 2] = np.nextafter(right[1, 2] + np.float32(4.1 * error), np.float32(9))
     assert words in judge_law(law, base, other).message
+
+
+@pytest.mark.parametrize("within", [0.0, 2.0])
+def test_a_law_that_is_kept_to_the_last_number_needs_no_budget(within, monkeypatch):
+    law, base, other = both(Budget(1e-3), law=replace(ECHO.laws[0], within=within))
+    with monkeypatch.context() as m:
+        m.setattr("oracles.laws.pair", lambda *_: pytest.fail("it was compared within its budget"))
+        assert judge_law(law, base, other) is None
+    other.outputs["out"][0, 3] += 9
+    assert judge_law(law, base, other).rule == f"law:{law.name}"
+    base.outputs["out"][4, 3] = other.outputs["out"][0, 3] = np.inf
+    with monkeypatch.context() as m:
+        m.setattr("oracles.laws.pair", lambda *_: pytest.fail("Inf is told by the classes that are right"))
+        with pytest.raises(pytest.fail.Exception, match="classes"):
+            judge_law(law, base, other)

@@ -14,10 +14,10 @@ from corpus.records import Case, Fill, Kind, TensorRecipe
 from fuzz.check import Examiner
 from fuzz.commands_store import _line
 from fuzz.replay import Item, replay
-from fuzz.rounds import LAW_EVERY
+from fuzz.rounds import LAW_EVERY, MOST_DEATHS
 from fuzz.shrinking import HANG_SECONDS
 from fuzz.triage import CONFIRMATIONS
-from kernels import guarded, raised, sandbox, zygote
+from kernels import accusing, guarded, raised, zygote
 from kernels.catalog import user_subject
 from kernels.loaders import cuda
 from kernels.simt.toolchain import Mode, missing
@@ -157,7 +157,10 @@ FACTS = [
     ("uninitialized", "in one case of {},", {4: "four"}[cuda.CHECKED]),
     ("law", "outside 2**-30 to 2**30", laws.TAME == (2.0**-30, 2.0**30)),
     ("raised", "which {} characters are kept", raised.MAX_MESSAGE),
-    ("crashed", "must do so {}:", {2: "twice"}[sandbox.GUILTY_DEATHS]),
+    ("crashed", "must do so {}:", {2: "twice"}[accusing.GUILTY_DEATHS]),
+    ("crashed", "after {} the kernel is let be", {3: "three"}[MOST_DEATHS]),
+    ("timeout", "hangs in {} cases of a batch", {3: "three"}[MOST_DEATHS]),
+    ("unsupported", "hung in {} other cases", {3: "three"}[MOST_DEATHS]),
     ("crashed", "The last {} bytes", zygote.TAIL),
     ("timeout", "{} is enough", {0.5: "half a second"}[HANG_SECONDS]),
     ("timeout", "`--timeout` says (10 if", True),

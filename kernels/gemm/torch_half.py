@@ -1,0 +1,14 @@
+"""torch.matmul in 16 bits on a GPU, whose tensor cores make the products."""
+
+import torch
+
+BACKEND = "torch"
+DTYPES = ("float16", "bfloat16")
+NUMERICS = {"accumulate": "hopper"}
+ON_CPU = "torch makes 16-bit products with tensor cores on a GPU only"
+
+
+def run(a, b):
+    if not a.is_cuda:
+        raise NotImplementedError(ON_CPU)
+    return torch.matmul(a, b)

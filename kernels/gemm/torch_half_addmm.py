@@ -1,0 +1,21 @@
+"""torch.addmm in 16 bits on a GPU, with alpha, beta and a summand; its tensor cores make the products."""
+
+import torch
+
+from kernels.quirks import decline_empty_addmm, decline_rounded_product
+
+BACKEND = "torch"
+DTYPES = ("float16", "bfloat16")
+NUMERICS = {"accumulate": "hopper"}
+ON_CPU = "torch makes 16-bit products with tensor cores on a GPU only"
+
+
+def run(out, a, b, *, c=None, alpha, beta):
+    if not a.is_cuda:
+        raise NotImplementedError(ON_CPU)
+    if c is None:
+        torch.addmm(out, a, b, alpha=alpha, beta=0, out=out)
+    else:
+        decline_empty_addmm(a, beta)
+        decline_rounded_product(a, b, alpha, beta)
+        torch.addmm(c, a, b, alpha=alpha, beta=beta, out=out)
