@@ -10,7 +10,7 @@ from corpus.errors import InternalError
 from corpus.findings import State
 from corpus.records import Case, Fill, Kind, Special, TensorRecipe
 from corpus.store import Store
-from fuzz import check, large, large_road
+from fuzz import check, large, large_road, triage
 from fuzz.check import Examiner, Inquiry, all_laws
 from fuzz.engine import Target, generate
 from fuzz.filing import Failure
@@ -18,7 +18,6 @@ from fuzz.replay import Item, Outcome, replay_one
 from fuzz.shapes import seed_cases
 from fuzz.shrinking import Shrinker, shrink
 from fuzz.subjects import fitting
-from fuzz.triage import investigate
 from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import contract_of
 
@@ -210,15 +209,16 @@ def test_a_close_look_shows_elements_where_they_are_and_keeps_no_outputs(kernel)
         assert (passing.verdict.kind, passing.exhibit.elements) == (Kind.PASS, ())
 
 
-def test_what_only_a_peer_has_shown_is_seen_again(kernel, tmp_path):
+def test_what_only_a_peer_has_shown_is_seen_again(kernel, monkeypatch):
     """Beside another peer, at the place alone, and by a replay of what was filed."""
+    monkeypatch.setattr(triage, "LARGE_SECONDS", 1.0)
     wrong = kernel("wrong", "    out[345, 678] += 1\n")
     with Examiner([wrong, PEER]) as examiner:
         verdict = examiner.check([Inquiry(CASE, (wrong.key, PEER.key))])[0].verdicts[wrong.key]
         alone = examiner.check([Inquiry(CASE, (wrong.key,))])[0]
         assert (list(alone.verdicts), alone.verdicts[wrong.key].kind) == ([wrong.key], Kind.MISMATCH)
         failure = Failure(CASE, wrong, verdict, "r:0")
-        found = investigate(examiner, failure, seconds=3.0).finding
+        found = triage.investigate(examiner, failure, seconds=1.0).finding
     assert (found.probability, found.verdict.kind) == (1.0, Kind.MISMATCH)
     assert [e.index for e in found.exhibit.elements] == [(345, 678)]
     with Examiner([wrong]) as examiner:

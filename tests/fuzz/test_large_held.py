@@ -3,15 +3,18 @@
 import os
 import signal
 import time
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 import pytest
 
 from corpus.errors import InternalError, UsageError
 from corpus.records import Case, Fill, Kind, Special, TensorRecipe
 from fuzz import holder as module
-from fuzz import large
+from fuzz import large, large_road
 from fuzz.check import Examiner, Inquiry
 from fuzz.holder import HolderProcess
 from fuzz.selection import placed
@@ -31,6 +34,43 @@ SILU = {s.name: s for s in subjects_of("silu")}
 PEER = SILU["numpy_float32"]
 ROWS, COLS = 700, 901
 RIGHT = "    w = x.astype(np.float64)\n    out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)\n"
+
+
+class SharedHolder(HolderProcess):
+    """One whose process goes on to the next test, as to start it costs two seconds; a GPU's does not."""
+
+    waiting: ClassVar[list] = []
+
+    @cached_property
+    def partner(self):
+        if self._device != "cpu" or not self.waiting:
+            return HolderProcess.partner.func(self)
+        partner, vars(self)["_memory"] = self.waiting.pop()
+        return partner
+
+    def close(self):
+        if self._device == "cpu" and "partner" in vars(self):
+            with suppress(InternalError):  # it has died
+                if self.ask("forget") == {}:  # else that was the answer to something before
+                    self.waiting.append((vars(self).pop("partner"), vars(self).pop("_memory")))
+        super().close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_holder():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_road, "HolderProcess", SharedHolder)
+        yield
+    while SharedHolder.waiting:
+        last = SharedHolder("cpu")
+        last.partner  # noqa: B018  it takes the one that waits
+        HolderProcess.close(last)
+
+
+@pytest.fixture
+def own_holder(monkeypatch):
+    """For tests of the process itself: it begins and ends with the examiner."""
+    monkeypatch.setattr(large_road, "HolderProcess", HolderProcess)
 
 
 @pytest.fixture(autouse=True)
@@ -259,6 +299,7 @@ def test_what_there_is_no_room_for_is_nobodys_fault(monkeypatch):
     assert (said.kind, "do not fit beside what the judge holds" in said.message) == (Kind.UNSUPPORTED, True)
 
 
+@pytest.mark.usefixtures("own_holder")
 def test_the_death_of_the_judge_is_our_own_trouble_and_another_is_started():
     with Examiner([PEER], judge="cpu") as examiner:
         inquiry = [Inquiry(CASE, (PEER.key,))]
@@ -269,6 +310,7 @@ def test_the_death_of_the_judge_is_our_own_trouble_and_another_is_started():
         assert examiner.check(inquiry)[0].verdicts[PEER.key].kind is Kind.PASS
 
 
+@pytest.mark.usefixtures("own_holder")
 def test_it_is_started_for_large_cases_only_and_ends_with_the_examiner():
     small = silu(3, 5)
     with Examiner([PEER], judge="cpu") as examiner:

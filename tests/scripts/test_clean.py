@@ -33,7 +33,7 @@ def test_a_wrong_kernel_is_told_of_with_its_case_and_a_right_one_is_not(clean, m
         (tmp_path / f"{name}.py").write_text(BODY + lines)
     ours = [user_subject(str(tmp_path / f"{name}.py"), ()) for name in ("right", "wrong")]
     monkeypatch.setattr(clean, "select", lambda ops, backends: ours)
-    settings = {"ops": [], "backends": [], "device": "cpu", "jobs": jobs, "cases": 256, "after": 5.0, "seed": 1}
+    settings = {"ops": [], "backends": [], "device": "cpu", "jobs": jobs, "cases": 256, "after": 1.0, "seed": 1}
     assert clean.measure(argparse.Namespace(**settings)) == 1
     out = capsys.readouterr().out
     failures = [line for line in out.splitlines() if line.startswith("failure: ")]
