@@ -12,8 +12,9 @@ STAMP := $(VENV)/.installed
 run: $(STAMP) ## Search clean and planted kernels, then replay what was found (two minutes)
 	@$(BIN)/python scripts/demo
 
+# They start hundreds of processes, none of which shall compile our modules anew.
 test: $(STAMP) ## Run all tests, style and types among them
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP) ## Check style, format, types and imports only
 	$(BIN)/ruff check .
