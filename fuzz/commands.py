@@ -49,7 +49,7 @@ def seconds_of(text: str) -> float:
     """`90`, `90s`, `5m` or `8h` in seconds. Raises UsageError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if not match or float(match[1]) == 0:
-        raise UsageError(f"{text!r} is no length of time; write 90s, 5m or 8h")
+        raise UsageError(f"{text!r} is no length of time above 0; write 90s, 5m or 8h")
     return float(match[1]) * _UNITS[match[2]]
 
 

@@ -83,6 +83,7 @@ class Shrinker:
         """
         if self.target.kind in SLOW or self.examiner.is_large(case):
             return
+        self.seeds = 1
         hits = sum(self.same(c.verdicts[self.subject]) for c in self.judge(next_seeds(case, SEED_TRIALS)))
         if 0 < hits < SEED_TRIALS:
             self.seeds = min(MAX_SEEDS, math.ceil(3 * SEED_TRIALS / hits))

@@ -38,19 +38,21 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
     """The subject that `--subject FILE[:NAME]` names; its op is the file's OP or the only op asked for.
 
     launch: of a CUDA file, keys of front matter that replace its own. Raises UsageError if the file cannot be read, or
-    if its op is not clear.
+    if its op is not clear, or none of those asked for.
     """
     path_text, _, function = text.partition(":")
     path = Path(path_text).resolve()
     if path.suffix not in {".py", ".cu"}:
         raise UsageError(f"{path_text} is neither a .py nor a .cu file")
     if not path.is_file():
-        raise UsageError(f"{path_text} does not exist")
+        raise UsageError(f"{path_text} {'is no file' if path.exists() else 'does not exist'}")
     launch = launch if path.suffix == ".cu" else ""
     declared = _constants(path, launch).get("OP")
     if not declared and len(ops) != 1:
         key = _key(path, "OP")
         raise UsageError(f'{path_text} does not say its op: name one op, or write {key} = "softmax" into the file')
+    if declared and ops and declared not in ops:
+        raise UsageError(f"{path_text} is a kernel of {declared}, not of {' or '.join(ops)}")
     subject = read_subject(path, op=declared or ops[0], function=function, launch=launch)
     return subject.but(name=f"{path.stem}:{function}" if function else path.stem)
 
@@ -173,7 +175,8 @@ def _tree(path: Path, source: bytes) -> ast.Module:
     try:
         return ast.parse(source, filename=str(path))
     except SyntaxError as error:
-        raise UsageError(f"{path} does not import: SyntaxError: {error.msg} (line {error.lineno})") from error
+        line = f" (line {error.lineno})" if error.lineno else ""  # of a binary file there is none
+        raise UsageError(f"{path} does not import: SyntaxError: {error.msg}{line}") from error
 
 
 def _constants(path: Path, launch: str = "") -> dict[str, Any]:

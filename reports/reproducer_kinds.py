@@ -50,7 +50,7 @@ def _values(s: Script) -> None:
         f'    print(f"{s.output}{{list(index)}} is {{got!r}}, wanted {{wanted!r}}, error budget {{budget!r}}", end="")'
     )
     s.say("    print(\"\" if fine else f\"  <- wrong{'' if repr(got) == repr(was) else f', but it was {was!r}'}\")")
-    s.say('return answer(wrong > 0, f"{wrong} of {len(WORST)} elements are wrong")')
+    s.say('return answer(wrong > 0, f"{wrong} of {len(WORST)} elements above are wrong")')
 
 
 def _bits(s: Script) -> None:

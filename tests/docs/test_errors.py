@@ -95,6 +95,7 @@ FILES = {
     "no_eps.py": "def rmsnorm(x, weight):\n    return x\n",
     "no_contract.py": "CONTRACT = 1\n",
     "notes.txt": "",
+    "of_softmax.py": f'OP = "softmax"\n\n\n{KERNEL}',
     "other_numerics.py": f'NUMERICS = {{"expo": "fast"}}\n\n\n{KERNEL}',
     "bare.cu": "__global__ void f() {}\n",
     "begun.cu": '/*\n---\nop = "silu"\n*/\n',

@@ -6,6 +6,7 @@ from corpus.records import Case, Fill, TensorRecipe
 from fuzz.check import Examiner, Inquiry
 from fuzz.gates import explain, learn_gates
 from fuzz.shrinking import Shrinker
+from fuzz.triage import _gates
 from kernels.catalog import user_subject
 
 
@@ -65,6 +66,36 @@ def test_the_case_it_was_found_with_may_contradict_a_rule(tmp_path):
         shrinker = Shrinker(examiner, "silu/both", verdict)
         assert "fails only if cols % 8 == 3" in learn_gates(shrinker, small, case(4, 11))
         assert not [gate for gate in learn_gates(shrinker, small, case(7, 16)) if "cols" in gate]
+
+
+POSITIVE = """OP = "silu"
+def run(out, x):
+    import numpy as np
+    out[...] = (x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64))))
+    if x.shape[1] > 32 and x[0, 0] > 0:
+        out[...] = 9
+"""
+
+
+def test_sizes_are_asked_for_where_values_decide_nothing(tmp_path):
+    """Whatever was so of the case that was found: a smaller one may have lost values that it took, or be of such."""
+    (tmp_path / "positive.py").write_text(POSITIVE)
+
+    def case(distribution, seed):
+        fill = Fill(distribution=distribution, seed=seed)
+        return Case(op="silu", tensors={"x": TensorRecipe(shape=(1, 33), dtype="float32", fill=fill)})
+
+    with Examiner([user_subject(str(tmp_path / "positive.py"), ())]) as examiner:
+
+        def said(small, seeds):
+            verdict = examiner.check([Inquiry(small, ("silu/positive",))])[0].verdicts["silu/positive"]
+            assert verdict.failed
+            return _gates(Shrinker(examiner, "silu/positive", verdict, seeds=seeds), small, small)
+
+        assert said(case("ones", 0), seeds=1) == said(case("ones", 0), seeds=5) == ("fails only if cols >= 33",)
+        checked = examiner.check([Inquiry(case("normal", n), ("silu/positive",)) for n in range(16)])
+        random = next(c.case for c in checked if c.verdicts["silu/positive"].failed)
+        assert said(random, seeds=1) == said(random, seeds=5) == ()
 
 
 LONG = """OP = "silu"
