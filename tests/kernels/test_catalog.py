@@ -129,12 +129,14 @@ def test_what_is_no_kernel_file_is_refused(write, tmp_path):
     assert "does not exist" in refusal(tmp_path / "absent.py")
     assert "neither a .py nor a .cu file" in refusal(write("", "notes.txt"))
     (tmp_path / "folder.py").mkdir()
-    assert "does not exist" in refusal(tmp_path / "folder.py")
+    assert "is no file" in refusal(tmp_path / "folder.py")
 
 
 def test_the_op_comes_from_the_file_or_from_the_only_op_asked_for(write):
     said = write(f'OP = "gemm"{RUN}')
-    assert user_subject(str(said), ("silu",)).op == "gemm"
+    for ops in ((), ("gemm",), ("silu", "gemm")):
+        assert user_subject(str(said), ops).op == "gemm"
+    assert refusal(said, ("silu", "rope")) == f"{said} is a kernel of gemm, not of silu or rope"
     silent = write(RUN, "silent.py")
     assert user_subject(str(silent), ("softmax",)).op == "softmax"
     for ops in ((), ("silu", "gemm")):
