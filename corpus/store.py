@@ -194,7 +194,10 @@ class Store:
 
     @staticmethod
     def _local_finding(path: Path) -> Finding:
-        finding = read_record(path, Finding)
+        try:
+            finding = read_record(path, Finding)
+        except UsageError as error:
+            raise UsageError(f"{error}; move it away to go on without it") from error
         if finding.id != path.stem:
             raise UsageError(f"{path} holds the finding {finding.id}: its signature was edited; delete the file")
         return finding

@@ -204,12 +204,12 @@ def shrink_stored(**options: Any) -> int:
         items = gather(store, [options["target"]], options["files"])
         subjects: list[Subject] = list({i.subject.key: i.subject for i in items}.values())
         with Examiner(subjects, timeout=options["timeout"], memory_mb=options["memory_mb"]) as examiner:
-            found = [f for item in items if (f := _shrink_one(examiner, item, seconds)) is not None]
+            found = [(i.finding, f) for i in items if (f := _shrink_one(examiner, i, seconds)) is not None]
         if not found:
             click.echo(f"nothing to shrink: {options['target']} does not fail")
             return 0
         store.prepare()
-        kept = [_file(store, f) for f in found]
+        kept = [_file(store, *f) for f in found]
     book = Book(tuple(kept), corpus=str(options["corpus"]))
     for number, finding in enumerate(kept, 1):
         click.echo(finding_text(finding, number, corpus=book.corpus), err=options["json_path"] == "-")
@@ -217,10 +217,18 @@ def shrink_stored(**options: Any) -> int:
     return FOUND
 
 
-def _file(store: Store, found: Found) -> Finding:
+def _file(store: Store, before: Finding | None, found: Found) -> Finding:
+    """Store what has become of a finding.
+
+    Findings are told apart by how they fail, and a smaller case may fail otherwise: then it takes the place of what was
+    stored before, unless that is expected to fail as it is.
+    """
     finding = store.save_finding(found.finding)
     if found.kept is not None and finding.case.id == found.finding.case.id:
         store.keep(finding.id, [found.kept])
+    if before is not None and before.id != finding.id and before.expect != "fail" and store.has(before):
+        store.drop(before)
+        click.echo(f"{finding.id} takes the place of {before.id}", err=True)
     return finding
 
 
@@ -239,5 +247,11 @@ def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> Found | None:
     said = gained if finding.case.id != item.case.id else "nothing smaller was found"
     click.echo(f"{said} in {took:.1f} s", err=True)
     if item.finding is not None:
-        finding = finding.but(original=item.finding.original, count=0, first_seen=item.finding.first_seen)
+        known = item.finding
+        finding = finding.but(
+            aliases=tuple(sorted({*finding.aliases, *known.keys})),
+            original=known.original,
+            count=0 if known.id == finding.id else known.count,  # what is stored is counted
+            first_seen=known.first_seen,
+        )
     return replace(found, finding=finding)

@@ -12,6 +12,7 @@ import pytest
 from _command import refused
 from _silu import RIGHT
 
+from corpus.store import Store
 from fuzz.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,6 +156,21 @@ def test_a_bad_kernel_has_findings_and_exit_1(fuzz, write, tmp_path):
     assert code == 1
     code, out, _ = fuzz("list", "findings")
     assert (code, finding.stem in out) == (0, True)
+
+
+def test_what_fails_otherwise_once_it_is_shrunk_takes_the_place_of_what_it_was(fuzz, write, tmp_path, monkeypatch):
+    monkeypatch.setattr("fuzz.campaign.SHRINK_SECONDS", 0.0)
+    wrong = RIGHT + "    if x.shape[1] > 4:\n        out[:, -1] = 7\n"
+    fuzz("run", "--subject", write(wrong), "--peer", "none", *SHORT)
+    with Store(tmp_path / "corpus") as store:
+        found = store.findings()
+        before = next(f for f in found if f.case.elements > 100)
+        code, _, err = fuzz("shrink", before.id, "--budget", "20s")
+        (after,) = [f for f in store.findings() if before.signature.key in f.aliases]
+        assert before.id not in {f.id for f in store.findings()}
+        assert sum(f.count for f in store.findings()) == sum(f.count for f in found), "nothing is lost"
+    assert (code, f"{after.id} takes the place of {before.id}" in err) == (1, True)
+    assert after.case.tensors["x"].shape == (1, 5)
 
 
 def test_a_return_style_kernel_and_several_at_once(fuzz, write):
