@@ -20,7 +20,7 @@ from fuzz.check import Examiner
 from fuzz.collector import seldom
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
-from fuzz.filing import Failure, coarse, met_again, now
+from fuzz.filing import Failure, coarse, met_again, now, put_away
 from fuzz.fleet import Fleet
 from fuzz.ledger import Ledger
 from fuzz.plan import targets
@@ -299,12 +299,8 @@ class Search:
             on_other=self._on_other(failure),
         )
         finding = found.finding
-        if before is not None:
-            finding = finding.but(count=0 if finding.id == before.id else before.count)
         known = {finding.id} & set(self._filed) | {self._known[k] for k in finding.keys if k in self._known}
-        kept = self.store.save_finding(finding)
-        if found.kept is not None and kept.case.id == finding.case.id:
-            self.store.keep(kept.id, [found.kept])
+        kept = put_away(self.store, found, before)
         if before is not None and before.id != kept.id:
             self.store.drop(before)
             self.findings.pop(before.id, None)

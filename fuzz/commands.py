@@ -28,7 +28,7 @@ from fuzz.base import known_on_base
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry, all_laws
 from fuzz.contracts import know_run
-from fuzz.filing import Failure, Found
+from fuzz.filing import Failure, Found, put_away
 from fuzz.fleet import Fleet
 from fuzz.output import FOUND, check_json, write_json
 from fuzz.plan import fitted, new_campaign
@@ -223,9 +223,7 @@ def _file(store: Store, before: Finding | None, found: Found) -> Finding:
     Findings are told apart by how they fail, and a smaller case may fail otherwise: then it takes the place of what was
     stored before, unless that is expected to fail as it is.
     """
-    finding = store.save_finding(found.finding)
-    if found.kept is not None and finding.case.id == found.finding.case.id:
-        store.keep(finding.id, [found.kept])
+    finding = put_away(store, found, before)
     if before is not None and before.id != finding.id and before.expect != "fail" and store.has(before):
         store.drop(before)
         click.echo(f"{finding.id} takes the place of {before.id}", err=True)
@@ -251,7 +249,6 @@ def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> Found | None:
         finding = finding.but(
             aliases=tuple(sorted({*finding.aliases, *known.keys})),
             original=known.original,
-            count=0 if known.id == finding.id else known.count,  # what is stored is counted
             first_seen=known.first_seen,
         )
     return replace(found, finding=finding)

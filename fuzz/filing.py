@@ -10,6 +10,7 @@ from typing import Any, Self
 from corpus.findings import Event, Exhibit, Finding, Sanitized, State, Variant
 from corpus.kept import Kept
 from corpus.records import Case, Subject, Verdict
+from corpus.store import Store
 from kernels.environment import environment
 from oracles.catalog import origin_of
 
@@ -51,6 +52,17 @@ class Found:
 
     finding: Finding
     kept: Kept | None = None
+
+
+def put_away(store: Store, found: Found, before: Finding | None) -> Finding:
+    """Store a finding, with its outputs. before: what is stored of the same failure, and has been counted there."""
+    finding = found.finding
+    if before is not None:
+        finding = finding.but(count=0 if finding.id == before.id else before.count)
+    stored = store.save_finding(finding)
+    if found.kept is not None and stored.case.id == finding.case.id:
+        store.keep(stored.id, [found.kept])
+    return stored
 
 
 @dataclass(frozen=True, slots=True)
