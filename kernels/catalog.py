@@ -20,6 +20,7 @@ from corpus.records import ACCUMULATORS, BLAMELESS, INPUT, Kind, Numerics, Subje
 from kernels.front_matter import integers_of, line_of, read_front_matter
 from kernels.loader import loader_of
 from kernels.simt.toolchain import included
+from kernels.syntax import PARSING
 
 ROOT = Path(__file__).resolve().parent
 _CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED", "SHOWS")
@@ -173,7 +174,8 @@ def _key(path: Path, constant: str) -> str:
 def _tree(path: Path, source: bytes) -> ast.Module:
     """What a file holds, parsed once for all that is read from it in a row; an edited one has another source."""
     try:
-        return ast.parse(source, filename=str(path))
+        with PARSING:
+            return ast.parse(source, filename=str(path))
     except SyntaxError as error:
         line = f" (line {error.lineno})" if error.lineno else ""  # of a binary file there is none
         raise UsageError(f"{path} does not import: SyntaxError: {error.msg}{line}") from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corpus.formats import Array
+from kernels.syntax import PARSING
 
 LANGUAGE = (
     "numbers, names, 'text', + - * / // %, comparisons, and, or, not, min, max, ceil_div(a, b), "
@@ -53,7 +54,8 @@ class Formula:
 def parse_formula(key: str, text: str) -> Formula:
     """A formula. Raises ValueError if it has anything but what LANGUAGE names."""
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with PARSING:
+            tree = ast.parse(text.strip(), mode="eval").body
         value = _compiled(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,12 +1,16 @@
 """What a file says of itself is read, never run; what makes no sense is refused in one sentence."""
 
+import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from corpus.errors import UsageError
 from corpus.records import BLAMELESS, Kind
-from kernels.catalog import read_subject, resolve, size_hints, subjects_of, user_subject
+from kernels.catalog import ROOT, read_subject, resolve, size_hints, subjects_of, user_subject
+from kernels.formula import parse_formula
 from oracles.catalog import load_contracts
 
 RUN = "\n\ndef run(out, x):\n    pass\n"
@@ -47,6 +51,56 @@ def test_a_file_is_read_and_never_run(write, tmp_path):
     assert subject.summary == "What it does. In two lines."
     assert subject.path == str(path)
     assert size_hints(subject) == (48,)
+
+
+class Lost:
+    """What the collector of garbage ends with Python's own code, in which threads take turns."""
+
+    def __init__(self):
+        self.mine = self
+
+    def __del__(self):
+        sum(range(100))
+
+
+@pytest.fixture
+def impatient():
+    """Threads take turns at every chance, and the collector runs often."""
+    before = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(20, 2, 2)
+    sys.setswitchinterval(1e-6)
+    yield
+    gc.set_threshold(*before[0])
+    sys.setswitchinterval(before[1])
+
+
+def test_files_are_read_in_any_number_of_threads(impatient):
+    files = [path for op in ("attention", "gemm", "softmax") for path in (ROOT / op).glob("*.py")]
+
+    def read(path):
+        Lost()
+        try:
+            return read_subject(path, op="gemm").source_digest
+        except SystemError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = set(zip(files * 4, pool.map(read, files * 4), strict=True))
+    assert found == {(path, read(path)) for path in files}
+
+
+def test_formulas_are_read_in_any_number_of_threads(impatient):
+    text = " + ".join(f"n // {i}" for i in range(1, 60))
+
+    def read(_):
+        Lost()
+        try:
+            return parse_formula("grid", text).whole({"n": 60})
+        except SystemError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(read, range(150))) == {sum(60 // i for i in range(1, 60))}
 
 
 @pytest.mark.parametrize(

@@ -148,8 +148,7 @@ def planted_of(op):
 
 @pytest.fixture(scope="module")
 def planted():
-    with ThreadPoolExecutor(2) as pool:
-        return {key: f for found in pool.map(planted_of, load_contracts()) for key, f in found.items()}
+    return {key: f for found in map(planted_of, load_contracts()) for key, f in found.items()}
 
 
 REPAIRED = """
