@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from corpus.records import Case
+from fuzz.choices import MAX_ELEMENTS, learn_choices
 from fuzz.moves import with_dims
 from fuzz.shrinking import SLOW, Shrinker
 from oracles.catalog import contract_of
@@ -12,17 +13,19 @@ from oracles.catalog import contract_of
 TILES = (2, 4, 8, 16, 32, 64, 128, 256)
 REACH = 36
 """Neighbours on either side; enough to tell every modulus up to 32."""
-MAX_ELEMENTS = 1 << 18
-"""Of a neighbour; larger ones are not tried."""
 
 
 def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ...]:
-    """One sentence for every dimension whose size decides whether the case fails.
+    """One sentence for everything that decides whether the case fails: a size, an attribute, a layout.
 
     original: the case it was found with, which a rule must not contradict.
     """
     if shrinker.target.kind in SLOW:
         return ()
+    return (*_learn_sizes(shrinker, case, original), *learn_choices(shrinker, case, original))
+
+
+def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ...]:
     contract = contract_of(case.op)
     dims, before = contract.dims_of(case), contract.dims_of(original)
     found = []

@@ -96,8 +96,20 @@ def _moved_pokes(
     return tuple(moved)
 
 
-def _with(case: Case, name: str, **changes: Any) -> Case:
+def with_tensor(case: Case, name: str, **changes: Any) -> Case:
+    """The case with another recipe of one input."""
     return case.but(tensors={**case.tensors, name: case.tensors[name].but(**changes)})
+
+
+def with_attrs(case: Case, attrs: dict[str, Scalar], dims: Dims) -> Case:
+    """The case with other attributes; a tensor whose shape they decide is taken from the start of its field."""
+    tensors = {}
+    for name, recipe in case.tensors.items():
+        spec = contract_of(case.op).inputs[name]
+        shape = shape_of(spec.axes, dims, attrs)
+        fill = recipe.fill.but(params={**recipe.fill.params, **spec.params(dims, attrs)})
+        tensors[name] = recipe if shape == recipe.shape else recipe.but(shape=shape, origin=(), pokes=(), fill=fill)
+    return case.but(attrs=attrs, tensors=tensors)
 
 
 def _smaller(extent: int, low: int, multiple: int) -> list[int]:
@@ -171,7 +183,7 @@ def plain_layouts(case: Case) -> Iterator[Case]:
     if len(special) > 1:
         yield case.but(tensors={n: t.but(layout="contiguous") for n, t in case.tensors.items()})
     for name in special:
-        yield _with(case, name, layout="contiguous")
+        yield with_tensor(case, name, layout="contiguous")
 
 
 @move
@@ -181,7 +193,7 @@ def fewer_specials(case: Case) -> Iterator[Case]:
         yield case.but(tensors={n: t.but(specials=()) for n, t in case.tensors.items()})
     for name, t in case.tensors.items():
         for i in range(len(t.specials)):
-            yield _with(case, name, specials=t.specials[:i] + t.specials[i + 1 :])
+            yield with_tensor(case, name, specials=t.specials[:i] + t.specials[i + 1 :])
 
 
 @move
@@ -190,9 +202,13 @@ def plainer_specials(case: Case) -> Iterator[Case]:
     for name, t in case.tensors.items():
         for i, special in enumerate(t.specials):
             for value in list(VALUES)[: list(VALUES).index(special.value)]:
-                yield _with(case, name, specials=(*t.specials[:i], special.but(value=value), *t.specials[i + 1 :]))
+                yield with_tensor(
+                    case, name, specials=(*t.specials[:i], special.but(value=value), *t.specials[i + 1 :])
+                )
             for place in list(PLACES)[: list(PLACES).index(special.place)]:
-                yield _with(case, name, specials=(*t.specials[:i], special.but(place=place), *t.specials[i + 1 :]))
+                yield with_tensor(
+                    case, name, specials=(*t.specials[:i], special.but(place=place), *t.specials[i + 1 :])
+                )
 
 
 @move
@@ -203,7 +219,7 @@ def plainer_distribution(case: Case) -> Iterator[Case]:
         spec = contract.inputs[name]
         for other in dict.fromkeys(distributions_for(spec, t.dtype)):
             if DISTRIBUTIONS[other].rank < _plainness(t):
-                yield _with(case, name, fill=_in_range(spec, t.fill.but(distribution=other)))
+                yield with_tensor(case, name, fill=_in_range(spec, t.fill.but(distribution=other)))
 
 
 def _in_range(spec: Input, fill: Fill) -> Fill:
@@ -225,7 +241,7 @@ def plain_scale(case: Case) -> Iterator[Case]:
     """Scale 1: all tensors, then each."""
     yield case.but(tensors={n: t.but(fill=t.fill.but(scale=1.0)) for n, t in case.tensors.items()})
     for name, t in case.tensors.items():
-        yield _with(case, name, fill=t.fill.but(scale=1.0))
+        yield with_tensor(case, name, fill=t.fill.but(scale=1.0))
 
 
 @move
@@ -235,18 +251,7 @@ def plain_attributes(case: Case) -> Iterator[Case]:
     attrs = dict(contract.attrs_of(case))
     for name, values in contract.attrs.items():
         if attrs[name] != values[0]:
-            yield _with_attrs(case, {**attrs, name: values[0]}, contract.dims_of(case))
-
-
-def _with_attrs(case: Case, attrs: dict[str, Scalar], dims: Dims) -> Case:
-    """The case with other attributes; a tensor whose shape they decide is taken from the start of its field."""
-    tensors = {}
-    for name, recipe in case.tensors.items():
-        spec = contract_of(case.op).inputs[name]
-        shape = shape_of(spec.axes, dims, attrs)
-        fill = recipe.fill.but(params={**recipe.fill.params, **spec.params(dims, attrs)})
-        tensors[name] = recipe if shape == recipe.shape else recipe.but(shape=shape, origin=(), pokes=(), fill=fill)
-    return case.but(attrs=attrs, tensors=tensors)
+            yield with_attrs(case, {**attrs, name: values[0]}, contract.dims_of(case))
 
 
 @move
@@ -257,7 +262,7 @@ def small_seeds(case: Case) -> Iterator[Case]:
     yield case.but(tensors={n: t.but(origin=()) for n, t in case.tensors.items()})
     for name, t in case.tensors.items():
         for seed in {0, 1, 2, 3, t.fill.seed // 2}:
-            yield _with(case, name, fill=t.fill.but(seed=seed))
+            yield with_tensor(case, name, fill=t.fill.but(seed=seed))
 
 
 @move
@@ -265,7 +270,7 @@ def fewer_pokes(case: Case) -> Iterator[Case]:
     """Without the written-out elements: all, halves, each."""
     for name, t in case.tensors.items():
         for kept in _subsets(t.pokes):
-            yield _with(case, name, pokes=kept)
+            yield with_tensor(case, name, pokes=kept)
 
 
 @move
@@ -299,7 +304,7 @@ def plainer_pokes(case: Case) -> Iterator[Case]:
         for i, (index, bits) in enumerate(t.pokes):
             for plain in _plainer_bits(bits, fmt.bits, fmt.precision, fmt.is_float):
                 if not spec.ranged or _lies_within(spec, fmt, plain):
-                    yield _with(case, name, pokes=(*t.pokes[:i], (index, plain), *t.pokes[i + 1 :]))
+                    yield with_tensor(case, name, pokes=(*t.pokes[:i], (index, plain), *t.pokes[i + 1 :]))
 
 
 def _lies_within(spec: Input, fmt: Format, bits: int) -> bool:

@@ -23,8 +23,6 @@ SLOW_CONFIRMATIONS = 1
 """The same for crashes and timeouts, which the sandbox has already seen twice or which take long, and large cases."""
 LARGE_SECONDS = 20.0
 """Time for shrinking a large case beside that for any: its first steps cost about as much as the case itself."""
-PROBE_SECONDS = 1.0
-"""Time for the gates, beside the time for shrinking."""
 
 
 def confirm(examiner: Examiner, failure: Failure) -> tuple[int, int, str]:
@@ -63,7 +61,6 @@ def investigate(
     deadline = time.monotonic() + seconds + LARGE_SECONDS * examiner.is_large(failure.case)
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, deadline, stopping, on_other)
     small = shrink(shrinker, failure.case)
-    shrinker.deadline = time.monotonic() + PROBE_SECONDS
     gates = () if stopping() else _gates(shrinker, small.case, failure.case)
     verdict = _blamed(examiner, failure.subject, small.case, small.verdict)
     if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
@@ -76,7 +73,7 @@ def investigate(
 
 
 def _gates(shrinker: Shrinker, small: Case, original: Case) -> tuple[str, ...]:
-    """What sizes decide, where values decide nothing: of a smaller case that may not be as it was of the first."""
+    """What sizes and the like decide, where values decide nothing, which may be so of a smaller case alone."""
     shrinker.estimate_seeds(small)
     return learn_gates(shrinker, small, original) if shrinker.seeds == 1 else ()
 
