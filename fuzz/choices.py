@@ -7,7 +7,7 @@ are no matter of a rule: what one of them hides, in an error budget or behind a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from corpus.layouts import LAYOUTS
@@ -42,29 +42,30 @@ def learn_choices(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, 
     for name, choice in choices_of(case).items():
         if name not in before or len(choice.cases) < 2:
             continue
-        fails = dict(zip(choice.cases, _fails(shrinker, list(choice.cases.values())), strict=True))
-        rule = explain_choice(name, fails)
-        if not rule or fails.setdefault(before[name].own, True) is not True:
-            continue
-        good = [before[name].cases[v] for v, failed in fails.items() if failed is False and v in before[name].cases]
-        others = [other for c in good for other in next_seeds(c, TRIALS)]
-        if max(c.elements for c in others or [case]) <= MAX_ELEMENTS and True not in _fails(shrinker, others):
-            found.append(rule)
+        verdicts = _judge(shrinker, choice.cases.values())
+        fails = {value: _fails(verdicts.get(c.id)) for value, c in choice.cases.items()}
+        if fails.setdefault(before[name].own, True) is True and (rule := explain_choice(name, fails)):
+            works = [c for value, c in before[name].cases.items() if fails.get(value) is False]
+            if _none_fails(shrinker, [other for c in works for other in next_seeds(c, TRIALS)]):
+                found.append(rule)
     return tuple(found)
 
 
-def _fails(shrinker: Shrinker, cases: list[Case]) -> list[bool | None]:
-    """Which fail like that; None where it cannot be said: not taken by the subject, or hidden by another failure."""
-    subject = shrinker.examiner.subjects[shrinker.subject]
-    taken = [c for c in cases if fitting([subject], c)]
-    verdicts = {c.case.id: c.verdicts[shrinker.subject] for c in shrinker.judge(taken)}
+def _none_fails(shrinker: Shrinker, cases: list[Case]) -> bool:
+    """Whether that is known; of large cases it is not."""
+    small = all(c.elements <= MAX_ELEMENTS for c in cases)
+    return small and not any(map(shrinker.same, _judge(shrinker, cases).values()))
 
-    def said(verdict: Verdict | None) -> bool | None:
-        if verdict is None or verdict.kind in BLAMELESS - {Kind.PASS}:
-            return None
-        return shrinker.same(verdict) or (None if verdict.failed else False)
 
-    return [said(verdicts.get(c.id)) for c in cases]
+def _judge(shrinker: Shrinker, cases: Iterable[Case]) -> dict[str, Verdict]:
+    """What comes of those that the subject takes."""
+    taken = [c for c in cases if fitting([shrinker.examiner.subjects[shrinker.subject]], c)]
+    return {c.case.id: c.verdicts[shrinker.subject] for c in shrinker.judge(taken)}
+
+
+def _fails(verdict: Verdict | None) -> bool | None:
+    """Whether it does, in whatever way; None where nobody knows, as it is not taken or not settled."""
+    return None if verdict is None or verdict.kind in BLAMELESS - {Kind.PASS} else verdict.failed
 
 
 def explain_choice(name: str, fails: Mapping[str, bool | None]) -> str:
