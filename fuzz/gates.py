@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from corpus.records import Case
+from corpus.records import Case, Kind
 from fuzz.choices import MAX_ELEMENTS, learn_choices
 from fuzz.moves import with_dims
 from fuzz.shrinking import SLOW, Shrinker
@@ -35,7 +35,10 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
         neighbours = [c for n in sizes if (c := with_dims(case, {dim: n})).elements <= MAX_ELEMENTS]
         fails = {}
         for checked in shrinker.judge(neighbours):
-            fails[contract.dims_of(checked.case)[dim]] = shrinker.same(checked.verdicts[shrinker.subject])
+            verdict = checked.verdicts[shrinker.subject]
+            same = shrinker.same(verdict)
+            if same or verdict.kind is Kind.PASS:  # not if it is declined, or fails otherwise, which may hide this
+                fails[contract.dims_of(checked.case)[dim]] = same
         fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
         if fails.setdefault(before[dim], True) and (gate := explain(dim, fails)):
             found.append(gate)

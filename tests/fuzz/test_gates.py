@@ -68,6 +68,30 @@ def test_the_case_it_was_found_with_may_contradict_a_rule(tmp_path):
         assert not [gate for gate in learn_gates(shrinker, small, case(7, 16)) if "cols" in gate]
 
 
+HIDDEN = """OP = "silu"
+def run(out, x):
+    import numpy as np
+    if x.shape[1] == 0:
+        raise ValueError("nothing")
+    if x.shape[1] > 60:
+        raise NotImplementedError("too wide")
+    out[...] = (x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64))))
+    if x.shape[1] > 40:
+        out[...] = np.nan
+    elif x.shape[1] > 4:
+        out[...] = 9
+"""
+
+
+def test_sizes_that_are_declined_or_fail_otherwise_say_nothing(tmp_path):
+    (tmp_path / "hidden.py").write_text(HIDDEN)
+    recipe = TensorRecipe(shape=(1, 5), dtype="float32", fill=Fill(distribution="ones"))
+    case = Case(op="silu", tensors={"x": recipe})
+    with Examiner([user_subject(str(tmp_path / "hidden.py"), ())]) as examiner:
+        verdict = examiner.check([Inquiry(case, ("silu/hidden",))])[0].verdicts["silu/hidden"]
+        assert learn_gates(Shrinker(examiner, "silu/hidden", verdict), case, case) == ("fails only if cols >= 5",)
+
+
 POSITIVE = """OP = "silu"
 def run(out, x):
     import numpy as np
