@@ -83,7 +83,8 @@ class Replayed:
     @property
     def lost(self) -> bool:
         """A planted bug that was caught once and is not caught any more."""
-        planted = self.item.finding is not None and bool(self.item.subject.planted)
+        finding = self.item.finding
+        planted = finding is not None and bool(self.item.subject.planted) and not _never_again(finding)
         return planted and self.outcome not in {Outcome.FAILS_AS_EXPECTED, Outcome.NOT_TOLD, Outcome.DRIFTED}
 
 
@@ -217,6 +218,11 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
     return Replayed(item, _outcome(item.finding, verdict), verdict)
 
 
+def _never_again(finding: Finding) -> bool:
+    """Whether it was met once and did not show when it was run again: that it does not now says nothing."""
+    return finding.probability == 0.0
+
+
 def _times(finding: Finding | None) -> int:
     if finding is None or not 0.0 < finding.probability < 1.0:
         return 1
@@ -228,6 +234,8 @@ def _outcome(finding: Finding | None, verdict: Verdict) -> Outcome:
         return Outcome.NOT_TOLD
     if verdict.failed:
         return _failing(finding, verdict)
+    if finding is not None and _never_again(finding):
+        return Outcome.NOT_TOLD
     expected = finding is not None and (finding.expect == "fail" or bool(finding.subject.planted))
     if finding is None or finding.state in {State.REGRESSION, State.FIXED}:
         return Outcome.PASSES
@@ -236,8 +244,11 @@ def _outcome(finding: Finding | None, verdict: Verdict) -> Outcome:
 
 def _failing(finding: Finding | None, verdict: Verdict) -> Outcome:
     """What a failure means: only the one that was expected is, not another one in its place."""
-    if finding is None or (verdict.signature and verdict.signature.coarse != finding.signature.coarse):
+    if finding is None:
         return Outcome.FAILS
+    if verdict.signature and verdict.signature.coarse != finding.signature.coarse:
+        planted = finding.subject.planted and _never_again(finding)
+        return Outcome.FAILS_AS_EXPECTED if planted else Outcome.FAILS
     if finding.expect == "fail" and finding.expired() and not finding.subject.planted:
         return Outcome.EXPIRED
     return Outcome.FAILS_AS_EXPECTED if finding.expected() else Outcome.FAILS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from corpus.campaign import Campaign
 from corpus.findings import Environment, Finding
 from reports.book import Book, grouped, headline, planted_missed
-from reports.page_words import count, figure, listed, moment, span
+from reports.page_words import count, figure, first_of, listed, moment, span
 
 LOUD = frozenset({"new", "regression", "expectation expired"})
 QUIET = frozenset({"planted", "known on the base", "expected to fail", "fixed"})
@@ -169,7 +169,7 @@ def remarks(book: Book) -> Iterator[Remark]:
 def _weaknesses(c: Campaign) -> Iterator[Remark]:
     if missed := planted_missed(c):
         verb = "was" if len(missed) == 1 else "were"
-        yield Remark("bad", f"{count(len(missed), 'planted bug')} {verb} not found: {listed(missed)}.")
+        yield Remark("bad", f"{count(len(missed), 'planted bug')} {verb} not found: {first_of(missed)}.")
     if not c.finished:
         yield Remark("warn", "The run was interrupted; python -m fuzz run --resume goes on with it.")
     if c.estimated:

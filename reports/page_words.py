@@ -25,6 +25,12 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else ""
 
 
+def first_of(words: Sequence[str], most: int = 6) -> str:
+    """Words as a sentence has them, the first of so many that nobody would read all: `a, b and 31 more`."""
+    left = len(words) - most
+    return listed(words) if left <= 1 else listed([*words[:most], f"{left:,} more"])
+
+
 def percent(share: float) -> str:
     """A share of 1, in three digits."""
     return f"{100 * share:.3g} %"

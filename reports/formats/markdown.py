@@ -11,7 +11,7 @@ from corpus.records import Kind
 from reports.book import Book, blind, headline, judged, planted_missed, sanitized, stopped_at
 from reports.form import Format
 from reports.holes import holes
-from reports.page_words import count
+from reports.page_words import count, first_of
 from reports.text import kinds_of
 
 DETAILED = 20
@@ -36,7 +36,7 @@ def _run(c: Campaign) -> str:
     totals = f"{c.cases:,} cases, {c.judged:,} outputs judged in {c.seconds:,.0f} s"
     lines = [f"Run `{c.run}`, seed {c.seed}: {totals}, {count(len(c.ops), 'op')}, {count(len(c.subjects), 'subject')}."]
     if missed := planted_missed(c):
-        lines.append(f"**Planted bugs that were not found:** {', '.join(f'`{key}`' for key in missed)}")
+        lines.append(f"**Planted bugs that were not found:** {first_of([f'`{key}`' for key in missed])}")
     if undecided := [f"{n:,} of `{s.key}`" for s in c.subjects if (n := kinds_of(c, s).get(Kind.INCONCLUSIVE, 0))]:
         lines.append(f"Inconclusive, neither pass nor finding: {', '.join(undecided)}.")
     if c.estimated:

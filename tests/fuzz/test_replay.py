@@ -20,7 +20,7 @@ from fuzz.__main__ import main
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry
 from fuzz.plan import new_campaign
-from fuzz.replay import Outcome, _remember, gather, moved, replay
+from fuzz.replay import Item, Outcome, _remember, gather, moved, replay
 from fuzz.rerun import case_of_run
 from kernels.catalog import subjects_of, user_subject
 from kernels.places import Place
@@ -313,6 +313,26 @@ def test_a_flaky_finding_is_run_often_enough(home, store):
     assert replay([often], None, timeout=5.0, memory_mb=512)[0].outcome is Outcome.FAILS
     once = item.__class__(item.name, finding.original, item.subject, finding.but(probability=1.0, input_digest=""))
     assert isinstance(replay([once], None, timeout=5.0, memory_mb=512)[0].verdict, Verdict)
+
+
+def test_what_never_showed_again_is_not_fixed_when_it_does_not_show(home, store):
+    """Nor is a planted bug lost with it, whose other failures are meant."""
+    finding = first(store)
+    subject = finding.subject.but(planted="mismatch")
+    never, planted = finding.but(probability=0.0), finding.but(probability=0.0, subject=subject)
+
+    def said(finding):
+        [result] = replay([Item("it", finding.case, finding.subject, finding)], store, timeout=5.0, memory_mb=512)
+        return result.outcome, result.good
+
+    assert [said(f) for f in (never, planted)] == [(Outcome.FAILS, False), (Outcome.FAILS_AS_EXPECTED, True)]
+    edit(home, RIGHT)
+    assert [said(f) for f in (never, planted)] == [(Outcome.NOT_TOLD, True)] * 2
+    assert {f.state for f in store.findings()}.isdisjoint({State.FIXED})
+    assert said(planted.but(probability=0.5)) == (Outcome.STARTED_TO_PASS, False)
+    edit(home, RIGHT + "    out[...] = np.nan\n")
+    assert [said(f) for f in (never, planted)] == [(Outcome.FAILS, False), (Outcome.FAILS_AS_EXPECTED, True)]
+    assert said(planted.but(probability=0.5)) == (Outcome.FAILS, False)
 
 
 def test_two_files_of_one_name_are_two_subjects(home, store):

@@ -244,6 +244,16 @@ def test_weak_budgets_interruptions_and_missed_plants_are_said():
     assert "12 further failures had been met before." in words
 
 
+def test_of_many_missed_plants_the_first_are_named():
+    many = tuple(PLANTED.but(name=f"bug_{i}") for i in range(37))
+    words = page(Book((), campaign(subjects=many[:8]))).all_words
+    named = ", ".join(f"softmax/bug_{i}" for i in range(6))
+    assert f"8 planted bugs were not found: {named} and 2 more." in words
+    assert f"37 planted bugs were not found: {named} and 31 more." in page(Book((), campaign(subjects=many))).all_words
+    seven = page(Book((), campaign(subjects=many[:7]))).all_words
+    assert f"7 planted bugs were not found: {named} and softmax/bug_6." in seven
+
+
 def test_planted_bugs_have_their_own_table():
     f = finding(PLANTED)
     p = page(Book((f,), campaign([f], subjects=(MINE, PLANTED), by_subject={"softmax/bug_x": {"mismatch": 41}})))
