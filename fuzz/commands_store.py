@@ -54,8 +54,9 @@ def replay_stored(**options: Any) -> int:
 
 def _line(r: Replayed) -> str:
     lost = " (a planted bug is not caught any more)" if r.lost else ""
-    message = f"\n    {r.verdict.kind}: {r.verdict.message}" if r.verdict.message else ""
-    blame = f"\n    {r.verdict.blame}" if r.verdict.blame else ""
+    meant = r.item.subject.planted and r.good  # of hundreds of planted bugs nobody reads more than a line each
+    message = f"\n    {r.verdict.kind}: {r.verdict.message}" if r.verdict.message and not meant else ""
+    blame = f"\n    {r.verdict.blame}" if r.verdict.blame and not meant else ""
     return f"{r.outcome.value}{lost}: {r.item.subject.key}  {r.item.case.label}  [{r.item.name}]{message}{blame}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from corpus.records import Case, Kind
 from fuzz.choices import MAX_ELEMENTS, learn_choices
@@ -73,4 +74,7 @@ def _rules(dim: str, sizes: Iterable[int], bad: set[int]) -> Iterator[tuple[str,
             yield f"{dim} % {tile} != 0{bound}", {n for n in beyond if n % tile}
             rest = low % tile
             yield f"{dim} % {tile} == {rest}{bound}", {n for n in beyond if n % tile == rest}
-    yield f"{low} <= {dim} <= {high}", {n for n in every if low <= n <= high}
+    ordered = sorted(every)
+    step = min(b - a for a, b in pairwise(ordered))
+    if high + step in every:  # else nobody knows where it ends: what an error budget hides ends anywhere
+        yield f"{low} <= {dim} <= {high}", {n for n in every if low <= n <= high}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from corpus.findings import Finding
 from corpus.records import Kind
@@ -138,10 +140,28 @@ def _head(f: Finding) -> str:
     ]
     told = "\n".join(text.wrapped(text.prose(line), " " * 9) for line in lines)
     title = text.wrapped(text.prose(f"{f.subject.key}: {f.verdict.message}"))
-    usage = _USAGE.format(" and torch" if torch else "", _EXITS.get(f.verdict.kind, "1 reproduced"))
-    return f'"""{title}\n\n{told}\n\n{usage}\n"""'
+    return f'"""{title}\n\n{told}\n\n{_usage(f)}\n"""'
 
 
+def _usage(f: Finding) -> str:
+    if f.subject.backend in RUNNABLE:
+        needs = " and torch" if f.subject.backend == "torch" else ""
+        return _USAGE.format(needs, _EXITS.get(f.verdict.kind, "1 reproduced"))
+    files = {"--subject": _portable(f.subject.path)} | ({"--contract": _portable(f.contract)} if f.contract else {})
+    if f.subject.path.endswith(".py"):
+        files["--subject"] += f":{f.subject.function}"
+    words = " ".join(f"{option} {shlex.quote(file)}" for option, file in files.items())
+    return _DECLINED.format(f.subject.backend, f"{f.case.token} {text.prose(words)}")
+
+
+def _portable(path: str) -> str:
+    """A file of a person's own without its folders, which are nobody else's."""
+    return Path(path).name if Path(path).is_absolute() else path
+
+
+_DECLINED = """Run it:  python THIS_FILE  (needs numpy): it prints the inputs, and what came of them
+Exit:    2, as a kernel for {0} is launched by Kernel Assay only:
+python -m fuzz replay {1}"""
 _USAGE = """Run it:  python THIS_FILE [KERNEL_FILE]  (needs numpy{})
 Exit:    {}, 0 not reproduced, 2 it could not be run"""
 _EXITS = {Kind.CRASHED: "whatever it dies of: reproduced"}

@@ -689,6 +689,9 @@ def test_what_no_plain_file_can_run(tmp_path, backend):
     assert f"a kernel for {backend} cannot be run by this file" in said
     assert "out[2, 4] was 0.0, wanted 0.5" in said
     assert "-1.1595725" in said
+    text = (tmp_path / "reproduce.py").read_text()
+    again = f"python -m fuzz replay {finding.case.token} --subject zeros.py:run"
+    assert f"as a kernel for {backend} is launched by Kernel Assay only:\n{again}\n" in text
 
 
 def test_bits_of_a_wanted_nan_are_taken_from_the_verdict(planted, tmp_path):
