@@ -40,7 +40,7 @@ def learn_choices(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, 
     """
     found, before = [], choices_of(original)
     for name, choice in choices_of(case).items():
-        if name not in before or len(choice.cases) < 2:
+        if name not in before or len(choice.cases) < 2 or shrinker.expired():
             continue
         verdicts = _judge(shrinker, choice.cases.values())
         fails = {value: _fails(verdicts.get(c.id)) for value, c in choice.cases.items()}
@@ -52,9 +52,13 @@ def learn_choices(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, 
 
 
 def _none_fails(shrinker: Shrinker, cases: list[Case]) -> bool:
-    """Whether that is known; of large cases it is not."""
-    small = all(c.elements <= MAX_ELEMENTS for c in cases)
-    return small and not any(map(shrinker.same, _judge(shrinker, cases).values()))
+    """Whether that is known; of large cases it is not, nor when time is over."""
+    for case in cases:
+        if case.elements > MAX_ELEMENTS or shrinker.expired():
+            return False
+        if any(map(shrinker.same, _judge(shrinker, [case]).values())):
+            return False
+    return True
 
 
 def _judge(shrinker: Shrinker, cases: Iterable[Case]) -> dict[str, Verdict]:

@@ -31,6 +31,8 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
     dims, before = contract.dims_of(case), contract.dims_of(original)
     found = []
     for dim, extent in dims.items():
+        if shrinker.expired():
+            break
         sizes = [n for n in _neighbours(extent) if contract.dims[dim].low <= n <= contract.dims[dim].high]
         sizes = [n for n in sizes if n % contract.dims[dim].multiple == 0]
         neighbours = [c for n in sizes if (c := with_dims(case, {dim: n})).elements <= MAX_ELEMENTS]

@@ -92,7 +92,7 @@ class Shrinker:
         """The smallest case found."""
         self.estimate_seeds(case)
         was_large, improved = self.examiner.is_large(case), True
-        while improved and not self._expired():
+        while improved and not self.expired():
             improved = False
             for candidates in MOVES:
                 while (smaller := self._first_failing(case, candidates(case))) is not None:
@@ -108,7 +108,7 @@ class Shrinker:
         lighter = (c for c in candidates if weight(c) < limit)
         one_by_one = self.target.kind in SLOW or self.examiner.is_large(case)
         size = 1 if one_by_one else max(1, BATCH // self.seeds)
-        while not self._expired() and (group := list(islice(lighter, size))):
+        while not self.expired() and (group := list(islice(lighter, size))):
             swept = [s for c in group for s in next_seeds(c, self.seeds) if weight(s) < limit]
             for checked in self.judge(swept):
                 if self.same(checked.verdicts[self.subject]):
@@ -120,7 +120,8 @@ class Shrinker:
         """Judge everything anew."""
         self._memo.clear()
 
-    def _expired(self) -> bool:
+    def expired(self) -> bool:
+        """Whether time is over, or nobody wants to wait any longer."""
         return time.monotonic() >= self.deadline or self.stopping()
 
     def _report_other(self, checked: Checked) -> None:

@@ -23,6 +23,8 @@ SLOW_CONFIRMATIONS = 1
 """The same for crashes and timeouts, which the sandbox has already seen twice or which take long, and large cases."""
 LARGE_SECONDS = 20.0
 """Time for shrinking a large case beside that for any: its first steps cost about as much as the case itself."""
+PROBE_SECONDS = 10.0
+"""Time for the gates, beside the time for shrinking; mostly they take less than half a second."""
 
 
 def confirm(examiner: Examiner, failure: Failure) -> tuple[int, int, str]:
@@ -61,6 +63,7 @@ def investigate(
     deadline = time.monotonic() + seconds + LARGE_SECONDS * examiner.is_large(failure.case)
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, deadline, stopping, on_other)
     small = shrink(shrinker, failure.case)
+    shrinker.deadline = time.monotonic() + PROBE_SECONDS
     gates = () if stopping() else _gates(shrinker, small.case, failure.case)
     verdict = _blamed(examiner, failure.subject, small.case, small.verdict)
     if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again

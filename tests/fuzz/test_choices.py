@@ -144,6 +144,9 @@ def test_what_holds_for_the_smallest_case_alone_is_not_said(tmp_path):
         shrinker = Shrinker(examiner, "gelu/half", verdict)
         assert learn_choices(shrinker, small, before) == ()
         assert learn_choices(shrinker, small, tiny) == ("fails only if approximate is tanh",)
+        looks = iter([False] * 3 + [True] * 9)
+        shrinker.stopping = lambda: next(looks)
+        assert learn_choices(shrinker, small, tiny) == (), "time was over before it was sure"
 
 
 def test_numbers_and_inputs_that_need_not_be_there_are_no_matter_of_a_rule(learned):

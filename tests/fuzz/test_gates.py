@@ -94,6 +94,7 @@ def test_sizes_that_are_declined_or_fail_otherwise_say_nothing(tmp_path):
     with Examiner([user_subject(str(tmp_path / "hidden.py"), ())]) as examiner:
         verdict = examiner.check([Inquiry(case, ("silu/hidden",))])[0].verdicts["silu/hidden"]
         assert learn_gates(Shrinker(examiner, "silu/hidden", verdict), case, case) == ("fails only if cols >= 5",)
+        assert learn_gates(Shrinker(examiner, "silu/hidden", verdict, deadline=0.0), case, case) == ()
 
 
 POSITIVE = """OP = "silu"
