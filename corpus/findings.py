@@ -257,6 +257,11 @@ class Finding(Record):
         """Every signature it was met under."""
         return (self.signature.key, *self.aliases)
 
+    @property
+    def shows_again(self) -> bool:
+        """Whether it failed again when it was run again; if not, that it does not fail today says nothing."""
+        return self.probability > 0.0
+
     def expected(self, today: date | None = None) -> bool:
         """Whether a failure of it is no news today: a planted bug, or an expectation that has not expired."""
         if self.subject.planted:

@@ -275,7 +275,9 @@ class Kind(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-BLAMELESS = frozenset({Kind.PASS, Kind.UNSUPPORTED, Kind.INCONCLUSIVE})
+UNDECIDED = frozenset({Kind.UNSUPPORTED, Kind.INCONCLUSIVE})
+"""Kinds that say neither that a subject is right nor that it is wrong."""
+BLAMELESS = UNDECIDED | {Kind.PASS}
 """Kinds that are no finding about a subject."""
 
 

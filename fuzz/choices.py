@@ -7,15 +7,14 @@ are no matter of a rule: what one of them hides, in an error budget or behind a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from corpus.layouts import LAYOUTS
-from corpus.records import BLAMELESS, Case, Kind, TensorRecipe, Verdict
+from corpus.records import UNDECIDED, Case, TensorRecipe
 from fuzz.moves import next_seeds, with_attrs, with_tensor
 from fuzz.shrinking import Shrinker
 from fuzz.strategies import layouts_for
-from fuzz.subjects import fitting
 from oracles.catalog import contract_of
 
 TRIALS = 4
@@ -40,10 +39,11 @@ def learn_choices(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, 
     """
     found, before = [], choices_of(original)
     for name, choice in choices_of(case).items():
-        if name not in before or len(choice.cases) < 2 or shrinker.expired():
+        if shrinker.expired():
+            break
+        if name not in before or len(choice.cases) < 2:
             continue
-        verdicts = _judge(shrinker, choice.cases.values())
-        fails = {value: _fails(verdicts.get(c.id)) for value, c in choice.cases.items()}
+        fails = _fails(shrinker, choice)
         if fails.setdefault(before[name].own, True) is True and (rule := explain_choice(name, fails)):
             works = [c for value, c in before[name].cases.items() if fails.get(value) is False]
             if _none_fails(shrinker, [other for c in works for other in next_seeds(c, TRIALS)]):
@@ -56,20 +56,18 @@ def _none_fails(shrinker: Shrinker, cases: list[Case]) -> bool:
     for case in cases:
         if case.elements > MAX_ELEMENTS or shrinker.expired():
             return False
-        if any(map(shrinker.same, _judge(shrinker, [case]).values())):
+        if any(shrinker.same(c.verdicts[shrinker.subject]) for c in shrinker.judge([case])):
             return False
     return True
 
 
-def _judge(shrinker: Shrinker, cases: Iterable[Case]) -> dict[str, Verdict]:
-    """What comes of those that the subject takes."""
-    taken = [c for c in cases if fitting([shrinker.examiner.subjects[shrinker.subject]], c)]
-    return {c.case.id: c.verdicts[shrinker.subject] for c in shrinker.judge(taken)}
-
-
-def _fails(verdict: Verdict | None) -> bool | None:
-    """Whether it does, in whatever way; None where nobody knows, as it is not taken or not settled."""
-    return None if verdict is None or verdict.kind in BLAMELESS - {Kind.PASS} else verdict.failed
+def _fails(shrinker: Shrinker, choice: Choice) -> dict[str, bool | None]:
+    """With which values it fails, in whatever way; None where nobody knows, as it is not taken or not settled."""
+    verdicts = [c.verdicts[shrinker.subject] for c in shrinker.judge(list(choice.cases.values()))]
+    return {
+        value: None if verdict.kind in UNDECIDED else verdict.failed
+        for value, verdict in zip(choice.cases, verdicts, strict=True)
+    }
 
 
 def explain_choice(name: str, fails: Mapping[str, bool | None]) -> str:

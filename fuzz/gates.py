@@ -19,9 +19,13 @@ REACH = 36
 def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ...]:
     """One sentence for everything that decides whether the case fails: a size, an attribute, a layout.
 
+    None if values decide it, which may not be so of a smaller case as it was of the first.
     original: the case it was found with, which a rule must not contradict.
     """
     if shrinker.target.kind in SLOW:
+        return ()
+    shrinker.estimate_seeds(case)
+    if shrinker.seeds > 1:
         return ()
     return (*_learn_sizes(shrinker, case, original), *learn_choices(shrinker, case, original))
 

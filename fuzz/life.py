@@ -16,7 +16,7 @@ def promote(store: Store, finding: Finding) -> Path:
 
     Raises UsageError for a finding that never showed again when it was run: it would prove nothing.
     """
-    if finding.probability == 0.0:
+    if not finding.shows_again:
         raise UsageError(f"finding {finding.id} never failed again when it was run: it cannot guard anything")
     guards = finding.state in {State.FIXED, State.REGRESSION}
     state = State.REGRESSION if guards else State.OPEN

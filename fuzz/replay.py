@@ -12,7 +12,7 @@ from corpus.errors import UsageError, about
 from corpus.findings import Event, Finding, State
 from corpus.materialize import materialize_all
 from corpus.reading import load_record
-from corpus.records import TOKEN, Case, Kind, Subject, Verdict
+from corpus.records import TOKEN, UNDECIDED, Case, Subject, Verdict
 from corpus.rows import rows_digest
 from corpus.store import Store
 from fuzz.base import known_on_base
@@ -84,7 +84,7 @@ class Replayed:
     def lost(self) -> bool:
         """A planted bug that was caught once and is not caught any more."""
         finding = self.item.finding
-        planted = finding is not None and bool(self.item.subject.planted) and not _never_again(finding)
+        planted = finding is not None and bool(self.item.subject.planted) and finding.shows_again
         return planted and self.outcome not in {Outcome.FAILS_AS_EXPECTED, Outcome.NOT_TOLD, Outcome.DRIFTED}
 
 
@@ -218,11 +218,6 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
     return Replayed(item, _outcome(item.finding, verdict), verdict)
 
 
-def _never_again(finding: Finding) -> bool:
-    """Whether it was met once and did not show when it was run again: that it does not now says nothing."""
-    return finding.probability == 0.0
-
-
 def _times(finding: Finding | None) -> int:
     if finding is None or not 0.0 < finding.probability < 1.0:
         return 1
@@ -230,11 +225,11 @@ def _times(finding: Finding | None) -> int:
 
 
 def _outcome(finding: Finding | None, verdict: Verdict) -> Outcome:
-    if verdict.kind in {Kind.UNSUPPORTED, Kind.INCONCLUSIVE}:
+    if verdict.kind in UNDECIDED:
         return Outcome.NOT_TOLD
     if verdict.failed:
         return _failing(finding, verdict)
-    if finding is not None and _never_again(finding):
+    if finding is not None and not finding.shows_again:
         return Outcome.NOT_TOLD
     expected = finding is not None and (finding.expect == "fail" or bool(finding.subject.planted))
     if finding is None or finding.state in {State.REGRESSION, State.FIXED}:
@@ -247,8 +242,8 @@ def _failing(finding: Finding | None, verdict: Verdict) -> Outcome:
     if finding is None:
         return Outcome.FAILS
     if verdict.signature and verdict.signature.coarse != finding.signature.coarse:
-        planted = finding.subject.planted and _never_again(finding)
-        return Outcome.FAILS_AS_EXPECTED if planted else Outcome.FAILS
+        meant = finding.subject.planted and not finding.shows_again
+        return Outcome.FAILS_AS_EXPECTED if meant else Outcome.FAILS
     if finding.expect == "fail" and finding.expired() and not finding.subject.planted:
         return Outcome.EXPIRED
     return Outcome.FAILS_AS_EXPECTED if finding.expected() else Outcome.FAILS

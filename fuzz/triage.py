@@ -64,7 +64,7 @@ def investigate(
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, deadline, stopping, on_other)
     small = shrink(shrinker, failure.case)
     shrinker.deadline = time.monotonic() + PROBE_SECONDS
-    gates = () if stopping() else _gates(shrinker, small.case, failure.case)
+    gates = () if stopping() else learn_gates(shrinker, small.case, failure.case)
     verdict = _blamed(examiner, failure.subject, small.case, small.verdict)
     if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
         events.append(event(State.MINIMIZED, f"{failure.case.elements:,} -> {small.case.elements:,} elements"))
@@ -73,12 +73,6 @@ def investigate(
     if not told and not stopping() and not examiner.is_large(small.case):
         seen = replace(seen, sanitized=automatically(small.case, failure.subject, stopping))
     return _closely(examiner, failure, seen, events)
-
-
-def _gates(shrinker: Shrinker, small: Case, original: Case) -> tuple[str, ...]:
-    """What sizes and the like decide, where values decide nothing, which may be so of a smaller case alone."""
-    shrinker.estimate_seeds(small)
-    return learn_gates(shrinker, small, original) if shrinker.seeds == 1 else ()
 
 
 def _closely(examiner: Examiner, failure: Failure, seen: Observed, events: list[Event]) -> Found:

@@ -49,7 +49,7 @@ class Book:
 
     def news(self, finding: Finding) -> bool:
         """Whether it needs a person: it shows when it is run again, is not expected, and the base does not have it."""
-        shows = finding.probability > 0.0 and finding.state is not State.FIXED
+        shows = finding.shows_again and finding.state is not State.FIXED
         return shows and not finding.expected() and finding.id not in self.known
 
     @cached_property

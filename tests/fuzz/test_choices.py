@@ -90,7 +90,7 @@ def test_layouts(learned):
 
 
 def test_layouts_that_lie_the_same_are_one(learned):
-    """Of a column, rows that have gaps differ from none of one that is transposed by what is in memory."""
+    """A transposed column lies in memory as a contiguous one."""
     bug = "if x.strides[0] != 8:\n    out[...] = 9"
     assert learned("silu", bug, silu("row_gaps", 4, 1)) == ("fails only if x.layout is row_gaps or element_gaps",)
 

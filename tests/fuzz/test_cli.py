@@ -269,15 +269,16 @@ def start(*words, cwd):
 
 def test_ctrl_c_ends_cleanly_and_resume_goes_on(write, tmp_path, fuzz):
     words = ("run", "--subject", write(RIGHT), "--peer", "none", "--budget", "60s", "--seed", "1")
-    process = start(*words, cwd=tmp_path)
+    process, begin = start(*words, cwd=tmp_path), time.monotonic()
     runs = tmp_path / "corpus" / "local" / "runs"
     deadline = time.monotonic() + 20.0
     while time.monotonic() < deadline and not list(runs.glob("*/elites.jsonl")):
         time.sleep(0.05)
+    took = time.monotonic() - begin
     process.send_signal(signal.SIGINT)
     begin = time.monotonic()
     out, err = process.communicate(timeout=10.0)
-    assert time.monotonic() - begin < 8.0, "it was told to go on for a minute"
+    assert time.monotonic() - begin < max(2.0, took), "on a machine that is slow today: no longer than it took to start"
     assert process.returncode == 0
     assert "stopping" in err
     assert "Traceback" not in err

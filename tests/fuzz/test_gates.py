@@ -6,7 +6,6 @@ from corpus.records import Case, Fill, TensorRecipe
 from fuzz.check import Examiner, Inquiry
 from fuzz.gates import explain, learn_gates
 from fuzz.shrinking import Shrinker
-from fuzz.triage import _gates
 from kernels.catalog import user_subject
 
 
@@ -119,7 +118,7 @@ def test_sizes_are_asked_for_where_values_decide_nothing(tmp_path):
         def said(small, seeds):
             verdict = examiner.check([Inquiry(small, ("silu/positive",))])[0].verdicts["silu/positive"]
             assert verdict.failed
-            return _gates(Shrinker(examiner, "silu/positive", verdict, seeds=seeds), small, small)
+            return learn_gates(Shrinker(examiner, "silu/positive", verdict, seeds=seeds), small, small)
 
         assert said(case("ones", 0), seeds=1) == said(case("ones", 0), seeds=5) == ("fails only if cols >= 33",)
         checked = examiner.check([Inquiry(case("normal", n), ("silu/positive",)) for n in range(16)])
