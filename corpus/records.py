@@ -275,9 +275,7 @@ class Kind(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-UNDECIDED = frozenset({Kind.UNSUPPORTED, Kind.INCONCLUSIVE})
-"""Kinds that say neither that a subject is right nor that it is wrong."""
-BLAMELESS = UNDECIDED | {Kind.PASS}
+BLAMELESS = frozenset({Kind.PASS, Kind.UNSUPPORTED, Kind.INCONCLUSIVE})
 """Kinds that are no finding about a subject."""
 
 

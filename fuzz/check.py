@@ -20,7 +20,7 @@ from corpus.errors import InternalError, UsageError
 from corpus.findings import Exhibit
 from corpus.kept import Kept
 from corpus.materialize import Tensors, digest, materialize, materialize_all
-from corpus.records import Case, Execution, Kind, Status, Subject, Verdict
+from corpus.records import BLAMELESS, Case, Execution, Kind, Status, Subject, Verdict
 from fuzz.large import is_large
 from fuzz.large_road import LargeRoad
 from kernels.calling import Interface
@@ -39,6 +39,8 @@ from oracles.large import Where, places_of
 from oracles.laws import applies, judge_law, law_of
 from oracles.reference import Reference
 
+UNDECIDED = BLAMELESS - {Kind.PASS}
+"""Kinds that say neither that a subject is right nor that it is wrong."""
 DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
 """Kinds of failure that are not run again to be seen closely: each try may cost a whole timeout."""
 

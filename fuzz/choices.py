@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from corpus.layouts import LAYOUTS
-from corpus.records import UNDECIDED, Case, TensorRecipe
+from corpus.records import Case, TensorRecipe
+from fuzz.check import UNDECIDED
 from fuzz.moves import next_seeds, with_attrs, with_tensor
 from fuzz.shrinking import Shrinker
 from fuzz.strategies import layouts_for

@@ -12,11 +12,11 @@ from corpus.errors import UsageError, about
 from corpus.findings import Event, Finding, State
 from corpus.materialize import materialize_all
 from corpus.reading import load_record
-from corpus.records import TOKEN, UNDECIDED, Case, Subject, Verdict
+from corpus.records import TOKEN, Case, Subject, Verdict
 from corpus.rows import rows_digest
 from corpus.store import Store
 from fuzz.base import known_on_base
-from fuzz.check import Checked, Examiner, Inquiry, all_laws
+from fuzz.check import UNDECIDED, Checked, Examiner, Inquiry, all_laws
 from fuzz.contracts import know_contracts
 from fuzz.filing import Failure, Observed, file, now
 from fuzz.large import is_large
