@@ -7,11 +7,13 @@ from itertools import pairwise
 
 from corpus.records import Case, Kind
 from fuzz.choices import MAX_ELEMENTS, learn_choices
-from fuzz.moves import with_dims
+from fuzz.moves import livelier, with_dims
 from fuzz.shrinking import SLOW, Shrinker
 from oracles.catalog import contract_of
 
 TILES = (2, 4, 8, 16, 32, 64, 128, 256)
+AT_ONCE = 16
+"""Cases, between two looks at the clock."""
 REACH = 36
 """Neighbours on either side; enough to tell every modulus up to 32."""
 
@@ -39,17 +41,30 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
             break
         sizes = [n for n in _neighbours(extent) if contract.dims[dim].low <= n <= contract.dims[dim].high]
         sizes = [n for n in sizes if n % contract.dims[dim].multiple == 0]
-        neighbours = [c for n in sizes if (c := with_dims(case, {dim: n})).elements <= MAX_ELEMENTS]
-        fails = {}
-        for checked in shrinker.judge(neighbours):
+        fails = _fails(shrinker, case, dim, sizes)
+        fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
+        if fails.setdefault(before[dim], True) and explain(dim, fails):
+            for other in (original, livelier(case)):  # plain values may hide it, as ones do what a mean leaves out
+                also = _fails(shrinker, other, dim, [n for n, failed in fails.items() if not failed])
+                fails |= {n: True for n, failed in also.items() if failed}
+            if (gate := explain(dim, fails)) and not shrinker.expired():  # else some sizes were not tried
+                found.append(gate)
+    return tuple(found)
+
+
+def _fails(shrinker: Shrinker, case: Case, dim: str, sizes: Iterable[int]) -> dict[int, bool]:
+    """With which sizes of a dim a case fails; without those of which nobody knows, when time is over, and too large."""
+    contract, fails = contract_of(case.op), {}
+    neighbours = [c for n in sizes if (c := with_dims(case, {dim: n})).elements <= MAX_ELEMENTS]
+    for begin in range(0, len(neighbours), AT_ONCE):
+        if shrinker.expired():
+            break
+        for checked in shrinker.judge(neighbours[begin : begin + AT_ONCE]):
             verdict = checked.verdicts[shrinker.subject]
             same = shrinker.same(verdict)
             if same or verdict.kind is Kind.PASS:  # not if it is declined, or fails otherwise, which may hide this
                 fails[contract.dims_of(checked.case)[dim]] = same
-        fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
-        if fails.setdefault(before[dim], True) and (gate := explain(dim, fails)):
-            found.append(gate)
-    return tuple(found)
+    return fails
 
 
 def _neighbours(extent: int) -> list[int]:

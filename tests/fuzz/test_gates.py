@@ -148,3 +148,28 @@ def test_the_smallest_case_counts_where_it_lies_beyond_the_range_of_its_op(tmp_p
         verdict = examiner.check([Inquiry(case(4111), (subject.key,))])[0].verdicts[subject.key]
         shrinker = Shrinker(examiner, subject.key, verdict)
         assert learn_gates(shrinker, case(4111), case(14336)) == ("fails only if cols >= 4111",)
+
+
+TAIL = """OP = "row_sum"
+DTYPES = ("float32",)
+def run(out, x):
+    cols = x.shape[1]
+    wrong = x[:, 0] - x[:, -1] if cols > 8 else 1
+    out[...] = x.astype("float64").sum(axis=1) + (cols % 8 != 0) * wrong
+"""
+
+
+@pytest.mark.parametrize("original", ["normal", "ones"])
+def test_what_plain_values_hide_does_not_make_a_rule(tmp_path, original):
+    """Where columns are not a multiple of 8 it is wrong; of ones only up to 8 columns, as they all are alike."""
+    (tmp_path / "hidden.py").write_text(TAIL)
+
+    def case(rows, cols, distribution):
+        recipe = TensorRecipe(shape=(rows, cols), dtype="float32", fill=Fill(distribution=distribution, seed=1))
+        return Case(op="row_sum", tensors={"x": recipe})
+
+    with Examiner([user_subject(str(tmp_path / "hidden.py"), ())]) as examiner:
+        small = case(1, 1, "ones")
+        verdict = examiner.check([Inquiry(small, ("row_sum/hidden",))])[0].verdicts["row_sum/hidden"]
+        shrinker = Shrinker(examiner, "row_sum/hidden", verdict)
+        assert "fails only if cols % 8 != 0" in learn_gates(shrinker, small, case(3, 5, original))
