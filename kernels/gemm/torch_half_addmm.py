@@ -17,5 +17,5 @@ def run(out, a, b, *, c=None, alpha, beta):
         torch.addmm(out, a, b, alpha=alpha, beta=0, out=out)
     else:
         decline_empty_addmm(a, beta)
-        decline_rounded_product(a, b, alpha, beta)
+        decline_rounded_product(a, b, beta)
         torch.addmm(c, a, b, alpha=alpha, beta=beta, out=out)

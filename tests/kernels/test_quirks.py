@@ -128,18 +128,31 @@ def test_layer_norm_on_a_gpu_overflows_before_the_variance_does():
 
 
 @needs_gpu
-def test_a_product_on_a_gpu_is_rounded_before_a_summand_is_added():
+@pytest.mark.parametrize("alpha", [1.0, -1.0, 2.0])
+def test_a_product_on_a_gpu_is_rounded_before_a_summand_is_added(alpha):
     a, b = torch.ones(1, 8, device="cuda"), torch.zeros(8, 8, device="cuda")
-    b[:2, 0] = torch.tensor([-1.0, -0.0888671875])
+    b[:2, 0] = torch.tensor([-1.0, -0.0888671875]) / alpha
     a, b = a.bfloat16(), b.bfloat16()
-    assert float(torch.addmm(a, a, b)[0, 0]) == -0.0859375
+    assert float(torch.addmm(a, a, b, alpha=alpha)[0, 0]) == -0.0859375
     with pytest.raises(NotImplementedError, match=re.escape(ROUNDED_PRODUCT)):
-        decline_rounded_product(a, b, 1.0, 1.0)
+        decline_rounded_product(a, b, 1.0)
     with pytest.raises(NotImplementedError, match=re.escape(ROUNDED_PRODUCT)):
-        decline_rounded_product(b, b[:, :1], 1.0, 1.0)
-    decline_rounded_product(a, b[:, :7], 1.0, 1.0)
-    decline_rounded_product(a, b[:, :1], 1.0, 1.0)
-    decline_rounded_product(a, b, 1.0, 0.5)
+        decline_rounded_product(b, b[:, :1], 1.0)
+    decline_rounded_product(a, b[:, :7], 1.0)
+    decline_rounded_product(a, b[:, :1], 1.0)
+    decline_rounded_product(a, b, 0.5)
+
+
+@needs_gpu
+def test_so_it_is_in_bfloat16_with_any_factor_of_the_summand_where_rows_are_few():
+    a, b = torch.ones(8, 2, device="cuda"), torch.zeros(2, 8, device="cuda")
+    b[:, 0] = torch.tensor([-1.0, -0.0888671875])
+    a, b, c = a.bfloat16(), b.bfloat16(), torch.full((8, 8), 2.0, device="cuda", dtype=torch.bfloat16)
+    assert float(torch.addmm(c, a, b, beta=0.5)[0, 0]) == -0.0859375
+    with pytest.raises(NotImplementedError, match=re.escape(ROUNDED_PRODUCT)):
+        decline_rounded_product(a, b, 0.5)
+    for other in (a[:5], a.T.contiguous().T, a.half()):
+        decline_rounded_product(other, b, 0.5)
 
 
 @needs_gpu
