@@ -10,11 +10,12 @@ from pathlib import Path
 
 from corpus.findings import Finding
 from corpus.records import Kind
+from reports import reproducer_gpu as gpu
 from reports import reproducer_text as text
 from reports.excerpt import excerpt
 from reports.reproduce import memory, subject
 from reports.reproducer_kinds import story_of
-from reports.reproducer_run import RUNNABLE, Script
+from reports.reproducer_run import Script
 from reports.reproducer_worst import worst
 
 _ANSWER = '''def answer(reproduced, what):
@@ -38,7 +39,7 @@ def reproducer(finding: Finding) -> str:
     """The text of the file. It needs numpy, the kernel's file, and torch if the kernel takes tensors of torch."""
     script = Script(finding)
     script.source.imports |= {"import sys", "import traceback", "import numpy as np"}
-    if finding.subject.backend in RUNNABLE:
+    if script.runs:
         _tell(script)
     else:
         _decline(script)
@@ -51,9 +52,16 @@ def _tell(script: Script) -> None:
     if script.source.torch:
         script.source.imports.add("import torch")
         script.say("torch.set_num_threads(1)  # as when it failed")
+    if script.there:
+        script.source.imports.add("import functools")
+        script.source.functions += gpu.FUNCTIONS
+        script.constants += gpu.CONSTANTS
+        script.uses("around")
+        script.say(*gpu.MISSING, *gpu.ARITHMETIC)
     script.say('np.seterr(all="ignore")')
     if script.finding.verdict.kind is not Kind.BUILD_FAILED:
-        script.say(f"{script.kernel} = load(SUBJECT, FUNCTION)", "")
+        loaded = "load(SUBJECT, FUNCTION)"
+        script.say(f"{script.kernel} = {f'on_gpu({loaded})' if script.there else loaded}", "")
     begin = len(script.lines)
     story_of(script)(script)
     if any(f.startswith("def make_") for f in script.source.functions):
@@ -96,13 +104,13 @@ def _assembled(script: Script) -> str:
     values = excerpt([place for place in source.roots if place not in ours], source.instead)
     made = [f for f in source.functions if f.startswith("def make_")]
     others = [f for f in source.functions if f not in made]
-    runs = finding.subject.backend in RUNNABLE
+    runs = script.runs
     subject_lines = [
         f"SUBJECT = {text.quoted(finding.subject.path)}  # the kernel's file, unless another one is named",
         f"FUNCTION = {text.quoted(finding.subject.function)}",
     ]
     head = [
-        _head(finding),
+        _head(script),
         _imports({*source.imports, *story.imports, *values.imports}),
         "\n".join([*(subject_lines if runs else []), *script.constants]),
     ]
@@ -126,9 +134,9 @@ def _block(title: str, parts: Sequence[str]) -> list[str]:
     return [f"# {title}", *parts] if parts else []
 
 
-def _head(f: Finding) -> str:
-    torch = f.subject.backend == "torch"
-    used = {name: f.environment.packages.get(name, "") for name in ("numpy", *(["torch"] if torch else []))}
+def _head(script: Script) -> str:
+    f = script.finding
+    used = {name: f.environment.packages.get(name, "") for name in script.packages}
     known = ", ".join(f"{name} {text.prose(version)}" for name, version in used.items() if version)
     lines = [
         f"Kind:    {f.verdict.kind} ({f.verdict.rule})",
@@ -140,16 +148,21 @@ def _head(f: Finding) -> str:
     ]
     told = "\n".join(text.wrapped(text.prose(line), " " * 9) for line in lines)
     title = text.wrapped(text.prose(f"{f.subject.key}: {f.verdict.message}"))
-    return f'"""{title}\n\n{told}\n\n{_usage(f)}\n"""'
+    return f'"""{title}\n\n{told}\n\n{_usage(script)}\n"""'
 
 
-def _usage(f: Finding) -> str:
-    if f.subject.backend in RUNNABLE:
-        needs = " and torch" if f.subject.backend == "torch" else ""
-        return _USAGE.format(needs, _EXITS.get(f.verdict.kind, "1 reproduced"))
+def _usage(script: Script) -> str:
+    f = script.finding
+    if script.runs:
+        needs = [*script.packages, *(["a GPU"] if script.there else [])]
+        exits = {} if script.there else _EXITS  # an error there is told, and kills nobody
+        listed = " and ".join(part for part in (", ".join(needs[:-1]), needs[-1]) if part)
+        return _USAGE.format(listed, exits.get(f.verdict.kind, "1 reproduced"))
     files = {"--subject": _portable(f.subject.path)} | ({"--contract": _portable(f.contract)} if f.contract else {})
     if f.subject.path.endswith(".py"):
         files["--subject"] += f":{f.subject.function}"
+    if script.on_gpu:
+        files["--device"] = f.subject.device
     words = " ".join(f"{option} {shlex.quote(file)}" for option, file in files.items())
     return _DECLINED.format(f.subject.backend, f"{f.case.token} {text.prose(words)}")
 
@@ -162,7 +175,7 @@ def _portable(path: str) -> str:
 _DECLINED = """Run it:  python THIS_FILE  (needs numpy): it prints the inputs, and what came of them
 Exit:    2, as a kernel for {0} is launched by Kernel Assay only:
 python -m fuzz replay {1}"""
-_USAGE = """Run it:  python THIS_FILE [KERNEL_FILE]  (needs numpy{})
+_USAGE = """Run it:  python THIS_FILE [KERNEL_FILE]  (needs {})
 Exit:    {}, 0 not reproduced, 2 it could not be run"""
 _EXITS = {Kind.CRASHED: "whatever it dies of: reproduced"}
 

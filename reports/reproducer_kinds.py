@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from corpus.records import Kind
+from reports.reproducer_gpu import HERE
 from reports.reproducer_run import Script
 from reports.reproducer_text import entry, indented, number, parts, prose, quoted
 from reports.reproducer_worst import bit_rows, group_rows, is_bitwise, plain_rows, room_rows, table, value_rows, worst
@@ -218,6 +219,9 @@ def _aliased(s: Script) -> None:
     s.make_inputs(s.case)
     named = ", ".join(f"{quoted(name)}: {name}" for name in s.inputs.values())
     address = f"{s.output}.data_ptr()" if s.source.torch else f"np.asarray({s.output}).ctypes.data"
+    if s.there:
+        s.source.functions.append(HERE)
+        address = f"here({address})"
     s.say("", *s.run(), f"inputs = {{{named}}}")
     s.say(f"shared = [name for name, array in inputs.items() if holds(array, {address})]", "for name in shared:")
     s.say(f'    print(f"{s.output} is the memory of its input {{name!r}}, not a result of its own")')
@@ -242,9 +246,14 @@ def _twice(s: Script, after: str = "") -> list[str]:
 
 def _crashed(s: Script) -> None:
     """The process dies, or it tells that it did not."""
-    s.source.imports |= {"import faulthandler", "import os"}
     s.make_inputs(s.case)
     s.say("", f"print({quoted(f'recorded: {s.finding.verdict.message}')})")
+    if s.there:  # where nothing dies, but nothing can be done any more
+        s.say("try:", *indented(_twice(s)), "except RuntimeError as error:", "    print(error)")
+        s.say('    return answer(True, "it was not launched, or nothing runs on the GPU after it")')
+        s.say('return answer(False, "it came back")')
+        return
+    s.source.imports |= {"import faulthandler", "import os"}
     s.say('print("if this process dies now, that is reproduced", flush=True)')
     s.say("faulthandler.enable()  # shows where it crashes", *_twice(s), "try:")
     s.say('    print("it came back", flush=True)', "except OSError:  # it closed the standard output")
@@ -265,12 +274,15 @@ def _timeout(s: Script) -> None:
 
 
 def _out_of_memory(s: Script) -> None:
-    """A limit on what may be allocated."""
-    s.uses("limit_memory")
-    s.constants.append(f"MEGABYTES = {MEGABYTES}  # that it may take")
+    """A limit on what may be allocated; on a GPU there is none but its own."""
+    limit = []
+    if not s.there:
+        s.uses("limit_memory")
+        s.constants.append(f"MEGABYTES = {MEGABYTES}  # that it may take")
+        limit = ["limit_memory(MEGABYTES)"]
     s.make_inputs(s.case)
     read = "{0}.detach().clone()" if s.source.torch else "np.array({0})"
-    s.say("", "limit_memory(MEGABYTES)", "try:", *indented(_twice(s, read if s.returns else "")))
+    s.say("", *limit, "try:", *indented(_twice(s, read if s.returns else "")))
     s.say("except (MemoryError, RuntimeError) as error:  # torch has no MemoryError")
     s.say('    print(f"it ran out of memory: {error}")', '    return answer(True, "it takes all the memory there is")')
     s.say('return answer(False, "it came back")')

@@ -25,6 +25,8 @@ _ROOT = Path(__file__).resolve().parent.parent
 """Where the paths of the house's own subjects begin."""
 RUNNABLE = frozenset({"numpy", "torch"})
 """Backends whose subjects a file on its own can call."""
+RUNNABLE_THERE = frozenset({"torch", "triton"})
+"""The same on a GPU: those whose subjects take tensors of torch."""
 _WORDS = """
     np torch ml_dtypes sys os re traceback faulthandler hashlib runpy inspect resource Path SimpleNamespace dataclass
     field cached_property main answer load put blank tensor damage around start_of untouched element_bytes differing
@@ -32,7 +34,7 @@ _WORDS = """
     was wanted room start step count some flat due budget low high got fine kept said before arrays array inputs first
     second first_values second_values size where shared name attempt error code SUBJECT FUNCTION WORST FACTOR SECONDS
     MEGABYTES RUNS ZONE
-    recorded
+    recorded functools sent on_gpu here matmul DEVICE SENT
 """
 """What has a meaning in a reproducer; no tensor is called so."""
 _TENSOR = '''def tensor(array, dtype):
@@ -53,7 +55,28 @@ class Script:
 
     def __post_init__(self) -> None:
         """Decide what the types are called."""
-        self.source = Source(torch=self.finding.subject.backend == "torch")
+        self.source = Source(torch=self.there or self.finding.subject.backend == "torch")
+
+    @property
+    def runs(self) -> bool:
+        """Whether a file on its own can call the kernel."""
+        return self.there or (not self.on_gpu and self.finding.subject.backend in RUNNABLE)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it failed there."""
+        return self.finding.subject.device != "cpu"
+
+    @property
+    def there(self) -> bool:
+        """Whether the file has the kernel run on a GPU."""
+        return self.on_gpu and self.finding.subject.backend in RUNNABLE_THERE
+
+    @property
+    def packages(self) -> list[str]:
+        """Names of those that it needs."""
+        backend = self.finding.subject.backend
+        return ["numpy", *(["torch"] if self.source.torch else []), *(["triton"] if backend == "triton" else [])]
 
     @property
     def returns(self) -> bool | None:
@@ -198,6 +221,10 @@ class Script:
 
     def handed(self, variable: str, dtype: str) -> str:
         """What the kernel is given for an array of ours."""
+        return f"({variable}, torch.{dtype})" if self.there else self.tensor(variable, dtype)
+
+    def tensor(self, variable: str, dtype: str) -> str:
+        """An array of ours as the kernel's file knows tensors, on the host."""
         if not self.source.torch:
             return variable
         if not foreign(dtype):
@@ -212,15 +239,19 @@ class Script:
             return []
         if not self.source.torch:
             return [f"{values} = np.asarray({out}, np.float64)"]
-        tensor = f"{out}.detach()" if returns else self.handed(out, self.spec.dtype)
+        tensor = f"{self.result(out)}.detach()" if returns else self.tensor(out, self.spec.dtype)
         return [f"{values} = {tensor}.double().numpy()"]
+
+    def result(self, out: str) -> str:
+        """What the kernel has returned, on the host."""
+        return f"{out}.cpu()" if self.there else out
 
     def bits(self, out: str = "") -> str:
         """An expression for the bit patterns of the result."""
         out, size = out or self.output, format_of(self.spec.dtype).bits
         if self.source.torch and self.returns:
             integer = "uint8" if size == 8 else f"int{size}"
-            return f"{out}.detach().view(torch.{integer}).numpy().view(np.uint{size})"
+            return f"{self.result(out)}.detach().view(torch.{integer}).numpy().view(np.uint{size})"
         return f"np.asarray({out}).view(np.uint{size})"
 
     def say(self, *lines: str) -> None:
