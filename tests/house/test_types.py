@@ -1,5 +1,6 @@
-"""The five packages pass `mypy --strict`."""
+"""The five packages and the scripts pass `mypy --strict`."""
 
+import os
 import re
 import subprocess
 import sys
@@ -30,3 +31,13 @@ def test_a_missing_annotation_is_noticed(tmp_path):
     )
     assert result.returncode == 1
     assert "[no-untyped-def]" in result.stdout
+
+
+def test_scripts(monkeypatch):
+    """They are run by hand and now and then, and must not have been left behind by what they call."""
+    monkeypatch.setenv("MYPYPATH", os.pathsep.join(("scripts", "scripts/bench", "tests/reports")))
+    files = [path for folder in ("scripts", "scripts/bench") for path in sorted((ROOT / folder).iterdir())]
+    scripts = [str(path) for path in files if path.is_file() and not path.suffix]
+    assert len(scripts) > 20
+    result = mypy("--scripts-are-modules", *scripts)
+    assert result.returncode == 0, result.stdout
