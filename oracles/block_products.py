@@ -16,8 +16,8 @@ from corpus.blocks import block_format
 from corpus.formats import format_of
 from corpus.records import Fill
 from oracles.blocks import Bytes, Unpacked, unpack
-from oracles.bounds import ACCUMULATOR_UNIT, ALL, LAMBDA, grain
-from oracles.contract import INTERVAL, Budget, Dims, Question, Reals
+from oracles.bounds import ACCUMULATOR_UNIT, LAMBDA, grain
+from oracles.contract import ALL, INTERVAL, Budget, Dims, Question, Reals
 
 WEIGHTS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 """Formats of the weights."""

@@ -8,10 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.formats import format_of
-from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO, Question, Reals
-
-ALL = INTERVAL | ZERO | PINF | NINF | NAN
-"""The mask of an element that may be anything."""
+from oracles.contract import INTERVAL, NAN, NINF, PINF, Question, Reals
 
 LIMIT = float(np.finfo(np.float64).max)
 

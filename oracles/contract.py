@@ -34,6 +34,8 @@ Reals = NDArray[np.float64]
 
 INTERVAL, ZERO, PINF, NINF, NAN = 1, 2, 4, 8, 16
 """Bits of an accept mask: which classes of result are right for an element."""
+ALL = INTERVAL | ZERO | PINF | NINF | NAN
+"""The mask of an element that may be anything."""
 
 OPEN_END = 1e4
 """How far a range with one end reaches: to this much beyond its end or beyond zero, whichever is farther."""
@@ -172,6 +174,12 @@ class Budget:
     """Number of independent groups of errors, for the Z line."""
     estimated: bool = False
     """Not derived by a person, but estimated from the reference (numerics.md 6)."""
+
+    def settled(self, want: Reals) -> Reals:
+        """The reference, but 0 where it is NaN or Inf and anything is right: no number is near those."""
+        if self.accept is None or np.isfinite(want).all():
+            return want
+        return np.where((self.accept == ALL) & ~np.isfinite(want), 0.0, want)
 
     def column(self, index: int) -> Budget:
         """The budget of one column, of that of a matrix."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from corpus.errors import UsageError
 from corpus.formats import Array, format_of
-from oracles.bounds import ALL, classes_of, reference_error
-from oracles.contract import INTERVAL, NAN, NINF, PINF, Budget, Contract, Question, Reals
+from oracles.bounds import classes_of, reference_error
+from oracles.contract import ALL, INTERVAL, NAN, NINF, PINF, Budget, Contract, Question, Reals
 from oracles.followed import Followed, followed
 from oracles.spans import Arithmetic, Span
 

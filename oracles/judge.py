@@ -47,7 +47,7 @@ class Evidence:
         """What is wanted of an output that was given; of several right answers the one that was chosen."""
         want, choose = self.reference.want[name], self.reference.contract.choices
         if choose is None:
-            return want
+            return self.reference.budget(self.subject.numerics)[name].settled(want)
         got = self.outputs[name]
         right = choose({name: got}, self.reference.inputs, self.reference.attrs)[name]
         return np.where(right, got.astype(np.float64), want)

@@ -12,7 +12,6 @@ from corpus.records import Fill
 from oracles.axes import Dims
 from oracles.balls import Ball, ball, dot
 from oracles.bounds import (
-    ALL,
     LIMIT,
     classes_of,
     quotient_error,
@@ -22,7 +21,7 @@ from oracles.bounds import (
     saturated,
     sum_range,
 )
-from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO, Budget, Question, Reals
+from oracles.contract import ALL, INTERVAL, NAN, NINF, PINF, ZERO, Budget, Question, Reals
 
 
 def rms_normalized(x: Reals, weight: Reals, eps: float) -> Reals:

@@ -29,6 +29,7 @@ from oracles.axes import Attrs, Dims
 from oracles.balls import Ball, ball, balls, dot, shares, total
 from oracles.bounds import classes_of, grain, sum_range
 from oracles.contract import (
+    ALL,
     INTERVAL,
     NAN,
     NINF,
@@ -42,6 +43,7 @@ from oracles.contract import (
     Question,
     Reals,
 )
+from oracles.lost_nans import free_rows
 from oracles.mixtures import (
     Mask,
     Scores,
@@ -110,6 +112,9 @@ def budget(q: Question) -> dict[str, Budget]:
         error = np.where(_is_exact(q, w, off), 0.0, error)
     error = np.where(np.isnan(error), np.inf, np.where(_blind(w), 0.0, error))
     accept = _accept(q, w, want, off, fits)
+    if (free := free_rows(q, want.shape)) is not None:
+        error = np.where(free, np.inf, error)
+        accept = np.where(free, ALL, classes_of(want) if accept is None else accept).astype(np.uint8)
     accept = None if accept is None else accept.reshape(shape)
     if not q.iid or q.case.dtype not in {"float16", "bfloat16"}:
         return {"out": Budget(error.reshape(shape), accept)}

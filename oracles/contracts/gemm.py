@@ -17,6 +17,7 @@ from corpus.records import Fill
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball, balls, dot
 from oracles.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
+from oracles.lost_nans import with_lost_nans
 from oracles.products import ALPHAS, BETAS, VARIANTS, product_budget, product_probe, scaled_ball, scaling_of, summed
 from oracles.relations import EITHER, alone, doubled, only_if, reversed_along, scaled
 
@@ -29,7 +30,8 @@ def reference(a: Reals, b: Reals, c: Reals | None = None, *, alpha: float = 1.0,
 def budget(q: Question) -> dict[str, Budget]:
     """See oracles.products."""
     scaling = scaling_of(q, q.real("c") if "c" in q.inputs else None)
-    return {"out": product_budget(q, q.real("a"), q.real("b"), q.want["out"], scaling)}
+    found = product_budget(q, q.real("a"), q.real("b"), q.want["out"], scaling)
+    return {"out": with_lost_nans(q, found, "a", "b")}
 
 
 def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:

@@ -12,6 +12,7 @@ from corpus.records import Fill
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball, balls, dot
 from oracles.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
+from oracles.lost_nans import with_lost_nans
 from oracles.products import ALPHAS, BETAS, VARIANTS, product_budget, product_probe, scaled_ball, scaling_of, summed
 from oracles.relations import EITHER, alone, doubled, only_if, reversed_along, scaled
 
@@ -25,7 +26,7 @@ def budget(q: Question) -> dict[str, Budget]:
     """That of a matrix product whose second matrix has one column."""
     scaling = scaling_of(q, q.real("y")[:, None] if "y" in q.inputs else None)
     whole = product_budget(q, q.real("a"), q.real("x")[:, None], q.want["out"][:, None], scaling)
-    return {"out": whole.column(0)}
+    return {"out": with_lost_nans(q, whole, "a", "x").column(0)}
 
 
 def probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:

@@ -18,7 +18,6 @@ from corpus.records import Fill
 from oracles.axes import Attrs, Dims
 from oracles.balls import Ball, ball, balls, total
 from oracles.bounds import (
-    ALL,
     LAMBDA,
     LIMIT,
     classes_of,
@@ -30,7 +29,7 @@ from oracles.bounds import (
     sum_range,
     sum_unit,
 )
-from oracles.contract import NAN, NINF, PINF, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.contract import ALL, NAN, NINF, PINF, Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import alone, only_if, reversed_along, scaled
 
 

@@ -16,7 +16,7 @@ from fuzz.check import Examiner, Inquiry
 from fuzz.strategies import build
 from kernels.backend import KernelFaultError
 from kernels.calling import Interface, bind
-from kernels.catalog import read_subject, size_hints, user_subject
+from kernels.catalog import read_subject, size_hints, subjects_of, user_subject
 from kernels.formula import parse_formula
 from kernels.front_matter import read_front_matter
 from kernels.loader import loader_of
@@ -873,3 +873,15 @@ def test_a_subject_keeps_nothing_of_a_case_that_it_has_run(write):
     seen = weakref.ref(slab)
     del slab
     assert seen() is None
+
+
+def test_nan_that_tensor_cores_read_as_inf_is_no_finding_about_a_kernel_that_claims_them():
+    low = TensorRecipe(shape=(1, 1), dtype="float32", fill=Fill(distribution="ones"), pokes=((0, 0x7F800001),))
+    one = TensorRecipe(shape=(1, 1), dtype="float32", fill=Fill(distribution="ones"))
+    case = Case(op="gemm", tensors={"a": low, "b": one})
+    names = ("cuda_wmma_tf32", "numpy_tf32", "bug_cuda_tf32_undeclared", "cuda_tiled")
+    subjects = {s.name: s for s in subjects_of("gemm") if s.name in names}
+    with Examiner(subjects.values()) as examiner:
+        checked = examiner.check([Inquiry(case, tuple(s.key for s in subjects.values()))])[0]
+    kinds = {name: checked.verdicts[s.key].kind for name, s in subjects.items()}
+    assert kinds == {**dict.fromkeys(names, Kind.PASS), "bug_cuda_tf32_undeclared": Kind.NONFINITE}

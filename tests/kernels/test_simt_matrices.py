@@ -22,6 +22,7 @@ __global__ void product(Sum* out, const T* a, const T* b, const Sum* c, int lda,
   wmma::mma_sync(fc, fa, fb, fc);
   wmma::store_matrix_sync(out, fc, m, wmma::mem_col_major);
 }
+template <bool rounded>
 __global__ void tf32(float* out, const float* a, const float* b) {
   wmma::fragment<wmma::matrix_a, 16, 16, 8, wmma::precision::tf32, wmma::row_major> fa;
   wmma::fragment<wmma::matrix_b, 16, 16, 8, wmma::precision::tf32, wmma::row_major> fb;
@@ -29,8 +30,8 @@ __global__ void tf32(float* out, const float* a, const float* b) {
   wmma::fill_fragment(fc, 0.5f);
   wmma::load_matrix_sync(fa, a, 8);
   wmma::load_matrix_sync(fb, b, 16);
-  for (int i = 0; i < fa.num_elements; ++i) fa.x[i] = wmma::__float_to_tf32(fa.x[i]);
-  for (int i = 0; i < fb.num_elements; ++i) fb.x[i] = wmma::__float_to_tf32(fb.x[i]);
+  for (int i = 0; rounded && i < fa.num_elements; ++i) fa.x[i] = wmma::__float_to_tf32(fa.x[i]);
+  for (int i = 0; rounded && i < fb.num_elements; ++i) fb.x[i] = wmma::__float_to_tf32(fb.x[i]);
   wmma::mma_sync(fc, fa, fb, fc);
   wmma::store_matrix_sync(out, fc, 16, wmma::mem_row_major);
 }
@@ -80,7 +81,9 @@ def instance(t, total, m, n, k, a, b):
 
 @pytest.fixture(scope="module")
 def kernels(simt_cache, tmp_path_factory):
-    return Kernels(tmp_path_factory.mktemp("matrices"), SOURCE, *(instance(*p) for p in PRODUCTS))
+    return Kernels(
+        tmp_path_factory.mktemp("matrices"), SOURCE, "tf32<true>", "tf32<false>", *(instance(*p) for p in PRODUCTS)
+    )
 
 
 def drawn(rows, cols, dtype, seed):
@@ -106,9 +109,20 @@ def test_a_tile_is_multiplied_and_added(kernels, product):
 def test_tf32_has_ten_bits_and_ties_go_away_from_zero(kernels):
     a, b = aligned(np.eye(16, 8, dtype=np.float32)), aligned(np.zeros((8, 16), np.float32))
     b[0, :6] = [1 + 2.0**-11, -1 - 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-11 - 2.0**-20, 1 + 2.0**-10, 3.0]
-    found = kernels.right("tf32", block=32, out=blank((16, 16)), a=a, b=b)
+    found = kernels.right("tf32<true>", block=32, out=blank((16, 16)), a=a, b=b)
     assert (found[0, :6] - 0.5).tolist() == [1 + 2.0**-10, -1 - 2.0**-10, 1 + 2 * 2.0**-10, 1, 1 + 2.0**-10, 3]
     assert (found[1:] == 0.5).all()
+
+
+@pytest.mark.parametrize("rounded", ["true", "false"])
+def test_tensor_cores_look_at_ten_bits_of_tf32_and_may_take_nan_for_inf(kernels, rounded):
+    a, b = aligned(np.zeros((16, 8), np.float32)), aligned(np.zeros((8, 16), np.float32))
+    a[0, 0] = 1
+    b[0, :4].view(np.uint32)[:] = [0x7F800001, 0xFF801FFF, 0x7F802000, 0x7FC00001]
+    b[0, 4:6] = [1 + 2.0**-11 - 2.0**-20, -1 - 3 * 2.0**-12]
+    found = kernels.right(f"tf32<{rounded}>", block=32, out=blank((16, 16)), a=a, b=b)[0, :6] - 0.5
+    np.testing.assert_array_equal(found[:5], [np.inf, -np.inf, np.nan, np.nan, 1])
+    assert found[5] == (-1 - 2.0**-10 if rounded == "true" else -1)
 
 
 def test_a_product_of_many_tiles(kernels):

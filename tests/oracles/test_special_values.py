@@ -33,11 +33,21 @@ class Payload(float):
     """A NaN with bits of its own."""
 
 
+class Signalling(float):
+    """A NaN of whose payload the last bit alone is set."""
+
+
 def words_of(dtype):
     """What the words of a row stand for."""
     fmt = format_of(dtype)
     small = {"tiny": fmt.tiny, "least": fmt.eta} if fmt.is_float else {"tiny": math.nan, "least": math.nan}
-    own = {"nan": math.nan, "inf": math.inf, "payload": Payload("nan"), ANYTHING: ANYTHING}
+    own = {
+        "nan": math.nan,
+        "inf": math.inf,
+        "payload": Payload("nan"),
+        "signalling": Signalling("nan"),
+        ANYTHING: ANYTHING,
+    }
     return {**own, **small, "max": fmt.max}
 
 
@@ -118,6 +128,8 @@ def holds(dtype, values):
 def bits(number, fmt):
     if isinstance(number, Payload):
         return fmt.nan_bits | 1
+    if isinstance(number, Signalling):
+        return fmt.inf_bits | 1
     with np.errstate(all="ignore"):
         return bits_of(number, fmt.dtype)
 

@@ -69,10 +69,10 @@ struct fragment {
 };
 
 inline float __float_to_tf32(float x) {
-  // To nearest, ties away from zero, as cvt.rna.tf32.f32.
+  // To nearest, ties away from zero, as the machine code of cvt.rna.tf32.f32: NaN may become Inf.
   unsigned bits = simt::bits<unsigned>(x);
-  if ((bits & 0x7f800000u) == 0x7f800000u) return x;
-  return simt::bits<float>((bits + 0x1000u) & 0xffffe000u);
+  if ((bits & 0x7f800000u) != 0x7f800000u) bits += 0x1000u;
+  return simt::bits<float>(bits & 0xffffe000u);
 }
 
 template <class F, class T>
@@ -147,6 +147,14 @@ inline double number<double, double>(double x) {
   return x;
 }
 
+// An element of a fragment as products take it: of tf32 nobody looks at the last 13 bits.
+template <class S, class F>
+inline S operand(const F& f, int e) {
+  if constexpr (std::is_same_v<typename F::element_type, precision::tf32>)
+    return simt::bits<float>(simt::bits<unsigned>(f.x[e]) & 0xffffe000u);
+  else return number<S>(f.x[e]);
+}
+
 template <int m, int n, int k, class A, class B, class C, class D>
 struct Product {
   D* d;
@@ -159,8 +167,8 @@ struct Product {
     S a[m * k], b[k * n], d[m * n];
     for (int l = 0; l < 32; ++l) {
       const auto& mine = *reinterpret_cast<const Product*>(lanes[l]);
-      for (int e = 0; e < A::num_elements; ++e) a[e * 32 + l] = number<S>(mine.a->x[e]);
-      for (int e = 0; e < B::num_elements; ++e) b[e * 32 + l] = number<S>(mine.b->x[e]);
+      for (int e = 0; e < A::num_elements; ++e) a[e * 32 + l] = operand<S>(*mine.a, e);
+      for (int e = 0; e < B::num_elements; ++e) b[e * 32 + l] = operand<S>(*mine.b, e);
       for (int e = 0; e < C::num_elements; ++e) d[e * 32 + l] = number<S>(mine.c->x[e]);
     }
     for (int i = 0; i < m; ++i)
