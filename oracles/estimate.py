@@ -19,7 +19,8 @@ from corpus.formats import Array, format_of
 from oracles.bounds import classes_of, reference_error
 from oracles.contract import ALL, INTERVAL, NAN, NINF, PINF, Budget, Contract, Question, Reals
 from oracles.followed import Followed, followed
-from oracles.spans import Arithmetic, Span
+from oracles.lost_nans import lost_nans
+from oracles.spans import Arithmetic, Span, freed
 
 
 def spans_of(contract: Contract, q: Question) -> dict[str, Span]:
@@ -28,7 +29,7 @@ def spans_of(contract: Contract, q: Question) -> dict[str, Span]:
     Raises UsageError if the reference does something that cannot be followed.
     """
     a = Arithmetic.of(q)
-    inputs = {name: array if contract.inputs[name].below else _input(a, array) for name, array in q.inputs.items()}
+    inputs = {name: array if contract.inputs[name].below else _input(a, name) for name, array in q.inputs.items()}
     try:
         reference = contract.reference
         if isinstance(reference, FunctionType):
@@ -62,12 +63,14 @@ def estimate(contract: Contract, q: Question, spans: Mapping[str, Span]) -> dict
     }
 
 
-def _input(a: Arithmetic, array: Array) -> Followed:
-    """As the reference gets it, one width up; subnormal numbers may be taken for 0."""
-    if format_of(array.dtype).is_float:
-        array = array.astype(np.longdouble if array.dtype == np.float64 else np.float64)
-        return Followed(a, a.within_range(Span(array.copy(), array.copy(), array.copy())))
-    return followed(a, array)
+def _input(a: Arithmetic, name: str) -> Followed:
+    """As the reference gets it, one width up; subnormal numbers may be taken for 0, and some NaN for Inf."""
+    array, lost = a.question.inputs[name], lost_nans(a.question, name)
+    if not format_of(array.dtype).is_float:
+        return followed(a, array)
+    array = array.astype(np.longdouble if array.dtype == np.float64 else np.float64)
+    span = a.within_range(Span(array.copy(), array.copy(), array.copy()))
+    return Followed(a, span if lost is None else freed(span, lost))
 
 
 def _budget(q: Question, span: Span, want: Reals, factor: float, *, has_inf: bool) -> Budget:

@@ -22,7 +22,7 @@ _INF, _FIRST_KEPT = 0x7F800000, 0x7F802000
 
 def lost_nans(q: Question, name: str) -> Mask | None:
     """Where an input holds such NaN, if its products are declared to be tf32's; None: nowhere."""
-    if tf32_of(q) == "none":
+    if tf32_of(q) == "none" or q.inputs[name].dtype != np.float32:
         return None
     bits = np.ascontiguousarray(q.inputs[name]).view(np.uint32) & np.uint32(0x7FFFFFFF)
     lost: Mask = (bits > _INF) & (bits < _FIRST_KEPT)

@@ -179,7 +179,7 @@ def _size(x: Array) -> Array:
     return np.where(np.isfinite(x), np.abs(x), 0.0)
 
 
-def _freed(span: Span, strange: Array | bool) -> Span:
+def freed(span: Span, strange: Array | bool) -> Span:
     """Without limits where strange."""
     if not np.any(strange):
         return span
@@ -207,7 +207,7 @@ def elementwise(a: Arithmetic, name: str, function: Callable[..., Array], spans:
         return Span(value, low, high)
     strange = _strange([np.isnan(x) for x in (value, *corners)], spans) | _pole(name, spans)
     span = Span(value, low, high)
-    return _freed(span if whole else a.rounded(span, a.error_of(name, spans)), strange)
+    return freed(span if whole else a.rounded(span, a.error_of(name, spans)), strange)
 
 
 def _pole(name: str, spans: Sequence[Span]) -> Array | bool:
@@ -239,7 +239,7 @@ def summed(a: Arithmetic, function: Callable[[Array], Array], span: Span) -> Spa
     low = np.where(function(np.maximum(-span.low, 0.0)) > a.sums_top, -np.inf, low)
     high = np.where(function(np.maximum(span.high, 0.0)) > a.sums_top, np.inf, high)
     strange = (np.isnan(low) | np.isnan(high)) & ~np.isnan(value)
-    return _freed(a.within_range(Span(value, low, high)), strange)
+    return freed(a.within_range(Span(value, low, high)), strange)
 
 
 def multiplied(
@@ -259,12 +259,12 @@ def multiplied(
     error = (reach - function(*sizes)) + (a.sums * terms + 2.0 * a.operands) * reach
     error = error + terms * max(a.step, a.sums_step, a.question.tiny)
     wide = ~(reach <= a.sums_top)  # also a NaN, from 0 times a limit that is Inf
-    span = _freed(Span(value, value - error, value + error), wide)
+    span = freed(Span(value, value - error, value + error), wide)
     if not (all(np.isfinite(v).all() for v in values) or all(s.exact for s in spans)):
         sure = np.isnan(function(*(np.where(s.nowhere, np.nan, 1.0) for s in spans)))
         zero = [np.where((s.low <= 0) & (s.high >= 0) & ~s.sure, 0.0, s.value) for s in spans]  # 0 times Inf
         ends = [function(*(s[side] for s in spans)) for side in range(3)] + [function(*zero)]
-        span = _freed(span, reduce(np.logical_or, map(np.isnan, ends)) & ~sure)
+        span = freed(span, reduce(np.logical_or, map(np.isnan, ends)) & ~sure)
     return a.within_range(span)
 
 
@@ -275,7 +275,7 @@ def chosen(condition: Span, yes: Span, no: Span) -> Span:
     low = np.where(unsure, np.fmin(yes.low, no.low), np.where(taken, yes.low, no.low))
     high = np.where(unsure, np.fmax(yes.high, no.high), np.where(taken, yes.high, no.high))
     span = Span(np.where(taken, yes.value, no.value), low, high)
-    return _freed(span, unsure & (np.isnan(yes.value) != np.isnan(no.value)))
+    return freed(span, unsure & (np.isnan(yes.value) != np.isnan(no.value)))
 
 
 def tried(a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span]) -> Span:
@@ -290,7 +290,7 @@ def tried(a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span]) 
     extent = max(n for s in spans for n in (1, *s.value.shape))
     error = extent * (change + a.unit * np.abs(value))
     span = Span(value, value - error, value + error)
-    return _freed(a.within_range(span), np.isnan(error) & ~np.isnan(value))
+    return freed(a.within_range(span), np.isnan(error) & ~np.isnan(value))
 
 
 def _neighbours(a: Arithmetic, spans: Sequence[Span]) -> list[list[Array]]:

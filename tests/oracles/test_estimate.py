@@ -316,6 +316,19 @@ def test_the_estimate_follows_what_a_kernel_declares(declared, kernel):
     assert failures(contract, kernel, cases, numerics=Numerics(**declared)) == []
 
 
+@pytest.mark.parametrize(("name", "out"), [("dots", (np.inf, 2.0)), ("products", ((np.inf, np.inf), (1.0, 2.0)))])
+@pytest.mark.parametrize(("bits", "declared", "fails"), [
+    (0x7F800001, {"tf32": "rn"}, False),
+    (0x7F800001, {}, True),
+    (0x7FC00000, {"tf32": "rn"}, True),
+])  # fmt: skip
+def test_a_nan_that_tf32_reads_as_inf_is_free_where_tf32_is_declared(name, out, bits, declared, fails):
+    case = case_of(CONTRACTS[name], rows=2, cols=1, distribution="ones")
+    x = np.array([[bits], [0x3F800000]], np.uint32).view(np.float32)
+    reference = Reference(CONTRACTS[name], case, {"x": x, "y": np.array([[1.0], [2.0]], np.float32)})
+    assert verdict(reference, np.array(out, np.float32), Numerics(**declared)).failed == fails
+
+
 def test_subnormal_results_may_vanish_unless_declared_otherwise():
     contract = op(lambda x: x * 0.5)
     case = case_of(contract, rows=1, cols=1).but(
