@@ -29,6 +29,7 @@ class Hunt(Search):
     """A campaign that ends with the first failure of a kind."""
 
     kind = ""
+    """Empty: of any."""
     target: Target
     others: Counter[str]
     """Kinds of failures that are not the one."""
@@ -44,7 +45,7 @@ class Hunt(Search):
             yield batch
 
     def _meet(self, failure: Failure) -> None:
-        if failure.verdict.kind != self.kind:
+        if self.kind and failure.verdict.kind != self.kind:
             self.others[failure.verdict.kind.value] += 1
         elif self.caught is None:
             index = int(failure.found_by.rpartition(":")[2])
@@ -55,8 +56,9 @@ class Hunt(Search):
 def hunt(
     examiner: Examiner, subject: Subject, seed: int, limit: float, others: Counter[str] | None = None
 ) -> Caught | None:
-    """Search with a subject alone for a failure of the kind that its bug must earn; None if not in `limit` seconds.
+    """Search with a subject alone for a failure of the kind that its bug must earn, of any if it is not said which.
 
+    None: not in `limit` seconds.
     others: where failures of other kinds are counted.
     """
     with _bench.temporary() as folder, Store(folder) as store:
