@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from corpus.layouts import LAYOUTS
 from corpus.records import Case, TensorRecipe
 from fuzz.check import UNDECIDED
-from fuzz.moves import next_seeds, with_attrs, with_tensor
+from fuzz.moves import next_seeds, with_attrs, with_output, with_tensor
 from fuzz.shrinking import Shrinker
 from fuzz.strategies import layouts_for
 from oracles.catalog import contract_of
@@ -47,9 +47,18 @@ def learn_choices(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, 
         fails = _fails(shrinker, choice)
         if fails.setdefault(before[name].own, True) is True and (rule := explain_choice(name, fails)):
             works = [c for value, c in before[name].cases.items() if fails.get(value) is False]
-            if _none_fails(shrinker, [other for c in works for other in next_seeds(c, TRIALS)]):
+            others = [other for c in works for other in next_seeds(c, TRIALS)]
+            good = [c for value, c in choice.cases.items() if fails[value] is False]
+            others += [other for c in good for other in _one_changed(c, but=name)]
+            if _none_fails(shrinker, others):
                 found.append(rule)
     return tuple(found)
+
+
+def _one_changed(case: Case, *, but: str) -> list[Case]:
+    """It with each other value of anything else: a kernel that takes no misaligned tensor fails with any of them."""
+    rest = [choice for name, choice in choices_of(case).items() if name != but]
+    return [c for choice in rest for value, c in choice.cases.items() if value != choice.own]
 
 
 def _none_fails(shrinker: Shrinker, cases: list[Case]) -> bool:
@@ -83,7 +92,7 @@ def explain_choice(name: str, fails: Mapping[str, bool | None]) -> str:
 
 
 def choices_of(case: Case) -> dict[str, Choice]:
-    """Its attributes that are true or false or have a name, but for names of dtypes; its layouts."""
+    """Its attributes that are true or false or have a name, but for names of dtypes; its layouts and its outputs'."""
     contract = contract_of(case.op)
     attrs, dims = contract.attrs_of(case), contract.dims_of(case)
     found = {}
@@ -96,6 +105,9 @@ def choices_of(case: Case) -> dict[str, Choice]:
         layouts = _layouts(layouts_for(contract.inputs[name]), recipe)
         cases = {layout: with_tensor(case, name, layout=layout) for layout in layouts}
         found[f"{name}.layout"] = Choice(recipe.layout, cases)
+    for name, spec in contract.outputs.items():
+        own = case.outputs.get(name, "contiguous")
+        found[f"{name}.layout"] = Choice(own, {layout: with_output(case, name, layout) for layout in spec.layouts})
     return found
 
 

@@ -8,12 +8,14 @@ from itertools import pairwise
 from corpus.records import Case, Kind
 from fuzz.choices import MAX_ELEMENTS, learn_choices
 from fuzz.moves import livelier, with_dims
-from fuzz.shrinking import SLOW, Shrinker
+from fuzz.shrinking import Shrinker, is_dear
 from oracles.catalog import contract_of
 
 TILES = (2, 4, 8, 16, 32, 64, 128, 256)
 AT_ONCE = 16
 """Cases, between two looks at the clock."""
+GROWN, GROWN_ELEMENTS = (33, 17, 9, 5), 1 << 14
+"""Extents of the other dims with which a rule is tried, the first with which there are no more elements."""
 REACH = 36
 """Neighbours on either side; enough to tell every modulus up to 32."""
 
@@ -24,7 +26,7 @@ def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ..
     None if values decide it, which may not be so of a smaller case as it was of the first.
     original: the case it was found with, which a rule must not contradict.
     """
-    if shrinker.target.kind in SLOW:
+    if is_dear(shrinker.target):
         return ()
     shrinker.estimate_seeds(case)
     if shrinker.seeds > 1:
@@ -44,12 +46,25 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
         fails = _fails(shrinker, case, dim, sizes)
         fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
         if fails.setdefault(before[dim], True) and explain(dim, fails):
-            for other in (original, livelier(case)):  # plain values may hide it, as ones do what a mean leaves out
+            # Plain values may hide it, as ones do what a mean leaves out, and so may other extents that are small.
+            for other in (original, livelier(case), livelier(_grown(case, dim))):
                 also = _fails(shrinker, other, dim, [n for n, failed in fails.items() if not failed])
                 fails |= {n: True for n, failed in also.items() if failed}
             if (gate := explain(dim, fails)) and not shrinker.expired():  # else some sizes were not tried
                 found.append(gate)
     return tuple(found)
+
+
+def _grown(case: Case, dim: str) -> Case:
+    """With the other extents as large as is cheap."""
+    contract = contract_of(case.op)
+    dims = contract.dims_of(case)
+    for extent in GROWN:
+        wanted = {d: extent // contract.dims[d].multiple * contract.dims[d].multiple for d in dims if d != dim}
+        larger = with_dims(case, {d: max(dims[d], min(n, contract.dims[d].high)) for d, n in wanted.items()})
+        if larger.elements <= GROWN_ELEMENTS:
+            return larger
+    return case
 
 
 def _fails(shrinker: Shrinker, case: Case, dim: str, sizes: Iterable[int]) -> dict[int, bool]:

@@ -16,6 +16,7 @@ from itertools import islice
 from corpus.records import Case, Kind, Verdict
 from fuzz.check import Checked, Examiner, Inquiry
 from fuzz.moves import MOVES, next_seeds, weight
+from oracles.judge import CAUGHT
 
 BATCH = 12
 """Candidates judged at once."""
@@ -25,7 +26,7 @@ SEED_TRIALS = 8
 HANG_SECONDS = 0.5
 """While a hang is shrunk, a case that takes longer counts as hanging."""
 SLOW = frozenset({Kind.TIMEOUT, Kind.CRASHED, Kind.OUT_OF_MEMORY})
-"""Kinds that cost a worker each time they show: these are judged one by one."""
+"""Kinds that may cost a worker each time they show."""
 
 Other = Callable[[Case, Verdict], None]
 """Told about failures of another kind that were met on the way."""
@@ -42,6 +43,11 @@ class Shrunk:
     seconds: float
     complete: bool
     """False: time ran out before no move helped any more."""
+
+
+def is_dear(verdict: Verdict) -> bool:
+    """Whether it costs a worker each time it shows, or a long wait: not what the emulator has caught."""
+    return verdict.kind in SLOW and verdict.rule != CAUGHT
 
 
 @dataclass
@@ -81,7 +87,7 @@ class Shrinker:
 
         Not of a large case, of which each try is dear: when it has got small.
         """
-        if self.target.kind in SLOW or self.examiner.is_large(case):
+        if is_dear(self.target) or self.examiner.is_large(case):
             return
         self.seeds = 1
         hits = sum(self.same(c.verdicts[self.subject]) for c in self.judge(next_seeds(case, SEED_TRIALS)))
@@ -106,7 +112,7 @@ class Shrinker:
         """The first candidate that is lighter and still fails (on one of K fields)."""
         limit = weight(case)
         lighter = (c for c in candidates if weight(c) < limit)
-        one_by_one = self.target.kind in SLOW or self.examiner.is_large(case)
+        one_by_one = is_dear(self.target) or self.examiner.is_large(case)
         size = 1 if one_by_one else max(1, BATCH // self.seeds)
         while not self.expired() and (group := list(islice(lighter, size))):
             swept = [s for c in group for s in next_seeds(c, self.seeds) if weight(s) < limit]

@@ -12,7 +12,7 @@ from fuzz.check import DEAR, Examiner, Inquiry
 from fuzz.filing import Failure, Found, Observed, event, file
 from fuzz.gates import learn_gates
 from fuzz.sanitize import automatically
-from fuzz.shrinking import SLOW, Other, Shrinker, shrink
+from fuzz.shrinking import Other, Shrinker, is_dear, shrink
 from fuzz.subjects import fitting
 from fuzz.variants import variants
 from oracles.large import places_of
@@ -29,7 +29,7 @@ PROBE_SECONDS = 10.0
 
 def confirm(examiner: Examiner, failure: Failure) -> tuple[int, int, str]:
     """How often the failure shows when it is run again, of how many times, and the digest of its inputs."""
-    dear = failure.verdict.kind in SLOW or examiner.is_large(failure.case)
+    dear = is_dear(failure.verdict) or examiner.is_large(failure.case)
     times = SLOW_CONFIRMATIONS if dear else CONFIRMATIONS
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict)
     laws = (failure.verdict.law,) if failure.verdict.law else ()
@@ -49,7 +49,7 @@ def investigate(
 ) -> Found:
     """The finding behind a failure. It is shrunk for at most so many seconds; 0 keeps the case as it is."""
     events = [event(State.NEW, f"found by {failure.found_by or 'a replay'}")]
-    if seconds <= 0.0 and failure.verdict.kind in SLOW:
+    if seconds <= 0.0 and is_dear(failure.verdict):
         return Found(file(failure, Observed(failure.case, failure.verdict), events))  # no time to hang again
     hits, times, digest = confirm(examiner, failure)
     probability = hits / times
@@ -85,7 +85,7 @@ def _closely(examiner: Examiner, failure: Failure, seen: Observed, events: list[
 def _blamed(examiner: Examiner, subject: Subject, case: Case, verdict: Verdict) -> Verdict:
     """The verdict with what the other, well-meaning subjects say about the smallest case."""
     others = fitting((s for s in examiner.subjects.values() if not s.planted and s.key != subject.key), case)
-    if not others or verdict.kind in SLOW:
+    if not others or is_dear(verdict):
         return verdict
     checked = examiner.check([Inquiry(case, (subject.key, *others))])[0]
     return verdict.but(blame=checked.verdicts[subject.key].blame)

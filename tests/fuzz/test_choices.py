@@ -89,6 +89,26 @@ def test_layouts(learned):
     assert learned("silu", "out[...] = 9", silu("row_gaps")) == ()
 
 
+def test_layouts_of_outputs(learned):
+    bug = "if out.ctypes.data % 16:\n    out[...] = 9"
+    moved = silu("contiguous").but(outputs={"out": "offset_one"})
+    assert learned("silu", bug, moved) == ("fails only if out.layout is offset_one",)
+    assert learned("silu", bug, moved, moved.but(tensors={"x": tensor(600, 600)})) == (), "too large to be tried"
+
+
+def test_a_rule_is_none_if_it_fails_without_it_in_another_layout(learned):
+    """As a kernel does that takes no misaligned tensor."""
+    bug = "if (x.ctypes.data | out.ctypes.data) % 16:\n    out[...] = 9"
+    assert learned("silu", bug, silu("offset_one")) == ()
+    assert learned("silu", bug, silu("contiguous").but(outputs={"out": "offset_one"})) == ()
+    bug = "if x.ctypes.data % 16 and out.ctypes.data % 16:\n    out[...] = 9"
+    both = silu("offset_one").but(outputs={"out": "offset_one"})
+    assert learned("silu", bug, both) == (
+        "fails only if x.layout is offset_one",
+        "fails only if out.layout is offset_one",
+    )
+
+
 def test_layouts_that_lie_the_same_are_one(learned):
     """A transposed column lies in memory as a contiguous one."""
     bug = "if x.strides[0] != 8:\n    out[...] = 9"

@@ -50,7 +50,7 @@ BOTH = """OP = "silu"
 def run(out, x):
     import numpy as np
     out[...] = (x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64))))
-    if x.shape[1] % 8 == 3 or x.shape[0] > 5:
+    if x.shape[1] % 8 == 3 or x.shape[0] == 7:
         out[...] = 9
 """
 
@@ -69,6 +69,18 @@ def test_the_case_it_was_found_with_may_contradict_a_rule(tmp_path):
         shrinker = Shrinker(examiner, "silu/both", verdict)
         assert "fails only if cols % 8 == 3" in learn_gates(shrinker, small, case(4, 11))
         assert not [gate for gate in learn_gates(shrinker, small, case(7, 16)) if "cols" in gate]
+
+
+def test_more_rows_may_contradict_a_rule_too(tmp_path):
+    """As of a kernel that goes wrong from so many elements on, which a case of one row needs many columns for."""
+    (tmp_path / "many.py").write_text(BOTH.replace("x.shape[1] % 8 == 3 or x.shape[0] == 7", "x.size >= 4"))
+    recipe = TensorRecipe(shape=(1, 4), dtype="float32", fill=Fill(distribution="ones"))
+    small = Case(op="silu", tensors={"x": recipe})
+    with Examiner([user_subject(str(tmp_path / "many.py"), ())]) as examiner:
+        verdict = examiner.check([Inquiry(small, ("silu/many",))])[0].verdicts["silu/many"]
+        assert not [
+            gate for gate in learn_gates(Shrinker(examiner, "silu/many", verdict), small, small) if "cols" in gate
+        ]
 
 
 HIDDEN = """OP = "silu"
