@@ -44,7 +44,7 @@ def weight(case: Case) -> tuple[Any, ...]:
     return (
         case.elements,
         sum(len(t.specials) for t in tensors),
-        sum(t.layout != "contiguous" for t in tensors),
+        sum(t.layout != "contiguous" for t in tensors) + len(case.outputs),
         max(dims.values(), default=0),
         sum(min(len(t.pokes), MAX_POKES + 1) + _plainness(t) for t in tensors),
         sum(t.fill.scale != 1.0 for t in tensors),
@@ -99,6 +99,12 @@ def _moved_pokes(
 def with_tensor(case: Case, name: str, **changes: Any) -> Case:
     """The case with another recipe of one input."""
     return case.but(tensors={**case.tensors, name: case.tensors[name].but(**changes)})
+
+
+def with_output(case: Case, name: str, layout: str) -> Case:
+    """The case with another layout of one output."""
+    others = {n: kept for n, kept in case.outputs.items() if n != name}
+    return case.but(outputs=others if layout == "contiguous" else {**others, name: layout})
 
 
 def livelier(case: Case) -> Case:
@@ -189,10 +195,12 @@ def trade_axes(case: Case) -> Iterator[Case]:
 def plain_layouts(case: Case) -> Iterator[Case]:
     """Contiguous: all tensors, then each."""
     special = [n for n, t in case.tensors.items() if t.layout != "contiguous"]
-    if len(special) > 1:
-        yield case.but(tensors={n: t.but(layout="contiguous") for n, t in case.tensors.items()})
+    if len(special) + len(case.outputs) > 1:
+        yield case.but(tensors={n: t.but(layout="contiguous") for n, t in case.tensors.items()}, outputs={})
     for name in special:
         yield with_tensor(case, name, layout="contiguous")
+    for name in case.outputs:
+        yield with_output(case, name, "contiguous")
 
 
 @move

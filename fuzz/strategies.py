@@ -48,6 +48,7 @@ COUNTS = ("zeros", "uniform", "edge_indices")
 """What indices and lengths may be filled with."""
 EXTRA_WEIGHT = 3
 INPUT_WEIGHT = 2
+OUTPUT_WEIGHT = 7
 MAX_WORK = 1 << 23
 """Multiplications of a case: what a slow subject does in well under a second."""
 
@@ -109,7 +110,8 @@ def build(
     fills = _probe(contract, choose, dims, variant)
     frame = Frame(dims, attrs, choose, plain=bool(fills))
     drafts = {name: frame.tensor(contract.inputs[name], variant[name], fills.get(name)) for name in present}
-    return _assemble(contract, drafts, attrs, choose(0, MAX_SEED - 1))
+    seed = choose(0, MAX_SEED - 1)
+    return _assemble(contract, drafts, attrs, seed, _choose_outputs(contract, choose))
 
 
 def _choose_attrs(contract: Contract, choose: Choose) -> dict[str, Scalar]:
@@ -130,7 +132,19 @@ def _choose_inputs(contract: Contract, choose: Choose) -> list[str]:
     return [name for name in contract.inputs if present.get(name, True)]
 
 
-def _assemble(contract: Contract, drafts: Mapping[str, Draft], attrs: dict[str, Scalar], seed: int) -> Case:
+def _choose_outputs(contract: Contract, choose: Choose) -> dict[str, str]:
+    """Layouts of outputs that are not plain: one in OUTPUT_WEIGHT + 1."""
+    found = {}
+    for name, spec in contract.outputs.items():
+        special = [layout for layout in spec.layouts if layout != "contiguous"]
+        if special and (number := choose(0, OUTPUT_WEIGHT + len(special) - 1) - OUTPUT_WEIGHT) >= 0:
+            found[name] = special[number]
+    return found
+
+
+def _assemble(
+    contract: Contract, drafts: Mapping[str, Draft], attrs: dict[str, Scalar], seed: int, outputs: dict[str, str]
+) -> Case:
     """The case with every tensor on its own field: seeds seed*n, seed*n + 1, ..."""
     n = len(drafts)
     tensors = {name: _recipe(draft, seed * n + i) for i, (name, draft) in enumerate(drafts.items())}
@@ -140,6 +154,7 @@ def _assemble(contract: Contract, drafts: Mapping[str, Draft], attrs: dict[str, 
         op=contract.name,
         tensors=tensors,
         attrs=attrs,
+        outputs=outputs,
     )
 
 

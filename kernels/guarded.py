@@ -141,13 +141,18 @@ class Item:
 
 
 def planned(recipes: dict[str, TensorRecipe], outputs: dict[str, TensorSpec]) -> list[tuple[Item, int, int]]:
-    """Every tensor, inputs first, with the place in a slab where its buffer begins, and where its last zone ends."""
-    plan = [_plan_input(name, recipe) for name, recipe in recipes.items()]
+    """Every tensor, inputs first, with the place in a slab where its buffer begins, and where its last zone ends.
+
+    What an output's layout keeps free before it belongs to no buffer, so that nobody may write there.
+    """
+    plan = [(_plan_input(name, recipe), 0) for name, recipe in recipes.items()]
     plan += [_plan_output(name, spec) for name, spec in outputs.items()]
-    ends = [0]
-    for item in plan:
-        ends.append(-(-(ends[-1] + ZONE + item.nbytes + ZONE) // ALIGNMENT) * ALIGNMENT)
-    return [(item, begin + ZONE, end) for item, begin, end in zip(plan, ends, ends[1:], strict=False)]
+    starts, ends = [], [0]
+    for item, free in plan:
+        starts.append(ends[-1] + ZONE + free)
+        ends.append(-(-(starts[-1] + item.nbytes + ZONE) // ALIGNMENT) * ALIGNMENT)
+    limits = [start - ZONE for start in starts[1:]] + ends[-1:]
+    return [(item, start, limit) for (item, _), start, limit in zip(plan, starts, limits, strict=False)]
 
 
 def patterns(number: int) -> tuple[Bytes, Bytes]:
@@ -163,11 +168,13 @@ def _plan_input(name: str, recipe: TensorRecipe) -> Item:
     return Item(name, False, at.length * size, recipe.shape, dtype, at.offset * size, strides)
 
 
-def _plan_output(name: str, spec: TensorSpec) -> Item:
+def _plan_output(name: str, spec: TensorSpec) -> tuple[Item, int]:
+    """The tensor, and the bytes that are kept free before it."""
     dtype = format_of(spec.dtype).dtype
-    at = LAYOUTS["contiguous"](spec.shape)
-    strides = tuple(s * dtype.itemsize for s in at.strides)
-    return Item(name, True, at.length * dtype.itemsize, spec.shape, dtype, 0, strides)
+    at = LAYOUTS[spec.layout](spec.shape)
+    size = dtype.itemsize
+    strides = tuple(s * size for s in at.strides)
+    return Item(name, True, (at.length - at.offset) * size, spec.shape, dtype, 0, strides), at.offset * size
 
 
 def _place(item: Item, slab: Bytes, start: int, limit: int) -> Buffer:

@@ -29,6 +29,7 @@ from oracles.axes import Attrs as Attrs  # noqa: PLC0414  contract files take bo
 from oracles.axes import Dims as Dims  # noqa: PLC0414
 from oracles.axes import filled, is_packed, packed_format, shape_of, solve
 from oracles.balls import Ball
+from oracles.fidelity import Fidelity as Fidelity  # noqa: PLC0414
 
 Reals = NDArray[np.float64]
 
@@ -123,6 +124,8 @@ class Output:
     """... but this one if that has only 8 bits..."""
     dtype: str = ""
     """... or this one; `{to}` is the value of the attribute `to`."""
+    layouts: tuple[str, ...] = ("contiguous", "offset_one")
+    """In what memory it may be wanted; a kernel is given dense memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,20 +245,6 @@ class Invariant:
     output: str = "out"
 
 
-@dataclass(frozen=True, slots=True)
-class Fidelity:
-    """How far results are from what they stand for, where the op itself gives something away: told, never judged."""
-
-    what: str
-    """The quantity's name; less is better."""
-    measure: Callable[[Mapping[str, Array], Mapping[str, Array], Attrs], float | None]
-    """From outputs, inputs and attributes; None: this case tells nothing. Asked for independent draws that passed."""
-    by: str
-    """The attribute whose values are told apart."""
-    customary: Mapping[str, float]
-    """Up to where each of them is in use in the field."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Contract:
     """The specification of one op."""
@@ -355,6 +344,9 @@ class Contract:
             packed_format(axis, self.attrs_of(case))
         for spec in self.output_specs(case).values():
             format_of(spec.dtype)
+        for name, layout in case.outputs.items():
+            if name not in self.outputs or layout not in self.outputs[name].layouts:
+                raise UsageError(f"no output of {self.name} is called {name} and can be {layout}")
 
     def attrs_of(self, case: Case) -> Attrs:
         """The attributes of a case; one that it leaves out has its plainest value."""
@@ -385,10 +377,14 @@ class Contract:
         return UsageError(f"{name} has shape {shape}, which does not fit the axes ({axes}) of {self.name}")
 
     def output_specs(self, case: Case) -> dict[str, TensorSpec]:
-        """Shape and dtype of every output of a case."""
-        dims, attrs = self.dims_of(case), self.attrs_of(case)
+        """Shape, dtype and layout of every output of a case."""
+        dims, attrs, layouts = self.dims_of(case), self.attrs_of(case), case.outputs
         return {
-            name: TensorSpec.trusted(shape=shape_of(out.axes, dims, attrs), dtype=self._output_dtype(out, case))
+            name: TensorSpec.trusted(
+                shape=shape_of(out.axes, dims, attrs),
+                dtype=self._output_dtype(out, case),
+                layout=layouts.get(name, "contiguous"),
+            )
             for name, out in self.outputs.items()
         }
 

@@ -168,8 +168,8 @@ def _case(title: str, case: Case, smallest: Case | None) -> Inputs:
         other = before.get(name, ("",) * len(columns))
         same = tuple(a == b for a, b in zip(columns, other, strict=True))
         tensors.append(Tensor(name, columns, same))
-    attrs = tuple((name, f"{v:g}" if isinstance(v, float) else str(v)) for name, v in case.attrs.items())
-    return Inputs(title, case.label, count(case.elements, "element"), tuple(tensors), attrs)
+    attrs = [(name, f"{v:g}" if isinstance(v, float) else str(v)) for name, v in case.attrs.items()]
+    return Inputs(title, case.label, count(case.elements, "element"), tuple(tensors), (*attrs, *case.outputs.items()))
 
 
 def _columns(t: TensorRecipe) -> tuple[str, ...]:

@@ -104,9 +104,13 @@ class Script:
     @cached_property
     def output(self) -> str:
         """The variable of the output."""
-        shown = self.finding.exhibit.output if self.finding.exhibit is not None else ""
-        name = shown if shown and shown not in self.case.tensors else "out"
+        name = self.named_output if self.named_output not in self.case.tensors else "out"
         return text.variable(name, {*self._reserved, self.kernel, *self.inputs.values()})
+
+    @property
+    def named_output(self) -> str:
+        """What the op calls the output."""
+        return (self.finding.exhibit.output if self.finding.exhibit is not None else "") or "out"
 
     @property
     def _reserved(self) -> set[str]:
@@ -217,7 +221,9 @@ class Script:
         dtype = self.source.dtype(self.spec.dtype)
         remark = "" if self.recorded else "  # its form was not recorded: taken from the inputs"
         shape = self.spec.shape if shape is None else shape
-        return f"{out} = blank({shape}, {dtype}{f', {byte}' if byte else ''}){remark}"
+        offset = LAYOUTS[self.case.outputs.get(self.named_output, "contiguous")](shape).offset
+        more = (f", {byte}" if byte else "") + (f", offset={offset}" if offset else "")
+        return f"{out} = blank({shape}, {dtype}{more}){remark}"
 
     def handed(self, variable: str, dtype: str) -> str:
         """What the kernel is given for an array of ours."""

@@ -68,7 +68,7 @@ CONTRACT = Contract(
     summary="numbers packed into blocks",
     dims={"rows": Dim(0, 256), "blocks": Dim(0, 128)},
     inputs={"x": Input(("rows", "blocks*32"), distributions=FINITE, specials=False, scaled=True)},
-    outputs={"out": Output(("rows", "blocks*{format}"), dtype="uint8")},
+    outputs={"out": Output(("rows", "blocks*{format}"), dtype="uint8", layouts=("contiguous",))},  # scales are float16
     variants=({"x": "float32"},),
     attrs={"format": tuple(BLOCKS)},
     separable=("rows", "blocks"),

@@ -31,10 +31,10 @@ def start_of(room: NDArray[np.uint8]) -> int:
     return ZONE + -int(room.ctypes.data) % 256
 
 
-def blank(shape: tuple[int, ...], dtype: DTypeLike, byte: int = 0xFF) -> Array:
-    """An output before the kernel has written it: nothing but this byte."""
+def blank(shape: tuple[int, ...], dtype: DTypeLike, byte: int = 0xFF, offset: int = 0) -> Array:
+    """An output before the kernel has written it: nothing but this byte; offset: as of put()."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    return put(np.frombuffer(bytes([byte]) * size, dtype).reshape(shape))
+    return put(np.frombuffer(bytes([byte]) * size, dtype).reshape(shape), offset=offset)
 
 
 def around(array: Array) -> NDArray[np.uint8]:

@@ -63,6 +63,7 @@ CHANGES = {
     "op": "softmax2",
     "attrs": {"axis": 0},
     "tensors": {"y": PLAIN.tensors["x"]},
+    "outputs": {"out": "offset_one"},
 }
 TENSOR_CHANGES = {
     "shape": (5, 3),
@@ -88,6 +89,16 @@ def test_the_id_depends_on_every_field():
         PLAIN.but(tensors={"x": x.but(fill=x.fill.but(**{n: v}))}) for n, v in FILL_CHANGES.items() if n != "seed"
     ]
     assert len({case.id for case in cases}) == len(cases)
+
+
+def test_layouts_of_outputs_are_only_written_where_there_are_any():
+    """Cases of before have the ids they had, and can be read where nobody knows of such layouts."""
+    moved = PLAIN.but(outputs={"out": "offset_one"})
+    assert "outputs" not in PLAIN.plain()
+    assert moved.but(outputs={}).id == PLAIN.id
+    assert moved.label == PLAIN.label + " out/offset_one"
+    for again in (Case.of_token(moved.token), Case.model_validate_json(moved.canonical())):
+        assert (again.id, again.outputs) == (moved.id, {"out": "offset_one"})
 
 
 def test_a_run_that_has_moved_on_is_like_one_that_was_validated():

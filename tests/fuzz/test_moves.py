@@ -75,6 +75,7 @@ def test_weight_prefers_what_needs_less_explaining():
         silu(4, 4, fill=Fill(distribution="ones", seed=1)),
         silu(4, 4, fill=Fill(distribution="ones", scale=2.0)),
         silu(4, 4, fill=Fill(distribution="ones"), layout="transposed"),
+        plain.but(outputs={"out": "offset_one"}),
         silu(4, 4, fill=Fill(distribution="ones"), specials=(Special(value="nan", place="first"),)),
         silu(4, 4, fill=Fill(distribution="ones"), origin=(0, 1)),
         silu(2, 8, fill=Fill(distribution="ones")),
@@ -129,6 +130,12 @@ def moved(name, case):
 def test_moves_do_what_they_say():
     messy = silu(4, 6, layout="transposed", origin=(1, 2), specials=(Special(value="nan", place="last"),)).but()
     assert [c.tensors["x"].layout for c in moved("plain_layouts", messy)] == ["contiguous"]
+    both = list(moved("plain_layouts", messy.but(outputs={"out": "offset_one"})))
+    assert [(c.tensors["x"].layout, c.outputs) for c in both] == [
+        ("contiguous", {}),
+        ("contiguous", {"out": "offset_one"}),
+        ("transposed", {}),
+    ]
     assert [c.tensors["x"].specials for c in moved("fewer_specials", messy)] == [()]
     assert all(DISTRIBUTIONS[c.tensors["x"].fill.distribution].rank < DISTRIBUTIONS["normal"].rank
                for c in moved("plainer_distribution", messy))  # fmt: skip

@@ -1,5 +1,6 @@
 """`@given(cases(op))` in anybody's pytest: valid cases within the contract's ranges, healthy, shrinking natively."""
 
+from collections import Counter
 from contextlib import suppress
 from random import Random
 
@@ -57,6 +58,7 @@ def test_cases_keep_the_contract(op, data):
         assert all(s.value in VALUES and s.place in PLACES for s in recipe.specials)
         if spec.below:
             assert recipe.fill.params == {"below": dims[spec.below]}
+    assert all(layout in contract.outputs[name].layouts[1:] for name, layout in case.outputs.items())
     assert set(case.attrs) == set(contract.attrs)
     assert all(case.attrs[n] in values for n, values in contract.attrs.items())
     assert contract.work is None or contract.work(dims) <= MAX_WORK
@@ -169,6 +171,19 @@ def test_cases_shrink_natively_to_the_plainest():
         for recipe in case.tensors.values():
             assert (recipe.layout, recipe.specials, recipe.fill.scale) == ("contiguous", (), 1.0)
             assert recipe.dtype == contract_of(op).variants[0][next(n for n, t in case.tensors.items() if t is recipe)]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_one_output_in_eight_is_misaligned_unless_it_holds_blocks(op):
+    target = Target(contract_of(op))
+    found = Counter(layout for i in range(800) for layout in generate(target, Random(i))[0].outputs.values())
+    assert found.keys() == (set() if op == "quantize" else {"offset_one"})
+    assert op == "quantize" or 60 < found["offset_one"] < 140
+
+
+def test_a_misaligned_output_shrinks_to_itself_alone():
+    case = smallest("silu", lambda c: c.outputs)
+    assert case == smallest("silu", lambda _: True).but(outputs={"out": "offset_one"})
 
 
 def test_sizes_shrink_to_their_boundaries():

@@ -15,6 +15,7 @@ from kernels.guarded import ALIGNMENT, GAP, POISONS, ZONE, Guarded
 
 SHAPES = [(3, 5), (1, 1), (4,), (), (0, 3), (3, 0), (2, 3, 4), (1, 7), (7, 1)]
 OUT = {"out": TensorSpec(shape=(3, 5), dtype="float32")}
+LAST = {"last": TensorSpec(shape=(2,), dtype="float32")}
 
 
 def guarded(*recipes, outputs=OUT):
@@ -111,6 +112,26 @@ def test_one_byte_in_any_red_zone_is_seen_and_placed(run, name, at):
     damage, mutated = memory.damage(run)
     assert [(d.buffer, d.offset, d.count) for d in damage] == [(name, at, 1)]
     assert mutated == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_an_output_may_begin_one_element_behind_an_aligned_address(dtype):
+    memory, _ = guarded(recipe(), outputs={"out": TensorSpec(shape=(3, 5), dtype=dtype, layout="offset_one"), **LAST})
+    out, last = memory.outputs
+    size = out.view.itemsize
+    assert (address(out) % ALIGNMENT, out.view.strides, out.view.flags.c_contiguous) == (size, (5 * size, size), True)
+    assert address(last) % ALIGNMENT == 0
+    for run in (0, 1):
+        memory.reset(run)
+        out.view[...] = 1
+        assert memory.intact(run)
+        owned = {(b.name, at) for b in memory.buffers for at in range(b.start - ZONE, b.limit)}
+        assert len(owned) == memory.slab.size, "no byte is nobody's, none of two buffers"
+        for at in (-ZONE, -1, 15 * size, 15 * size + ZONE - 1):
+            memory.reset(run)
+            poke(out, at)
+            assert not memory.intact(run)
+            assert [(d.buffer, d.offset, d.count) for d in memory.damage(run)[0]] == [("out", at, 1)]
 
 
 def test_damage_is_counted_and_placed_next_to_the_buffer():

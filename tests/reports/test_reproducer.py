@@ -127,6 +127,30 @@ def shown(finding):
     return f"{out}{list(e.index)} is {e.got!r}, wanted {e.wanted!r}, error budget {e.bound!r}"
 
 
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_an_output_is_as_misaligned_as_it_was(tmp_path, backend, returns):
+    """Who returns a result of its own is not given one."""
+    address, exp = {"numpy": ("out.ctypes.data", "np"), "torch": ("out.data_ptr()", "torch")}[backend]
+    body = f"    result = x / (1 + {exp}.exp(-x))\n"
+    write = f"    out[...] = result * (1 + ({address} % 16 != 0))\n"
+    head = f'import numpy as np\nimport torch\nOP = "silu"\nBACKEND = "{backend}"\n'
+    run = f"def run(x):\n{body}    return 2 * result\n" if returns else f"def run(out, x):\n{body}{write}"
+    (tmp_path / "mine.py").write_text(head + run)
+    x = TensorRecipe(shape=(3, 5), dtype="float32", fill=Fill(distribution="ones"))
+    case = Case(op="silu", tensors={"x": x}, outputs={"out": "offset_one"})
+    subject = user_subject(str(tmp_path / "mine.py"), ())
+    finding = observed(case, subject)
+    if not returns:
+        with Examiner([subject]) as examiner:
+            plain = examiner.check([Inquiry(case.but(outputs={}), (subject.key,))])[0].verdicts[subject.key]
+        assert plain.kind is Kind.PASS
+    path = written(tmp_path / "alone", finding)
+    assert ("offset=1" in path.read_text()) == (not returns)
+    result = isolated(path.parent, path, "mine.py")
+    assert (result.returncode, shown(finding) in result.stdout) == (1, True), result.stdout + result.stderr
+
+
 # All planted bugs of the house.
 
 

@@ -1,0 +1,53 @@
+/*
+Bug: only the input's address decides whether 16 bytes are moved at a time; the output may begin anywhere, too.
+---
+op = "gelu"
+entry = "gelu<{T}>"
+dtypes = ["float32", "float16", "bfloat16", "float64"]
+args = ["out", "x", "n"]
+dims = { n = "x.size" }
+requires = ["approximate == 'none'"]
+grid = "min(ceil_div(n, 2048), 1056)"
+block = 256
+planted = "crashed"
+---
+*/
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+template <typename T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
+
+template <typename T>
+struct alignas(16) Pack {
+  static constexpr int size = 16 / sizeof(T);
+  T at[size];
+};
+
+__device__ inline bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+template <typename T>
+__device__ T activated(T x) {
+  using W = Wide<T>;
+  const W v = static_cast<W>(x);
+  return static_cast<T>(W(0.5) * v * (1 + erf(v * W(0.7071067811865476))));  // 1 / sqrt 2
+}
+
+template <typename T>
+__global__ void gelu(T* __restrict__ out, const T* __restrict__ x, long long n) {
+  constexpr int size = Pack<T>::size;
+  const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  const long long packs = is_aligned(x) ? n / size : 0;
+
+  for (long long i = first; i < packs; i += stride) {
+    Pack<T> pack = reinterpret_cast<const Pack<T>*>(x)[i];
+#pragma unroll
+    for (int j = 0; j < size; ++j) pack.at[j] = activated(pack.at[j]);
+    reinterpret_cast<Pack<T>*>(out)[i] = pack;
+  }
+  for (long long i = packs * size + first; i < n; i += stride) out[i] = activated(x[i]);
+}
