@@ -16,7 +16,6 @@ from itertools import islice
 from corpus.records import Case, Kind, Verdict
 from fuzz.check import Checked, Examiner, Inquiry
 from fuzz.moves import MOVES, next_seeds, weight
-from oracles.judge import CAUGHT
 
 BATCH = 12
 """Candidates judged at once."""
@@ -27,6 +26,8 @@ HANG_SECONDS = 0.5
 """While a hang is shrunk, a case that takes longer counts as hanging."""
 SLOW = frozenset({Kind.TIMEOUT, Kind.CRASHED, Kind.OUT_OF_MEMORY})
 """Kinds that may cost a worker each time they show."""
+CAUGHT = "check"
+"""The rule of what a kernel's own backend has seen: no worker dies of it."""
 
 Other = Callable[[Case, Verdict], None]
 """Told about failures of another kind that were met on the way."""

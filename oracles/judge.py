@@ -27,8 +27,6 @@ from oracles.reference import Reference
 Z_FLOOR, Z_SPREAD = 1.05, 3.0
 """The line of the Z statistic: 1.05 + 3/sqrt(independent rows) (numerics.md 2.3)."""
 
-CAUGHT = "check"
-"""The rule of what the kernel's own backend has seen, and of which the worker did not die."""
 MANY = 1e6
 """Times a budget beyond which the number says nothing more to a person."""
 
@@ -112,7 +110,7 @@ def _status(e: Evidence) -> Verdict | None:
     if status is Status.UNSUPPORTED:
         return unsupported(e.execution)
     if status is Status.FAULTED and e.execution.fault:
-        return e.verdict(e.execution.fault, CAUGHT, e.execution.message)
+        return e.verdict(e.execution.fault, "check", e.execution.message)
     kind, words = _STATUS[status]
     reason = e.execution.message.partition(":")[0].replace("killed by ", "").replace(" ", "_")[:40]
     pattern = "none" if kind in {Kind.TIMEOUT, Kind.BUILD_FAILED} else reason
