@@ -31,6 +31,7 @@ class Trouble(IntEnum):
     RACE = 10
     UNINITIALIZED = 11
     READ_ONLY = 12
+    BAD_INDEX = 13
 
 
 class Argument(ctypes.Structure):
@@ -65,6 +66,18 @@ class _Region(ctypes.Structure):
     _fields_ = (("begin", ctypes.c_size_t), ("bytes", ctypes.c_uint64), ("traits", ctypes.c_int32))
 
 
+class _Subscript(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("line", ctypes.c_int32),
+        ("column", ctypes.c_int32),
+        ("closing_line", ctypes.c_int32),
+        ("closing_column", ctypes.c_int32),
+        ("further", ctypes.c_int32),
+    )
+
+
 class _Launch(ctypes.Structure):
     _fields_ = (
         ("grid", ctypes.c_uint32 * 3),
@@ -76,6 +89,8 @@ class _Launch(ctypes.Structure):
         ("region_count", ctypes.c_uint32),
         ("shared_count", ctypes.c_uint32),
         ("shared_arrays", ctypes.POINTER(_Region)),
+        ("subscripts", ctypes.POINTER(_Subscript)),
+        ("subscript_count", ctypes.c_uint32),
         ("warnings", ctypes.c_uint32),
         ("check", ctypes.c_uint32),
         ("switches", ctypes.c_uint64),
@@ -141,6 +156,10 @@ class Module:
         self._arrays = (_Region * len(self.built.shared))(
             *(_Region(a.offset, a.size, SHARED if a.name else 0) for a in self.built.shared)
         )
+        places = self.built.subscripts
+        self._subscripts = (_Subscript * len(places))(
+            *(_Subscript(p.file.encode(), p.name.encode(), *p[2:]) for p in places)
+        )
 
     def takes(self, number: int) -> list[str]:
         """Of a kernel's parameters: three letters each, see `describe` in entry.h."""
@@ -162,6 +181,7 @@ class Module:
             regions = (_Region(t.address, t.bytes, UNDEFINED if t.is_output else READ_ONLY) for t in tensors)
             how.check, how.region_count, how.shared_count = 1, len(tensors), len(self._arrays)
             how.regions, how.shared_arrays = (_Region * len(tensors))(*regions), self._arrays
+            how.subscripts, how.subscript_count = self._subscripts, len(self._subscripts)
         self._launches[number](ctypes.byref(how), (Argument * len(arguments))(*arguments))
         return Outcome(how.fault, how.warning, how.warnings, how.switches)
 

@@ -24,6 +24,7 @@ _KINDS = {
     Trouble.RACE: Kind.RACE,
     Trouble.UNINITIALIZED: Kind.UNINITIALIZED,
     Trouble.READ_ONLY: Kind.INPUT_MUTATED,
+    Trouble.BAD_INDEX: Kind.OUT_OF_BOUNDS,
 }
 _ACCESSES = {Trouble.RACE, Trouble.OUT_OF_BOUNDS, Trouble.UNINITIALIZED, Trouble.READ_ONLY}
 _SENTENCES = {
@@ -39,7 +40,9 @@ _SENTENCES = {
     Trouble.RACE: "{who} {access}{at}, {other}, and nothing orders the two",
     Trouble.UNINITIALIZED: "{who} {access}{at}, which nobody has written",
     Trouble.READ_ONLY: "{who} {access}{at}, an input",
+    Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
 }
+_SIZED = {Trouble.OUT_OF_BOUNDS, Trouble.BAD_INDEX}
 _DYNAMIC = "dynamic shared memory"
 
 
@@ -65,7 +68,7 @@ class Scene:
             block=_place(fault.block, self.shape.grid),
             at=self._where(fault),
             access=self._access(fault) if trouble in _ACCESSES else "",
-            size=self._size(fault) if trouble is Trouble.OUT_OF_BOUNDS else "",
+            size=self._size(fault) if trouble in _SIZED else "",
             other=self._other(fault) if trouble is Trouble.RACE else "",
         )
 
@@ -104,6 +107,8 @@ class Scene:
     def _size(self, fault: Fault) -> str:
         """How much there is of what was run over."""
         count, arrays = len(self.tensors), self.built.shared
+        if fault.trouble == Trouble.BAD_INDEX:
+            return f", but it has {fault.bytes} element{'s' * (fault.bytes != 1)}"
         if fault.region < 0:
             return ""
         if fault.region < count:

@@ -33,6 +33,7 @@ enum class Trouble : int32_t {
   race,
   uninitialized,
   read_only,
+  bad_index,           // of an array whose accesses are not judged: a local one
 };
 
 // What went wrong, where, and who else was involved. Numbers only: words are made in kernels/simt/faults.py.
@@ -40,7 +41,7 @@ struct Fault {
   int32_t trouble;
   int32_t region;          // whose memory, as numbered in Launch.regions; -1: nobody's
   int64_t offset;          // bytes from its start
-  int32_t bytes;           // of the access
+  int32_t bytes;           // of the access; of bad_index: how many elements there are
   int32_t writes;          // 1: the access writes
   int32_t thread;          // in its block, x fastest; -1: nobody in particular
   int32_t other;           // the other thread of a race; -1: none
@@ -62,6 +63,14 @@ struct Region {
 };
 enum Traits : int32_t { read_only = 1, undefined = 2, shared = 4 };
 
+// Where the kernel's source indexes an array by its name; kernels/simt/subscripts.py has the same.
+struct Subscript {
+  const char* file;  // without folders
+  const char* name;
+  int32_t line, column, closing_line, closing_column;  // of its brackets
+  int32_t further;                                     // subscripts that follow
+};
+
 // One launch; kernels/simt/emulator.py has the same.
 struct Launch {
   uint32_t grid[3], block[3];
@@ -72,6 +81,8 @@ struct Launch {
   uint32_t region_count;
   uint32_t shared_count;    // static shared arrays of the library: offsets within its block of shared memory
   const Region* shared_arrays;
+  const Subscript* subscripts;  // of the library, in check mode
+  uint32_t subscript_count;
   uint32_t warnings;        // out: unordered accesses that changed nothing
   uint32_t check;           // 1: the library was compiled for it, judge every access
   uint64_t switches;        // out

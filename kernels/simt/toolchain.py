@@ -22,6 +22,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from kernels.simt.subscripts import Subscript, subscripts
+
 HOME = Path(__file__).resolve().parent
 SHADOWED = HOME / "nvidia"
 """Headers of NVIDIA's that need a GPU, written anew."""
@@ -47,8 +49,10 @@ _COMMON = (
     "-fno-strict-aliasing",
     # Libraries of many kernels live in one process, and share no names.
     *("-fvisibility=hidden", "-fno-gnu-unique"),
-    # A kernel may divide by zero and shift too far: on a GPU neither ends it, and no compiler may bend the rest of it.
+    # A kernel may divide by zero, shift too far, and walk through all rows of an array by its first one: on a GPU none
+    # of it ends the kernel, and no compiler may bend the rest of it.
     *("-fno-delete-null-pointer-checks", "-fno-isolate-erroneous-paths-dereference", "-fwrapv"),
+    "-fno-aggressive-loop-optimizations",
     # Large local variables must not reach over the page that guards a thread's stack.
     "-fstack-clash-protection",
     # The first error, at the place in the user's file where a macro was used.
@@ -58,10 +62,16 @@ _CHECKED = (
     *("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"),
     *("--param", "tsan-distinguish-volatile=1"),
     *("-fsanitize=alignment", "-fno-sanitize-recover=alignment"),
+    *("-fsanitize=bounds-strict", "-fsanitize-recover=bounds-strict"),  # what counts of it: subscripts.py
     # memcpy and its like are calls, which the runtime sees, and a call is made from the line that makes it.
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-fno-optimize-sibling-calls"),
 )
 _FLAGS = {Mode.FAST: _COMMON, Mode.CHECK: (*_COMMON, *_CHECKED)}
+_UNSET = {Mode.FAST: "pattern", Mode.CHECK: "zero"}
+"""What a local variable holds until it is set; on a GPU it is what a register held before. Never zero in every run: a
+sum begins with that, and nobody would notice. Bytes of 0xFE are wrong in a sum, as an index, as a pointer. But in a
+maximum they are as good as -Inf, and as a flag they are true: so check mode has zero, and two runs of a case differ.
+A kernel that is right lets neither be seen."""
 _LINK = (
     *("-shared", "-nodefaultlibs", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs"),
     "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",  # __wrap_memcpy is the runtime's
@@ -81,6 +91,13 @@ def compiler() -> tuple[str, str]:
     found = subprocess.run([gxx(), "-dumpfullversion", "-dumpmachine"], capture_output=True, text=True, check=False)
     version, _, machine = found.stdout.strip().partition("\n")
     return version, machine
+
+
+def _flags(mode: Mode) -> tuple[str, ...]:
+    """Of the compiler, for kernels; one of them is known to g++ since version 12."""
+    version = compiler()[0].partition(".")[0]
+    unset = [f"-ftrivial-auto-var-init={_UNSET[mode]}"] if version.isdigit() and int(version) >= 12 else []
+    return (*_FLAGS[mode], *unset)
 
 
 @cache
@@ -155,6 +172,8 @@ class Built:
 
     library: Path
     shared: tuple[SharedArray, ...]
+    subscripts: tuple[Subscript, ...] = ()
+    """In check mode."""
 
     @property
     def shared_bytes(self) -> int:
@@ -172,12 +191,13 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
     folder cannot be written to.
     """
     exported = "".join(f"SIMT_ENTRY({n}, {entry})\n" for n, entry in enumerate(entries))
-    digest = digest_of([exported, path.name, *_FLAGS[mode]], [path, *included(path)])  # faults name the file
+    digest = digest_of([exported, path.name, *_flags(mode)], [path, *included(path)])  # faults name the file
     library = cache_folder() / f"{digest}-{mode}.so"
     if not library.exists():
         _compile(path, exported, mode, library)
     said = json.loads(library.with_suffix(".json").read_text("utf-8"))
-    return Built(library, tuple(SharedArray(*array) for array in said))
+    shared, places = said["shared"], said["subscripts"]
+    return Built(library, tuple(SharedArray(*array) for array in shared), tuple(Subscript(*place) for place in places))
 
 
 def runtime() -> Path:
@@ -197,7 +217,7 @@ def runtime() -> Path:
 
 def _headers(mode: Mode) -> Path:
     """The file to include first: it has a precompiled twin, which g++ takes in its place."""
-    folder = cache_folder() / f"headers-{digest_of(_FLAGS[mode], [])}-{mode}"
+    folder = cache_folder() / f"headers-{digest_of(_flags(mode), [])}-{mode}"
     header = folder / "simt.h"
     if header.exists():
         return header
@@ -206,7 +226,7 @@ def _headers(mode: Mode) -> Path:
         made.mkdir()
         (made / "simt.h").write_text(f'#include "{HOME / "simt.h"}"\n', "utf-8")
         source = ["-x", "c++-header", str(HOME / "simt.h"), "-o", str(made / "simt.h.gch")]
-        _run([gxx(), *_FLAGS[mode], *_includes(), *source], temporary)
+        _run([gxx(), *_flags(mode), *_includes(), *source], temporary)
         try:
             made.rename(folder)
         except OSError:
@@ -227,7 +247,7 @@ def _tools() -> bytes:
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
     files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    for file in (*files, Path(__file__)):
+    for file in (*files, Path(__file__), HOME / "subscripts.py"):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.digest()
 
@@ -304,7 +324,7 @@ def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
         beside = str(_beside(path, Path(folder)))
-        flags = [*_FLAGS[mode], "-iquote", beside, *_includes(), "-include", str(_headers(mode))]
+        flags = [*_flags(mode), "-iquote", beside, *_includes(), "-include", str(_headers(mode))]
         if mode is Mode.CHECK:
             _run([gxx(), *flags, "-x", "c++", "-", "-S", "-o", str(assembly)], folder, source)
             assembly.write_text(_separated(assembly.read_text("utf-8")), "utf-8")
@@ -313,9 +333,10 @@ def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
             _run(
                 [gxx(), *flags, "-x", "c++", "-", "-x", "none", "-o", str(made), str(runtime()), *_LINK], folder, source
             )
-        arrays = made.with_suffix(".json")
-        arrays.write_text(json.dumps(_shared_arrays(made)), "utf-8")
-        arrays.replace(library.with_suffix(".json"))
+        arrays, told = _shared_arrays(made), made.with_suffix(".json")
+        places = _subscripts(path, {name for name, *_ in arrays}) if mode is Mode.CHECK else []
+        told.write_text(json.dumps({"shared": arrays, "subscripts": places}), "utf-8")
+        told.replace(library.with_suffix(".json"))
         made.replace(library)
 
 
@@ -342,6 +363,14 @@ def _shared_arrays(library: Path) -> list[tuple[str, str, int, int]]:
         owner, _, name = symbol.rpartition("::")
         found.add((name, owner, int(match[1], 16), int(match[2], 0)))
     return sorted(array for array in found if array[0] != "anchor")
+
+
+def _subscripts(path: Path, shared: set[str]) -> list[Subscript]:
+    """In a file and its own headers, as they are compiled; of two files of one name nobody knows which is meant."""
+    files = [path, *included(path)]
+    names = [file.name for file in files]
+    alone = [file for file in files if names.count(file.name) == 1]
+    return subscripts({file.name: rewritten(file.read_text("utf-8-sig")) for file in alone}, shared)
 
 
 def _run(command: list[str], folder: str, source: str = "") -> str:

@@ -135,3 +135,77 @@ extern "C" SIMT_API void __ubsan_handle_type_mismatch_v1_abort(void* data, uintp
   snprintf(text, sizeof text, "%#zx", static_cast<size_t>(address));
   simt::fail(simt::Trouble::misaligned, {at->file, static_cast<int>(at->line)}, address ? text : "null");
 }
+
+namespace simt {
+namespace {
+// What g++ says of an index (-fsanitize=bounds-strict).
+struct TypeName {
+  uint16_t kind, info;  // of an integer: whether it is signed, and the logarithm of its bits
+  char text[];          // in quotes, as 'float [2][4]'
+};
+struct Index {
+  const char* file;
+  uint32_t line, column;
+  const TypeName* array;
+  const TypeName* index;
+};
+
+// How many elements an array has, and of how many dimensions it is; 0 if that is not clear.
+int64_t extent_of(const char* type, int& dimensions) {
+  const char* at = type + strlen(type) - 1;
+  int64_t extent = 0;
+  dimensions = 0;
+  if (at > type && *at == '\'') --at;
+  for (; at > type && *at == ']'; --at, ++dimensions) {
+    while (at > type && *at != '[') --at;
+    extent = atoll(at + 1);
+  }
+  return *at == ' ' ? extent : 0;  // not of a pointer in brackets
+}
+
+bool stands_at(const Subscript& s, const Index& at, const char* file) {
+  auto line = static_cast<int32_t>(at.line), column = static_cast<int32_t>(at.column);
+  bool opens = s.line == line && s.column == column, closes = s.closing_line == line && s.closing_column == column;
+  return (opens || closes) && !strcmp(s.file, file);
+}
+
+// The subscript that is surely an access to an array with fewer elements; null: it may do no harm.
+const Subscript* sure(const Index& at, int64_t& extent) {
+  int dimensions;
+  extent = extent_of(at.array->text, dimensions);
+  if (extent <= 1) return nullptr;  // such an array stands for one as long as it is wanted
+  const char* slash = strrchr(at.file, '/');
+  for (uint32_t i = 0; i < S.launch->subscript_count; ++i) {
+    const Subscript& s = S.launch->subscripts[i];
+    if (stands_at(s, at, slash ? slash + 1 : at.file)) return s.further + 1 >= dimensions ? &s : nullptr;
+  }
+  return nullptr;
+}
+
+int64_t value_of(const TypeName& type, uintptr_t index) {
+  int unused = 64 - (1 << (type.info >> 1));
+  bool is_signed = type.info & 1;
+  return is_signed && unused > 0 ? static_cast<int64_t>(index << unused) >> unused : static_cast<int64_t>(index);
+}
+}  // namespace
+}  // namespace simt
+
+// An index beyond the extent of an array, before the access. It ends the launch at once, for the access may damage the
+// stack. What may do no harm is known by its description, and remembered: a kernel comes there again and again.
+extern "C" SIMT_API void __ubsan_handle_out_of_bounds(void* data, uintptr_t index) {
+  using namespace simt;
+  static const void* harmless[256];
+  const void*& known = harmless[reinterpret_cast<uintptr_t>(data) / 16 % 256];
+  if (!S.active || S.current < 0 || known == data) return;
+  const auto& at = *static_cast<const Index*>(data);
+  int64_t extent;
+  const Subscript* found = sure(at, extent);
+  if (!found) {
+    known = data;
+    return;
+  }
+  char text[256];
+  snprintf(text, sizeof text, "%s[%lld]", found->name, static_cast<long long>(value_of(*at.index, index)));
+  if (S.launch->fault.trouble == static_cast<int32_t>(Trouble::none)) S.launch->fault.bytes = static_cast<int32_t>(extent);
+  fail(Trouble::bad_index, {at.file, static_cast<int>(at.line)}, text);
+}
