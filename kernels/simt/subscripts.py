@@ -56,10 +56,11 @@ def subscripts(sources: Mapping[str, str], watched: Collection[str] = ()) -> lis
 def _of_source(file: str, text: str, watched: Collection[str]) -> Iterator[Subscript]:
     tokens = list(_tokens(text.encode()))
     closings = _closings(tokens)
+    unsure = {*watched, *_references(tokens, closings)}
     for opening, closing in closings.items():
         name = tokens[opening - 1].text if opening else ""
-        is_watched = name in watched and tokens[max(opening - 2, 0)].text not in (".", "->")
-        if not _is_name(name) or is_watched or _has_address_taken(tokens, opening - 1):
+        is_unsure = name in unsure and tokens[max(opening - 2, 0)].text not in (".", "->")
+        if not _is_name(name) or is_unsure or _has_address_taken(tokens, opening - 1):
             continue
         begin, end = tokens[opening], tokens[closing]
         yield Subscript(file, name, *begin[1:], *end[1:], _further(closing, closings))
@@ -86,6 +87,18 @@ def _closings(tokens: list[_Token]) -> dict[int, int]:
         elif token.text in ("{", "}", ";"):  # brackets of two branches of the preprocessor need not match
             waiting.clear()
     return found
+
+
+def _references(tokens: list[_Token], closings: Mapping[int, int]) -> Iterator[str]:
+    """Variables that may be rows: `auto& row = tile[0]`, `float (&row)[4] = tile[0]`, `auto& row : tile`."""
+    for at in range(len(tokens) - 2):
+        after = at + 2
+        if tokens[at].text != "&" or not _is_name(tokens[at + 1].text):
+            continue
+        if tokens[after].text == ")" and after + 1 in closings:
+            after = min(closings[after + 1] + 1, len(tokens) - 1)
+        if tokens[after].text in ("=", ":"):
+            yield tokens[at + 1].text
 
 
 def _further(closing: int, closings: Mapping[int, int]) -> int:
