@@ -110,8 +110,7 @@ def build(
     fills = _probe(contract, choose, dims, variant)
     frame = Frame(dims, attrs, choose, plain=bool(fills))
     drafts = {name: frame.tensor(contract.inputs[name], variant[name], fills.get(name)) for name in present}
-    seed = choose(0, MAX_SEED - 1)
-    return _assemble(contract, drafts, attrs, seed, _choose_outputs(contract, choose))
+    return _assemble(contract, drafts, attrs, choose(0, MAX_SEED - 1))
 
 
 def _choose_attrs(contract: Contract, choose: Choose) -> dict[str, Scalar]:
@@ -132,19 +131,21 @@ def _choose_inputs(contract: Contract, choose: Choose) -> list[str]:
     return [name for name in contract.inputs if present.get(name, True)]
 
 
-def _choose_outputs(contract: Contract, choose: Choose) -> dict[str, str]:
-    """Layouts of outputs that are not plain: one in OUTPUT_WEIGHT + 1."""
+def _outputs_of(contract: Contract, seed: int) -> dict[str, str]:
+    """Layouts of outputs that are not plain: one in OUTPUT_WEIGHT + 1.
+
+    The seed decides, which is drawn anyway: one more question would give all sequences of choices another meaning.
+    """
     found = {}
     for name, spec in contract.outputs.items():
         special = [layout for layout in spec.layouts if layout != "contiguous"]
-        if special and (number := choose(0, OUTPUT_WEIGHT + len(special) - 1) - OUTPUT_WEIGHT) >= 0:
-            found[name] = special[number]
+        seed, number = divmod(seed, OUTPUT_WEIGHT + len(special))
+        if number >= OUTPUT_WEIGHT:
+            found[name] = special[number - OUTPUT_WEIGHT]
     return found
 
 
-def _assemble(
-    contract: Contract, drafts: Mapping[str, Draft], attrs: dict[str, Scalar], seed: int, outputs: dict[str, str]
-) -> Case:
+def _assemble(contract: Contract, drafts: Mapping[str, Draft], attrs: dict[str, Scalar], seed: int) -> Case:
     """The case with every tensor on its own field: seeds seed*n, seed*n + 1, ..."""
     n = len(drafts)
     tensors = {name: _recipe(draft, seed * n + i) for i, (name, draft) in enumerate(drafts.items())}
@@ -154,7 +155,7 @@ def _assemble(
         op=contract.name,
         tensors=tensors,
         attrs=attrs,
-        outputs=outputs,
+        outputs=_outputs_of(contract, seed),
     )
 
 
