@@ -55,7 +55,8 @@ def rms_budget(q: Question, weight: Reals, off: float = 0.0) -> Budget:
         error += q.tiny * (1.0 + n**0.5)
     error[lost[:, 0]] = np.inf
     error[x == 0.0] = 0.0  # times anything finite
-    highest, top = np.abs(q.want["out"]) if largest == LIMIT else factor, range_of(q)[1]
+    top = range_of(q)[1]
+    highest = np.abs(q.want["out"]) if top == LIMIT else factor
     if _below(sum_square, 0.99 * largest) and _below(highest, 0.99 * top) and not lost.any():
         return Budget(error)
     return Budget(error, accept=_accept(q, weight, sum_square, v, lost))

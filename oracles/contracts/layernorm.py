@@ -60,8 +60,9 @@ def budget(q: Question) -> dict[str, Budget]:
     lost = (v < 8.0 * least) | ~np.isfinite(e_v) | ((eps < 8.0 * least) & (dmu * dmu > 4.0 * var))
     # Welford's merge squares the difference of two means, up to twice the whole sum; also where the mean overflowed.
     huge = ~(2.0 * size * (var + mean * mean) <= 0.99 * largest)
-    highest = normal + np.abs(q.real("bias")) if largest == LIMIT else normal
-    if highest.max(initial=0.0) <= 0.99 * range_of(q)[1] and not lost.any() and not huge.any():
+    top = range_of(q)[1]
+    highest = normal + np.abs(q.real("bias")) if top == LIMIT else normal
+    if highest.max(initial=0.0) <= 0.99 * top and not lost.any() and not huge.any():
         return {"out": Budget(error)}
     normal[np.isnan(normal) & huge] = 0.0
     rest = 1.25 * np.abs(q.want["out"] - q.real("bias")) + 4.0 * q.u * np.abs(q.real("bias")) + q.tiny

@@ -90,6 +90,23 @@ def test_a_claim_widens_budgets_where_it_matters_and_never_narrows_one(op, claim
     assert any(wider for _, wider in seen) == (op in matters)
 
 
+@pytest.mark.parametrize("accumulate", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("op", ["layernorm", "rmsnorm", "gemma_rmsnorm"])
+def test_a_result_at_the_end_of_float64_may_be_inf_whatever_is_claimed(op, accumulate):
+    """The weight is not there yet, but times 1.73, which a number beside two zeros becomes, or with the bias it is."""
+    x = TensorRecipe(shape=(1, 3), dtype="float64", pokes=((2, 0x3FF0 << 48),))
+    rest = {n: x.but(shape=(3,), pokes=(), fill=Fill(distribution="ones", scale=1.035e308))
+            for n in contract_of(op).inputs if n != "x"}  # fmt: skip
+    case = Case(op=op, tensors={"x": x, **rest}, attrs={"eps": 1e-5})
+    if op == "layernorm":
+        bias = rest["bias"].but(fill=Fill(distribution="ones"), specials=(Special(value="max", place="last"),))
+        case = case.but(tensors={**case.tensors, "weight": bias.but(specials=()), "bias": bias})
+    reference = Reference(contract_of(op), case, materialize_all(case))
+    ((_, plain),) = answers(reference, {})
+    assert plain[0, 2] > INTERVAL
+    assert change(reference, {}, {"accumulate": accumulate})[0] is False
+
+
 @pytest.mark.parametrize("op", OPS)
 def test_who_does_not_flush_has_narrower_budgets(op):
     seen = [change(reference, {}, {"ftz": False}) for reference in references(op)]
