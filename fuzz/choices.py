@@ -105,9 +105,9 @@ def choices_of(case: Case) -> dict[str, Choice]:
         layouts = _layouts(layouts_for(contract.inputs[name]), recipe)
         cases = {layout: with_tensor(case, name, layout=layout) for layout in layouts}
         found[f"{name}.layout"] = Choice(recipe.layout, cases)
-    for name, spec in contract.outputs.items():
-        own = case.outputs.get(name, "contiguous")
-        found[f"{name}.layout"] = Choice(own, {layout: with_output(case, name, layout) for layout in spec.layouts})
+    for name, spec in contract.output_specs(case).items():
+        cases = {layout: with_output(case, name, layout) for layout in contract.outputs[name].layouts}
+        found[f"{name}.layout"] = Choice(spec.layout, cases)
     return found
 
 

@@ -107,6 +107,11 @@ def with_output(case: Case, name: str, layout: str) -> Case:
     return case.but(outputs=others if layout == "contiguous" else {**others, name: layout})
 
 
+def contiguous(case: Case) -> Case:
+    """The case with all tensors in plain memory, the outputs too."""
+    return case.but(tensors={n: t.but(layout="contiguous") for n, t in case.tensors.items()}, outputs={})
+
+
 def livelier(case: Case) -> Case:
     """The same with normal numbers in every input that may have them, and no special values: such hide little."""
     contract = contract_of(case.op)
@@ -196,7 +201,7 @@ def plain_layouts(case: Case) -> Iterator[Case]:
     """Contiguous: all tensors, then each."""
     special = [n for n, t in case.tensors.items() if t.layout != "contiguous"]
     if len(special) + len(case.outputs) > 1:
-        yield case.but(tensors={n: t.but(layout="contiguous") for n, t in case.tensors.items()}, outputs={})
+        yield contiguous(case)
     for name in special:
         yield with_tensor(case, name, layout="contiguous")
     for name in case.outputs:

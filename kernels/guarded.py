@@ -138,21 +138,20 @@ class Item:
     dtype: np.dtype[Any]
     offset: int
     strides: tuple[int, ...]
+    free: int
+    """Kept free before the zone and the buffer."""
 
 
 def planned(recipes: dict[str, TensorRecipe], outputs: dict[str, TensorSpec]) -> list[tuple[Item, int, int]]:
-    """Every tensor, inputs first, with the place in a slab where its buffer begins, and where its last zone ends.
-
-    What an output's layout keeps free before it belongs to no buffer, so that nobody may write there.
-    """
-    plan = [(_plan_input(name, recipe), 0) for name, recipe in recipes.items()]
-    plan += [_plan_output(name, spec) for name, spec in outputs.items()]
+    """Every tensor, inputs first, with the place in a slab where its buffer begins, and where its last zone ends."""
+    plan = [_item(name, recipe, is_output=False) for name, recipe in recipes.items()]
+    plan += [_item(name, spec, is_output=True) for name, spec in outputs.items()]
     starts, ends = [], [0]
-    for item, free in plan:
-        starts.append(ends[-1] + ZONE + free)
+    for item in plan:
+        starts.append(ends[-1] + ZONE + item.free)
         ends.append(-(-(starts[-1] + item.nbytes + ZONE) // ALIGNMENT) * ALIGNMENT)
     limits = [start - ZONE for start in starts[1:]] + ends[-1:]
-    return [(item, start, limit) for (item, _), start, limit in zip(plan, starts, limits, strict=False)]
+    return list(zip(plan, starts, limits, strict=False))
 
 
 def patterns(number: int) -> tuple[Bytes, Bytes]:
@@ -160,21 +159,14 @@ def patterns(number: int) -> tuple[Bytes, Bytes]:
     return _PATTERNS[2 * number % 64], _PATTERNS[(2 * number + 1) % 64]
 
 
-def _plan_input(name: str, recipe: TensorRecipe) -> Item:
-    dtype = format_of(recipe.dtype).dtype
-    at = LAYOUTS[recipe.layout](recipe.shape)
+def _item(name: str, tensor: TensorRecipe | TensorSpec, *, is_output: bool) -> Item:
+    """What an output's layout keeps free before it belongs to no buffer, so that nobody may write there."""
+    dtype = format_of(tensor.dtype).dtype
+    at = LAYOUTS[tensor.layout](tensor.shape)
     size = dtype.itemsize
+    free, offset = (at.offset, 0) if is_output else (0, at.offset)
     strides = tuple(s * size for s in at.strides)
-    return Item(name, False, at.length * size, recipe.shape, dtype, at.offset * size, strides)
-
-
-def _plan_output(name: str, spec: TensorSpec) -> tuple[Item, int]:
-    """The tensor, and the bytes that are kept free before it."""
-    dtype = format_of(spec.dtype).dtype
-    at = LAYOUTS[spec.layout](spec.shape)
-    size = dtype.itemsize
-    strides = tuple(s * size for s in at.strides)
-    return Item(name, True, (at.length - at.offset) * size, spec.shape, dtype, 0, strides), at.offset * size
+    return Item(name, is_output, (at.length - free) * size, tensor.shape, dtype, offset * size, strides, free * size)
 
 
 def _place(item: Item, slab: Bytes, start: int, limit: int) -> Buffer:
