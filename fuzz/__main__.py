@@ -44,12 +44,6 @@ def cli() -> None:
 @click.argument("ops", nargs=-1)
 @subject_option
 @click.option(
-    "--launch",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Front matter for a CUDA file of yours, as TOML, such as 'block = 256'; repeatable.",
-)
-@click.option(
     "--peer",
     "peers",
     multiple=True,

@@ -34,7 +34,7 @@ from fuzz.output import FOUND, check_json, write_json
 from fuzz.plan import fitted, new_campaign
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
-from fuzz.selection import placed, select
+from fuzz.selection import Own, placed, select
 from fuzz.triage import investigate
 from kernels.places import Place, crew_of
 from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
@@ -201,7 +201,7 @@ def shrink_stored(**options: Any) -> int:
     """The command `shrink`."""
     seconds = seconds_of(options["budget"])
     with Store(options["corpus"]) as store:
-        items = gather(store, [options["target"]], options["files"])
+        items = gather(store, [options["target"]], Own(options["files"], options["launch"]))
         subjects: list[Subject] = list({i.subject.key: i.subject for i in items}.values())
         with Examiner(subjects, timeout=options["timeout"], memory_mb=options["memory_mb"]) as examiner:
             found = [(i.finding, f) for i in items if (f := _shrink_one(examiner, i, seconds)) is not None]

@@ -21,7 +21,7 @@ from fuzz.life import expect_failure, expect_pass, promote
 from fuzz.output import FOUND, write_json
 from fuzz.prove import lines, prove
 from fuzz.replay import Item, gather
-from fuzz.selection import placed
+from fuzz.selection import Own, placed
 from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import contract_of
 from reports.book import Book, judged
@@ -36,7 +36,7 @@ from reports.text import table
 def show(**options: Any) -> int:
     """The command `show`: a finding as it is stored; a bare case is run first."""
     with Store(options["corpus"]) as store:
-        items = gather(store, [options["target"]], options["files"])
+        items = gather(store, [options["target"]], Own(options["files"], options["launch"]))
         found = [i.finding for i in items if i.finding is not None] if not options["files"] else []
         if not found:
             found = _observed(items, options)

@@ -19,6 +19,7 @@ from corpus.specials import PLACES, VALUES
 from corpus.store import Store
 from fuzz.output import FOUND, write_json
 from fuzz.replay import Outcome, Replayed, beside_base, gather, moved, replay
+from fuzz.selection import Own
 from kernels.catalog import subjects_of
 from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version
 from kernels.loader import loader_of, loaders
@@ -37,7 +38,8 @@ from reports.text import claims, table
 def replay_stored(**options: Any) -> int:
     """The command `replay`."""
     with Store(options["corpus"]) as store:
-        items = moved(gather(store, options["targets"], options["files"]), options["device"])
+        own = Own(options["files"], options["launch"])
+        items = moved(gather(store, options["targets"], own), options["device"])
         box = {"timeout": options["timeout"], "memory_mb": options["memory_mb"]}
         place = places_of(options["device"])[0] if options["device"] else None
         results = replay(items, store, **box, place=place)

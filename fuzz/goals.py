@@ -22,6 +22,8 @@ class Reach:
 
     classes: frozenset[str]
     """Shape classes, layouts and value classes of any op and dtype."""
+    outputs: frozenset[str]
+    """Layouts of any output."""
     axes: int
     """Most axes of any op's first input."""
     laws: bool
@@ -103,6 +105,12 @@ def equal_axes(c: Checked) -> bool:
 def misaligned(c: Checked) -> bool:
     """An input one element off its alignment."""
     return any(t.layout == "offset_one" for t in c.case.tensors.values())
+
+
+@goal(lambda r: "offset_one" in r.outputs)
+def misaligned_output(c: Checked) -> bool:
+    """An output one element off its alignment."""
+    return "offset_one" in c.case.outputs.values()
 
 
 @goal(lambda r: r.has("transposed", "row_gaps", "element_gaps"))

@@ -15,6 +15,7 @@ from corpus.store import Store
 from fuzz.output import FOUND, check_json, write_json
 from fuzz.replay import Item, gather
 from fuzz.sanitize import first_words, on_gpu, order_of, said_of, sanitize
+from fuzz.selection import Own
 from kernels import profiler
 from kernels.profiler import Profile
 from kernels.sanitizer import PROGRAM, TOOLS, missing
@@ -76,7 +77,7 @@ def _items(options: dict[str, Any], program: str) -> list[Item]:
     if why := missing(program):
         raise UsageError(f"nothing can be asked of {program} here: {why}")
     with Store(options["corpus"]) as store:
-        items = gather(store, [options["target"]], options["files"])
+        items = gather(store, [options["target"]], Own(options["files"], options["launch"]))
     placed, refused = [], []
     for item in items:
         try:

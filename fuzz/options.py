@@ -69,7 +69,13 @@ def box_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Kernels of one's own."""
+    """Kernels of one's own, and how they are launched."""
+    command = click.option(
+        "--launch",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Front matter for a CUDA file of yours, as TOML, such as 'block = 256'; repeatable.",
+    )(command)
     return click.option(
         "--subject", "files", multiple=True, metavar="FILE[:NAME]", help="A kernel of your own, anywhere; repeatable."
     )(command)

@@ -84,6 +84,7 @@ def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
     contracts = [contract_of(op) for op in ops]
     return Reach(
         classes=frozenset(name for one in space.values() for name in (*one.shapes, *one.layouts, *one.values)),
+        outputs=frozenset(layout for c in contracts for output in c.outputs.values() for layout in output.layouts),
         axes=max((len(next(iter(c.inputs.values())).axes) for c in contracts), default=0),
         laws=any(c.laws for c in contracts),
         company=any(len(one.subjects) > 1 for one in space.values()),

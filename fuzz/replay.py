@@ -20,7 +20,7 @@ from fuzz.check import UNDECIDED, Checked, Examiner, Inquiry, all_laws
 from fuzz.contracts import know_contracts
 from fuzz.filing import Failure, Observed, file, now
 from fuzz.large import is_large
-from fuzz.selection import placed, select
+from fuzz.selection import Own, placed, select
 from fuzz.subjects import fitting
 from kernels.catalog import resolve
 from kernels.places import Place
@@ -30,6 +30,7 @@ from oracles.large import places_of
 SURE = 0.01
 """Probability of missing a failure that shows only sometimes, which decides how often it is run again."""
 MAX_RUNS = 64
+NOBODY = Own()
 
 
 class Outcome(StrEnum):
@@ -88,17 +89,17 @@ class Replayed:
         return planted and self.outcome not in {Outcome.FAILS_AS_EXPECTED, Outcome.NOT_TOLD, Outcome.DRIFTED}
 
 
-def gather(store: Store, targets: Sequence[str], subjects: Sequence[str] = ()) -> list[Item]:
+def gather(store: Store, targets: Sequence[str], own: Own = NOBODY) -> list[Item]:
     """What the words of a command line name: files, folders, ids of findings, run:index; none: the whole corpus.
 
-    subjects: `FILE[:NAME]` to run instead of the recorded ones. Raises UsageError for what cannot be found.
+    own: to be run instead of the recorded ones. Raises UsageError for what cannot be found.
     """
     if not targets:
         found = [(str(path), finding) for path, finding in store.regressions()]
         known = {finding.id for _, finding in found}
         found += [(f.id, f) for f in store.findings() if f.id not in known]
-        return [item for name, f in found for item in _items(name, f, subjects)]
-    gathered = [(target, _gather_one(store, target, subjects)) for target in targets]
+        return [item for name, f in found for item in _items(name, f, own)]
+    gathered = [(target, _gather_one(store, target, own)) for target in targets]
     if nobody := next((target for target, items in gathered if not items), None):
         raise UsageError(f"{_named(nobody)} has a dtype that none of the kernels takes; name another with --subject")
     return [item for _, items in gathered for item in items]
@@ -119,37 +120,37 @@ def _named(target: str) -> str:
     return f"the case {Case.of_token(target).label}" if target.startswith(TOKEN) else target
 
 
-def _gather_one(store: Store, target: str, subjects: Sequence[str]) -> list[Item]:
+def _gather_one(store: Store, target: str, own: Own) -> list[Item]:
     if target.startswith(TOKEN):
         case = Case.of_token(target)
         _refuse_unsound(case, f"the case {target[:40]!r}")
-        return [Item(case.id, case, s) for s in _chosen(case, subjects, ())]
+        return [Item(case.id, case, s) for s in _chosen(case, own, ())]
     path = Path(target)
     if path.is_dir():
         files = sorted(path.rglob("*.json"))
         if not files:
             raise UsageError(f"there is no .json file under {target}")
-        return [item for f in files for item in _items(str(f), load_record(f), subjects)]
+        return [item for f in files for item in _items(str(f), load_record(f), own)]
     if path.suffix == ".json" or path.exists():
-        return _items(target, load_record(path), subjects)
+        return _items(target, load_record(path), own)
     run, colon, index = target.rpartition(":")
     if colon and index.isdigit():
         from fuzz.rerun import case_of_run  # noqa: PLC0415  only this way of naming a case needs Hypothesis
 
         case, ran = case_of_run(store, run, int(index))
-        return [Item(target, case, s) for s in _chosen(case, subjects, ran)]
+        return [Item(target, case, s) for s in _chosen(case, own, ran)]
     finding = store.finding(target)
-    return _items(finding.id, finding, subjects)
+    return _items(finding.id, finding, own)
 
 
-def _items(name: str, record: Case | Finding, subjects: Sequence[str]) -> list[Item]:
+def _items(name: str, record: Case | Finding, own: Own) -> list[Item]:
     if isinstance(record, Finding):
         know_contracts({record.case.op: record.contract}, f"finding {record.id}")
     _refuse_unsound(record if isinstance(record, Case) else record.case, name)
     if isinstance(record, Case):
-        return [Item(name, record, s) for s in _chosen(record, subjects, ())]
-    if subjects:
-        return [Item(name, record.case, s, record) for s in _chosen(record.case, subjects, ())]
+        return [Item(name, record, s) for s in _chosen(record, own, ())]
+    if own.files:
+        return [Item(name, record.case, s, record) for s in _chosen(record.case, own, ())]
     if not resolve(record.subject).is_file():
         raise UsageError(f"the subject of {name} is gone: {record.subject.path} does not exist; name it with --subject")
     return [Item(name, record.case, record.subject, record)]
@@ -166,8 +167,8 @@ def _refuse_unsound(case: Case, where: str) -> None:
             materialize_all(case)
 
 
-def _chosen(case: Case, files: Sequence[str], ran: Iterable[Subject]) -> list[Subject]:
-    chosen = select([case.op], files=files, peers=("none",) if files else ()) if files or not ran else list(ran)
+def _chosen(case: Case, own: Own, ran: Iterable[Subject]) -> list[Subject]:
+    chosen = own.subjects([case.op]) or list(ran) or select([case.op])
     keys = set(fitting(chosen, case))
     return [s for s in chosen if s.key in keys]
 

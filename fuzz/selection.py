@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from corpus.errors import UsageError, about
 from corpus.records import Numerics, Subject
@@ -14,6 +15,29 @@ from oracles.catalog import contract_of, load_contracts
 
 DEFAULT_PEERS = ("torch", "numpy")
 """Backends of which one subject each runs beside a user's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A person's own kernels, as a command line names them."""
+
+    files: Sequence[str] = ()
+    """`FILE[:NAME]`."""
+    launch: Sequence[str] = ()
+    """Lines of front matter for the CUDA files among them."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for lines that are for nobody."""
+        if self.launch and not any(text.partition(":")[0].endswith(".cu") for text in self.files):
+            raise UsageError("--launch says how a CUDA file is launched, but no --subject is one")
+
+    def subjects(self, ops: Sequence[str]) -> list[Subject]:
+        """One for each file. Raises UsageError as user_subject does, if its op is none, and for two of one name."""
+        found = [user_subject(text, tuple(ops), "\n".join(self.launch)) for text in self.files]
+        for subject in found:
+            with about(subject.path):  # an op of the command line is known by now: this one stands in the file
+                contract_of(subject.op)
+        return _unique(found)
 
 
 def select(
@@ -33,12 +57,7 @@ def select(
     """
     for op in ops:
         contract_of(op)
-    if launch and not any(text.partition(":")[0].endswith(".cu") for text in files):
-        raise UsageError("--launch says how a CUDA file is launched, but no --subject is one")
-    own = [user_subject(text, tuple(ops), "\n".join(launch)) for text in files]
-    for subject in own:
-        with about(subject.path):  # an op of the command line is known by now: this one stands in the file
-            contract_of(subject.op)
+    own = Own(files, launch).subjects(ops)
     wanted = tuple(dict.fromkeys(s.op for s in own)) if own else tuple(ops) or tuple(load_contracts())
     for backend in backends:
         if why := loader_of(backend).unavailable():

@@ -158,12 +158,12 @@ def _usage(script: Script) -> str:
         exits = {} if script.there else _EXITS  # an error there is told, and kills nobody
         listed = " and ".join(part for part in (", ".join(needs[:-1]), needs[-1]) if part)
         return _USAGE.format(listed, exits.get(f.verdict.kind, "1 reproduced"))
-    files = {"--subject": _portable(f.subject.path)} | ({"--contract": _portable(f.contract)} if f.contract else {})
-    if f.subject.path.endswith(".py"):
-        files["--subject"] += f":{f.subject.function}"
-    if script.on_gpu:
-        files["--device"] = f.subject.device
-    words = " ".join(f"{option} {shlex.quote(file)}" for option, file in files.items())
+    function = f":{f.subject.function}" if f.subject.path.endswith(".py") else ""
+    options = [("--subject", _portable(f.subject.path) + function)]
+    options += [("--launch", line) for line in f.subject.launch.splitlines()]
+    options += [("--contract", _portable(f.contract))] if f.contract else []
+    options += [("--device", f.subject.device)] if script.on_gpu else []
+    words = " ".join(f"{option} {shlex.quote(value)}" for option, value in options)
     return _DECLINED.format(f.subject.backend, f"{f.case.token} {text.prose(words)}")
 
 

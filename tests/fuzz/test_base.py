@@ -14,6 +14,7 @@ from corpus.store import Store
 from fuzz.base import known_on_base, subject_on
 from fuzz.check import all_laws
 from fuzz.replay import Outcome, beside_base, gather, replay
+from fuzz.selection import Own
 from kernels.catalog import subjects_of, user_subject
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -274,7 +275,7 @@ def test_a_failure_that_became_another_one_is_not_known(here, base, finding):
 def test_a_bare_case_is_compared_as_well(here, base, finding):
     put(base, WRONG)
     with Store(here / "corpus") as store:
-        items = gather(store, [finding.case.token], ["my/mine.py"])
+        items = gather(store, [finding.case.token], Own(["my/mine.py"]))
         results = replay(items, None, **BOX)
     assert [r.outcome for r in results] == [Outcome.FAILS]
     assert [r.outcome for r in beside_base(results, base, **BOX)] == [Outcome.KNOWN_ON_BASE]

@@ -8,10 +8,11 @@ import pytest
 
 from corpus.records import Fill, Subject
 from corpus.specials import VALUES
+from fuzz.check import Checked
 from fuzz.coverage import cell_of
 from fuzz.elites import Elite, Elites
 from fuzz.engine import Target, generate, propose
-from fuzz.goals import GOALS
+from fuzz.goals import GOALS, reached_now
 from fuzz.plan import new_campaign, space_of, targets
 from kernels.catalog import subjects_of
 from oracles.catalog import contract_of, load_contracts
@@ -186,6 +187,18 @@ def test_the_record_of_a_run_that_has_not_begun():
     assert (campaign.seed, campaign.revision, campaign.finished, campaign.estimated, campaign.contracts) == (
         7, "abc", False, (), {})  # fmt: skip
     assert type(campaign).model_validate_json(campaign.model_dump_json()).canonical() == campaign.canonical()
+
+
+@pytest.mark.parametrize(("op", "can"), [("silu", True), ("quantize", False)])
+def test_misaligned_outputs_are_a_goal_where_a_contract_admits_them(op, can):
+    assert ("misaligned_output" in new_campaign("r1", 7, "conjecture", subjects_of(op), {}, "").goals) is can
+    random, met = Random(op), set()
+    for _ in range(200):
+        case = generate(Target(contract_of(op)), random)[0]
+        reached = reached_now({"misaligned_output"}, Checked(case, "", {}, {}))
+        assert reached == ["misaligned_output"] * ("offset_one" in case.outputs.values())
+        met.update(reached)
+    assert bool(met) is can
 
 
 def test_targets_are_in_the_order_of_the_ops():

@@ -22,6 +22,7 @@ from fuzz.check import Examiner, Inquiry
 from fuzz.plan import new_campaign
 from fuzz.replay import Item, Outcome, _remember, gather, moved, replay
 from fuzz.rerun import case_of_run
+from fuzz.selection import Own
 from kernels.catalog import subjects_of, user_subject
 from kernels.places import Place
 
@@ -74,7 +75,7 @@ def first(store):
 
 
 def outcomes(store, *targets, files=()):
-    return replay(gather(store, targets, files), store, timeout=5.0, memory_mb=512)
+    return replay(gather(store, targets, Own(files)), store, timeout=5.0, memory_mb=512)
 
 
 def edit(home, text):

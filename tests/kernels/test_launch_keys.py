@@ -4,6 +4,7 @@ import pytest
 
 from corpus.errors import UsageError
 from corpus.records import Kind
+from fuzz.__main__ import main
 from fuzz.check import Examiner, Inquiry
 from fuzz.selection import placed, select
 from fuzz.strategies import build
@@ -33,6 +34,24 @@ def test_a_file_is_launched_as_the_command_line_says(plain):
     case = build(contract_of("silu"), lambda low, high: min(max(low, 1), high), dtypes=("float32",))
     with Examiner(chosen) as examiner:
         assert next(iter(examiner.check([Inquiry(case, ("silu/plain",))]))).verdicts["silu/plain"].kind is Kind.PASS
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_stored_case_is_run_again_as_the_command_line_says(plain, tmp_path, capsys):
+    case = build(contract_of("silu"), lambda low, high: min(max(low, 1), high), dtypes=("float32",))
+    words = ["--subject", plain, *(word for line in LAUNCH for word in ("--launch", line)), "--corpus", str(tmp_path)]
+    assert main(["replay", case.token, *words]) == 0
+    assert "passes: silu/plain" in capsys.readouterr().out
+    assert main(["shrink", case.token, *words]) == 0
+    assert main(["show", case.token, *words]) == 0
+    assert main(["replay", case.token, *words[:4], "--corpus", str(tmp_path)]) == 2
+    assert "its front matter lacks args" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["replay", "shrink", "show"])
+def test_keys_for_no_file_are_refused_by_commands_on_stored_cases(command, tmp_path, capsys):
+    assert main([command, "x", "--launch", "block = 1", "--corpus", str(tmp_path)]) == 2
+    assert "--launch says how a CUDA file is launched, but no --subject is one" in capsys.readouterr().err
 
 
 def test_the_keys_are_part_of_what_it_is(plain):

@@ -718,6 +718,18 @@ def test_what_no_plain_file_can_run(tmp_path, backend):
     assert f"as a kernel for {backend} is launched by Kernel Assay only:\n{again}\n" in text
 
 
+def test_a_kernel_that_no_plain_file_can_run_is_launched_again_as_it_was(tmp_path):
+    """On its device, and with what the command line said of it."""
+    finding = silu()
+    subject = finding.subject.but(
+        backend="cuda", path="/somebodys/folder/mine.cu", device="cuda", launch='entry = "mine"\nblock = 96'
+    )
+    text = written(tmp_path, finding.but(subject=subject)).read_text()
+    words = """--subject mine.cu --launch 'entry = "mine"' --launch 'block = 96' --device cuda"""
+    assert f"python -m fuzz replay {finding.case.token} {words}\n" in text
+    ast.parse(text)
+
+
 def test_bits_of_a_wanted_nan_are_taken_from_the_verdict(planted, tmp_path):
     finding = planted["embedding/bug_nan_canonical"]
     (index,) = (m.index for m in finding.verdict.measurements)
