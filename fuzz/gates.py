@@ -8,7 +8,7 @@ from itertools import pairwise
 from corpus.records import Case, Kind
 from fuzz.choices import MAX_ELEMENTS, learn_choices
 from fuzz.moves import livelier, with_dims
-from fuzz.shrinking import Shrinker, is_dear
+from fuzz.shrinking import SEED_TRIALS, Shrinker, is_dear
 from oracles.catalog import contract_of
 
 TILES = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -18,6 +18,10 @@ GROWN, GROWN_ELEMENTS = (33, 17, 9, 5), 1 << 14
 """Extents of the other dims with which a rule is tried, the first with which there are no more elements."""
 REACH = 36
 """Neighbours on either side; enough to tell every modulus up to 32."""
+REACH_OF_CRASHES = 9
+"""The same where each costs a worker."""
+UNTRIED = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
+"""Kinds of which each try takes long."""
 
 
 def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ...]:
@@ -26,10 +30,7 @@ def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ..
     None if values decide it, which may not be so of a smaller case as it was of the first.
     original: the case it was found with, which a rule must not contradict.
     """
-    if is_dear(shrinker.target):
-        return ()
-    shrinker.estimate_seeds(case)
-    if shrinker.seeds > 1:
+    if shrinker.target.kind in UNTRIED or (not shrinker.examiner.is_large(case) and shrinker.hits(case) < SEED_TRIALS):
         return ()
     return (*_learn_sizes(shrinker, case, original), *learn_choices(shrinker, case, original))
 
@@ -41,7 +42,8 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
     for dim, extent in dims.items():
         if shrinker.expired():
             break
-        sizes = [n for n in _neighbours(extent) if contract.dims[dim].low <= n <= contract.dims[dim].high]
+        near = _few_neighbours(extent) if is_dear(shrinker.target) else _neighbours(extent)
+        sizes = [n for n in near if contract.dims[dim].low <= n <= contract.dims[dim].high]
         sizes = [n for n in sizes if n % contract.dims[dim].multiple == 0]
         fails = _fails(shrinker, case, dim, sizes)
         fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
@@ -82,10 +84,17 @@ def _fails(shrinker: Shrinker, case: Case, dim: str, sizes: Iterable[int]) -> di
     return fails
 
 
-def _neighbours(extent: int) -> list[int]:
-    near = set(range(max(0, extent - REACH), extent + REACH + 1))
+def _neighbours(extent: int, reach: int = REACH) -> list[int]:
+    near = set(range(max(0, extent - reach), extent + reach + 1))
     far = {t * k + d for t in (64, 128, 256) for k in (1, 2) for d in (-1, 0, 1)}
     return sorted(near | far)
+
+
+def _few_neighbours(extent: int) -> list[int]:
+    """Less of them near by; so that `% 16` is not said of what is `% 32`, each tile with sizes that half of it fits."""
+    odd = {t * (extent // t + 1 | 1) for t in TILES}
+    beyond = {extent + t for t in TILES}
+    return sorted({*_neighbours(extent, REACH_OF_CRASHES), *odd, *beyond})
 
 
 def explain(dim: str, fails: dict[int, bool]) -> str:

@@ -91,9 +91,13 @@ class Shrinker:
         if is_dear(self.target) or self.examiner.is_large(case):
             return
         self.seeds = 1
-        hits = sum(self.same(c.verdicts[self.subject]) for c in self.judge(next_seeds(case, SEED_TRIALS)))
+        hits = self.hits(case)
         if 0 < hits < SEED_TRIALS:
             self.seeds = min(MAX_SEEDS, math.ceil(3 * SEED_TRIALS / hits))
+
+    def hits(self, case: Case) -> int:
+        """On how many of SEED_TRIALS fields, its own among them, the failure shows."""
+        return sum(self.same(c.verdicts[self.subject]) for c in self.judge(next_seeds(case, SEED_TRIALS)))
 
     def run(self, case: Case) -> Case:
         """The smallest case found."""

@@ -25,6 +25,8 @@ LARGE_SECONDS = 20.0
 """Time for shrinking a large case beside that for any: its first steps cost about as much as the case itself."""
 PROBE_SECONDS = 10.0
 """Time for the gates, beside the time for shrinking; mostly they take less than half a second."""
+CRASH_PROBE_SECONDS = 30.0
+"""The same where each failure costs two workers; on a GPU that is a third of a second."""
 
 
 def confirm(examiner: Examiner, failure: Failure) -> tuple[int, int, str]:
@@ -63,7 +65,7 @@ def investigate(
     deadline = time.monotonic() + seconds + LARGE_SECONDS * examiner.is_large(failure.case)
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict, deadline, stopping, on_other)
     small = shrink(shrinker, failure.case)
-    shrinker.deadline = time.monotonic() + PROBE_SECONDS
+    shrinker.deadline = time.monotonic() + (CRASH_PROBE_SECONDS if is_dear(small.verdict) else PROBE_SECONDS)
     gates = () if stopping() else learn_gates(shrinker, small.case, failure.case)
     verdict = _blamed(examiner, failure.subject, small.case, small.verdict)
     if not stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again

@@ -2,7 +2,7 @@
 
 import pytest
 
-from corpus.records import Case, Fill, TensorRecipe
+from corpus.records import Case, Fill, Kind, TensorRecipe, Verdict
 from fuzz.check import Examiner, Inquiry
 from fuzz.gates import explain, learn_gates
 from fuzz.shrinking import Shrinker
@@ -69,6 +69,52 @@ def test_the_case_it_was_found_with_may_contradict_a_rule(tmp_path):
         shrinker = Shrinker(examiner, "silu/both", verdict)
         assert "fails only if cols % 8 == 3" in learn_gates(shrinker, small, case(4, 11))
         assert not [gate for gate in learn_gates(shrinker, small, case(7, 16)) if "cols" in gate]
+
+
+DIES = """OP = "silu"
+def run(out, x):
+    import ctypes
+    import numpy as np
+    out[...] = (x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64))))
+    if RULE:
+        ctypes.string_at(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "cols", "layout", "learned"),
+    [
+        ("x.shape[1] % 4", 1, "contiguous", "fails only if cols % 4 != 0"),
+        ("x.shape[1] % 64 and x.shape[1] > 32", 33, "contiguous", "fails only if cols % 64 != 0 and cols >= 33"),
+        ("x.ctypes.data % 16", 1, "offset_one", "fails only if x.layout is offset_one"),
+        ("x.size >= 40", 40, "contiguous", ""),
+        ("x.flat[0] > 0.5", 1, "contiguous", ""),
+    ],
+)
+def test_crashes_that_cost_a_worker_teach_too(tmp_path, rule, cols, layout, learned):
+    (tmp_path / "dies.py").write_text(DIES.replace("RULE", rule))
+
+    def case(seed, *shape):
+        fill = Fill(distribution="normal", seed=seed)
+        return Case(op="silu", tensors={"x": TensorRecipe(shape=shape, dtype="float32", layout=layout, fill=fill)})
+
+    with Examiner([user_subject(str(tmp_path / "dies.py"), ())]) as examiner:
+        checked = examiner.check([Inquiry(case(seed, 1, cols), ("silu/dies",)) for seed in range(9)])
+        verdicts = [c.verdicts["silu/dies"] for c in checked]
+        seed = next(i for i, verdict in enumerate(verdicts) if verdict.kind is Kind.CRASHED)
+        shrinker = Shrinker(examiner, "silu/dies", verdicts[seed])
+        assert learn_gates(shrinker, case(seed, 1, cols), case(seed, 33, cols + 64)) == ((learned,) if learned else ())
+
+
+def test_nothing_is_learned_of_what_takes_long(tmp_path):
+    (tmp_path / "hangs.py").write_text(DIES.replace("RULE", "x.shape[1] % 4").replace("ctypes.string_at(0)", "input()"))
+    recipe = TensorRecipe(shape=(1, 1), dtype="float32", fill=Fill(distribution="ones"))
+    with Examiner([user_subject(str(tmp_path / "hangs.py"), ())]) as examiner:
+        target = Verdict(kind=Kind.TIMEOUT, rule="timeout")
+        shrinker = Shrinker(examiner, "silu/hangs", target)
+        small = Case(op="silu", tensors={"x": recipe})
+        assert learn_gates(shrinker, small, small) == ()
+        assert shrinker.executions == 0
 
 
 def test_more_rows_may_contradict_a_rule_too(tmp_path):
