@@ -2,13 +2,14 @@
 
 from itertools import pairwise, permutations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_store import case, finding
 
 from corpus.findings import Element, Event, Exhibit, State, Variant
 from corpus.merging import merge
-from corpus.records import Kind, Special
+from corpus.records import Fill, Kind, Special
 from corpus.store import Store
 
 SMALL = (Special(value="nan", place="last"),)
@@ -72,6 +73,16 @@ def test_meeting_the_same_thing_again_adds_no_event():
 def test_a_smaller_case_is_an_event_that_says_how_much_smaller():
     merged = merge(lived(State.MINIMIZED, smallest=case(9, 9)), lived(State.MINIMIZED, smallest=case(2, 2)))
     assert [e.what for e in merged.history] == ["minimized 0", "smaller: 81 -> 4 elements"]
+
+
+@pytest.mark.parametrize("pokes", [(), ((0, 1),)])
+@pytest.mark.parametrize("specials", [(), SMALL])
+def test_of_two_of_one_size_the_one_with_fewer_exceptions_wins(specials, pokes):
+    exceptional = case(2, 2, specials=SMALL, pokes=((0, 1), (1, 2), (2, 3)))
+    wordy = Fill(distribution="normal", seed=123456789, scale=1.2345678e-30)
+    plainer = case(2, 2, specials=specials, pokes=pokes, fill=wordy)
+    for one, other in permutations([exceptional, plainer]):
+        assert merge(lived(State.MINIMIZED, smallest=one), lived(State.MINIMIZED, smallest=other)).case.id == plainer.id
 
 
 def test_what_was_seen_goes_with_the_case():

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpus.distributions import DISTRIBUTIONS
+from corpus.formats import format_of
 from corpus.layouts import LAYOUTS
 from corpus.materialize import materialize, materialize_all
 from corpus.records import Case, Fill, Special, TensorRecipe
@@ -25,6 +26,16 @@ QUIET = settings(
 def silu(*shape, **fields):
     fill = fields.pop("fill", Fill(distribution="normal", seed=3))
     return Case(op="silu", tensors={"x": TensorRecipe(shape=shape, dtype="float32", fill=fill, **fields)})
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_an_element_that_is_written_out_gets_plainer(dtype):
+    """It becomes one or two, loses its sign, or keeps its first binary digit only."""
+    fmt = format_of(dtype)
+    bits = int(np.array([-5.47]).astype(fmt.dtype).view(fmt.carrier)[0])
+    case = Case(op="silu", tensors={"x": TensorRecipe(shape=(1, 2), dtype=dtype, pokes=((1, bits),))})
+    found = [materialize(c.tensors["x"]).astype(np.float64)[0, 1] for c in BY_NAME["plainer_pokes"](case)]
+    assert found == [1.0, 2.0, pytest.approx(5.47, rel=2**-7), -4.0]
 
 
 @pytest.mark.parametrize("op", OPS)

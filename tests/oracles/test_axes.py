@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from oracles.axes import product_of, shape_of
+from oracles.axes import dims_in, is_packed, product_of, shape_of, solve
 from oracles.bounds import classes_of
 from oracles.contract import INTERVAL, NAN, NINF, PINF
 
@@ -18,6 +18,49 @@ DIMS = {"rows": 3, "half": 5, "heads": 2, "group": 7}
 def test_the_product_of_all_axes_counts_the_elements(axes):
     names, factor = product_of(axes, {"part": 2})
     assert math.prod(DIMS[name] for name in names) * factor == math.prod(shape_of(axes, DIMS, {"part": 2}))
+
+
+@pytest.mark.parametrize(
+    ("extents", "dims"),
+    [
+        ([], {}),
+        ([("rows", 3), ("half*2", 10)], {"rows": 3, "half": 5}),
+        ([("heads", 2), ("heads*group*4", 56)], {"heads": 2, "group": 7}),
+        ([("heads*group*4", 56), ("heads", 2)], {"heads": 2, "group": 7}),
+        ([("heads*group", 14)], {"heads": 14, "group": 1}),
+        ([("heads*group*half", 210), ("group", 7), ("half", 5)], {"heads": 6, "group": 7, "half": 5}),
+        ([("heads", 0), ("heads*group", 0)], {"heads": 0, "group": 1}),
+        ([("rows*q4_0", 54)], {"rows": 3}),
+        ([("2", 2)], {}),
+        ([("rows", 3), ("rows", 4)], None),
+        ([("half*2", 9)], None),
+        ([("heads", 2), ("heads*group", 7)], None),
+        ([("heads", 0), ("heads*group", 7)], None),
+        ([("heads", 2), ("group", 7), ("heads*group", 15)], None),
+        ([("2", 3)], None),
+    ],
+)
+def test_extents_tell_the_dims(extents, dims):
+    assert solve(extents) == dims
+    if dims is not None:
+        assert shape_of([axis for axis, _ in extents], dims, {}) == tuple(extent for _, extent in extents)
+
+
+@pytest.mark.parametrize(
+    ("axis", "packed", "dims"),
+    [
+        ("rows", False, ("rows",)),
+        ("rows*2", False, ("rows",)),
+        ("heads*group*{part}", False, ("heads", "group")),
+        ("blocks*q8_1", True, ("blocks",)),
+        ("blocks*{format}", True, ("blocks",)),
+        ("blocks*{activations}", True, ("blocks",)),
+        ("2", False, ()),
+    ],
+)
+def test_what_an_axis_speaks_of(axis, packed, dims):
+    assert is_packed(axis) is packed
+    assert dims_in(axis) == dims
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 2)])

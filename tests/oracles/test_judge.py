@@ -253,6 +253,22 @@ def test_well_rounded_results_lie_below_the_z_line():
     assert Trial(case, budgeted(case, Budget(1.0, sigma=1e-6, rows=4096)))().kind is Kind.PASS
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows", "line"), [((64, 64), 4096, 1.097), ((64, 64), 1, 4.05), ((1, 2), 4096, 3.17)]
+)
+def test_the_z_line_lies_lower_the_more_independent_results_there_are(shape, rows, line):
+    """Results cut off rather than rounded: twice the error that rounding has, which of a few tells nothing."""
+    case = case_of(shape=shape, dtype="float16")
+    trial = Trial(case, budgeted(case, Budget(1.0, sigma=1e-6, rows=rows)))
+    got, want = trial.outputs["out"], trial.reference.want["out"]
+    trial.outputs["out"] = np.where(np.abs(got) > np.abs(want), np.nextafter(got, np.float16(0)), got)
+    verdict = trial()
+    assert verdict.kind is (Kind.PASS if line > 2 else Kind.MISMATCH)
+    if verdict.failed:
+        assert verdict.measurements[0].limit == pytest.approx(line, rel=1e-3)
+        assert 1.5 < verdict.measurements[0].value < 2.5
+
+
 def test_few_pairs_may_be_rounded_all_alike():
     """Two results that are almost half a unit off are no sign of anything, whatever overflows beside them."""
     a = TensorRecipe(

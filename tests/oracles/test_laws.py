@@ -76,9 +76,10 @@ def test_bit_patterns_do_not_scale(change):
     assert law_of(GEMM, "scaling").transform(gemm(**change)) is None
 
 
-def test_a_law_applies_where_scaling_is_exact():
-    assert holds(law_of(GEMM, "scaling"), gemm())
-    assert holds(law_of(GEMM, "negation"), gemm())
+@pytest.mark.parametrize("scale", [1.0, 0.25, 8.0])
+def test_a_law_applies_where_scaling_is_exact(scale):
+    assert holds(law_of(GEMM, "scaling"), gemm(scale=scale))
+    assert holds(law_of(GEMM, "negation"), gemm(scale=scale))
 
 
 @pytest.mark.parametrize("case", [
