@@ -160,6 +160,16 @@ def test_a_number_that_is_none(fmt, shape):
     assert (shown.elements[0].rho, shown.elements[0].ulps) == (np.inf, -1)
 
 
+@pytest.mark.parametrize(("value", "wrong"), [("nan", 1.0), ("inf", np.nan), ("-inf", np.inf)])
+def test_beside_what_is_wrong_special_values_that_are_right_have_no_excess(value, wrong):
+    """And where a special value is due, whatever else is there is infinitely far away."""
+    special = Special(value=value, place="last")
+    trial = Trial((2, 3), "float32", Budget(1e-3), poke((0, 96.0)), specials=(special,))
+    assert {e.index: e.rho for e in trial.shown().elements if not e.fails}[1, 2] == 0.0
+    trial = Trial((2, 3), "float32", Budget(1e-3), at_end(wrong), specials=(special,))
+    assert {e.index: e.rho for e in trial.shown().elements if e.fails} == {(1, 2): np.inf}
+
+
 @pytest.mark.parametrize("fmt", FORMATS.values(), ids=lambda f: f.name)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_bits_that_are_others(fmt, shape):

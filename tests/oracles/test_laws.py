@@ -257,6 +257,13 @@ def test_integers_may_be_cut_but_not_scaled():
     assert not holds(scaled("scaling", {"x": 2.0}, factor=2.0), plain)
 
 
+def test_indices_beside_what_is_scaled_do_not_matter():
+    table = TensorRecipe(shape=(4, 3), dtype="float32", fill=Fill(distribution="normal", seed=1))
+    indices = TensorRecipe(shape=(5,), dtype="int64", fill=Fill(distribution="uniform", params={"below": 4}))
+    case = Case(op="embedding", tensors={"table": table, "indices": indices})
+    assert holds(scaled("scaling", {"table": 2.0}, factor=2.0), case)
+
+
 # ---- within error budgets
 
 
