@@ -281,6 +281,15 @@ def test_few_pairs_may_be_rounded_all_alike():
     assert trial().kind is Kind.PASS
 
 
+def test_a_metric_tells_the_two_numbers_at_its_place():
+    trial = Trial()
+    trial.outputs["out"][2, 4] = -300.0
+    placed = {m.metric: m for m in trial().measurements if m.index is not None}
+    assert set(placed) == {"rho", "max_ulp", "max_abs", "max_rel"}
+    for m in placed.values():
+        assert (m.got, m.wanted) == (trial.outputs["out"][m.index], trial.reference.want["out"][m.index])
+
+
 def test_copies_are_judged_bit_by_bit():
     contract = contract_of("embedding")
     tensors = {
