@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_store import case, finding
 
-from corpus.findings import Element, Event, Exhibit, State, Variant
+from corpus.findings import Element, Event, Exhibit, Sanitized, State, Variant
 from corpus.merging import merge
 from corpus.records import Fill, Kind, Special
 from corpus.store import Store
@@ -95,6 +95,19 @@ def test_what_was_seen_goes_with_the_case():
     assert [v.canonical() for v in merged.variants] == [also[0].canonical()]
     assert (merged.probability, merged.contract) == (0.5, "b.py")
     assert merge(met, stored).exhibit.canonical() == shown.canonical()
+
+
+def test_what_a_sanitizer_said_is_kept_of_the_case_that_is_kept():
+    def told(shape, **said):
+        return finding(case(*shape), sanitized=tuple(Sanitized(tool=tool, errors=n) for tool, n in said.items()))
+
+    def heard(merged):
+        return {one.tool: one.errors for one in merged.sanitized}
+
+    once, again, larger = told((1, 1), memcheck=1, racecheck=2), told((1, 1), memcheck=3), told((9, 9), initcheck=4)
+    assert heard(merge(once, again)) == {"memcheck": 3, "racecheck": 2}
+    assert heard(merge(again, once)) == {"memcheck": 1, "racecheck": 2}
+    assert heard(merge(larger, once)) == heard(merge(once, larger)) == {"memcheck": 1, "racecheck": 2}
 
 
 def test_a_whole_life_in_the_store(tmp_path):
