@@ -85,6 +85,17 @@ __global__ void flag(float* out, const float* x, int n) {
   BARRIER(2);
   out[ME] = out[128 + ME] = found;
 }
+template <int gone>
+__global__ void renewed(float* out, const float* x, int n) {
+  __shared__ float first;
+  if (ME == 0) first = x[1];
+  __syncthreads();
+  out[ME] = first;  // by all
+  BARRIER(1);
+  if (ME == 127) first = x[2];  // by the last reader
+  __syncthreads();
+  out[128 + ME] = first;
+}
 
 // ---- lanes of a warp ----
 template <int gone>
@@ -189,6 +200,7 @@ GONE = {
     "two_buffers": 1,
     "histogram": 2,
     "flag": 2,
+    "renewed": 1,
     "lanes": 2,
     "lanes_volatile": 3,
     "between_blocks": 1,
@@ -219,6 +231,7 @@ def run(kernels, entry, mode, order, *, seed=1):
         "two_buffers",
         "histogram",
         "flag",
+        "renewed",
         "lanes",
         "lanes_volatile",
     }:
@@ -280,6 +293,10 @@ RACES = {
     "histogram<2>": (
         "thread 121 of block 0 reads 4 bytes at byte 24 of bins (<counted>)",
         "thread 118 wrote (<counts>)",
+    ),
+    "renewed<1>": (
+        "thread 127 of block 0 writes 4 bytes at byte 0 of first (<by the last reader>)",
+        "thread 126 read (<by all>)",
     ),
     "between_blocks<1>": (
         "thread 0 of block 1 writes out[128] (<an element>)",

@@ -82,8 +82,8 @@ __global__ void aligned(int* out) {
 }
 
 // ---- barriers ----
-__global__ void votes(int* out, int bit) {
-  int me = threadIdx.x, yes = me >> bit & 1;
+__global__ void votes(int* out, int bit, int mask) {
+  int me = threadIdx.x, yes = (me | mask) >> bit & 1;
   out[me] = __syncthreads_count(yes);
   out[blockDim.x + me] = __syncthreads_and(yes * 4);
   out[2 * blockDim.x + me] = __syncthreads_or(yes * 1024);
@@ -247,10 +247,10 @@ def test_shared_memory_does_not_outlive_its_block(kernels):
 # ---- barriers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bit", [0, 3, 5, 6, 7])
-def test_barriers_count_and_combine(kernels, bit):
-    yes = [i >> bit & 1 for i in range(100)]
-    found = kernels.right("votes", block=100, out=blank((3, 100), np.int32), bit=bit)
+@pytest.mark.parametrize(("bit", "mask"), [(0, 0), (3, 0), (5, 0), (6, 0), (7, 0), (7, 128)])
+def test_barriers_count_and_combine(kernels, bit, mask):
+    yes = [(i | mask) >> bit & 1 for i in range(100)]
+    found = kernels.right("votes", block=100, out=blank((3, 100), np.int32), bit=bit, mask=mask)
     assert found.tolist() == [[sum(yes)] * 100, [all(yes)] * 100, [any(yes)] * 100]
 
 
