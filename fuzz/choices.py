@@ -85,7 +85,7 @@ def explain_choice(name: str, fails: Mapping[str, bool | None]) -> str:
     bad, good = ([value for value, failed in fails.items() if failed is wanted] for wanted in (True, False))
     if not bad or not good:
         return ""
-    if len(bad) > len(good) == 1 and len(bad) + 1 == len(fails):
+    if len(bad) > len(good) == 1:  # the shorter way to say it, whatever the others are
         return f"fails only if {name} is not {good[0]}"
     *most, last = bad
     return f"fails only if {name} is {', '.join(most)}{' or ' if most else ''}{last}"

@@ -19,10 +19,10 @@ from typing import Any
 
 import click
 
-from corpus.campaign import Campaign
+from corpus.campaign import Campaign, Statistics
 from corpus.errors import UsageError
 from corpus.findings import Finding
-from corpus.records import Subject
+from corpus.records import Kind, Subject
 from corpus.store import Store
 from fuzz.base import known_on_base
 from fuzz.campaign import Limits, Search
@@ -35,6 +35,7 @@ from fuzz.plan import fitted, new_campaign
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather
 from fuzz.selection import Own, placed, select
+from fuzz.subjects import is_own
 from fuzz.triage import investigate
 from kernels.places import Place, crew_of
 from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
@@ -186,7 +187,20 @@ def _conclude(campaign: Campaign, findings: Iterable[Finding], options: dict[str
     elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     click.echo(f"summary   {path}", err=to_stdout)
     click.echo(f"page      python -m reports --html report.html{elsewhere}", err=to_stdout)
-    return FOUND if any(map(book.news, book.real)) or planted_missed(campaign) else 0
+    if any(map(book.news, book.real)) or planted_missed(campaign):
+        return FOUND
+    _refuse_untested(campaign)
+    return 0
+
+
+def _refuse_untested(campaign: Campaign) -> None:
+    """Raise UsageError for a kernel of a person's own that took no case at all: that nothing was found says nothing."""
+    for subject in filter(is_own, campaign.subjects):
+        kinds = campaign.by_subject.get(subject.key, {})
+        if campaign.cases and not set(kinds) - {Kind.UNSUPPORTED}:
+            seen = campaign.statistics.get(subject.key, Statistics())
+            why = max(seen.skipped, key=seen.skipped.__getitem__, default="no case had a dtype that it takes")
+            raise UsageError(f"nothing of {subject.key} was tested in {campaign.cases:,} cases: {why}")
 
 
 def _known(findings: Iterable[Finding], options: dict[str, Any]) -> frozenset[str]:

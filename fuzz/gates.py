@@ -87,7 +87,8 @@ def _fails(shrinker: Shrinker, case: Case, dim: str, sizes: Iterable[int]) -> di
 def _neighbours(extent: int, reach: int = REACH) -> list[int]:
     near = set(range(max(0, extent - reach), extent + reach + 1))
     far = {t * k + d for t in (64, 128, 256) for k in (1, 2) for d in (-1, 0, 1)}
-    return sorted(near | far)
+    tiles = {(extent - d) * k + d for k in (2, 3) for d in (-1, 0, 1)}  # whatever it is, as 48, once it is so again
+    return sorted(n for n in near | far | tiles if n >= 0)
 
 
 def _few_neighbours(extent: int) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
-from pathlib import Path
 
 from corpus.campaign import Campaign, Space
 from corpus.formats import format_of
@@ -18,6 +17,7 @@ from fuzz.engine import Target
 from fuzz.filing import now
 from fuzz.goals import Reach, goals_of
 from fuzz.strategies import distributions_for, layouts_for
+from fuzz.subjects import is_own, takes
 from kernels.catalog import size_hints
 from kernels.environment import environment
 from kernels.sandbox import Sandbox
@@ -32,7 +32,7 @@ def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
     Subjects of one's own decide; peers of the house decline what they cannot take.
     """
     mine = {op: [s.key for s in campaign.subjects if s.op == op] for op in campaign.ops}
-    own = {s.key for s in campaign.subjects if Path(s.path).is_absolute()}
+    own = {s.key for s in campaign.subjects if is_own(s)}
     mine = {op: [key for key in keys if key in own] or keys for op, keys in mine.items()}
     unused = {op: tuple(sorted(frozenset.intersection(*(box.lacks[k] for k in keys)))) for op, keys in mine.items()}
     needed = {op: tuple(sorted(frozenset.intersection(*(box.needs[k] for k in keys)))) for op, keys in mine.items()}
@@ -43,12 +43,16 @@ def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
 
 
 def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]:
-    """What to search: every op with the dtypes, sizes and optional parts that its subjects suggest."""
+    """What to search: every op with the dtypes, sizes and optional parts that its subjects suggest.
+
+    Of dtypes and optional parts a person's own subjects decide, if there are any.
+    """
     found, memory = [], int(campaign.options.get("case_memory", 0)) << 20
     for op in campaign.ops:
-        mine = [s for s in campaign.subjects if s.op == op]
+        everyone = [s for s in campaign.subjects if s.op == op]
+        mine = [s for s in everyone if is_own(s)] or everyone
         dtypes = () if any(not s.dtypes for s in mine) else tuple(sorted({t for s in mine for t in s.dtypes}))
-        hints = tuple(sorted({n for s in mine for n in size_hints(s)}))
+        hints = tuple(sorted({n for s in everyone for n in size_hints(s)}))
         contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()))
         found.append(Target(contract, dtypes, hints, max_elements, memory or None))
     return found
@@ -94,11 +98,12 @@ def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
 def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space]:
     """`op|dtype` -> the classes its cases can have; what a run did not reach of them is a hole."""
     spaces = {}
-    first = next(iter(contract.inputs))
+    first, everyone = next(iter(contract.inputs)), [s for s in subjects if s.op == contract.name]
+    mine = [s for s in everyone if is_own(s)] or everyone
     for dtype in dict.fromkeys(variant[first] for variant in contract.variants):
-        takers = [s.name for s in subjects if s.op == contract.name and (not s.dtypes or dtype in s.dtypes)]
+        takers = [s.name for s in everyone if takes(s, dtype)]
         variants = [v for v in contract.variants if v[first] == dtype]
-        if takers:
+        if any(takes(s, dtype) for s in mine):
             spaces[f"{contract.name}|{dtype}"] = Space(
                 shapes=_shapes(contract),
                 layouts=tuple(dict.fromkeys(name for i in contract.inputs.values() for name in layouts_for(i))),

@@ -12,6 +12,7 @@ from kernels.gpu_loaders import ON_GPU
 from kernels.loader import loader_of
 from kernels.places import places_of
 from oracles.catalog import contract_of, load_contracts
+from oracles.contract import Contract
 
 DEFAULT_PEERS = ("torch", "numpy")
 """Backends of which one subject each runs beside a user's own."""
@@ -36,8 +37,18 @@ class Own:
         found = [user_subject(text, tuple(ops), "\n".join(self.launch)) for text in self.files]
         for subject in found:
             with about(subject.path):  # an op of the command line is known by now: this one stands in the file
-                contract_of(subject.op)
+                _can_take(contract_of(subject.op), subject)
         return _unique(found)
+
+
+def _can_take(contract: Contract, subject: Subject) -> None:
+    """Raise UsageError if no case has a dtype that the subject takes."""
+    first = next(iter(contract.inputs))
+    there = tuple(dict.fromkeys(variant[first] for variant in contract.variants))
+    if subject.dtypes and not set(subject.dtypes) & set(there):
+        key = "dtypes" if subject.backend == "cuda" else "DTYPES"
+        takes = f"takes {' and '.join(subject.dtypes)} only, but {first} of {subject.op} is {' or '.join(there)}"
+        raise UsageError(f'it {takes}; name what it takes, as {key} = ["{there[0]}"]')
 
 
 def select(

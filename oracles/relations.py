@@ -35,8 +35,11 @@ def scaled(name: str, tensors: Mapping[str, float], *, factor: float) -> Law:
     return Law(name=name, transform=transform, factor=factor)
 
 
-def shifted(name: str, tensor: str, by: int) -> Law:
-    """The law: adding an integer to every value of an input changes nothing."""
+def shifted(name: str, tensor: str, by: int, *, within: float = EITHER) -> Law:
+    """The law: adding an integer to every value of an input changes nothing but how each is rounded on its way.
+
+    Who subtracts the maximum first has the same bits; who multiplies both by log2(e) before has not, and is right.
+    """
 
     def transform(case: Case) -> Case | None:
         fill = case.tensors[tensor].fill
@@ -44,7 +47,7 @@ def shifted(name: str, tensor: str, by: int) -> Law:
             return None
         return _with(case, {tensor: _changed(case, tensor, params={**fill.params, "shift": by})})
 
-    return Law(name=name, transform=transform)
+    return Law(name=name, transform=transform, within=within)
 
 
 def moved(name: str, tensor: str) -> Law:

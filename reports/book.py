@@ -19,6 +19,8 @@ from reports.page_words import count
 
 DEFAULT_CORPUS = "corpus"
 """Folder that commands use if none is named."""
+CAUSES = frozenset({Kind.RACE, Kind.OUT_OF_BOUNDS, Kind.UNINITIALIZED, Kind.DIVERGENT})
+"""Kinds that name the line at fault, of which wrong values are but symptoms."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,12 @@ def latest_run(store: Store) -> str | None:
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Subjects together, and of each subject kinds together."""
-    return tuple(sorted(findings, key=lambda f: (f.subject.key, f.verdict.kind, f.id)))
+    return tuple(sorted(findings, key=lambda f: (f.subject.key, rank(f.verdict.kind), f.id)))
+
+
+def rank(kind: Kind) -> tuple[bool, str]:
+    """Kinds in the order in which they are told: first those that name a cause, of which others are symptoms."""
+    return (kind not in CAUSES, kind)
 
 
 def grouped(findings: Iterable[Finding], news: Callable[[Finding], bool]) -> list[list[Finding]]:
@@ -99,14 +106,14 @@ def grouped(findings: Iterable[Finding], news: Callable[[Finding], bool]) -> lis
 
     One with a dtype that passes on the smallest case of the others is no part of them.
     """
-    groups: dict[tuple[str, str], list[list[Finding]]] = {}
+    groups: dict[tuple[str, Kind], list[list[Finding]]] = {}
     for f in sorted(findings, key=lambda f: (not news(f), f.case.elements, len(f.case.label), f.id)):
-        alike = groups.setdefault((f.subject.key, f.verdict.kind.value), [])
+        alike = groups.setdefault((f.subject.key, f.verdict.kind), [])
         group = next((g for g in alike if not _passes(g[0], f.signature.dtype)), None)
         if group is None:
             alike.append(group := [])
         group.append(f)
-    return [group for key in sorted(groups) for group in groups[key]]
+    return [group for key in sorted(groups, key=lambda k: (k[0], rank(k[1]))) for group in groups[key]]
 
 
 def _passes(finding: Finding, dtype: str) -> bool:

@@ -16,6 +16,8 @@ MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
 MAX_ALSO = 6
 """Findings of the same subject and kind that are named beside the smallest."""
+MAX_REASONS = 3
+"""For which a kernel declines cases."""
 
 
 def campaign_text(book: Book) -> str:
@@ -28,6 +30,7 @@ def campaign_text(book: Book) -> str:
         _head(c),
         _estimated(c),
         _subjects(c),
+        _declined(c),
         _fidelity(c),
         _warnings(c),
         _planted(c, book) if planted else "",
@@ -72,6 +75,19 @@ def _subjects(c: Campaign) -> str:
 def kinds_of(c: Campaign, subject: Subject) -> dict[str, int]:
     """How often a subject had each verdict."""
     return c.by_subject.get(subject.key, {})
+
+
+def _declined(c: Campaign) -> str:
+    """Why kernels of a person's own declined cases, most frequent first."""
+    lines = []
+    for subject in c.subjects:
+        skipped = c.statistics[subject.key].skipped if subject.key in c.statistics else {}
+        if skipped and Path(subject.path).is_absolute():
+            most = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))[:MAX_REASONS]
+            told = "; ".join(f"{reason} ({count(cases, 'case')})" for reason, cases in most)
+            cases = f"{sum(skipped.values()):,} of {sum(kinds_of(c, subject).values()):,}"
+            lines.append(f"{subject.key} declined {cases}: {told}")
+    return "\n".join(lines)
 
 
 def _warnings(c: Campaign) -> str:

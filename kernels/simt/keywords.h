@@ -70,3 +70,4 @@ extern SIMT_API const dim3 blockDim, gridDim;
   ((condition) ? (void)0 : simt::fail(simt::Trouble::trap, simt::here(), "assertion failed: " #condition))
 inline void __trap(simt::Place at = simt::here()) { simt::fail(simt::Trouble::trap, at, "__trap()"); }
 inline void __brkpt() {}
+#define __builtin_assume(...) ((void)0)

@@ -395,6 +395,6 @@ def place_of(library: Path, address: int, source: Path) -> tuple[str, int] | Non
         for file, _, number in found
         if number.isdigit() and int(number)
     ]
-    foreign = tuple(map(str, (HOME, *cuda_headers(), "/usr/")))
-    own = [p for p in places if p[0] == str(source.absolute()) or not p[0].startswith(foreign)]
+    foreign, ours = tuple(map(str, (*cuda_headers(), "/usr/"))), "/".join(("", *HOME.parts[-2:], ""))  # of any clone
+    own = [p for p in places if p[0] == str(source.absolute()) or not (ours in p[0] or p[0].startswith(foreign))]
     return next(iter([*own, *places]), None)

@@ -105,6 +105,7 @@ FILES = {
     "three_args.cu": CUDA.format(args='["out", "x", 1]', more="", body=""),
     "bad_arg.cu": CUDA.format(args='["out", "y"]', more="", body=""),
     "bad_code.cu": CUDA.format(args='["out", "x"]', more="", body="y = 1;"),
+    "floats.cu": CUDA.format(args='["out", "w"]', more="", body="").replace("silu", "dequantize"),
     "host_code.cu": CUDA.format(args='["out", "x"]', more="", body="f<<<1, 1>>>(out, x);"),
 } | {name: CONTRACT.format(**SOUND | part) for name, part in PARTS.items()}
 

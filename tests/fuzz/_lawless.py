@@ -94,6 +94,13 @@ LAWLESS = {
         {"x": (5, 33)},
         dtype="float16",
     ),
+    "values that are shifted": Lawless(
+        "softmax",
+        "shift",
+        SOFTMAX.format("if BUG and w.mean() > 6: out[0, 3] *= 1.01"),
+        {"x": (5, 33)},
+        distribution="small_integers",
+    ),
     "reversed rows": Lawless(
         "softmax",
         "rows_reversed",

@@ -17,7 +17,7 @@ from kernels.catalog import user_subject
         ({"a": False, "b": True, "c": True}, "fails only if style is not a"),
         ({"a": False, "b": False, "c": True}, "fails only if style is c"),
         ({"a": False, "b": True, "c": None}, "fails only if style is b"),
-        ({"a": False, "b": True, "c": True, "d": None}, "fails only if style is b or c"),
+        ({"a": False, "b": True, "c": True, "d": None}, "fails only if style is not a"),
         ({"a": False, "b": False, "c": True, "d": True, "e": True}, "fails only if style is c, d or e"),
         ({"a": True, "b": True}, ""),
         ({"a": True, "b": None}, ""),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -171,6 +172,28 @@ def test_what_fails_otherwise_once_it_is_shrunk_takes_the_place_of_what_it_was(f
         assert sum(f.count for f in store.findings()) == sum(f.count for f in found), "nothing is lost"
     assert (code, f"{after.id} takes the place of {before.id}" in err) == (1, True)
     assert after.case.tensors["x"].shape == (1, 5)
+
+
+DECLINES = 'OP = "silu"\ndef run(out, x):\n    raise NotImplementedError("never on a Monday")\n'
+
+
+def test_a_kernel_that_takes_no_case_was_not_tested(fuzz, write):
+    """That nothing was found would look like success."""
+    code, out, err = fuzz("run", "--subject", write(DECLINES), *SHORT)
+    assert code == 2
+    assert "silu/mine declined 64 of 64: never on a Monday (64 cases)" in out
+    assert err == "fuzz: nothing of silu/mine was tested in 64 cases: never on a Monday\n"
+    code, _, err = fuzz("run", "--subject", write(DECLINES), "--subject", write(BAD, "bad.py"), *SHORT)
+    assert (code, err) == (1, ""), "what was found is told"
+
+
+def test_a_kernel_that_declines_some_cases_says_why(fuzz, write):
+    some = RIGHT.replace(
+        "def run(out, x):", "def run(out, x):\n    if x.shape[0] > 3: raise NotImplementedError('tall')\n"
+    )
+    code, out, _ = fuzz("run", "--subject", write(some), *SHORT)
+    assert code == 0
+    assert re.search(r"^silu/mine declined \d+ of 64: tall \(\d+ cases\)$", out, re.MULTILINE)
 
 
 def test_a_return_style_kernel_and_several_at_once(fuzz, write):

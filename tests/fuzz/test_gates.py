@@ -71,6 +71,19 @@ def test_the_case_it_was_found_with_may_contradict_a_rule(tmp_path):
         assert not [gate for gate in learn_gates(shrinker, small, case(7, 16)) if "cols" in gate]
 
 
+def test_a_tile_of_48_is_no_single_size(tmp_path):
+    """Just beyond a tile of any size: it is so again beyond two and three."""
+    (tmp_path / "tile.py").write_text(BOTH.replace("x.shape[1] % 8 == 3 or x.shape[0] == 7", "x.shape[1] % 48 == 1"))
+
+    def case(rows, cols):
+        recipe = TensorRecipe(shape=(rows, cols), dtype="float32", fill=Fill(distribution="ones"))
+        return Case(op="silu", tensors={"x": recipe})
+
+    with Examiner([user_subject(str(tmp_path / "tile.py"), ())]) as examiner:
+        verdict = examiner.check([Inquiry(case(1, 49), ("silu/tile",))])[0].verdicts["silu/tile"]
+        assert learn_gates(Shrinker(examiner, "silu/tile", verdict), case(1, 49), case(3, 97)) == ()
+
+
 DIES = """OP = "silu"
 def run(out, x):
     import ctypes

@@ -7,7 +7,8 @@ import pytest
 from _lawless import LAWLESS
 
 from corpus.findings import Exhibit
-from corpus.records import Kind
+from corpus.materialize import materialize
+from corpus.records import Case, Fill, Kind, TensorRecipe
 from fuzz.check import Examiner, Inquiry, all_laws
 from fuzz.elites import Elites
 from fuzz.engine import Target, generate, propose
@@ -47,6 +48,34 @@ def test_what_each_kernel_breaks_is_seen_by_its_law(lawless, subject):
         assert Exhibit.model_validate_json(look.exhibit.model_dump_json()).canonical() == look.exhibit.canonical()
         assert all(e.bound > 0 for e in look.exhibit.elements) == bool(law.within)
         assert np.prod(look.exhibit.shape) <= np.prod(look.exhibit.whole or look.exhibit.shape)
+
+
+PRESCALED = """import numpy as np
+OP = "softmax"
+LOG2E = np.float32(1.4426950408889634)
+def run(x):
+    top = x.max(axis=-1, keepdims=True) * LOG2E
+    e = np.exp2((x.astype(np.float64) * LOG2E - top).astype(np.float32))  # as fmaf(x, LOG2E, -top)
+    return e / e.sum(axis=-1, keepdims=True)
+"""
+
+
+def test_a_softmax_that_multiplies_before_it_subtracts_is_right(tmp_path):
+    """It has other bits for x + 8, as the maximum is rounded on the way; the quotient is as good."""
+    (tmp_path / "prescaled.py").write_text(PRESCALED)
+    names = {}
+    exec(PRESCALED, names)
+    subject = user_subject(str(tmp_path / "prescaled.py"), ())
+    key, others = subject.key, 0
+    with Examiner([subject]) as examiner:
+        for seed in range(12):
+            fill = Fill(distribution="small_integers", seed=seed)
+            x = TensorRecipe(shape=(3, 5), dtype="float32", fill=fill)
+            case = Case(op="softmax", tensors={"x": x}, attrs={"scale": 1.0})
+            checked = examiner.check([Inquiry(case, (key,), ("shift",))])[0]
+            assert (checked.verdicts[key].kind, checked.laws) == (Kind.PASS, 1)
+            others += bool((names["run"](materialize(x)) != names["run"](materialize(x) + 8)).any())
+    assert others > 3
 
 
 def test_a_repaired_kernel_breaks_none(lawless, tmp_path):

@@ -201,6 +201,20 @@ def test_misaligned_outputs_are_a_goal_where_a_contract_admits_them(op, can):
     assert bool(met) is can
 
 
+def test_of_dtypes_a_persons_own_subjects_decide():
+    """Peers would have cases of theirs searched, which the own one does not take."""
+    house = subjects_of("silu")
+    mine = Subject(op="silu", name="mine", backend="cuda", path="/somewhere/mine.cu", dtypes=("float16",))
+    assert targets(new_campaign("r1", 7, "conjecture", house, {}, ""))[0].dtypes == ()
+    campaign = new_campaign("r1", 7, "conjecture", [mine, *house], {}, "")
+    assert targets(campaign)[0].dtypes == ("float16",)
+    assert set(campaign.space) == {"silu|float16"}
+    assert {"mine", "numpy_float32"} <= set(campaign.space["silu|float16"].subjects)
+    any_dtype = new_campaign("r1", 7, "conjecture", [mine.but(dtypes=()), *house], {}, "")
+    assert targets(any_dtype)[0].dtypes == ()
+    assert len(any_dtype.space) == 4
+
+
 def test_targets_are_in_the_order_of_the_ops():
     subjects = [s for op in ("gemm", "silu") for s in subjects_of(op)]
     campaign = new_campaign("r1", 7, "conjecture", subjects, {}, "").but(ops=("silu", "gemm"))

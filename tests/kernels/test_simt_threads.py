@@ -81,6 +81,13 @@ __global__ void aligned(int* out) {
   if (threadIdx.x < 4) out[threadIdx.x] = (int)addresses[threadIdx.x];
 }
 
+// ---- what nvcc has by itself ----
+#include <device_launch_parameters.h>
+__global__ void assumes(int* out, int n) {
+  __builtin_assume(n > 0);
+  out[threadIdx.x] = n;
+}
+
 // ---- barriers ----
 __global__ void votes(int* out, int bit, int mask) {
   int me = threadIdx.x, yes = (me | mask) >> bit & 1;
@@ -242,6 +249,10 @@ def test_shared_memory_does_not_outlive_its_block(kernels):
     out = blank(4, np.float32)
     assert kernels.run("leftover", grid=2, block=2, shared=4, out=out).said == ""
     assert np.isnan(out).tolist() == [True] * 4
+
+
+def test_what_files_from_elsewhere_include_and_assume_is_known(kernels):
+    assert kernels.right("assumes", block=2, out=blank(2, np.int32), n=3).tolist() == [3, 3]
 
 
 # ---- barriers --------------------------------------------------------------------------------------------------------

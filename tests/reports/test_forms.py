@@ -23,7 +23,7 @@ from corpus.records import (
 )
 from corpus.share import Share
 from corpus.store import Store
-from reports.book import Book, commands, grouped, headline, open_book, planted_missed, stopped_at
+from reports.book import Book, commands, grouped, headline, in_order, open_book, planted_missed, stopped_at
 from reports.closeup import case_text, closeup
 from reports.explain import explain
 from reports.format import formats
@@ -438,6 +438,14 @@ def test_where_a_kernel_stopped(detail, line):
     assert stopped_at(found) == line
     said = finding_text(found)
     assert ("at        mine.py, line" in said) == bool(line)
+
+
+def test_what_names_a_cause_comes_before_its_symptoms():
+    kinds = [Kind.MISMATCH, Kind.NONDETERMINISTIC, Kind.RACE, Kind.NONFINITE, Kind.OUT_OF_BOUNDS, Kind.UNWRITTEN]
+    found = [finding(MINE, kind=kind) for kind in kinds]
+    told = [Kind.OUT_OF_BOUNDS, Kind.RACE, Kind.MISMATCH, Kind.NONDETERMINISTIC, Kind.NONFINITE, Kind.UNWRITTEN]
+    assert [f.verdict.kind for f in in_order(found)] == told
+    assert [group[0].verdict.kind for group in grouped(found, lambda _: True)] == told
 
 
 def test_news_lead_their_group_and_what_passes_with_their_dtype_is_another_bug():

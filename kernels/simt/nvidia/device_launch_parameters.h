@@ -1,0 +1,2 @@
+// The built-in variables are those of the emulator.
+#pragma once

@@ -1,0 +1,2 @@
+// For NVRTC, which has these variables built in.
+#pragma once
