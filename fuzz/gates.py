@@ -92,7 +92,7 @@ def _neighbours(extent: int, reach: int = REACH) -> list[int]:
 
 
 def _few_neighbours(extent: int) -> list[int]:
-    """Less of them near by; so that `% 16` is not said of what is `% 32`, each tile with sizes that half of it fits."""
+    """Fewer near by; so that `% 16` is not said of what is `% 32`, for each tile sizes that only half of it fits."""
     odd = {t * (extent // t + 1 | 1) for t in TILES}
     beyond = {extent + t for t in TILES}
     return sorted({*_neighbours(extent, REACH_OF_CRASHES), *odd, *beyond})

@@ -43,16 +43,12 @@ def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
 
 
 def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]:
-    """What to search: every op with the dtypes, sizes and optional parts that its subjects suggest.
-
-    Of dtypes and optional parts a person's own subjects decide, if there are any.
-    """
+    """What to search: every op with the dtypes of its space, and the sizes and optional parts that subjects suggest."""
     found, memory = [], int(campaign.options.get("case_memory", 0)) << 20
     for op in campaign.ops:
-        everyone = [s for s in campaign.subjects if s.op == op]
-        mine = [s for s in everyone if is_own(s)] or everyone
-        dtypes = () if any(not s.dtypes for s in mine) else tuple(sorted({t for s in mine for t in s.dtypes}))
-        hints = tuple(sorted({n for s in everyone for n in size_hints(s)}))
+        cells = (cell.partition("|") for cell in campaign.space)
+        dtypes = tuple(sorted(dtype for name, _, dtype in cells if name == op))
+        hints = tuple(sorted({n for s in campaign.subjects if s.op == op for n in size_hints(s)}))
         contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()))
         found.append(Target(contract, dtypes, hints, max_elements, memory or None))
     return found
@@ -96,7 +92,10 @@ def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
 
 
 def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space]:
-    """`op|dtype` -> the classes its cases can have; what a run did not reach of them is a hole."""
+    """`op|dtype` -> the classes its cases can have; what a run did not reach of them is a hole.
+
+    Of the dtypes a person's own subjects decide, if there are any.
+    """
     spaces = {}
     first, everyone = next(iter(contract.inputs)), [s for s in subjects if s.op == contract.name]
     mine = [s for s in everyone if is_own(s)] or everyone
