@@ -16,7 +16,8 @@ from test_store import campaign, case, finding
 
 from corpus.store import Store
 
-KILLS = 24
+KILLS, MOST_KILLS = 24, 600
+"""At least so many; more until one has fallen into a write, of which no moment is sure."""
 BULK = tuple(f"gate {i}" for i in range(3000))
 """Makes a finding some 60 KB long, so that kills fall into the middle of writing it."""
 
@@ -98,9 +99,10 @@ def test_a_killed_writer_loses_nothing_that_it_was_told_is_safe(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, __file__, str(tmp_path)]
     moments = random.Random(20260101)
-    leftovers = 0
+    kills = leftovers = 0
     with subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as nurse:
-        for _ in range(KILLS):
+        while kills < KILLS or (not leftovers and kills < MOST_KILLS):
+            kills += 1
             kill_one(nurse, tmp_path, moments.uniform(0, 0.06))
             leftovers += len(list(tmp_path.rglob(".*.tmp")))
             check(tmp_path)
