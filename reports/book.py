@@ -106,14 +106,14 @@ def grouped(findings: Iterable[Finding], news: Callable[[Finding], bool]) -> lis
 
     One with a dtype that passes on the smallest case of the others is no part of them.
     """
-    groups: dict[tuple[str, Kind], list[list[Finding]]] = {}
+    groups: dict[tuple[str, tuple[bool, str]], list[list[Finding]]] = {}
     for f in sorted(findings, key=lambda f: (not news(f), f.case.elements, len(f.case.label), f.id)):
-        alike = groups.setdefault((f.subject.key, f.verdict.kind), [])
+        alike = groups.setdefault((f.subject.key, rank(f.verdict.kind)), [])
         group = next((g for g in alike if not _passes(g[0], f.signature.dtype)), None)
         if group is None:
             alike.append(group := [])
         group.append(f)
-    return [group for key in sorted(groups, key=lambda k: (k[0], rank(k[1]))) for group in groups[key]]
+    return [group for key in sorted(groups) for group in groups[key]]
 
 
 def _passes(finding: Finding, dtype: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from corpus.campaign import Campaign, Statistics
 from corpus.records import Kind, Subject
 from reports.book import failing
-from reports.page_words import DASH, percent, short
+from reports.page_words import DASH, largest_first, percent, short
 from reports.plots import Plot, budget_labels, histogram, ulps_labels
 from reports.text import claims
 
@@ -85,8 +85,8 @@ def _line(c: Campaign, subject: Subject) -> Line:
         meter=round(100 * min(1.0, rho)) if rho is not None and rho > 0 else 0,
         claims=claims(subject),
         plots=_plots(seen),
-        classes=_largest_first(seen.classes),
-        skipped=_largest_first(seen.skipped),
+        classes=largest_first(seen.classes),
+        skipped=largest_first(seen.skipped),
         lost=tuple((f.what, kind, percent(f.worst), percent(f.limit)) for kind, f in seen.fidelity.items()),
     )
 
@@ -108,7 +108,3 @@ def _plots(seen: Statistics) -> tuple[Plot, ...]:
         (seen.ulps, ulps_labels(len(seen.ulps)), "largest distance in ULP"),
     )
     return tuple(histogram(labels, counts, across) for counts, labels, across in kinds if any(counts))
-
-
-def _largest_first(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from corpus.findings import Element, Exhibit
@@ -109,3 +109,8 @@ def moment(at: str) -> str:
     except ValueError:
         return at
     return f"{(when if when.tzinfo is None else when.astimezone(UTC)):%Y-%m-%d %H:%M} UTC"
+
+
+def largest_first(counts: Mapping[str, int]) -> dict[str, int]:
+    """Counts in the order in which they are told; of equal ones by name."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -10,7 +10,7 @@ from corpus.campaign import Campaign
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
 from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, judged, planted_missed, sanitized, stopped_at
-from reports.page_words import count, percent
+from reports.page_words import count, largest_first, percent
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -83,7 +83,7 @@ def _declined(c: Campaign) -> str:
     for subject in c.subjects:
         skipped = c.statistics[subject.key].skipped if subject.key in c.statistics else {}
         if skipped and Path(subject.path).is_absolute():
-            most = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))[:MAX_REASONS]
+            most = list(largest_first(skipped).items())[:MAX_REASONS]
             told = "; ".join(f"{reason} ({count(cases, 'case')})" for reason, cases in most)
             cases = f"{sum(skipped.values()):,} of {sum(kinds_of(c, subject).values()):,}"
             lines.append(f"{subject.key} declined {cases}: {told}")
