@@ -176,7 +176,7 @@ FAULTS = {
     ),
     "different_masks": (
         T.BAD_MASK,
-        "__syncwarp with the mask 0x7fffffff, while lane 0 of it says 0xffffffff, by thread 30 of block 0 (<masks>)",
+        "__syncwarp with the mask 0xffffffff, while lane 8 of it says 0x7fffffff, by thread 0 of block 0 (<masks>)",
     ),
     "odd_width": (
         T.BAD_MASK,

@@ -131,6 +131,21 @@ __global__ void scanned(float* out, const float* x) {
   auto warp = cg::tiled_partition<32>(cg::this_thread_block());
   out[ME] = cg::inclusive_scan(warp, x[ME], [](float a, float b) { return fmaxf(a, b); });
 }
+__global__ void ordered(int* out, const int* x, int most) {
+  if (x[ME] >= most) return;
+  auto g = cg::coalesced_threads();
+  auto last = [](int, int b) { return b; };
+  out[2 * ME] = cg::reduce(g, (int)ME, last), out[2 * ME + 1] = cg::reduce(g, (int)ME, [](int a, int) { return a; });
+}
+__global__ void partitioned(int* out, const int* x) {
+  auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+  auto same = cg::labeled_partition(warp, x[ME] % 3);
+  auto odd = cg::binary_partition(warp, x[ME] % 2);
+  auto both = cg::labeled_partition(odd, x[ME] % 3);
+  int* at = out + 4 * ME;
+  at[0] = cg::reduce(same, x[ME], cg::plus<int>()), at[1] = same.thread_rank() + 100 * same.size();
+  at[2] = cg::reduce(odd, x[ME], cg::plus<int>()), at[3] = cg::reduce(both, 1, cg::plus<int>());
+}
 """
 
 TYPES = {
@@ -322,3 +337,21 @@ def test_threads_that_come_together(kernels, x):
 def test_a_scan_with_a_function(kernels, x):
     found = kernels.right("scanned", block=64, out=blank(64), x=x.astype(np.float32))
     assert found.tolist() == np.maximum.accumulate(x.reshape(2, 32), axis=1).ravel().tolist()
+
+
+@pytest.mark.parametrize("most", [1, 30, 50, 99])
+def test_a_reduction_keeps_the_order_of_any_number_of_lanes(kernels, x, most):
+    found = kernels.right("ordered", block=64, out=blank((64, 2), np.int32), x=x, most=most)
+    for w in (0, 32):
+        there = [i for i in range(w, w + 32) if x[i] < most]
+        assert all(found[i].tolist() == [there[-1], there[0]] for i in there)
+
+
+def test_parts_of_a_group(kernels, x):
+    found = kernels.right("partitioned", block=64, out=blank((64, 4), np.int32), x=x).tolist()
+    for i in range(64):
+        warp = range(i // 32 * 32, i // 32 * 32 + 32)
+        same, odd = ([j for j in warp if x[j] % n == x[i] % n] for n in (3, 2))
+        both = [j for j in same if j in odd]
+        rank = same.index(i) + 100 * len(same)
+        assert found[i] == [sum(x[j] for j in same), rank, sum(x[j] for j in odd), len(both)]

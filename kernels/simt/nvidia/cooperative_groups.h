@@ -116,6 +116,20 @@ inline coalesced_group coalesced_threads(simt::Place at = simt::here()) {
   g.mask = simt::active_lanes(at);
   return g;
 }
+// Those of a group who say the same.
+template <class Group, class T>
+inline coalesced_group labeled_partition(const Group& g, T label, simt::Place at = simt::here()) {
+  coalesced_group found;
+  found.mask = __match_any_sync(g.mask, label, at);
+  return found;
+}
+template <class Group>
+inline coalesced_group binary_partition(const Group& g, bool said, simt::Place at = simt::here()) {
+  coalesced_group found;
+  unsigned yes = __ballot_sync(g.mask, said, at);
+  found.mask = said ? yes : g.mask & ~yes;
+  return found;
+}
 inline lanes_of_warp tiled_partition(const thread_block&, unsigned n) {
   lanes_of_warp g;
   g.mask = detail::low_bits(n) << (detail::lane() / n * n);
@@ -152,13 +166,16 @@ struct bit_xor {
   T operator()(T a, T b) const { return a ^ b; }
 };
 
-// Everybody gets f over the whole group, in one order for all lanes.
+// Everybody gets f over the whole group. Neighbours come together first, as in a tree: lanes stay in order, and the sum
+// of a warp takes five shuffles and one that tells it.
 template <class Group, class T, class F>
 inline T reduce(const Group& g, T value, F f, simt::Place at = simt::here()) {
-  unsigned size = __builtin_popcount(g.mask);
-  T found = g.shfl(value, 0, at);
-  for (unsigned r = 1; r < size; ++r) found = f(found, g.shfl(value, r, at));
-  return found;
+  unsigned size = __builtin_popcount(g.mask), me = g.thread_rank();
+  for (unsigned by = 1; by < size; by *= 2) {
+    T above = g.shfl_down(value, by, at);
+    if (me % (2 * by) == 0 && me + by < size) value = f(value, above);
+  }
+  return g.shfl(value, 0, at);
 }
 template <class Group, class T, class F>
 inline T inclusive_scan(const Group& g, T value, F f, simt::Place at = simt::here()) {

@@ -123,14 +123,15 @@ void stuck() {
   const char* who = waiting == 1 ? "thread waits" : "threads wait";
   const Request& t = S.requests[at_warp];
   const Warp& w = S.warps[warp_of(at_warp)];
-  uint32_t missing = t.mask & ~w.at_warp & ~w.ended;
+  uint32_t missing = t.mask & w.all & ~w.at_warp & ~w.ended;
+  S.current = at_warp;
+  if (!missing) disagree(at_warp);
   if (missing) snprintf(lanes, sizeof lanes, " for lane %d", __builtin_ctz(missing));
   if (S.arrived)
     snprintf(text, sizeof text, "%d %s here%s, and %d at the barrier of line %d", waiting, who, lanes, S.arrived,
              S.barrier_at.line);
   else
     snprintf(text, sizeof text, "%d %s here%s for ever", waiting, who, lanes);
-  S.current = at_warp;
   fail(Trouble::deadlock, t.at, text);
 }
 

@@ -83,6 +83,7 @@ void stuck();
 
 // warp.cpp
 void complete_without(int thread);  // it has ended: others may have waited for it
+void disagree(int thread);          // it waits, and nobody can go on: ends the launch if another's mask is to blame
 void converge_now(int warp);
 // A lane waits: perhaps nobody is left for whom __activemask() should wait.
 inline void converge(int warp) {

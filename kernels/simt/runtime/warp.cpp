@@ -97,17 +97,23 @@ void work_out(Request* lanes, const Warp& w, uint32_t mask, Op op) {
   }
 }
 
-// Everybody in the mask waits: they must want the same.
+// Whether all that a lane waits for have come, with the same mask. Those that wait in another one, as for the other lanes
+// of a part of the warp, may go on, and come later.
+bool all_came(const Request* lanes, const Warp& w, uint32_t mask, uint32_t wanted) {
+  if ((w.at_warp & wanted) != wanted) return false;
+  bool same = true;
+  for_each(wanted, [&](int lane) { same &= lanes[lane].mask == mask; });
+  return same;
+}
+
+// They must want the same, too.
 void check_agreement(Request* lanes, uint32_t mask, const Request& me) {
   for_each(mask, [&](int lane) {
     const Request& t = lanes[lane];
-    if (t.op == me.op && t.mask == me.mask) return;
+    if (t.op == me.op) return;
     char text[256];
-    if (t.op != me.op)
-      snprintf(text, sizeof text, "%s here, while lane %d of the same warp is at %s of line %d", name_of(me.op), lane,
-               name_of(t.op), t.at.line);
-    else
-      snprintf(text, sizeof text, "%s with the mask %#x, while lane %d of it says %#x", name_of(me.op), me.mask, lane, t.mask);
+    snprintf(text, sizeof text, "%s here, while lane %d of the same warp is at %s of line %d", name_of(me.op), lane, name_of(t.op),
+             t.at.line);
     fail(Trouble::bad_mask, me.at, text);
   });
 }
@@ -140,7 +146,7 @@ uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t wid
   t.op = op, t.mask = mask, t.value = value, t.which = which, t.width = width, t.at = at;
   w.at_warp |= bit(lane);
   uint32_t wanted = mask & w.all & ~w.ended;  // a GPU waits for the lanes that have not ended
-  if ((w.at_warp & wanted) != wanted) {
+  if (!all_came(S.requests + number * warp_lanes, w, mask, wanted)) {
     converge(number);
     leave();
     return t.result;
@@ -168,9 +174,21 @@ void complete_without(int thread) {
   for_each(w.at_warp, [&](int lane) {
     const Request& t = lanes[lane];
     uint32_t wanted = t.mask & w.all & ~w.ended;
-    if (!(w.at_warp & bit(lane)) || !(t.mask & bit(lane_of(thread))) || (w.at_warp & wanted) != wanted) return;
+    if (!(w.at_warp & bit(lane)) || !(t.mask & bit(lane_of(thread))) || !all_came(lanes, w, t.mask, wanted)) return;
     complete(number, wanted, t);
     wake(number, wanted);
+  });
+}
+
+void disagree(int thread) {
+  const Request* lanes = S.requests + warp_of(thread) * warp_lanes;
+  const Request& me = S.requests[thread];
+  const Warp& w = S.warps[warp_of(thread)];
+  for_each(me.mask & w.at_warp, [&](int lane) {
+    if (lanes[lane].mask == me.mask) return;
+    char text[256];
+    snprintf(text, sizeof text, "%s with the mask %#x, while lane %d of it says %#x", name_of(me.op), me.mask, lane, lanes[lane].mask);
+    fail(Trouble::bad_mask, me.at, text);
   });
 }
 
