@@ -108,6 +108,8 @@ class Campaign(Record):
     """Op -> optional attributes and inputs that none of the subjects takes; cases are made without."""
     needed: dict[str, tuple[str, ...]] = {}
     """Op -> optional inputs that no subject can do without; every case has them."""
+    layouts: dict[str, dict[str, tuple[str, ...]]] = {}
+    """Op -> inputs that are not tried in all their layouts, and those in which some subject takes them."""
     statistics: dict[str, Statistics] = {}
     """By subject key."""
     timeline: tuple[Moment, ...] = ()

@@ -18,7 +18,7 @@ from fuzz.filing import now
 from fuzz.goals import Reach, goals_of
 from fuzz.strategies import distributions_for, layouts_for
 from fuzz.subjects import is_own, takes
-from kernels.catalog import size_hints
+from kernels.catalog import layouts_taken, size_hints
 from kernels.environment import environment
 from kernels.sandbox import Sandbox
 from oracles.axes import filled, parse_axis
@@ -31,9 +31,7 @@ def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
 
     Subjects of one's own decide; peers of the house decline what they cannot take.
     """
-    mine = {op: [s.key for s in campaign.subjects if s.op == op] for op in campaign.ops}
-    own = {s.key for s in campaign.subjects if is_own(s)}
-    mine = {op: [key for key in keys if key in own] or keys for op, keys in mine.items()}
+    mine = {op: [s.key for s in _deciding(op, campaign.subjects)] for op in campaign.ops}
     unused = {op: tuple(sorted(frozenset.intersection(*(box.lacks[k] for k in keys)))) for op, keys in mine.items()}
     needed = {op: tuple(sorted(frozenset.intersection(*(box.needs[k] for k in keys)))) for op, keys in mine.items()}
     return campaign.but(
@@ -49,7 +47,8 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
         cells = (cell.partition("|") for cell in campaign.space)
         dtypes = tuple(sorted(dtype for name, _, dtype in cells if name == op))
         hints = tuple(sorted({n for s in campaign.subjects if s.op == op for n in size_hints(s)}))
-        contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()))
+        layouts = campaign.layouts.get(op, {})
+        contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()), layouts)
         found.append(Target(contract, dtypes, hints, max_elements, memory or None))
     return found
 
@@ -74,6 +73,7 @@ def new_campaign(
         updated=now(),
         goals=dict.fromkeys(goals_of(reach_of(ops, space)), -1),
         space=space,
+        layouts={op: found for op in ops if (found := _layouts_of(contract_of(op), subjects))},
         estimated=tuple(op for op in ops if contract_of(op).estimated),
         contracts={op: place for op in ops if (place := origin_of(op))},
     )
@@ -94,22 +94,40 @@ def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
 def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space]:
     """`op|dtype` -> the classes its cases can have; what a run did not reach of them is a hole.
 
-    Of the dtypes a person's own subjects decide, if there are any.
+    Of dtypes and layouts a person's own subjects decide, if there are any.
     """
     spaces = {}
     first, everyone = next(iter(contract.inputs)), [s for s in subjects if s.op == contract.name]
-    mine = [s for s in everyone if is_own(s)] or everyone
+    mine, narrow = _deciding(contract.name, everyone), _layouts_of(contract, everyone)
+    layouts = tuple(dict.fromkeys(one for n, i in contract.inputs.items() for one in narrow.get(n, layouts_for(i))))
     for dtype in dict.fromkeys(variant[first] for variant in contract.variants):
         takers = [s.name for s in everyone if takes(s, dtype)]
         variants = [v for v in contract.variants if v[first] == dtype]
         if any(takes(s, dtype) for s in mine):
             spaces[f"{contract.name}|{dtype}"] = Space(
                 shapes=_shapes(contract),
-                layouts=tuple(dict.fromkeys(name for i in contract.inputs.values() for name in layouts_for(i))),
+                layouts=layouts,
                 values=tuple(dict.fromkeys(name for v in variants for name in _values(contract, v))),
                 subjects=tuple(takers),
             )
     return spaces
+
+
+def _deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
+    """Those for which cases are made: a person's own, if there are any; peers decline what they cannot take."""
+    everyone = [s for s in subjects if s.op == op]
+    return [s for s in everyone if is_own(s)] or everyone
+
+
+def _layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
+    """Inputs that are given in some of their layouts only, as the others are declined by all that decide."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, spec in contract.inputs.items():
+        taken = {one for s in _deciding(contract.name, subjects) for one in layouts_taken(s, name, len(spec.axes))}
+        every = tuple(dict.fromkeys(layouts_for(spec)))
+        if kept := tuple(one for one in every if one in taken):
+            found |= {name: kept} if kept != every else {}
+    return found
 
 
 def _values(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]:

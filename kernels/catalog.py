@@ -16,10 +16,12 @@ from pydantic import ValidationError
 
 from corpus.errors import UsageError, about
 from corpus.formats import FORMATS, format_of
+from corpus.layouts import LAYOUTS
 from corpus.records import ACCUMULATORS, BLAMELESS, INPUT, Kind, Numerics, Subject
 from kernels.front_matter import integers_of, line_of, read_front_matter
 from kernels.loader import loader_of
 from kernels.simt.toolchain import included
+from kernels.strides import layouts_of
 from kernels.syntax import PARSING
 
 ROOT = Path(__file__).resolve().parent
@@ -154,6 +156,14 @@ def size_hints(subject: Subject) -> tuple[int, ...]:
         return ()
     numbers = integers_of(path, subject.launch) if path.suffix == ".cu" else _integers(_tree(path, path.read_bytes()))
     return tuple(sorted(n for n in numbers if 4 <= n <= 4096))
+
+
+def layouts_taken(subject: Subject, name: str, rank: int) -> frozenset[str]:
+    """Layouts of an input of so many axes for which it is launched; what is no CUDA file decides that when it runs."""
+    path = resolve(subject)
+    if path.suffix != ".cu" or not path.is_file():
+        return frozenset(LAYOUTS)
+    return layouts_of(rank, read_front_matter(path, subject.launch).strided.get(name, ()))
 
 
 def _integers(tree: ast.Module) -> set[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from kernels.syntax import PARSING
 
 LANGUAGE = (
     "numbers, names, 'text', + - * / // %, comparisons, and, or, not, min, max, ceil_div(a, b), "
-    "x.shape[0], x.size and x.address"
+    "x.shape[0], x.strides[0], x.size and x.address"
 )
 
 Scope = Mapping[str, Any]
@@ -32,7 +33,9 @@ class Formula:
     names: frozenset[str]
     """Names whose value it uses."""
     tensors: frozenset[str]
-    """Names of tensors whose shape, size or address it uses."""
+    """Names of tensors whose shape, strides, size or address it uses."""
+    strides: frozenset[tuple[str, int]]
+    """Tensor and axis of every stride that it uses."""
     value: Value
     """Its value in a scope. Raises what the arithmetic raises."""
 
@@ -65,7 +68,18 @@ def parse_formula(key: str, text: str) -> Formula:
     functions = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
     names = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in {*bases, *functions}}
     tensors = {n.id for n in bases.values() if isinstance(n, ast.Name)}
-    return Formula(key, text.strip(), frozenset(names), frozenset(tensors), value)
+    strides = {found for n in nodes if (found := _stride(n))}
+    return Formula(key, text.strip(), frozenset(names), frozenset(tensors), frozenset(strides), value)
+
+
+def _stride(node: ast.AST) -> tuple[str, int] | None:
+    """Of which axis of which tensor, if it is a stride: the axis must be known before there is a case."""
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id=tensor), attr="strides"), slice=index):
+            with suppress(ValueError):
+                axis = ast.literal_eval(index)
+                return (tensor, axis) if type(axis) is int else None
+    return None
 
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -98,13 +112,27 @@ def _compiled(node: ast.expr) -> Value:
         case ast.Name(id=name):
             return lambda scope: scope[name]
         case ast.Attribute(value=ast.Name(id=tensor), attr=fact) if fact in _FACTS:
-            return lambda scope: _FACTS[fact](scope[tensor])
+            return _told(tensor, lambda x, _: _FACTS[fact](x))
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id=tensor), attr="shape"), slice=index):
             axis = _compiled(index)
-            return lambda scope: scope[tensor].shape[axis(scope)]
+            return _told(tensor, lambda x, scope: x.shape[_axis_of(x, tensor, axis(scope))])
+    if stride := _stride(node):
+        tensor, number = stride
+        return _told(tensor, lambda x, _: x.strides[_axis_of(x, tensor, number)] // x.itemsize)
     function, nodes = _operation(node)
     parts = [_compiled(n) for n in nodes]
     return lambda scope: function(*(part(scope) for part in parts))
+
+
+def _told(tensor: str, fact: Callable[[Array, Scope], int]) -> Value:
+    """Something of a tensor; 0 of an optional input in a case that lacks it."""
+    return lambda scope: 0 if (x := scope.get(tensor)) is None else fact(x, scope)
+
+
+def _axis_of(x: Array, tensor: str, axis: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise IndexError(f"a formula speaks of axis {axis} of {tensor}, which has {x.ndim}")
+    return axis
 
 
 def _operation(node: ast.expr) -> tuple[Callable[..., Any], list[ast.expr]]:

@@ -35,8 +35,9 @@ A comment of `//` lines will do as well. The keys:
 An argument "mask?" is an optional input, whose pointer is null in a case that lacks it.
 
 A formula is an integer, or text made of numbers, names, 'text', + - * / // %, comparisons, and, or, not, parentheses,
-min, max and ceil_div(a, b). Names are attributes and dims; of a tensor x there are x.shape[0], x.size (elements) and
-x.address.
+min, max and ceil_div(a, b). Names are attributes and dims; of a tensor x there are x.shape[0], x.strides[0] (in
+elements), x.size (elements) and x.address; each is 0 of an optional input that a case lacks. Tensors have no gaps, but
+along axes whose stride some formula uses.
 """
 
 from __future__ import annotations
@@ -125,10 +126,19 @@ class FrontMatter:
         return found
 
     @property
+    def _formulas(self) -> tuple[Formula, ...]:
+        return (*self.args, *self.grid, *self.block, self.shared, *self.requires, *self.dims.values())
+
+    @property
     def used(self) -> set[str]:
         """Every name that it speaks of."""
-        formulas = (*self.args, *self.grid, *self.block, self.shared, *self.requires, *self.dims.values())
-        return {name for f in formulas for name in f.names} | {f.text for f in self.args} | set(self.choices)
+        return {name for f in self._formulas for name in f.names} | {f.text for f in self.args} | set(self.choices)
+
+    @property
+    def strided(self) -> dict[str, frozenset[int]]:
+        """Tensor -> its axes whose strides are used, as they are written: the last one may be -1."""
+        found = sorted({stride for f in self._formulas for stride in f.strides})
+        return {name: frozenset(axis for one, axis in found if one == name) for name, _ in found}
 
     def check(self, face: Interface) -> None:
         """Raises UsageError for a name that the op does not have, and for one of the op's that is not used."""

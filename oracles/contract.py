@@ -318,12 +318,15 @@ class Contract:
         """An optional input and those that a case has together with it."""
         return next((names for names in self.together if name in names), (name,))
 
-    def narrowed(self, unused: Collection[str], needed: Collection[str]) -> Contract:
-        """The contract without optional attributes and inputs that nobody takes, and with inputs that all need."""
+    def narrowed(
+        self, unused: Collection[str], needed: Collection[str], layouts: Mapping[str, tuple[str, ...]]
+    ) -> Contract:
+        """The contract without what nobody takes: optional attributes and inputs, layouts; and with what all need."""
         gone = set(self.optional) & set(unused)
+        inputs = {name: replace(i, layouts=layouts.get(name, i.layouts)) for name, i in self.inputs.items()}
         return replace(
             self,
-            inputs={name: spec for name, spec in self.inputs.items() if name not in gone},
+            inputs={name: spec for name, spec in inputs.items() if name not in gone},
             attrs={name: values[:1] if name in gone else values for name, values in self.attrs.items()},
             optional=tuple(name for name in self.optional if name not in {*gone, *needed}),
         )

@@ -27,6 +27,7 @@ from kernels.simt import toolchain
 from kernels.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernels.simt.faults import Scene
 from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing, runtime
+from kernels.strides import bytes_of, refused
 
 CHECKED = 4
 """One case in so many is run in check mode too: those whose number (Setting.order) is a multiple of it."""
@@ -193,8 +194,8 @@ class CudaSubject(Unfitted):
         It is made of where the tensors lie, and how, and of the attributes. Raises NotImplementedError for what
         it does not claim to do, ValueError for an impossible launch.
         """
-        if not all(t.flags.c_contiguous for t in tensors.values()):
-            raise NotImplementedError("takes contiguous tensors only")
+        if why := refused(tensors, self.front.strided):
+            raise NotImplementedError(why)
         number = self._instance(format_of(tensors[face.inputs[0]].dtype).name, attrs)
         scope = self.front.scope(tensors, attrs)
         for formula in self.front.requires:
@@ -289,7 +290,7 @@ def _recalled(x: Any) -> Callable[[], Any]:
 
 
 def _tensor(name: str, view: Array, *, is_output: bool) -> Tensor:
-    return Tensor(name, address_of(view), view.nbytes, view.itemsize, is_output)
+    return Tensor(name, address_of(view), bytes_of(view), view.itemsize, is_output, not view.flags.c_contiguous)
 
 
 def _extent(formulas: tuple[Formula, ...], scope: Scope) -> tuple[int, ...]:

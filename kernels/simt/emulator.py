@@ -112,6 +112,8 @@ class Tensor:
     bytes: int
     itemsize: int
     is_output: bool
+    gaps: bool = False
+    """Whether there is something between its elements."""
 
 
 @dataclass(frozen=True, slots=True)

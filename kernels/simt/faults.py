@@ -114,6 +114,8 @@ class Scene:
         if fault.region < count:
             tensor = self.tensors[fault.region]
             elements = tensor.bytes // tensor.itemsize
+            if tensor.gaps:
+                return f", but it ends with {tensor.name}[{elements - 1}], its gaps counted"
             return f", but it has {elements} element{'s' * (elements != 1)}"
         size = arrays[fault.region - count].size if fault.region - count < len(arrays) else self.shape.dynamic_shared
         return f", but it has {size} bytes"

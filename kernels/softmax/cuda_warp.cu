@@ -2,12 +2,12 @@
 Softmax, a warp for each row of up to 1024 columns, which stays in registers: read once, written once.
 
 A lane has every 32nd element of its row. Maximum and sum are found by shuffles, so no shared memory is needed. A NaN is
-lost to the maximum, but not to the sum.
+lost to the maximum, but not to the sum. Rows of the input and of the mask may lie apart.
 ---
 op = "softmax"
 entry = "softmax<{T}>"
 dtypes = ["float32", "float16", "bfloat16"]
-args = ["out", "x", "mask?", "scale", "rows", "cols"]
+args = ["out", "x", "mask?", "scale", "rows", "cols", "x.strides[0]", "mask.strides[0]"]
 dims = { rows = "x.shape[0]", cols = "x.shape[1]" }
 requires = ["cols <= 1024"]
 grid = "ceil_div(rows, 4)"
@@ -35,13 +35,16 @@ __device__ float warp_sum(float value) {
   return value;
 }
 
-// mask: null if there is none.
+// mask: null if there is none; pitch: from one row to the next, in elements.
 template <typename T>
 __global__ void __launch_bounds__(128)
-    softmax(T* __restrict__ out, const T* __restrict__ x, const T* __restrict__ mask, float scale, int rows, int cols) {
+    softmax(T* __restrict__ out, const T* __restrict__ x, const T* __restrict__ mask, float scale, int rows, int cols,
+            long long pitch, long long mask_pitch) {
   const int lane = threadIdx.x, row = blockIdx.x * blockDim.y + threadIdx.y;
   if (row >= rows) return;  // all lanes of a warp, or none
-  const size_t start = static_cast<size_t>(row) * cols;
+  out += static_cast<size_t>(row) * cols;
+  x += row * pitch;
+  if (mask) mask += row * mask_pitch;
 
   float s[most];
   float top = -INFINITY;
@@ -49,8 +52,8 @@ __global__ void __launch_bounds__(128)
   for (int j = 0; j < most; ++j) {
     const int column = lane + 32 * j;
     if (column >= cols) break;
-    s[j] = product(scale, static_cast<float>(x[start + column]));
-    if (mask) s[j] += static_cast<float>(mask[start + column]);
+    s[j] = product(scale, static_cast<float>(x[column]));
+    if (mask) s[j] += static_cast<float>(mask[column]);
     top = fmaxf(top, s[j]);
   }
   top = warp_max(top);
@@ -68,6 +71,6 @@ __global__ void __launch_bounds__(128)
   for (int j = 0; j < most; ++j) {
     const int column = lane + 32 * j;
     if (column >= cols) break;
-    out[start + column] = static_cast<T>(s[j] * share);
+    out[column] = static_cast<T>(s[j] * share);
   }
 }

@@ -54,11 +54,11 @@ def test_optional_attributes_are_plain_mostly_and_have_every_value(op):
 
 def test_what_nobody_takes_is_left_out_and_what_all_need_is_there():
     whole = contract_of("rope")
-    tables = made(whole.narrowed(["theta", "offset"], ["cos", "sin"]))
+    tables = made(whole.narrowed(["theta", "offset"], ["cos", "sin"], {}))
     assert {frozenset(given(case, whole)) for case in tables} == {frozenset({"cos", "sin"})}
     assert {(case.attrs["theta"], case.attrs["offset"]) for case in tables} == {(10000.0, 0)}
     assert {case.attrs["part"] for case in tables} == {1, 2, 4}
-    angles = made(whole.narrowed(["cos", "sin"], []))
+    angles = made(whole.narrowed(["cos", "sin"], [], {}))
     assert {frozenset(given(case, whole)) for case in angles} == {frozenset()}
     for case in (*tables, *angles):
         whole.check(case)

@@ -151,12 +151,12 @@ def test_groups():
 
 def test_a_narrowed_contract_has_no_more_than_is_used():
     contract = own()
-    narrow = contract.narrowed(["bias", "part", "eps"], ["low", "high"])
+    narrow = contract.narrowed(["bias", "part", "eps"], ["low", "high"], {})
     assert list(narrow.inputs) == ["x", "y", "low", "high"]
     assert narrow.attrs == {"part": (1,), "eps": (0.5,), "mode": ("plain", "odd")}, "eps is not optional"
     assert narrow.optional == ("mode",)
-    assert contract.narrowed([], []) == contract
-    assert list(contract.narrowed(["x"], []).inputs) == list(contract.inputs)
+    assert contract.narrowed([], [], {}) == contract
+    assert list(contract.narrowed(["x"], [], {}).inputs) == list(contract.inputs)
 
 
 # ---- products --------------------------------------------------------------------------------------------------------
