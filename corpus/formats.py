@@ -1,6 +1,5 @@
 """The number formats the house knows, with the facts of IEEE 754 and OCP FP8 that rounding and ULPs need."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -132,21 +131,3 @@ def bits_of(value: float, dtype: np.dtype[Any]) -> int:
     """Bit pattern of a value in a dtype, as pokes store it."""
     array = np.array(value).astype(dtype)
     return int(array.view(f"u{dtype.itemsize}")[()])
-
-
-def poked(pokes: Sequence[tuple[int, int]], dtype: str) -> str:
-    """What a label says of elements that are given by their bits (index, pattern): one or two by their values."""
-    if len(pokes) > _TOLD:
-        return f"+{len(pokes)} pokes"
-    return "".join(f"+{_told(bits, dtype)}@{index}" for index, bits in pokes)
-
-
-_TOLD = 2
-
-
-def _told(bits: int, dtype: str) -> str:
-    """A bit pattern as a number; as it is, if no element of this dtype can have it."""
-    fmt = FORMATS.get(dtype)
-    if fmt is None or bits >= 1 << fmt.bits:
-        return hex(bits)
-    return str(np.array(bits, f"u{fmt.dtype.itemsize}").view(fmt.dtype)[()])

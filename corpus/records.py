@@ -33,7 +33,6 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, NonNegativeInt
 
 from corpus.errors import UsageError
-from corpus.formats import poked
 from corpus.migrate import upgrade
 from corpus.record import GENERATOR_VERSION, Record, Scalar, unnamed
 from corpus.share import Share
@@ -149,10 +148,11 @@ class Case(Record):
 def _tensor_label(name: str, t: TensorRecipe, usual: str) -> str:
     text = f"{name}={'x'.join(map(str, t.shape)) or 'scalar'}"
     text += f":{t.fill.distribution}" + (f"*{t.fill.scale:g}" if t.fill.scale != 1 else "")
-    text += (f"#{t.fill.seed}" if t.fill.seed else "") + (f":{t.dtype}" if t.dtype != usual else "")
+    text += f"#{t.fill.seed}" if t.fill.seed else ""
+    text += f":{t.dtype}" if t.dtype != usual else ""
     text += f"/{t.layout}" if t.layout != "contiguous" else ""
     text += "".join(f"+{s.value}@{s.place}" for s in t.specials)
-    return text + poked(t.pokes, t.dtype)
+    return text + (f"+{len(t.pokes)} poke{'s' * (len(t.pokes) > 1)}" if t.pokes else "")
 
 
 class TensorSpec(Record):
