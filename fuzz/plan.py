@@ -122,8 +122,10 @@ def _deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
 def _layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
     """Inputs that are given in some of their layouts only, as the others are declined by all that decide."""
     found: dict[str, tuple[str, ...]] = {}
+    ranks = {name: len(spec.axes) for name, spec in contract.inputs.items()}
+    takers = [layouts_taken(s, ranks) for s in _deciding(contract.name, subjects)]
     for name, spec in contract.inputs.items():
-        taken = {one for s in _deciding(contract.name, subjects) for one in layouts_taken(s, name, len(spec.axes))}
+        taken = {one for taker in takers for one in taker[name]}
         every = tuple(dict.fromkeys(layouts_for(spec)))
         if kept := tuple(one for one in every if one in taken):
             found |= {name: kept} if kept != every else {}

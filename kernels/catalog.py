@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -158,12 +159,16 @@ def size_hints(subject: Subject) -> tuple[int, ...]:
     return tuple(sorted(n for n in numbers if 4 <= n <= 4096))
 
 
-def layouts_taken(subject: Subject, name: str, rank: int) -> frozenset[str]:
-    """Layouts of an input of so many axes for which it is launched; what is no CUDA file decides that when it runs."""
+def layouts_taken(subject: Subject, ranks: Mapping[str, int]) -> dict[str, frozenset[str]]:
+    """Layouts of each input for which it is launched; what is no CUDA file decides that when it runs.
+
+    ranks: the number of axes of each input.
+    """
     path = resolve(subject)
     if path.suffix != ".cu" or not path.is_file():
-        return frozenset(LAYOUTS)
-    return layouts_of(rank, read_front_matter(path, subject.launch).strided.get(name, ()))
+        return dict.fromkeys(ranks, frozenset(LAYOUTS))
+    strided = read_front_matter(path, subject.launch).strided
+    return {name: layouts_of(rank, strided.get(name, ())) for name, rank in ranks.items()}
 
 
 def _integers(tree: ast.Module) -> set[int]:

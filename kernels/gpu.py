@@ -242,7 +242,7 @@ class Window:
     @classmethod
     def of(cls, view: Array) -> Window:
         """From the first to the last element of a view."""
-        low, high = byte_bounds(view) if view.size else (address_of(view), address_of(view))
+        low, high = bounds_of(view)
         return cls.at(low, high - low)
 
     @classmethod
@@ -309,6 +309,11 @@ def stage(slab: Array) -> None:
 def address_of(view: Array) -> int:
     """Of the first element."""
     return int(view.__array_interface__["data"][0])
+
+
+def bounds_of(view: Array) -> tuple[int, int]:
+    """Where its elements begin and end, with all that is between them."""
+    return byte_bounds(view) if view.size else (address_of(view), address_of(view))
 
 
 def lend_all(

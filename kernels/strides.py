@@ -33,11 +33,11 @@ def fits(shape: Sequence[int], strides: Sequence[int], free: Collection[int] = (
 def refused(tensors: Mapping[str, Array], strided: Mapping[str, Collection[int]]) -> str:
     """Why a kernel does not take these; an empty string if it does. strided: free axes, by name."""
     for name, x in tensors.items():
-        if not x.flags.c_contiguous and not fits(x.shape, [s // x.itemsize for s in x.strides], strided.get(name, ())):
-            axes = sorted(strided.get(name, ()))
-            which = " and ".join(f"{name}.strides[{axis}]" for axis in axes)
+        free = sorted(strided.get(name, ()))
+        if not fits(x.shape, [s // x.itemsize for s in x.strides], free):
+            told = " and ".join(f"{name}.strides[{axis}]" for axis in free)
             return (
-                f"takes {name} with gaps only where {which} tells of them" if axes else "takes contiguous tensors only"
+                f"takes {name} with gaps only where {told} tells of them" if free else "takes contiguous tensors only"
             )
     return ""
 
@@ -46,8 +46,3 @@ def layouts_of(rank: int, free: Collection[int]) -> frozenset[str]:
     """Layouts that a tensor of so many axes may have."""
     shape = tuple(_EXTENTS[axis % len(_EXTENTS)] for axis in range(rank))
     return frozenset(name for name, arrange in LAYOUTS.items() if fits(shape, arrange(shape).strides, free))
-
-
-def bytes_of(x: Array) -> int:
-    """From its first to behind its last element, with all that is between them."""
-    return (sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)) + x.itemsize) if x.size else 0

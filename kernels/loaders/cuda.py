@@ -22,12 +22,12 @@ from kernels.backend import Loader, Returned
 from kernels.calling import Interface, Unfitted
 from kernels.formula import Formula, Scope
 from kernels.front_matter import FrontMatter, Instance, read_front_matter
-from kernels.gpu import MOST_SHARED, address_of
+from kernels.gpu import MOST_SHARED, address_of, bounds_of
 from kernels.simt import toolchain
 from kernels.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernels.simt.faults import Scene
 from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing, runtime
-from kernels.strides import bytes_of, refused
+from kernels.strides import refused
 
 CHECKED = 4
 """One case in so many is run in check mode too: those whose number (Setting.order) is a multiple of it."""
@@ -194,7 +194,8 @@ class CudaSubject(Unfitted):
         It is made of where the tensors lie, and how, and of the attributes. Raises NotImplementedError for what
         it does not claim to do, ValueError for an impossible launch.
         """
-        if why := refused(tensors, self.front.strided):
+        gapped = {name: t for name, t in tensors.items() if not t.flags.c_contiguous}
+        if gapped and (why := refused(gapped, self.front.strided)):
             raise NotImplementedError(why)
         number = self._instance(format_of(tensors[face.inputs[0]].dtype).name, attrs)
         scope = self.front.scope(tensors, attrs)
@@ -290,7 +291,8 @@ def _recalled(x: Any) -> Callable[[], Any]:
 
 
 def _tensor(name: str, view: Array, *, is_output: bool) -> Tensor:
-    return Tensor(name, address_of(view), bytes_of(view), view.itemsize, is_output, not view.flags.c_contiguous)
+    low, high = bounds_of(view)
+    return Tensor(name, low, high - low, view.itemsize, is_output, not view.flags.c_contiguous)
 
 
 def _extent(formulas: tuple[Formula, ...], scope: Scope) -> tuple[int, ...]:

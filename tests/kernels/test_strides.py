@@ -16,7 +16,8 @@ from fuzz.plan import new_campaign, targets
 from fuzz.strategies import layouts_for
 from kernels.catalog import subjects_of, user_subject
 from kernels.formula import parse_formula
-from kernels.strides import bytes_of, fits, layouts_of, refused
+from kernels.gpu import bounds_of
+from kernels.strides import fits, layouts_of, refused
 
 DENSE = {"contiguous", "offset_one", "offset_room"}
 
@@ -116,6 +117,11 @@ def test_layouts_by_the_axes_that_are_free():
     assert layouts_of(1, ()) == DENSE | {"row_gaps", "transposed"}  # which have nothing to change there
     assert layouts_of(3, {1}) == DENSE | {"row_gaps"}
     assert layouts_of(0, ()) >= DENSE
+
+
+def bytes_of(x):
+    low, high = bounds_of(x)
+    return high - low
 
 
 def test_the_memory_of_a_tensor_ends_with_its_last_element():
