@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any, ClassVar
 
 import numpy as np
@@ -156,8 +156,31 @@ def _speed() -> None:
     interpreter._patch_lang = once  # noqa: SLF001
 
 
+_REFLECTED = (
+    *("__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__"),
+    *("__and__", "__or__", "__xor__", "__lshift__", "__rshift__"),
+    *("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"),
+)
+"""Operations of a constant that a tensor on the right of it can do as well."""
+
+
+def _left_to_tensors(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @wraps(operation)
+    def compute(constant: Any, other: Any) -> Any:
+        return NotImplemented if isinstance(other, tl.tensor) else operation(constant, other)
+
+    return compute
+
+
+def _constants() -> None:
+    """A global `C = tl.constexpr(...)` times a tensor is a tensor: here it is a constant, which no function takes."""
+    for name in _REFLECTED:
+        setattr(tl.constexpr, name, _left_to_tensors(getattr(tl.constexpr, name)))
+
+
 REPAIRS: dict[str, Callable[[], None]] = {
     "scalars": _scalars,
+    "constants": _constants,
     "bounds": _bounds,
     "order": _order,
     "libdevice": _libdevice,

@@ -52,6 +52,22 @@ def _minus_one_double(out, s: tl.float64):
     tl.store(out, s - 1.0)
 
 
+FOUR = tl.constexpr(4.0)
+
+
+@triton.jit
+def _constants_first(out, x):
+    v = tl.load(x)
+    tl.store(out, tl.sqrt(FOUR * v) + tl.abs(FOUR - v))
+
+
+@probe("constants")
+def constants_on_the_left():
+    out = tensor([0.0])
+    _constants_first[(1,)](out, tensor([25.0]))
+    return out.tolist()
+
+
 @probe("scalars")
 def float_times_float16():
     out = tensor([0.0])
