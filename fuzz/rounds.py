@@ -13,11 +13,15 @@ from fuzz.elites import Elite, Elites
 from fuzz.engine import BATCH, Proposal
 from fuzz.filing import Failure
 from fuzz.ledger import Ledger
-from fuzz.subjects import fitting
+from fuzz.subjects import fitting, is_own
+from kernels.loader import loader_of
 from kernels.tickets import Outcome
 
 LAW_EVERY = 4
 """One case in so many is also run under a law of its op."""
+INTERPRETED_EVERY = 5
+"""One case of an op in so many is also run by right kernels of the house that are interpreted, where none is a person's
+own: they take as long as all others together. It shares no divisor with LAW_EVERY: laws meet them, too."""
 MOST_DEATHS = 3
 """Crashes and time-outs of a subject in a batch after which it is let be until the next: they tell the same."""
 
@@ -44,6 +48,9 @@ class Runner:
         self._campaign = campaign
         self._elites = elites
         self._known: dict[tuple[str, str], tuple[str, ...]] = {}
+        subjects = examiner.subjects.values()
+        others = () if any(is_own(s) for s in subjects) else (s for s in subjects if not s.planted)
+        self._spared = {s.key for s in others if loader_of(s.loader).interprets}
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def inquiry(self, proposal: Proposal) -> Inquiry:
@@ -53,7 +60,10 @@ class Runner:
         turn = proposal.index // len(self._campaign.ops)  # of its op: the index would always hit the same ops
         if contract.laws and turn % LAW_EVERY == 0:
             laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
-        return Inquiry(proposal.case, self._takers(proposal.case), laws)
+        takers = self._takers(proposal.case)
+        if turn % INTERPRETED_EVERY:
+            takers = tuple(key for key in takers if key not in self._spared) or takers
+        return Inquiry(proposal.case, takers, laws)
 
     def _takers(self, case: Case) -> tuple[str, ...]:
         """Keys of the subjects that run a case; all cases of an op and a dtype have the same."""

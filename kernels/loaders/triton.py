@@ -13,6 +13,7 @@ class TritonLoader(TorchLoader):
     """
 
     name = "triton"
+    interprets = True
     packages = ("triton", "torch")  # type: ignore[assignment]  # as many as Loader allows
 
     def preload(self) -> None:

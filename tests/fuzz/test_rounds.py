@@ -1,0 +1,56 @@
+"""Which subjects run the cases of a batch."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from fuzz.elites import Elites
+from fuzz.engine import Target, propose
+from fuzz.plan import new_campaign
+from fuzz.rounds import INTERPRETED_EVERY, LAW_EVERY, Runner
+from kernels.catalog import subjects_of, user_subject
+from kernels.loader import loader_of
+from oracles.catalog import contract_of
+
+OURS = {s.name: s for s in subjects_of("row_max")}
+FAST, SLOW, BUG = (OURS[name] for name in ("numpy_fold", "triton_rows", "bug_triton_no_other"))
+MANY = INTERPRETED_EVERY * LAW_EVERY * 6
+
+
+def inquiries(*subjects):
+    """What is asked in a campaign of theirs, on float32 alone, which all take."""
+    examiner = SimpleNamespace(subjects={s.key: s for s in subjects}, contracts={"row_max": contract_of("row_max")})
+    runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects, {}, ""), Elites([]))
+    target = Target(contract_of("row_max"), max_elements=64, dtypes=("float32",))
+    return [runner.inquiry(propose([target], 1, index, Elites([]))) for index in range(MANY)]
+
+
+def share(asked, subject):
+    return sum(subject.key in q.subjects for q in asked) / len(asked)
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text('OP = "row_max"\n\n\ndef run(x):\n    return x.max(axis=-1)\n')
+    return user_subject(str(path), ())
+
+
+def test_interpreted_kernels_run_some_cases_of_a_search_of_the_house():
+    asked = inquiries(FAST, SLOW)
+    assert share(asked, FAST) == 1
+    assert share(asked, SLOW) == 1 / INTERPRETED_EVERY
+    assert {name for q in asked for name in q.laws} == {n for q in asked if SLOW.key in q.subjects for n in q.laws}
+
+
+def test_what_is_looked_for_runs_all_cases(own):
+    assert share(inquiries(SLOW), SLOW) == 1, "there is nobody else"
+    asked = inquiries(FAST, SLOW, BUG)
+    assert (share(asked, SLOW), share(asked, BUG)) == (1 / INTERPRETED_EVERY, 1)
+    assert share(inquiries(own, SLOW), SLOW) == 1, "somebody asked for this peer"
+
+
+def test_on_a_gpu_nothing_is_interpreted():
+    there = SLOW.but(device="cuda")
+    assert not loader_of(there.loader).interprets
+    assert share(inquiries(FAST, there), there) == 1
