@@ -27,10 +27,6 @@ from oracles.catalog import contract_of, load_contracts
 
 FAKE = Path(__file__).with_name("_fake")
 OURS = [s for op in load_contracts() for s in subjects_of(op) if s.backend == "cupy"]
-OPS = (
-    *("silu", "gelu", "silu_gate", "gelu_gate", "convert", "row_sum", "row_max", "row_argmax", "softmax", "rmsnorm"),
-    *("layernorm", "gemma_rmsnorm", "embedding", "rope", "gemm", "gemv"),
-)
 
 
 @pytest.fixture
@@ -74,8 +70,8 @@ def called(path, made, **named):
     return CupyLoader().load(path, "run")(*views, **named)
 
 
-def test_every_op_of_the_list_has_a_kernel_that_imports_nothing_but_cupy():
-    assert {s.op for s in OURS} == set(OPS)
+def test_every_op_has_a_kernel_that_imports_nothing_but_cupy():
+    assert {s.op for s in OURS} == set(load_contracts())
     for subject in OURS:
         tree = ast.parse((ROOT.parent / subject.path).read_text("utf-8"))
         names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}

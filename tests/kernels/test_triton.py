@@ -18,7 +18,8 @@ from fuzz.selection import placed
 from kernels.catalog import resolve, subjects_of, user_subject
 from kernels.gpu import device_count
 from kernels.loader import loader_of
-from kernels.quirks import LOST_DESCRIPTOR
+from kernels.quirks import LOST_DESCRIPTOR, REORDERED_SUM
+from oracles.catalog import load_contracts
 
 needed = pytest.mark.skipif(bool(loader_of("triton").unavailable()), reason="triton is not installed")
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,13 @@ def gap(said, probe):
 @needed
 def test_scalars_are_float32(said):
     assert gap(said, "float_times_float16") == ([pytest.approx(1000.1)], [1000.0])
+
+
+@needed
+def test_global_constants_stand_on_either_side_of_a_tensor(said):
+    right, without = gap(said, "constants_on_the_left")
+    assert right == [31.0]
+    assert "Error" in str(without)
 
 
 @needed
@@ -246,34 +254,52 @@ def test_programs_that_write_to_one_place_are_found_out(tmp_path):
 
 
 @needed
-@pytest.mark.parametrize("op", ["softmax", "rmsnorm", "layernorm", "silu_gate", "row_max", "rope", "gemm", "attention"])
-def test_every_op_of_the_list_has_a_kernel(op):
+@pytest.mark.parametrize("op", load_contracts())
+def test_every_op_has_a_kernel(op):
     assert [s for s in subjects_of(op) if s.backend == "triton" and not s.planted]
 
 
 FLASH = next(s for s in subjects_of("attention") if s.name == "triton_flash")
+SUM = next(s for s in subjects_of("row_sum") if s.name == "triton_rows")
 COMPILE = """
 import sys
 from runpy import run_path
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-kernel = run_path(sys.argv[1])["_attention"]
-constants = {"lengths_ptr": None, "CAUSAL": False, "ROWS": 64, "KEYS": 64, "HEAD": 32}
-constants.update(q_col=1, k_row=1, v_col=1)
-types = {n: "*bf16" if n.endswith("_ptr") else "fp32" if n == "scale" else "i32" for n in kernel.arg_names}
+path, name, pointers, constants, wanted = sys.argv[1:]
+kernel, constants = run_path(path)[name], eval(constants)
+types = {n: pointers if n.endswith("_ptr") else "fp32" if n == "scale" else "i32" for n in kernel.arg_names}
 types.update(dict.fromkeys(constants, "constexpr"))
 source = ASTSource(kernel, types, {(kernel.arg_names.index(n),): v for n, v in constants.items()})
-print(compile(source, target=GPUTarget("cuda", 90, 32)).metadata.shared)
+done = compile(source, target=GPUTarget("cuda", 90, 32))
+print(eval(wanted))
 """
+
+
+def compiled(folder, subject, name, pointers, wanted, **constants):
+    """An expression of what came of a kernel, `done`, for the GPU of an H200."""
+    words = (str(resolve(subject)), name, pointers, repr(constants), wanted)
+    done = python("-c", COMPILE, *words, TRITON_CACHE_DIR=str(folder), TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @needed
 def test_k_and_v_lie_apart_in_shared_memory(tmp_path):
-    done = python("-c", COMPILE, str(resolve(FLASH)), TRITON_CACHE_DIR=str(tmp_path), TRITON_INTERPRET="0")
-    assert done.returncode == 0, done.stderr
+    sizes = {"lengths_ptr": None, "CAUSAL": False, "ROWS": 64, "KEYS": 64, "HEAD": 32}
+    shared = compiled(
+        tmp_path, FLASH, "_attention", "*bf16", "done.metadata.shared", **sizes, q_col=1, k_row=1, v_col=1
+    )
     q, k, v = (2 * rows * 32 for rows in (64, 64, 64))
-    assert int(done.stdout) >= q + k + v, LOST_DESCRIPTOR
+    assert int(shared) >= q + k + v, LOST_DESCRIPTOR
+
+
+@needed
+def test_columns_are_added_up_before_rows_are_summed(tmp_path):
+    code = compiled(tmp_path, SUM, "_row_sum", "*fp32", "done.asm['ttgir']", x_row=1, ROWS=256, COLS=2)
+    assert "tt.reduce" in code
+    assert "tt.reshape" not in code, REORDERED_SUM
 
 
 @needed

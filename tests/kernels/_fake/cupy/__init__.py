@@ -110,12 +110,23 @@ def _of_numpy(name, *allowed):
     return call
 
 
-for _name in ("cos", "exp", "isnan", "sin", "sqrt", "tanh", "matmul", "clip", "where", "arange", "zeros"):
+for _name in (
+    *("abs", "cos", "exp", "isnan", "rint", "sin", "sqrt", "tanh"),
+    *("matmul", "clip", "where", "arange", "zeros"),
+):
     globals()[_name] = _of_numpy(_name, "dtype")
-for _name in ("max", "sum"):
+for _name in ("max", "min", "sum"):
     globals()[_name] = _of_numpy(_name, "axis", "dtype", "keepdims")
-argmax, take = _of_numpy("argmax", "axis"), _of_numpy("take", "axis")
-uint8, float16, float32, float64, finfo = np.uint8, np.float16, np.float32, np.float64, np.finfo
+for _name in ("argmax", "take", "take_along_axis"):
+    globals()[_name] = _of_numpy(_name, "axis")
+ascontiguousarray = _of_numpy("ascontiguousarray")
+uint8, int8, int32 = np.uint8, np.int8, np.int32
+float16, float32, float64, finfo = np.float16, np.float32, np.float64, np.finfo
+
+
+def concatenate(arrays, axis=0):
+    assert all(isinstance(a, ndarray) for a in arrays), "cupy.concatenate takes arrays of cupy"
+    return _ours(np.concatenate([_plain(a) for a in arrays], axis=axis))
 
 
 def empty(shape, dtype=float):
