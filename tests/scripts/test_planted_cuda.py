@@ -1,5 +1,6 @@
 """The benchmarks that find planted bugs: they find one, and say so if they do not."""
 
+import itertools
 import multiprocessing
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from test_nightly import module_of
 
+from corpus.records import Kind
 from kernels.simt.toolchain import missing
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
@@ -66,6 +68,15 @@ def test_on_a_gpu_those_that_it_hides_are_named_and_not_looked_for(script, monke
     assert [s.name for s in bugs] == ["bug_cuda_unaligned", "bug_cuda_whole_tail"]
     script.by_reason("in the emulator only", [(s.key, s.planted) for s in hidden])
     assert capsys.readouterr().out == "in the emulator only (unwritten: results stay right): silu/bug_cuda_no_tail\n"
+
+
+def test_those_that_crash_are_begun_far_apart(script):
+    bugs, _ = script.chosen(SimpleNamespace(bugs=[], device="cpu"))
+    order = script.spread(bugs)
+    assert sorted(s.key for s in order) == sorted(s.key for s in bugs)
+    places = [n for n, s in enumerate(order) if s.planted == Kind.CRASHED]
+    assert len(places) >= 9
+    assert min(b - a for a, b in itertools.pairwise(places)) >= len(bugs) // len(places) - 1
 
 
 def test_those_that_never_answer_are_not_found(script, monkeypatch):
