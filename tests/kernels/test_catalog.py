@@ -120,6 +120,21 @@ def test_the_backend_is_guessed_from_the_imports(write, imports, backend):
     assert read_subject(write(imports + RUN), op="silu").backend == backend
 
 
+TRITON = "import triton\nfrom triton import jit\n\n\n@{}\ndef kernel(x):\n    pass\n"
+
+
+@pytest.mark.parametrize("decorator", ["triton.jit", "jit"])
+def test_what_triton_compiles_is_launched_by_another_function(write, decorator):
+    alone, launched = TRITON.format(decorator), TRITON.format(decorator) + "\n\ndef silu(out, x):\n    pass\n"
+    assert read_subject(write(launched), op="silu").function == "silu"
+    with pytest.raises(UsageError, match="Triton compiles 'kernel', and nobody launches it"):
+        read_subject(write(alone), op="silu")
+    with pytest.raises(UsageError, match="Triton compiles 'kernel', and nobody launches it"):
+        user_subject(f"{write(launched)}:kernel", ("silu",))
+    other = alone.replace("import triton\nfrom triton", "from numba")
+    assert read_subject(write(other), op="silu").function == "kernel"
+
+
 def test_imports_inside_functions_count(write):
     assert read_subject(write("def run(out, x):\n    import torch\n"), op="silu").backend == "torch"
 
