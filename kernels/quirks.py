@@ -121,9 +121,7 @@ and nothing before that writes UR10. The weights behind the 16th key are multipl
 to: rows of q, if UR10 is 0. With 12 keys all those weights are 0, and it shows only as 0 * Inf. Of 140 specializations
 that were compiled so, 4 were such; with k and v in memory of their own, none of 245."""
 
-REORDERED_SUM = (
-    "Triton 3.6 adds elements of different rows where rows are summed in a loop and columns lie side by side"
-)
+REORDERED_SUM = "Triton 3.6 mixes rows up that are summed in a loop if the elements of a column lie side by side"
 """Triton 3.6.0 (PyTorch 2.11) for sm_90, in its pass OptimizeThreadLocality; 3.9 is right (its pull request 11186).
 
 With `total += tl.sum(x, axis=1)` in a loop, for an x of 256 x 2 float32 whose rows have the stride 1, the pass puts a
