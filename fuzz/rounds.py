@@ -47,7 +47,7 @@ class Runner:
         self.examiner = examiner
         self._campaign = campaign
         self._elites = elites
-        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._known: dict[tuple[str, str, bool], tuple[str, ...]] = {}
         subjects = examiner.subjects.values()
         others = () if any(is_own(s) for s in subjects) else (s for s in subjects if not s.planted)
         self._spared = {s.key for s in others if loader_of(s.loader).interprets}
@@ -60,16 +60,15 @@ class Runner:
         turn = proposal.index // len(self._campaign.ops)  # of its op: the index would always hit the same ops
         if contract.laws and turn % LAW_EVERY == 0:
             laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
-        takers = self._takers(proposal.case)
-        if turn % INTERPRETED_EVERY:
-            takers = tuple(key for key in takers if key not in self._spared) or takers
-        return Inquiry(proposal.case, takers, laws)
+        return Inquiry(proposal.case, self._takers(proposal.case, spare=turn % INTERPRETED_EVERY != 0), laws)
 
-    def _takers(self, case: Case) -> tuple[str, ...]:
-        """Keys of the subjects that run a case; all cases of an op and a dtype have the same."""
-        form = case.op, case.dtype
+    def _takers(self, case: Case, *, spare: bool) -> tuple[str, ...]:
+        """Keys of the subjects that run a case; all cases of an op and a dtype have the same, or the same less some."""
+        form = case.op, case.dtype, spare
         if form not in self._known:
-            self._known[form] = fitting(self.examiner.subjects.values(), case)
+            takers = fitting(self.examiner.subjects.values(), case)
+            others = tuple(key for key in takers if key not in self._spared)
+            self._known[form] = others if spare and others else takers
         return self._known[form]
 
     def launch(self, proposals: Sequence[Proposal]) -> Flight:

@@ -271,8 +271,9 @@ def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str) -> s
     """The one that is wanted, or the kernel of a CUDA file, or the only public function, or `run`."""
     if "ENTRY" not in said:
         tree = _tree(path, source)
-        found = wanted or _only_function(tree)
-        if found in _compiled(tree):
+        compiled = _compiled(tree)
+        found = wanted or _only_function(tree, compiled)
+        if found in compiled:
             raise UsageError(f"{path}: Triton compiles {found!r}, and nobody launches it; name a function that does")
         return found
     if wanted not in {"", said["ENTRY"]}:
@@ -288,16 +289,15 @@ def _line(path: Path, source: bytes, function: str) -> int:
     return next((n.lineno for n in defined if n.name == function), 1)
 
 
-def _only_function(tree: ast.Module) -> str:
+def _only_function(tree: ast.Module, compiled: set[str]) -> str:
     """`run`, or the only public function of the file, or the only one that is not for a GPU."""
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name[0] != "_"]
-    own = [n for n in names if n not in _compiled(tree)] or names
+    own = [n for n in names if n not in compiled] or names
     return own[0] if len(own) == 1 else "run"
 
 
 def _compiled(tree: ast.Module) -> set[str]:
     """Functions that Triton compiles: they have to be launched by others."""
-    if _guess_backend(tree) != "triton":
-        return set()
     defined = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
-    return {n.name for n in defined if any(ast.unparse(d) in {"triton.jit", "jit"} for d in n.decorator_list)}
+    found = {n.name for n in defined if any(ast.unparse(d) in {"triton.jit", "jit"} for d in n.decorator_list)}
+    return found if found and _guess_backend(tree) == "triton" else set()
