@@ -38,6 +38,7 @@ from fuzz.selection import Own, placed, select
 from fuzz.subjects import is_own
 from fuzz.triage import investigate
 from kernels.places import Place, crew_of
+from oracles.compiling import compile_beside
 from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
 from reports.model import finding_report, report
 from reports.text import campaign_text, finding_text
@@ -67,6 +68,7 @@ def run(**options: Any) -> int:
         crew = crew_of(
             str(campaign.options.get("device", "cpu")), options["jobs"] or int(campaign.options.get("jobs", 0))
         )
+        compile_beside()
         with examiner_of(campaign, crew[0]) as examiner, Progress(quiet=options["quiet"]) as progress:
             if options["resume"]:
                 store.checkpoint(campaign)

@@ -36,6 +36,11 @@ def sweep(ops: Operands, base: int, counts: Ints, values: Reals) -> None:
     )  # fmt: skip
 
 
+def kept_in() -> str:
+    """The folder in which numba keeps what it has compiled of this file."""
+    return str(_sweep.stats.cache_path)
+
+
 @_kernel
 def _pattern(x: Any) -> Any:
     return np.float64(x).view(np.int64)

@@ -131,6 +131,24 @@ def engine() -> str:
     return "oracles.fused"
 
 
+_UNTIL: list[Callable[[], bool]] = []
+"""At most one: whether the machine code of oracles.fused is there by now."""
+
+
+def prefer_numpy_until(compiled: Callable[[], bool]) -> None:
+    """Sweep with oracles.plain until that is true, which is asked before each sweep."""
+    _UNTIL[:] = [compiled]
+
+
+def _ready_engine() -> str:
+    """The engine, or oracles.plain as long as it would have to be compiled first."""
+    if _UNTIL and engine() != "oracles.plain":
+        if not _UNTIL[0]():
+            return "oracles.plain"
+        _UNTIL.clear()
+    return engine()
+
+
 @cache
 def _sweep(name: str) -> Sweep:
     sweep: Sweep = importlib.import_module(name).sweep
@@ -179,7 +197,7 @@ class _Job:
     """The operands of one measurement, cut to flat slabs without ever expanding a broadcast as a whole."""
 
     def __init__(self, got: Array, want: Array, error: Any, accept: Any, sigma: Any) -> None:
-        self.profile = _profile(got.dtype, engine())
+        self.profile = _profile(got.dtype, _ready_engine())
         self.got, self.want, self.shape = got, want, got.shape
         self.error = _operand(error, _FLOAT64, self.shape)
         self.accept = _NO_MASK if accept is None else _operand(accept, _MASKS, self.shape)

@@ -1,6 +1,8 @@
 import math
+import os
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -369,6 +371,25 @@ def test_the_environment_can_forbid_numba(flag, chosen):
     env = {"KERNEL_ASSAY_NO_NUMBA": flag, "PATH": ""}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
     assert done.stdout.split() == [chosen, str(chosen == "oracles.fused")]
+
+
+def test_numpy_measures_until_machine_code_is_there(monkeypatch):
+    there = []
+    monkeypatch.setattr(module, "_UNTIL", [lambda: bool(there)])
+    assert module._ready_engine() == "oracles.plain"
+    there.append(1)
+    assert module._ready_engine() == "oracles.fused"
+    assert not module._UNTIL, "it is not asked again"
+
+
+def test_compiling_beside_ends_with_a_stamp():
+    """Of what was compiled for one format, in a folder of its own; with the stamp there is nothing to start."""
+    code = "from oracles import compiling; import sys; sys.argv[1:] = ['int8']; compiling.main()"
+    again = f"{code}; print(compiling.stamp().exists(), compiling.compile_beside())"
+    with tempfile.TemporaryDirectory() as empty:
+        env = {**os.environ, "NUMBA_CACHE_DIR": empty}
+        done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.split() == ["True", "None"]
 
 
 def test_unknown_dtypes_are_refused():
