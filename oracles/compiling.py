@@ -1,7 +1,7 @@
 """Compile oracles.fused in a process of its own, so that a first search does not wait some ten seconds for it.
 
-Machine code is kept by numba, beside a stamp of ours that says when all of it is there. Until then `measure` sweeps with
-numpy, which finds the same.
+Machine code is kept by numba, beside a stamp of ours that says when all of it is there. Until then `measure` sweeps
+with numpy, which finds the same.
 """
 
 from __future__ import annotations
