@@ -38,6 +38,7 @@ from fuzz.selection import Own, placed, select
 from fuzz.subjects import is_own
 from fuzz.triage import investigate
 from kernels.places import Place, crew_of
+from kernels.simt.toolchain import Mode, build_ahead
 from oracles.compiling import compile_beside
 from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
 from reports.model import finding_report, report
@@ -68,7 +69,7 @@ def run(**options: Any) -> int:
         crew = crew_of(
             str(campaign.options.get("device", "cpu")), options["jobs"] or int(campaign.options.get("jobs", 0))
         )
-        compile_beside()
+        _compile_ahead(campaign.subjects)
         with examiner_of(campaign, crew[0]) as examiner, Progress(quiet=options["quiet"]) as progress:
             if options["resume"]:
                 store.checkpoint(campaign)
@@ -77,6 +78,13 @@ def run(**options: Any) -> int:
                 store.start_run(campaign)  # now that every kernel has loaded
             search = _search(examiner, store, campaign, limits, crew, progress)
         return _conclude(search.campaign, search.findings.values(), options)
+
+
+def _compile_ahead(subjects: Iterable[Subject]) -> None:
+    """Begin with what takes seconds where nothing is kept yet, beside the start of the first worker."""
+    compile_beside()
+    if cuda := [s.device for s in subjects if s.backend == "cuda"]:
+        build_ahead(Mode if "cpu" in cuda else (Mode.FAST,))
 
 
 def examiner_of(campaign: Campaign, place: Place) -> Examiner:

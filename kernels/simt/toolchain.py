@@ -6,6 +6,7 @@ in the user's cache folder: the runtime, the headers in precompiled form for eac
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -14,13 +15,14 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 from kernels.simt.subscripts import Subscript, subscripts
 
@@ -155,6 +157,14 @@ _FORSAKEN = 3600.0
 """Seconds after which nobody builds there any more."""
 
 
+@contextmanager
+def _lock(made: Path) -> Iterator[None]:
+    """Keep other processes from making the same meanwhile: it takes seconds of a processor."""
+    with made.with_name(f"{made.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @dataclass(frozen=True, slots=True)
 class SharedArray:
     """One variable in shared memory: its name, the function it belongs to, and where it lies in the library's block,
@@ -205,7 +215,9 @@ def runtime() -> Path:
     library = cache_folder() / f"simt-{digest_of([], [])}.so"
     if library.exists():
         return library
-    with workplace() as folder:
+    with workplace() as folder, _lock(library):
+        if library.exists():
+            return library
         made = Path(folder) / library.name
         sources = sorted(map(str, (HOME / "runtime").glob("*.cpp")))
         flags = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
@@ -221,18 +233,32 @@ def _headers(mode: Mode) -> Path:
     header = folder / "simt.h"
     if header.exists():
         return header
-    with workplace() as temporary:
+    with workplace() as temporary, _lock(folder):
+        if header.exists():
+            return header
         made = Path(temporary) / "made"
         made.mkdir()
         (made / "simt.h").write_text(f'#include "{HOME / "simt.h"}"\n', "utf-8")
         source = ["-x", "c++-header", str(HOME / "simt.h"), "-o", str(made / "simt.h.gch")]
         _run([gxx(), *_flags(mode), *_includes(), *source], temporary)
-        try:
-            made.rename(folder)
-        except OSError:
-            if not header.exists():  # nobody else was faster
-                raise
+        made.rename(folder)
     return header
+
+
+def build_ahead(modes: Iterable[Mode]) -> None:
+    """Begin with what every kernel needs, beside whatever else there is to do; who needs it then waits for it.
+
+    Nothing is said of what goes wrong: the first kernel meets it again.
+    """
+    if missing():
+        return
+
+    def quietly(make: Callable[[], Path]) -> None:
+        with suppress(BuildError, OSError):
+            make()
+
+    for make in (runtime, *(partial(_headers, mode) for mode in modes)):
+        Thread(target=quietly, args=(make,), daemon=True).start()
 
 
 def _includes() -> list[str]:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from _simt import CHECK, FAST, Kernels, blank
 
 from kernels.simt import emulator, toolchain
-from kernels.simt.toolchain import BuildError, Built, build, cache_folder, included, rewritten
+from kernels.simt.toolchain import BuildError, Built, Mode, build, cache_folder, included, rewritten
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 ROOT = Path(toolchain.__file__).resolve().parents[2]
@@ -77,6 +78,7 @@ def test_a_fault_names_the_file_even_if_another_one_has_the_same_text(tmp_path):
 
 BUILDS = """
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from kernels.simt.emulator import Program
@@ -98,7 +100,8 @@ def test_two_processes_may_build_at_once_and_the_folder_may_be_moved(tmp_path):
         process.stdin.close()
         process.stdin = None
     assert [process.communicate()[0] for process in both] == ["['pf4', 'vi4']\n"] * 2
-    left = sorted(p.name.partition("-")[0] + p.suffix for p in (tmp_path / "home" / "kernel-assay" / "cuda").iterdir())
+    kept = [p for p in (tmp_path / "home" / "kernel-assay" / "cuda").iterdir() if p.suffix != ".lock"]
+    left = sorted(p.name.partition("-")[0] + p.suffix for p in kept)
     assert left[-2:] == ["headers", "simt.so"]
     assert sorted(Path(name).suffix for name in left[:-2]) == [".json", ".so"]
     (tmp_path / "home").rename(tmp_path / "moved")
@@ -330,3 +333,30 @@ def test_a_file_that_does_not_compile_leaves_nothing_behind(tmp_path, monkeypatc
         with pytest.raises(BuildError, match=r"kernel\.cu:2:12: error: 'nothing' was not declared in this scope"):
             build(path, ["k"], mode)
     assert sorted(cache_folder().iterdir()) == before
+
+
+def test_what_is_begun_ahead_is_waited_for_and_built_once(tmp_path, monkeypatch):
+    """The second asks while the first builds: one call of g++ for each, though three are wanted twice."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    calls = []
+
+    def slow(command, folder, text=""):
+        calls.append(command)
+        time.sleep(0.2)
+        Path(command[command.index("-o") + 1]).touch()
+
+    monkeypatch.setattr(toolchain, "_run", slow)
+    toolchain.build_ahead(Mode)
+    time.sleep(0.1)
+    made = [toolchain.runtime(), *(toolchain._headers(mode) for mode in Mode)]
+    assert all(path.exists() for path in made)
+    assert len(calls) == 1 + len(Mode)
+
+
+def test_what_cannot_be_built_ahead_is_told_by_who_needs_it(tmp_path, monkeypatch, capfd):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    toolchain.build_ahead(Mode)
+    with pytest.raises(OSError, match="file"):
+        toolchain.runtime()
+    assert capfd.readouterr() == ("", "")
