@@ -240,12 +240,14 @@ def tapered(w: DeviceWindow) -> Tensor:
 @sampler
 def every_bits(w: DeviceWindow) -> Tensor:
     """Every bit pattern of a type, 256 in a row; with `skip` the index without so many bits."""
-    patterns = w.columns()
+    skip = max(0, min(int(w.params.get("skip", 0)), 63))
+    # Half as much to write where 32 bits of the index are enough: `>>` copies the sign, which is cut off again.
+    word = torch.int32 if skip + w.format.bits <= 32 else torch.int64
+    patterns = w.columns().to(word)
     if len(w.shape) > 1:
-        rows = steps(w.of.origin[0], w.shape[0], w.device)
-        patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) * 256 + patterns
-    patterns = patterns >> max(0, min(int(w.params.get("skip", 0)), 63))
-    return patterned(patterns, w.format).expand(w.shape)
+        rows = (steps(w.of.origin[0], w.shape[0], w.device) * 256).to(word)
+        patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) + patterns
+    return patterned(patterns >> skip if skip else patterns, w.format).expand(w.shape)
 
 
 def _listed(w: DeviceWindow, *values: float) -> Tensor:
