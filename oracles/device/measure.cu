@@ -16,7 +16,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 // What may be tuned: threads of a block, blocks that shall fit on a multiprocessor, tiles between two looks at what
-// other blocks have found, elements in flight.
+// other blocks have found.
 #ifndef BLOCK
 #define BLOCK 128
 #endif
@@ -25,9 +25,6 @@ typedef long long i64;
 #endif
 #ifndef EXCHANGE
 #define EXCHANGE 8
-#endif
-#ifndef AHEAD
-#define AHEAD 4  // elements that a thread of walk has in flight
 #endif
 #define ALL 0xffffffffu
 #define WARPS (BLOCK / 32)
@@ -97,10 +94,9 @@ __device__ __forceinline__ double number(u64 bits, i64 kind, u64 table) {
   }
 }
 
-// The pattern of the power of two at or below |x|, kept between two powers of two: all that is in the upper half.
 __device__ __forceinline__ i64 exponent(double x, double low, double high) {
-  int e = (int)(pattern(x) >> 32) & 0x7ff00000;
-  return (i64)min(max(e, (int)(pattern(low) >> 32)), (int)(pattern(high) >> 32)) << 32;
+  i64 e = pattern(x) & EXPONENT;
+  return min(max(e, pattern(low)), pattern(high));
 }
 
 // Distance of r from the cell of y, both finite; negative inside it (numerics.md 0).
@@ -162,7 +158,8 @@ __device__ __forceinline__ bool taken(double y, i64 mask) {
 // 0, 1, 2, 3-4, 5-8, ... -> 0, 1, 2, 3, 4, ...
 __device__ __forceinline__ u32 bucket(u64 steps) { return steps ? min(65 - __clzll((i64)(steps - 1)), BUCKETS - 1) : 0; }
 
-__device__ __forceinline__ double allowed(const Task& t, double r) {
+__device__ __forceinline__ double allowed(const Task& t, u64 i, double r) {
+  if (t.errors) return ((const double*)t.errors)[i];
   return t.peer ? t.error + t.slope * fabs(r) : t.error;
 }
 
@@ -302,28 +299,15 @@ __device__ __noinline__ void offer(const Task& t, i64 kind, int what, u64 word) 
 // Rows of the histogram have a column for each lane, so that no two lanes meet in a bank.
 struct Counted {
   u32 bad, class_bad, over, misrounded, got_nonfinite, want_nonfinite, pairs, sigmas;
-  u32 same, next;  // distances of 0 and 1, which most are
-};
-
-struct Met {  // an element as it lies in memory
-  u64 got, want;
-  double error;  // of an array of budgets
 };
 
 // GOT, WANT: kinds known beforehand, or ANY.
 template <int GOT, int WANT>
-__device__ __forceinline__ Met met_at(const Task& t, u64 i) {
-  return {bits_at(t.got, GOT == ANY ? t.got_kind : GOT, i), bits_at(t.want, WANT == ANY ? t.want_kind : WANT, i),
-          t.errors ? ((const double*)t.errors)[i] : 0.0};
-}
-
-template <int GOT, int WANT>
-__device__ __forceinline__ void visit(const Task& t, u64 i, const Met& met, Tally& s, Counted& n, u32* columns,
-                                      u32& failed) {
+__device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n, u32* columns, u32& failed) {
   const i64 got_kind = GOT == ANY ? t.got_kind : GOT, want_kind = WANT == ANY ? t.want_kind : WANT;
-  u64 bits = met.got, other = met.want;
+  u64 bits = bits_at(t.got, got_kind, i), other = bits_at(t.want, want_kind, i);
   double y = number(bits, got_kind, t.table), r = number(other, want_kind, t.table);
-  double away = fabs(y - r), size = fabs(r), error = t.errors ? met.error : allowed(t, r);
+  double away = fabs(y - r), size = fabs(r), error = allowed(t, i, r);
   bool pair = is_number(y) && is_number(r);
   n.got_nonfinite += !is_number(y), n.want_nonfinite += !is_number(r);
   if (pair) {
@@ -337,9 +321,7 @@ __device__ __forceinline__ void visit(const Task& t, u64 i, const Met& met, Tall
     if (size <= t.top) {
       u64 steps = distance(t, GOT == FLOAT32 ? SINGLE : t.mode, bits, y, r);
       s.steps.rise(steps, i);
-      if (steps == 0) n.same += 1;
-      else if (steps == 1) n.next += 1;
-      else if (columns) atomicAdd(&columns[bucket(steps) * 32 + threadIdx.x % 32], 1u);
+      if (columns) atomicAdd(&columns[bucket(steps) * 32 + threadIdx.x % 32], 1u);
     }
   }
   i64 mask = t.masks ? ((const u8*)t.masks)[i] : t.mask >= 0 ? t.mask : plain_mask(t, r);
@@ -370,22 +352,13 @@ template <int GOT, int WANT>
 __device__ __forceinline__ void visit_tile(const Task& t, u64 tile, Tally& s, Counted& n, u32* columns) {
   u64 end = tile_end(t, tile);
   u32 failed = 0;
-  u64 i = tile_begin(t, tile) + threadIdx.x;
-  for (; i + (AHEAD - 1) * BLOCK < end; i += AHEAD * BLOCK) {
-    Met met[AHEAD];  // all are asked for before the first is looked at
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) met[k] = met_at<GOT, WANT>(t, i + k * BLOCK);
-#pragma unroll
-    for (int k = 0; k < AHEAD; ++k) visit<GOT, WANT>(t, i + k * BLOCK, met[k], s, n, columns, failed);
-  }
-  for (; i < end; i += BLOCK) visit<GOT, WANT>(t, i, met_at<GOT, WANT>(t, i), s, n, columns, failed);
+  for (u64 i = tile_begin(t, tile) + threadIdx.x; i < end; i += BLOCK) visit<GOT, WANT>(t, i, s, n, columns, failed);
   if (failed) atomicAdd((u32*)t.marks + tile, failed);
 }
 
 __device__ void add_counts(const Counted& n, const u32* columns, u64* counts) {
-  u32 each[] = {n.bad,   n.class_bad, n.over, n.misrounded, n.got_nonfinite, n.want_nonfinite,
-                n.pairs, n.sigmas,    n.same, n.next};  // the last two begin the histogram
-  for (int c = 0; c < HISTOGRAM + 2; ++c) {
+  u32 each[] = {n.bad, n.class_bad, n.over, n.misrounded, n.got_nonfinite, n.want_nonfinite, n.pairs, n.sigmas};
+  for (int c = 0; c < HISTOGRAM; ++c) {
     u32 sum = each[c];
     for (int step = 16; step; step /= 2) sum += from_lane(sum, step);
     if (threadIdx.x % 32 == 0 && sum) atomicAdd(counts + c, (u64)sum);
@@ -465,7 +438,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) locate(const Task* task, con
     Tally s = nothing();
     Counted n = {};
     u32 failed = 0;
-    visit<ANY, ANY>(t, i, met_at<ANY, ANY>(t, i), s, n, nullptr, failed);
+    visit<ANY, ANY>(t, i, s, n, nullptr, failed);
     if (failed) atomicAdd(cells + i / t.width / t.cell_height * t.cell_columns + i % t.width / t.cell_width, 1ull);
     if (blockIdx.x < shown) failing[blockIdx.x * t.tile + (i - begin)] = failed != 0;
   }
