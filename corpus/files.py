@@ -37,6 +37,21 @@ def locked(path: Path) -> Iterator[None]:
         os.close(fd)
 
 
+def claimed(path: Path) -> int | None:
+    """A descriptor that holds the lock file at path for as long as this process lives; None if another one does."""
+    with named_trouble(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
 def write_atomic(path: Path, text: str) -> None:
     """Replace a file in one step and make it last. To be called under the lock, which keeps `sweep` away.
 

@@ -4,6 +4,7 @@
 <root>/seeds/<op>.jsonl                           cases worth starting from
 <root>/local/findings/<op>/<finding>.json         everything found; local/ is ignored by git
 <root>/local/runs/<run>/campaign.json             how far the run got, rewritten at each checkpoint
+<root>/local/runs/<run>/lock                       held by the process that goes on with it, whose number is in it
 <root>/local/runs/<run>/{pending,elites}.jsonl    journals: failures to be shrunk, admissions to the elite table
 <root>/local/kept/<finding or run>.jsonl          outputs of a smallest case, or of a run's closest calls
 <root>/local/proofs/<op>/<subject>.json           every input of a finite domain, judged (corpus.proof)
@@ -12,6 +13,7 @@
 
 import glob
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -20,7 +22,7 @@ from typing import Any, Self
 
 from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
-from corpus.files import Journal, locked, named_trouble, read_lines, sweep, write_atomic
+from corpus.files import Journal, claimed, locked, named_trouble, read_lines, sweep, write_atomic
 from corpus.findings import Finding, State
 from corpus.kept import Kept
 from corpus.merging import merge
@@ -83,6 +85,8 @@ class Store:
         self.root = Path(root)
         self._local = self.root / "local"
         self._journals: dict[tuple[str, str], Journal] = {}
+        self._held: dict[str, int] = {}
+        """Run -> descriptor of its lock."""
 
     def __enter__(self) -> Self:
         """Nothing to do; `prepare` is separate because a reader needs no writable folder."""
@@ -93,9 +97,11 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the journals; what was appended is already safe from a kill."""
+        """Close the journals, and let go of runs; what was appended is already safe from a kill."""
         while self._journals:
             self._journals.popitem()[1].close()
+        while self._held:
+            os.close(self._held.popitem()[1])
 
     def prepare(self) -> None:
         """Create local/ and sweep what killed writers left. Raises UsageError if the folder is not writable."""
@@ -286,10 +292,22 @@ class Store:
     def start_run(self, campaign: Campaign) -> None:
         """Write the first record of a run. Raises UsageError if there is a run of that name."""
         path = self._campaign_path(campaign.run)
+        self.hold(campaign.run)
         with self._lock():
             if path.exists():
                 raise UsageError(f"the run {campaign.run!r} exists in {path.parent}; resume it or take another name")
             write_atomic(path, _indented(campaign))
+
+    def hold(self, run: str) -> None:
+        """Keep other processes from going on with a run as long as this one does. Raises UsageError if one does."""
+        path = self._campaign_path(run).with_name("lock")
+        if run in self._held:
+            return
+        fd = claimed(path)
+        if fd is None:
+            who = path.read_text("utf-8", "replace").strip()
+            raise UsageError(f"the run {run} still goes on (process {who}); end that first, or wait for it")
+        self._held[run] = fd
 
     def checkpoint(self, campaign: Campaign) -> None:
         """Make the run's journals last, then say how far it got: the record never promises what is not in them."""

@@ -52,7 +52,7 @@ _GPU_MB = 64 << 10
 """What a context on a GPU maps of the host's memory, at most; most of it is never touched."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Handle:
     """One worker process."""
 
