@@ -32,7 +32,11 @@ from fuzz.triage import as_met, investigate
 
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_SHARE = 0.04
-"""Of the time that checkpoints may take: they come more rarely as the record of what was covered grows."""
+"""Of the time that checkpoints may take: they come more rarely where there is more to write."""
+CHECKPOINT_RATE = 20_000
+"""Bytes a second that they may write, for the same reason."""
+COMPACT_BYTES, COMPACT_AFTER = 4 << 20, 8
+"""The journal of what was covered is written anew when it is so many times as long as it would then be."""
 SHRINK_SECONDS = 5.0
 SHRINK_SHARE = 0.25
 """Of the time so far that may go into findings while the search is on; the rest waits for its last quarter."""
@@ -120,12 +124,19 @@ class Search:
     _saved: float = 0.0
     """When the last checkpoint began, and how long it took."""
     _saving: float = 0.0
+    _written: int = 0
+    """Bytes of it."""
+    _lined: int = 0
+    """Index up to which the journal says what was covered; 0: it has to be said anew."""
+    _whole: int = 0
+    """Bytes of the journal if it were written anew, and those that it has."""
+    _journal: int = 0
 
     def __post_init__(self, began: Clock | None) -> None:
         """Take up what the record and the store already know."""
         c = self.campaign
         self.clock = began or self.limits.clock()
-        self.ledger, self.judged_before = Ledger.of(c), c.judged
+        self.ledger, self.judged_before = Ledger.of(c, self.store.covered(c)), c.judged
         self.known_hits, self._before = c.known_hits, c.seconds
         self.timeline = list(c.timeline)
         self.elites = Elites(self.store.read_journal(c.run, "elites"), c.most_lead)
@@ -163,6 +174,7 @@ class Search:
                 self._until(LOOK, self._keep_closest)
             self._until(FILE, self._file_rest)
         self._checkpoint(finished=not self.stop_requested and not self.pending)
+        self.campaign = self.campaign.but(coverage=self.ledger.coverage.flat())
         return self.campaign
 
     def _until(self, share: float, work: Callable[[], None]) -> None:
@@ -403,7 +415,8 @@ class Search:
 
     def _advance(self, next_index: int) -> None:
         self.campaign = self.campaign.moved(next_index)
-        if time.monotonic() - self._saved > max(CHECKPOINT_SECONDS, self._saving / CHECKPOINT_SHARE):
+        pause = max(CHECKPOINT_SECONDS, self._saving / CHECKPOINT_SHARE, self._written / CHECKPOINT_RATE)
+        if time.monotonic() - self._saved > pause:
             self._checkpoint(finished=False)
         self.progress(self)
 
@@ -417,7 +430,7 @@ class Search:
         moment = Moment(
             seconds=self._before + self.elapsed,
             judged=self.ledger.judged,
-            cells=len(self.ledger.coverage),
+            cells=self.ledger.coverage.size,
             findings=len(self.findings),
         )
         self.timeline = thinned([*self.timeline, moment])
@@ -431,12 +444,28 @@ class Search:
             by_subject={k: dict(v) for k, v in self.ledger.by_subject.items()},
             findings=tuple(sorted(self.findings)),
             known_hits=self.known_hits,
-            coverage=dict(self.ledger.coverage),
+            coverage=self.ledger.coverage.flat() if finished else {},
             goals={name: self.ledger.reached.get(name, -1) for name in self.campaign.goals},
             max_rho=dict(self.ledger.max_rho),
             statistics=self.ledger.statistics(),
             timeline=tuple(self.timeline),
             fresh=tuple(sorted(self.fresh & set(self.findings))),
         )
-        self.store.checkpoint(self.campaign)
+        self._written = (0 if finished else self._journal_coverage()) + self.store.checkpoint(self.campaign)
+        if finished:
+            self.store.end_journal(self.campaign.run, "coverage")
+        elif self._journal > max(COMPACT_BYTES, COMPACT_AFTER * self._whole):
+            run, end = self.campaign.run, self.campaign.next_index
+            self._journal = self._whole = self.store.compact(
+                run, "coverage", self.ledger.coverage.line(0, end, whole=True)
+            )
         self._saving = time.monotonic() - self._saved
+
+    def _journal_coverage(self) -> int:
+        """Say what was covered since it was said last; how many bytes that took. It comes before the record."""
+        begin, end = self._lined, self.campaign.next_index
+        line = self.ledger.coverage.line(begin, end, whole=not begin)
+        written = self.store.journal(self.campaign.run, "coverage", line)
+        self._lined, self._journal = end, self._journal + written
+        self._whole = self._whole if begin else written
+        return written

@@ -93,9 +93,7 @@ def _loaded_and_searched(
         examiner_of(campaign, crew[0], ready_by(campaign, clock)) as examiner,
         Progress(quiet=options["quiet"]) as progress,
     ):
-        if options["resume"]:
-            store.checkpoint(campaign)
-        else:
+        if not options["resume"]:
             campaign = fitted(_ready(campaign, examiner), examiner.sandbox)
             store.start_run(campaign)  # now that every kernel has loaded
         return _search(examiner, store, campaign, limits, crew, progress, clock)
