@@ -20,6 +20,8 @@ class Coverage:
         self._all: Counts = {}
         self._added: Counts = {}
         """Since the last line was made."""
+        self._sets: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """Each set once, for all cells."""
         self.size = 0
         """Pairs of a cell and a subject."""
 
@@ -27,6 +29,7 @@ class Coverage:
         """Some cases of a cell were judged by these subjects."""
         if not subjects:
             return
+        subjects = self._sets.setdefault(subjects, subjects)
         mine = self._all.setdefault(cell, {})
         if subjects not in mine:
             self.size += len({*subjects}.difference(*mine))

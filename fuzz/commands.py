@@ -76,8 +76,6 @@ def run(**options: Any) -> int:
         campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options, limits)
         if options["resume"] and not (options["budget"] or options["case_limit"]):
             limits = _rest(campaign)
-        if options["resume"]:
-            store.hold(campaign.run)
         with stopping(limits.clock()) as clock:
             search = _loaded_and_searched(store, campaign, limits, clock, options)
             return _conclude(search, options)
@@ -189,6 +187,7 @@ def _resumed(store: Store) -> Campaign:
     campaign = store.latest_unfinished()
     if campaign is None:
         raise UsageError(f"there is no interrupted run in {store.root}; start one without --resume")
+    store.hold(campaign.run)
     return campaign
 
 

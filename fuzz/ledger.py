@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set as AbstractSet
+from functools import cache
 from typing import Self
 
 from corpus.campaign import Campaign, Statistics
@@ -49,9 +50,9 @@ class Ledger:
     def count(self, index: int, checked: Checked, goals: AbstractSet[str]) -> None:
         """A judged case. goals: those that may still be open."""
         self.cases += 1
-        judged = [key for key, verdict in checked.verdicts.items() if verdict.kind is not Kind.UNSUPPORTED]
+        judged = tuple(_name(k) for k, verdict in checked.verdicts.items() if verdict.kind is not Kind.UNSUPPORTED)
         self.judged += len(judged)
-        self.coverage.count(cell_of(checked.case), tuple(key.partition("/")[2] for key in judged))
+        self.coverage.count(cell_of(checked.case), judged)
         for name in reached_now(goals - self.reached.keys(), checked) if goals else ():
             self.reached[name] = index
         for key, verdict in checked.verdicts.items():
@@ -95,6 +96,12 @@ class Ledger:
         mine = self.closest.setdefault(key, [])
         if verdict.rho > 0.0 and (len(mine) < CLOSEST or verdict.rho > mine[-1][0]):
             self.closest[key] = _nearest([*mine, (verdict.rho, case)])
+
+
+@cache
+def _name(key: str) -> str:
+    """Of a subject, without its op."""
+    return key.partition("/")[2]
 
 
 def _nearest(cases: list[tuple[float, Case]]) -> list[tuple[float, Case]]:
