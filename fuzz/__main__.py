@@ -55,7 +55,7 @@ def cli() -> None:
 @click.option(
     "--budget",
     metavar="TIME",
-    help="How long to search: 90, 90s, 5m, 8h; what is found is then shrunk.  [default: 60s]",
+    help="How long it may take: 90, 90s, 5m, 8h; a tenth of it or 10 s more may go into its end.  [default: 60s]",
 )
 @click.option("--cases", "case_limit", type=AtLeast(1), help="Stop after so many cases instead.")
 @click.option("--seed", type=AtLeast(0), help="Makes the same cases again.  [default: random]")

@@ -120,6 +120,11 @@ def failing(kinds: dict[str, int]) -> int:
     return sum(n for kind, n in kinds.items() if Kind(kind) not in BLAMELESS)
 
 
+def judged_of(kinds: dict[str, int]) -> int:
+    """Executions that were judged, of a count by kind: those that were declined were not."""
+    return sum(n for kind, n in kinds.items() if kind != Kind.UNSUPPORTED)
+
+
 def planted_missed(campaign: Campaign) -> list[str]:
     """Keys of planted subjects that did not earn their verdict."""
     return [s.key for s in campaign.subjects if s.planted and not campaign.by_subject.get(s.key, {}).get(s.planted, 0)]
