@@ -66,7 +66,7 @@ class Moment(Record):
 class Campaign(Record):
     """One run of the search, as far as it got."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     run: str
     seed: int
     engine: str = "conjecture"
@@ -84,7 +84,7 @@ class Campaign(Record):
     """Index of the first case that was not yet judged."""
     cases: int = 0
     judged: int = 0
-    """Outputs judged: cases times subjects."""
+    """Outputs judged; cases that a subject declines are counted under its kinds only."""
     seconds: float = 0.0
     kinds: dict[str, int] = {}
     by_subject: dict[str, dict[str, int]] = {}
@@ -93,7 +93,7 @@ class Campaign(Record):
     """Ids of the findings met, new and known."""
     known_hits: int = 0
     coverage: dict[str, int] = {}
-    """`op|dtype|shape class|layout|value class|subject` -> cases."""
+    """`op|dtype|shape class|layout|value class|subject` -> cases judged. While a run goes on it is in its journal."""
     goals: dict[str, int] = {}
     """Goal -> index of the case that first reached it; -1: not reached."""
     max_rho: dict[str, float] = {}

@@ -1,5 +1,6 @@
 """Files that a kill -9 cannot spoil: atomic replacement, a lock between processes, journals of JSON lines."""
 
+import errno
 import fcntl
 import json
 import os
@@ -14,13 +15,26 @@ TEMPORARY = ".*.tmp"
 """What a file is called while it is being written; no pattern that looks for data matches it."""
 
 
+_FULL = "make room there or name another folder"
+_FORBIDDEN = "name a folder that may be written to"
+_ADVICE = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: _FORBIDDEN,
+    errno.ENOENT: "somebody has removed it, or the folder that it was in, while it was in use",
+}
+
+
 @contextmanager
 def named_trouble(path: Path) -> Iterator[None]:
-    """Turn an OSError into a UsageError that names the file or folder."""
+    """Turn an OSError into a UsageError that names the file or folder, and says what to do."""
     try:
         yield
     except OSError as error:
-        raise UsageError(f"{path} cannot be used ({error.strerror}); make room there or name another folder") from error
+        advice = _ADVICE.get(error.errno or 0, "name another folder")
+        raise UsageError(f"{path} cannot be used ({error.strerror}); {advice}") from error
 
 
 @contextmanager
@@ -35,6 +49,21 @@ def locked(path: Path) -> Iterator[None]:
     finally:
         fcntl.flock(fd, fcntl.LOCK_UN)  # said aloud: a child forked meanwhile holds a copy of the descriptor
         os.close(fd)
+
+
+def claimed(path: Path) -> int | None:
+    """A descriptor that holds the lock file at path for as long as this process lives; None if another one does."""
+    with named_trouble(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -76,6 +105,9 @@ def sweep(folder: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
+_JOURNAL_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT
+
+
 class Journal:
     """An append-only file of JSON lines with one writer; what `append` has taken survives the death of the process."""
 
@@ -84,22 +116,39 @@ class Journal:
         self._path = path
         with named_trouble(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            self._fd = os.open(path, _JOURNAL_FLAGS, 0o666)
             os.ftruncate(self._fd, _sound_length(path.read_bytes()))
 
-    def append(self, record: dict[str, Any]) -> None:
-        """Hand one line to the kernel in one write. Raises UsageError, and leaves no torn line, if the disk is full."""
+    def append(self, record: dict[str, Any]) -> int:
+        """Hand one line to the kernel in one write; how long it is.
+
+        Raises UsageError, and leaves no torn line, if the disk is full.
+        """
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         with named_trouble(self._path):
             written = os.write(self._fd, line)
             if written < len(line):
                 os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
-                raise OSError(None, "no room for a line")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return written
 
     def sync(self) -> None:
-        """Make it last through a power failure, too."""
+        """Make it last through a power failure, too; a file that was removed is written once more."""
         with named_trouble(self._path):
+            if os.fstat(self._fd).st_nlink == 0:
+                self._write_again()
             os.fsync(self._fd)
+
+    def _write_again(self) -> None:
+        """What was removed is still there for who has it open."""
+        removed = self._fd
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self._path, _JOURNAL_FLAGS, 0o666)
+            os.write(self._fd, os.pread(removed, os.fstat(removed).st_size, 0))
+        finally:
+            if self._fd != removed:
+                os.close(removed)
 
     def close(self) -> None:
         """Give the descriptor back."""

@@ -16,12 +16,25 @@ def _only_more_fields(raw: Raw) -> Raw:
     return raw
 
 
+def _declined_apart(raw: Raw) -> Raw:
+    """Cases that a subject declined were counted among those judged; of the moments before the end by their share."""
+    judged, kinds = raw.get("judged"), raw.get("kinds")
+    if not isinstance(judged, int) or not isinstance(kinds, dict) or not isinstance(kinds.get("unsupported", 0), int):
+        return raw  # validation says what is wrong with it
+    rest = max(0, judged - kinds.get("unsupported", 0))
+    for moment in raw.get("timeline", ()):
+        if judged and isinstance(moment, dict) and isinstance(moment.get("judged"), int):
+            moment["judged"] = moment["judged"] * rest // judged
+    return {**raw, "judged": rest}
+
+
 MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
     ("finding", 1): _only_more_fields,
     ("finding", 2): _only_more_fields,
     ("finding", 3): _only_more_fields,
     ("finding", 4): _only_more_fields,
     ("campaign", 1): _only_more_fields,
+    ("campaign", 2): _declined_apart,
 }
 """(Kind of record, version) -> the step to the next, a JSON object to a JSON object; it may change its argument.
 

@@ -4,7 +4,9 @@
 <root>/seeds/<op>.jsonl                           cases worth starting from
 <root>/local/findings/<op>/<finding>.json         everything found; local/ is ignored by git
 <root>/local/runs/<run>/campaign.json             how far the run got, rewritten at each checkpoint
+<root>/local/runs/<run>/lock                       held by the process that goes on with it, whose number is in it
 <root>/local/runs/<run>/{pending,elites}.jsonl    journals: failures to be shrunk, admissions to the elite table
+<root>/local/runs/<run>/coverage.jsonl            what each stretch of cases has covered, until the run is finished
 <root>/local/kept/<finding or run>.jsonl          outputs of a smallest case, or of a run's closest calls
 <root>/local/proofs/<op>/<subject>.json           every input of a finite domain, judged (corpus.proof)
 <root>/local/lock                                 held while anything but a journal is written
@@ -12,6 +14,7 @@
 
 import glob
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -19,8 +22,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from corpus.campaign import Campaign
+from corpus.coverage import Coverage
 from corpus.errors import InternalError, UsageError
-from corpus.files import Journal, locked, named_trouble, read_lines, sweep, write_atomic
+from corpus.files import Journal, claimed, locked, named_trouble, read_lines, sweep, write_atomic
 from corpus.findings import Finding, State
 from corpus.kept import Kept
 from corpus.merging import merge
@@ -29,7 +33,7 @@ from corpus.reading import load_record, read_record, record_of
 from corpus.record import Record
 from corpus.records import Case
 
-JOURNALS = ("pending", "elites")
+JOURNALS = ("pending", "elites", "coverage")
 """Kinds of journal that a run keeps."""
 
 
@@ -39,6 +43,10 @@ def _refuse_misfits(kept: Kept, where: str) -> None:
         kept.outputs()
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
+
+
+def _updated(campaign: Campaign) -> tuple[str, str]:
+    return campaign.updated or campaign.started, campaign.run
 
 
 def _indented(record: Record) -> str:
@@ -83,6 +91,8 @@ class Store:
         self.root = Path(root)
         self._local = self.root / "local"
         self._journals: dict[tuple[str, str], Journal] = {}
+        self._held: dict[str, int] = {}
+        """Run -> descriptor of its lock."""
 
     def __enter__(self) -> Self:
         """Nothing to do; `prepare` is separate because a reader needs no writable folder."""
@@ -93,9 +103,11 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the journals; what was appended is already safe from a kill."""
+        """Close the journals, and let go of runs; what was appended is already safe from a kill."""
         while self._journals:
             self._journals.popitem()[1].close()
+        while self._held:
+            os.close(self._held.popitem()[1])
 
     def prepare(self) -> None:
         """Create local/ and sweep what killed writers left. Raises UsageError if the folder is not writable."""
@@ -286,21 +298,52 @@ class Store:
     def start_run(self, campaign: Campaign) -> None:
         """Write the first record of a run. Raises UsageError if there is a run of that name."""
         path = self._campaign_path(campaign.run)
+        self.hold(campaign.run)
         with self._lock():
             if path.exists():
                 raise UsageError(f"the run {campaign.run!r} exists in {path.parent}; resume it or take another name")
             write_atomic(path, _indented(campaign))
 
-    def checkpoint(self, campaign: Campaign) -> None:
-        """Make the run's journals last, then say how far it got: the record never promises what is not in them."""
+    def hold(self, run: str) -> None:
+        """Keep other processes from going on with a run as long as this one does. Raises UsageError if one does."""
+        path = self._campaign_path(run).with_name("lock")
+        if run in self._held:
+            return
+        fd = claimed(path)
+        if fd is None:
+            who = path.read_text("utf-8", "replace").strip()
+            raise UsageError(f"the run {run} still goes on (process {who}); end that first, or wait for it")
+        self._held[run] = fd
+
+    def checkpoint(self, campaign: Campaign) -> int:
+        """Make the run's journals last, then say how far it got: the record never promises what is not in them.
+
+        Returns how long the record is.
+        """
         for (run, _), journal in self._journals.items():
             if run == campaign.run:
                 journal.sync()
+        if campaign.run in self._held and os.fstat(self._held[campaign.run]).st_nlink == 0:
+            os.close(self._held.pop(campaign.run))  # somebody has removed the folder
+            self.hold(campaign.run)
+        text = _indented(campaign)
         with self._lock():
-            write_atomic(self._campaign_path(campaign.run), _indented(campaign))
+            write_atomic(self._campaign_path(campaign.run), text)
+        return len(text)
 
     def load_run(self, name: str) -> Campaign:
         """The run as of its last checkpoint. Raises UsageError if there is none of that name."""
+        record = self._run(name)
+        if record.coverage:
+            return record
+        return record.but(coverage=self.covered(record).flat())
+
+    def covered(self, record: Campaign) -> Coverage:
+        """What a run has covered, by its journal; of a run that began before there was one, by its record."""
+        found = Coverage.read(self.read_journal(record.run, "coverage"), record.next_index)
+        return found if found.size else Coverage.of(record.coverage)
+
+    def _run(self, name: str) -> Campaign:
         path = self._campaign_path(name)
         if not path.exists():
             known = ", ".join(self.runs()) or "none"
@@ -309,8 +352,14 @@ class Store:
 
     def latest_unfinished(self) -> Campaign | None:
         """The unfinished run that was updated last."""
-        unfinished = [campaign for campaign in map(self.load_run, self.runs()) if not campaign.finished]
-        return max(unfinished, key=lambda c: (c.updated or c.started, c.run), default=None)
+        unfinished = [campaign for campaign in map(self._run, self.runs()) if not campaign.finished]
+        last = max(unfinished, key=_updated, default=None)
+        return None if last is None else self.load_run(last.run)
+
+    def latest_run(self) -> Campaign | None:
+        """The run that was updated last."""
+        last = max(map(self._run, self.runs()), key=_updated, default=None)
+        return None if last is None else self.load_run(last.run)
 
     def runs(self) -> list[str]:
         """Names of all runs, sorted."""
@@ -321,12 +370,30 @@ class Store:
 
     # journals
 
-    def journal(self, run: str, kind: str, record: dict[str, Any]) -> None:
-        """Append one line to a run's journal of this kind (one process a run); on return no kill can lose it."""
+    def journal(self, run: str, kind: str, record: dict[str, Any]) -> int:
+        """Append one line to a run's journal of this kind (one process a run); on return no kill can lose it.
+
+        Returns how long the line is.
+        """
         path = self._journal_path(run, kind)
         if (run, kind) not in self._journals:
             self._journals[run, kind] = Journal(path)
-        self._journals[run, kind].append(record)
+        return self._journals[run, kind].append(record)
+
+    def compact(self, run: str, kind: str, record: dict[str, Any]) -> int:
+        """Put one line in the place of all that a run's journal of this kind has; how long it is."""
+        path = self._journal_path(run, kind)
+        if journal := self._journals.pop((run, kind), None):
+            journal.close()
+        with self._lock():
+            write_atomic(path, text := json.dumps(record, separators=(",", ":")) + "\n")
+        return len(text)
+
+    def end_journal(self, run: str, kind: str) -> None:
+        """Remove a run's journal of this kind, of which nobody needs anything any more."""
+        if journal := self._journals.pop((run, kind), None):
+            journal.close()
+        self._journal_path(run, kind).unlink(missing_ok=True)
 
     def read_journal(self, run: str, kind: str) -> list[dict[str, Any]]:
         """All whole lines of a run's journal. Raises InternalError if one but the last is torn."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from fuzz.options import (
 try:
     from corpus.errors import InternalError, UsageError
     from corpus.house import check_house
+    from corpus.streams import outlive_readers
     from fuzz.commands_gpu import COMMANDS
 except ImportError as missing:  # too early for check_house to say it
     sys.stderr.write(f"fuzz: the package 'corpus' is another project's, which stands before this one ({missing})\n")
@@ -55,7 +55,7 @@ def cli() -> None:
 @click.option(
     "--budget",
     metavar="TIME",
-    help="How long to search: 90, 90s, 5m, 8h; what is found is then shrunk.  [default: 60s]",
+    help="How long it may take: 90, 90s, 5m, 8h; a tenth of it or 10 s more may go into its end.  [default: 60s]",
 )
 @click.option("--cases", "case_limit", type=AtLeast(1), help="Stop after so many cases instead.")
 @click.option("--seed", type=AtLeast(0), help="Makes the same cases again.  [default: random]")
@@ -264,6 +264,8 @@ def doctor_command() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  one return for each kind of end
     """Run a command; every error a user can cause is one sentence on stderr."""
+    if arguments is None:  # this is the program itself
+        outlive_readers()
     try:
         check_house()
         result = cli.main(
@@ -279,9 +281,6 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  one r
         return _say(f"internal error, please report it: {error}", INTERNAL)
     except click.Abort:
         return _say("interrupted", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception:  # noqa: BLE001  whatever else it is, it is our fault; Python's own exit code would say "findings"
         traceback.print_exc()
         return _say("internal error, please report it with the lines above", INTERNAL)

@@ -7,7 +7,7 @@ anybody recorded. A regression test that is kept there without an expectation is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from corpus.errors import UsageError
@@ -18,14 +18,24 @@ from fuzz.check import Examiner, Inquiry
 from kernels.catalog import read_subject, resolve
 
 
-def known_on_base(findings: Iterable[Finding], base: Path, *, timeout: float, memory_mb: int) -> frozenset[str]:
-    """Ids of those that the base has, too. Raises UsageError if base is no folder."""
+def known_on_base(
+    findings: Iterable[Finding],
+    base: Path,
+    *,
+    timeout: float,
+    memory_mb: int,
+    late: Callable[[], bool] = lambda: False,
+) -> frozenset[str]:
+    """Ids of those that the base has, too. late: whether there is no more time to run anything there.
+
+    Raises UsageError if base is no folder.
+    """
     check_base(base)
     recorded = _recorded(base)
     return frozenset(
         f.id
         for f in findings
-        if _today(f).key in recorded or _fails_there(f, base, timeout=timeout, memory_mb=memory_mb)
+        if _today(f).key in recorded or (not late() and _fails_there(f, base, timeout=timeout, memory_mb=memory_mb))
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from corpus.campaign import Campaign, Moment
@@ -17,23 +17,29 @@ from corpus.findings import Finding, State
 from corpus.records import Case, Verdict
 from corpus.store import Store
 from fuzz.check import Examiner
+from fuzz.clock import FILE, FLIGHT, LOOK, SHRINK, Clock, Ended
 from fuzz.collector import seldom
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
-from fuzz.filing import Failure, coarse, met_again, now, put_away
+from fuzz.filing import Failure, Found, coarse, met_again, now, put_away
 from fuzz.fleet import Fleet
+from fuzz.hangs import HANG_SHARE
 from fuzz.ledger import Ledger
 from fuzz.plan import targets
 from fuzz.rounds import Round, Runner
 from fuzz.tally import thinned
-from fuzz.triage import investigate
+from fuzz.triage import as_met, investigate
 
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_SHARE = 0.04
-"""Of the time that checkpoints may take: they come more rarely as the record of what was covered grows."""
+"""Of the time that checkpoints may take: they come more rarely where there is more to write."""
+CHECKPOINT_RATE = 20_000
+"""Bytes a second that they may write, for the same reason."""
+COMPACT_BYTES, COMPACT_AFTER = 4 << 20, 8
+"""The journal of what was covered is written anew when it is so many times as long as it would then be."""
 SHRINK_SECONDS = 5.0
 SHRINK_SHARE = 0.25
-"""Of the time so far that may go into findings while the search is on; the rest waits for its end."""
+"""Of the time so far that may go into findings while the search is on; the rest waits for its last quarter."""
 SHRINK_GRACE = 3.0
 """Seconds of it granted from the start."""
 PER_COARSE = 3
@@ -53,14 +59,23 @@ PER_PLANTED = 1
 """The same for bugs that were planted: one is proof enough, and further ones are counted with it."""
 
 
+AFTER_CASES = 60.0
+"""Seconds for the end of a search that ends with its last case."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """When to stop."""
 
     seconds: float = 60.0
     cases: int | None = None
-    after_seconds: float = 60.0
-    """For findings that are still unshrunk when the search ends; what is left then is stored unshrunk."""
+    after_seconds: float | None = None
+    """For the end of the run, which files what is still unshrunk; None: as much as is usual."""
+
+    def clock(self) -> Clock:
+        """One that begins now."""
+        usual = AFTER_CASES if self.cases is not None else None
+        return Clock(self.seconds, usual if self.after_seconds is None else self.after_seconds)
 
 
 @dataclass
@@ -75,7 +90,9 @@ class Search:
     progress: Callable[[Search], None] = lambda _: None
     fleet: Fleet | None = None
     """Who does the work where one process is not enough; then the examiner sees to what fails."""
-    stop_requested: bool = False
+    began: InitVar[Clock | None] = None
+    """Of the whole run; None: one that begins now."""
+    clock: Clock = field(init=False)
     findings: dict[str, Finding] = field(default_factory=dict)
     """By id: those met in this run, as stored."""
     fresh: set[str] = field(default_factory=set)
@@ -107,11 +124,19 @@ class Search:
     _saved: float = 0.0
     """When the last checkpoint began, and how long it took."""
     _saving: float = 0.0
+    _written: int = 0
+    """Bytes of it."""
+    _lined: int = 0
+    """Index up to which the journal says what was covered; 0: it has to be said anew."""
+    _whole: int = 0
+    """Bytes of the journal if it were written anew, and those that it has."""
+    _journal: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, began: Clock | None) -> None:
         """Take up what the record and the store already know."""
         c = self.campaign
-        self.ledger, self.judged_before = Ledger.of(c), c.judged
+        self.clock = began or self.limits.clock()
+        self.ledger, self.judged_before = Ledger.of(c, self.store.covered(c)), c.judged
         self.known_hits, self._before = c.known_hits, c.seconds
         self.timeline = list(c.timeline)
         self.elites = Elites(self.store.read_journal(c.run, "elites"), c.most_lead)
@@ -128,17 +153,49 @@ class Search:
         """Seconds this session has run."""
         return time.monotonic() - self._begin if self._begin else 0.0
 
+    @property
+    def stop_requested(self) -> bool:
+        """Whether somebody wants an end."""
+        return self.clock.stopped
+
+    @stop_requested.setter
+    def stop_requested(self, wanted: bool) -> None:
+        if wanted:
+            self.clock.stop()
+
     def run(self) -> Campaign:
         """Search until a limit, then see to what is left; the finished record."""
         self._begin = self._saved = time.monotonic()
-        with seldom():
-            if self.campaign.next_index < self._last_index():
-                self._search()
-            self._triage_all()
-            self._keep_closest()
-        done = not self.stop_requested
-        self._checkpoint(finished=done)
+        with seldom(), self.clock.ticking():
+            self._until(FLIGHT, self._search)
+            self.clock.finish()
+            if not self.stop_requested:
+                self._until(SHRINK, self._triage_all)
+                self._until(LOOK, self._keep_closest)
+            self._until(FILE, self._file_rest)
+        self._checkpoint(finished=not self.stop_requested and not self.pending)
+        self.campaign = self.campaign.but(coverage=self.ledger.coverage.flat())
         return self.campaign
+
+    def _until(self, share: float, work: Callable[[], None]) -> None:
+        """Do a part of the run, and cut it when its share of the time for the end is over."""
+        if self.clock.broken and share < FILE:
+            return
+        self.examiner.sandbox.beside = self._beside
+        try:
+            with self.clock.until(share):
+                work()
+        except Ended:
+            if not self.clock.broken:
+                self.examiner.sandbox.abandon()
+        finally:
+            self.examiner.sandbox.beside = None
+
+    def _beside(self) -> None:
+        """While a worker is waited for: the others go on, and time may be up."""
+        if self.fleet is not None:
+            self.fleet.pump()
+        self.clock.check()
 
     def _keep_closest(self) -> None:
         """The outputs that came closest to the line, so that they can be judged again under another contract."""
@@ -157,28 +214,29 @@ class Search:
 
     def _search(self) -> None:
         """Until a limit, alone or with a fleet."""
+        begin, last = self.campaign.next_index, self._last_index()
+        if begin >= last:
+            return
         if self.fleet is None:
             self._search_alone()
             return
-        begin, last = self.campaign.next_index, self._last_index()
         known = self.store.read_journal(self.campaign.run, "elites")
-        self.examiner.sandbox.beside = self.fleet.pump  # the others go on while a failure is looked into
-        for done in self.fleet.rounds(begin, last, self._over, self._admit, known):
+        for done in self.fleet.rounds(begin, last, self._over, self._admit, known, self.clock.check):
             self._take(done)
-            self._triage_some(over=self._over(done.next_index))
-        self.examiner.sandbox.beside = None
+            self._triage_some(done.next_index)
 
     def _search_alone(self) -> None:
         """A pipeline of two: one batch runs, while another is judged and a third made."""
-        stream, runner = self._stream(), Runner(self.examiner, self.campaign, self.elites)
+        hangs = HANG_SHARE * self.limits.seconds
+        stream, runner = self._stream(), Runner(self.examiner, self.campaign, self.elites, hangs)
         proposals = next(stream)
         flight = runner.launch(proposals)
         while True:
             following = next(stream)
-            outcomes = self.examiner.collect(flight)
-            over = self._over(following[0].index if following else self._last_index())
-            self._triage_some(over=over)
-            upcoming = None if over else runner.launch(following)
+            outcomes = runner.collect(flight)
+            next_index = following[0].index if following else self._last_index()
+            self._triage_some(next_index)
+            upcoming = None if self._over(next_index) else runner.launch(following)
             done = runner.judge(proposals, flight, outcomes, upcoming)
             self._admit(done)
             self._take(done)
@@ -197,7 +255,7 @@ class Search:
         return targets(self.campaign, self.max_elements)
 
     def _over(self, next_index: int) -> bool:
-        return self.stop_requested or self.elapsed >= self.limits.seconds or next_index >= self._last_index()
+        return self.clock.over or next_index >= self._last_index()
 
     def _admit(self, done: Round) -> list[dict[str, Any]]:
         """The elites among what a batch offers, to be called in the order of batches; lines of the journal."""
@@ -208,10 +266,11 @@ class Search:
 
     def _take(self, done: Round) -> None:
         """Add what came of a batch, in the order of batches."""
-        self.ledger.add(done.ledger)
-        for failure in done.failures:
-            self._meet(failure)
-        self._advance(done.next_index)
+        with self.clock.undisturbed():
+            self.ledger.add(done.ledger)
+            for failure in done.failures:
+                self._meet(failure)
+            self._advance(done.next_index)
 
     def _meet(self, failure: Failure) -> None:
         """Count a failure; queue it if it is new, or known but not shrunk yet."""
@@ -244,25 +303,39 @@ class Search:
         assert verdict.signature is not None
         return verdict.signature.key
 
-    def _triage_some(self, *, over: bool) -> None:
-        """See to new failures now, as long as they do not take the search's time."""
-        while not over and self._triage_seconds < SHRINK_SHARE * self.elapsed + SHRINK_GRACE:
-            key = next((k for k in self.pending if k not in self._late), None)
-            if key is None:
-                return
-            self._triage(key, SHRINK_SECONDS)
+    def _triage_some(self, next_index: int) -> None:
+        """See to new failures now, as long as they do not take the search's time; its last quarter is for them."""
+        try:
+            while not self._over(next_index) and (
+                self.clock.closing or self._triage_seconds < SHRINK_SHARE * self.elapsed + SHRINK_GRACE
+            ):
+                key = next((k for k in self.pending if k not in self._late), None)
+                if key is None:
+                    return
+                self._triage(key, SHRINK_SECONDS)
+        except Ended as ended:
+            if not ended.in_time:
+                raise
+            self.examiner.sandbox.abandon()
 
     def _triage_all(self) -> None:
-        deadline = time.monotonic() + self.limits.after_seconds
-        while key := next((k for k in self.pending if k not in self._late), None):
-            hurry = self.stop_requested or time.monotonic() > deadline
-            self._triage(key, 0.0 if hurry else SHRINK_SECONDS)
-        deadline = min(deadline, time.monotonic() + max(LATE_LEAST, LATE_SHARE * self.elapsed))
-        while self.pending:
-            hurry = self.stop_requested or time.monotonic() > deadline
-            self._triage(next(iter(self.pending)), 0.0 if hurry else LATE_SECONDS, late=True)
+        """See to what is left while there is time for it, the most different failures first."""
+        while not self.clock.hurried and (key := next((k for k in self.pending if k not in self._late), None)):
+            self._triage(key, SHRINK_SECONDS)
+        deadline = time.monotonic() + max(LATE_LEAST, LATE_SHARE * self.elapsed)
+        while not self.clock.hurried and self.pending:
+            in_time = time.monotonic() < deadline
+            self._triage(next(iter(self.pending)), LATE_SECONDS if in_time else 0.0, late=True)
 
-    def _triage(self, key: str, seconds: float, *, late: bool = False) -> None:
+    def _file_rest(self) -> None:
+        """File what nobody has looked into, as it was met; what there is no time for stays in the journal."""
+        for key in list(self.pending):
+            if self.clock.hurried:
+                return
+            self._triage(key, None, late=True)
+
+    def _triage(self, key: str, seconds: float | None, *, late: bool = False) -> None:
+        """See to one failure. seconds: for shrinking it; None: it is not even run again."""
         begin = time.monotonic()
         failure = self.pending[key]
         filed = self._coarse.get(coarse(failure.verdict), [])
@@ -273,7 +346,7 @@ class Search:
         elif not late and len(filed) >= PER_COARSE:
             self._late.add(key)
             return
-        elif key not in self._known or (seconds > 0 and self._wanting(key)):
+        elif key not in self._known or (seconds and self._wanting(key)):
             self._investigate(key, failure, seconds)
         if key in self._known:
             self._hits[self._known[key]] += self._repeats.pop(key, 0)
@@ -288,16 +361,22 @@ class Search:
         mine = [i for i in filed if self._filed[i].signature.dtype == failure.case.dtype]
         return mine[0] if len(mine) >= PER_DTYPE else ""
 
-    def _investigate(self, key: str, failure: Failure, seconds: float) -> None:
+    def _investigate(self, key: str, failure: Failure, seconds: float | None) -> None:
         """Make a finding of a failure; one that was filed unshrunk before gives way to it."""
+        found = as_met(failure)
+        if seconds is not None:
+            found = investigate(
+                self.examiner,
+                failure,
+                seconds=min(seconds, max(0.0, self.clock.left)),
+                stopping=self._stopping,
+                on_other=self._on_other(failure),
+            )
+        with self.clock.undisturbed():
+            self._put_away(key, found)
+
+    def _put_away(self, key: str, found: Found) -> None:
         before = self._filed.get(self._known.get(key, ""))
-        found = investigate(
-            self.examiner,
-            failure,
-            seconds=seconds,
-            stopping=self._stopping,
-            on_other=self._on_other(failure),
-        )
         finding = found.finding
         known = {finding.id} & set(self._filed) | {self._known[k] for k in finding.keys if k in self._known}
         kept = put_away(self.store, found, before)
@@ -308,10 +387,10 @@ class Search:
         self._learn(kept, key, fresh=known <= self.fresh)
 
     def _stopping(self) -> bool:
-        """Whether somebody wants an end; asked again and again, so the fleet is kept busy here, too."""
+        """Whether time is nearly up; asked again and again, so the fleet is kept busy here, too."""
         if self.fleet is not None:
             self.fleet.pump()
-        return self.stop_requested
+        return self.clock.hurried
 
     def _on_other(self, failure: Failure) -> Callable[[Case, Verdict], None]:
         def meet(case: Case, verdict: Verdict) -> None:
@@ -336,7 +415,8 @@ class Search:
 
     def _advance(self, next_index: int) -> None:
         self.campaign = self.campaign.moved(next_index)
-        if time.monotonic() - self._saved > max(CHECKPOINT_SECONDS, self._saving / CHECKPOINT_SHARE):
+        pause = max(CHECKPOINT_SECONDS, self._saving / CHECKPOINT_SHARE, self._written / CHECKPOINT_RATE)
+        if time.monotonic() - self._saved > pause:
             self._checkpoint(finished=False)
         self.progress(self)
 
@@ -350,7 +430,7 @@ class Search:
         moment = Moment(
             seconds=self._before + self.elapsed,
             judged=self.ledger.judged,
-            cells=len(self.ledger.coverage),
+            cells=self.ledger.coverage.size,
             findings=len(self.findings),
         )
         self.timeline = thinned([*self.timeline, moment])
@@ -364,12 +444,28 @@ class Search:
             by_subject={k: dict(v) for k, v in self.ledger.by_subject.items()},
             findings=tuple(sorted(self.findings)),
             known_hits=self.known_hits,
-            coverage=dict(self.ledger.coverage),
+            coverage=self.ledger.coverage.flat() if finished else {},
             goals={name: self.ledger.reached.get(name, -1) for name in self.campaign.goals},
             max_rho=dict(self.ledger.max_rho),
             statistics=self.ledger.statistics(),
             timeline=tuple(self.timeline),
             fresh=tuple(sorted(self.fresh & set(self.findings))),
         )
-        self.store.checkpoint(self.campaign)
+        self._written = (0 if finished else self._journal_coverage()) + self.store.checkpoint(self.campaign)
+        if finished:
+            self.store.end_journal(self.campaign.run, "coverage")
+        elif self._journal > max(COMPACT_BYTES, COMPACT_AFTER * self._whole):
+            run, end = self.campaign.run, self.campaign.next_index
+            self._journal = self._whole = self.store.compact(
+                run, "coverage", self.ledger.coverage.line(0, end, whole=True)
+            )
         self._saving = time.monotonic() - self._saved
+
+    def _journal_coverage(self) -> int:
+        """Say what was covered since it was said last; how many bytes that took. It comes before the record."""
+        begin, end = self._lined, self.campaign.next_index
+        line = self.ledger.coverage.line(begin, end, whole=not begin)
+        written = self.store.journal(self.campaign.run, "coverage", line)
+        self._lined, self._journal = end, self._journal + written
+        self._whole = self._whole if begin else written
+        return written

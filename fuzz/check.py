@@ -6,6 +6,7 @@ The whole of their inputs is made by the worker alone, and they have a road of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -23,9 +24,11 @@ from corpus.materialize import Tensors, digest, materialize, materialize_all
 from corpus.records import BLAMELESS, Case, Execution, Kind, Status, Subject, Verdict
 from fuzz.large import is_large
 from fuzz.large_road import LargeRoad
+from kernels.answers import left_undone
 from kernels.calling import Interface
 from kernels.nursery import Nursery
 from kernels.places import Place
+from kernels.probing import ReadyBy
 from kernels.protocol import Task
 from kernels.sandbox import Sandbox
 from kernels.tickets import Outcome, Ticket
@@ -138,12 +141,13 @@ class Examiner:
         memory_mb: int = 4096,
         place: Place | None = None,
         judge: str | None = None,
+        ready_by: ReadyBy = lambda _: math.inf,
     ) -> None:
         """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
 
         place: which device the subjects see; None: the first there is. judge: the device (cuda, cpu) where a process of
         its own judges what large cases leave, or `here`: in this one; None: the GPU, if one of them runs there, else
-        here.
+        here. ready_by: until when a subject may take to load; those that take longer are not among its subjects.
         """
         self.subjects = {s.key: s for s in subjects}
         if len(self.subjects) != len(subjects):
@@ -155,9 +159,12 @@ class Examiner:
         self._road = LargeRoad(self.subjects, self.contracts, place, judge)
         self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place)
         try:
-            wrong = self._box.probe()
+            wrong = self._box.probe(ready_by)
+            self.unready = [self.subjects.pop(key) for key in list(self.subjects) if key in self._box.unready]
+            """Subjects that there was no time to load."""
             if wrong:
-                raise UsageError(next(iter(wrong.values())))  # noqa: TRY301  the box must be closed on the way out
+                first = next(key for key in self.subjects if key in wrong)
+                raise UsageError(wrong[first])  # noqa: TRY301  the box must be closed on the way out
         except BaseException:
             self._box.close()
             raise
@@ -225,8 +232,8 @@ class Examiner:
         unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)
         return Look(verdict, unseen, None)
 
-    def launch(self, inquiries: Iterable[Inquiry], most_deaths: int = 0) -> Flight:
-        """Send a batch to the sandbox. most_deaths: as Sandbox.submit."""
+    def launch(self, inquiries: Iterable[Inquiry], most_deaths: int = 0, hang_counts: int = 1) -> Flight:
+        """Send a batch to the sandbox. most_deaths, hang_counts: as Sandbox.submit."""
         sent: list[_Sent] = []
         large: dict[int, Inquiry] = {}
         for n, given in enumerate(inquiries):
@@ -239,7 +246,7 @@ class Examiner:
                 others = [(law, self._task(c, q.subjects)) for law, c in self._other_cases(q)]
                 sent.append(_Sent(q, contract, task, others))
         tasks = [t for s in sent for t in (s.task, *(other for _, other in s.others))]
-        ticket = self._box.submit(tasks, most_deaths=most_deaths)
+        ticket = self._box.submit(tasks, most_deaths=most_deaths, hang_counts=hang_counts)
         return Flight(ticket, sent, large)
 
     def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
@@ -248,6 +255,16 @@ class Examiner:
         for place, inquiry in flight.large.items():
             if place not in flight.checked:
                 flight.checked[place] = self._check_large(inquiry)
+        return outcomes
+
+    def give_up(self, flight: Flight, why: str) -> list[dict[str, Outcome]]:
+        """As collect, of a batch that there is no more time for: what is missing was not run."""
+        outcomes = self._box.give_up(flight.ticket, why)
+        for place, inquiry in flight.large.items():
+            if place not in flight.checked:
+                executions = {key: left_undone(key, why).execution for key in inquiry.subjects}
+                verdicts = {key: unsupported(execution) for key, execution in executions.items()}
+                flight.checked[place] = Checked(inquiry.case, "", verdicts, executions)
         return outcomes
 
     def land(self, flight: Flight) -> list[Checked]:

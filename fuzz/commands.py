@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ from corpus.store import Store
 from fuzz.base import known_on_base
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry, all_laws
+from fuzz.clock import LOAD, Clock, Ended
 from fuzz.contracts import know_run
 from fuzz.filing import Failure, Found, put_away
 from fuzz.fleet import Fleet
@@ -38,6 +40,7 @@ from fuzz.selection import Own, placed, select
 from fuzz.subjects import is_own
 from fuzz.triage import investigate
 from kernels.places import Place, crew_of
+from kernels.probing import ReadyBy
 from kernels.simt.toolchain import Mode, build_ahead
 from oracles.compiling import compile_beside
 from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
@@ -45,6 +48,14 @@ from reports.model import finding_report, report
 from reports.text import campaign_text, finding_text
 
 DEFAULT_SECONDS = 60.0
+INTERRUPTED = 130
+"""Exit code of what is ended at once."""
+_SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
+"""A live line hides it."""
+LOAD_SECONDS = 8.0
+"""For loading the house's subjects, where half of the budget is less."""
+_NAMED = 3
+"""Subjects that a sentence names; others are counted."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -66,18 +77,45 @@ def run(**options: Any) -> int:
         campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options, limits)
         if options["resume"] and not (options["budget"] or options["case_limit"]):
             limits = _rest(campaign)
-        crew = crew_of(
-            str(campaign.options.get("device", "cpu")), options["jobs"] or int(campaign.options.get("jobs", 0))
-        )
-        _compile_ahead(campaign.subjects)
-        with examiner_of(campaign, crew[0]) as examiner, Progress(quiet=options["quiet"]) as progress:
-            if options["resume"]:
-                store.checkpoint(campaign)
-            else:
-                campaign = fitted(campaign, examiner.sandbox)
-                store.start_run(campaign)  # now that every kernel has loaded
-            search = _search(examiner, store, campaign, limits, crew, progress)
-        return _conclude(search.campaign, search.findings.values(), options)
+        with stopping(limits.clock()) as clock:
+            search = _loaded_and_searched(store, campaign, limits, clock, options)
+            return _conclude(search, options)
+
+
+def _loaded_and_searched(
+    store: Store, campaign: Campaign, limits: Limits, clock: Clock, options: dict[str, Any]
+) -> Search:
+    """The search, when it is over."""
+    crew = crew_of(str(campaign.options.get("device", "cpu")), options["jobs"] or int(campaign.options.get("jobs", 0)))
+    _compile_ahead(campaign.subjects)
+    with (
+        examiner_of(campaign, crew[0], ready_by(campaign, clock)) as examiner,
+        Progress(quiet=options["quiet"]) as progress,
+    ):
+        if not options["resume"]:
+            campaign = fitted(_ready(campaign, examiner), examiner.sandbox)
+            store.start_run(campaign)  # now that every kernel has loaded
+        return _search(examiner, store, campaign, limits, crew, progress, clock)
+
+
+def ready_by(campaign: Campaign, clock: Clock) -> ReadyBy:
+    """Until when a subject may take to load: one of a person's own all the time there is, others half of it."""
+    own, last = {s.key for s in campaign.subjects if is_own(s)}, clock.at(LOAD)
+    others = min(last, clock.began + max(LOAD_SECONDS, clock.seconds / 2))
+    return lambda key: last if key in own else others
+
+
+def _ready(campaign: Campaign, examiner: Examiner) -> Campaign:
+    """The campaign with the subjects that have loaded. Raises UsageError if one of a person's own has not."""
+    late = [s for s in examiner.unready if is_own(s)] or examiner.unready
+    if not late:
+        return campaign
+    named = ", ".join(s.key for s in late[:_NAMED]) + (f" and {len(late) - _NAMED} more" if len(late) > _NAMED else "")
+    if not examiner.subjects or is_own(late[0]):
+        raise UsageError(f"the budget is too short: {named} had not loaded when it was used up; give it more time")
+    click.echo(f"left out, for loading took half of the budget (the next run is faster): {named}", err=True)
+    rest = list(examiner.subjects.values())
+    return new_campaign(campaign.run, campaign.seed, campaign.engine, rest, campaign.options, campaign.revision)
 
 
 def _compile_ahead(subjects: Iterable[Subject]) -> None:
@@ -87,22 +125,27 @@ def _compile_ahead(subjects: Iterable[Subject]) -> None:
         build_ahead(Mode if "cpu" in cuda else (Mode.FAST,))
 
 
-def examiner_of(campaign: Campaign, place: Place) -> Examiner:
+def examiner_of(campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: math.inf) -> Examiner:
     """One for a campaign's subjects, as its options say."""
     timeout, memory_mb = float(campaign.options["timeout"]), int(campaign.options["memory_mb"])
-    return Examiner(campaign.subjects, timeout=timeout, memory_mb=memory_mb, place=place)
+    return Examiner(campaign.subjects, timeout=timeout, memory_mb=memory_mb, place=place, ready_by=ready_by)
 
 
 def _search(
-    examiner: Examiner, store: Store, campaign: Campaign, limits: Limits, crew: Sequence[Place], progress: Progress
+    examiner: Examiner,
+    store: Store,
+    campaign: Campaign,
+    limits: Limits,
+    crew: Sequence[Place],
+    progress: Progress,
+    clock: Clock,
 ) -> Search:
     """Search alone, or with others if the crew is more than one; the search when it is over."""
     most = int(campaign.options["max_elements"]) or None
     with ExitStack() as stack:
-        fleet = stack.enter_context(Fleet(examiner, campaign, crew, most)) if len(crew) > 1 else None
-        search = Search(examiner, store, campaign, limits, most, progress, fleet)
-        with stopping_on_interrupt(search):
-            search.run()
+        fleet = stack.enter_context(Fleet(examiner, campaign, crew, most, clock)) if len(crew) > 1 else None
+        search = Search(examiner, store, campaign, limits, most, progress, fleet, clock)
+        search.run()
     return search
 
 
@@ -152,6 +195,7 @@ def _resumed(store: Store) -> Campaign:
     campaign = store.latest_unfinished()
     if campaign is None:
         raise UsageError(f"there is no interrupted run in {store.root}; start one without --resume")
+    store.hold(campaign.run)
     return campaign
 
 
@@ -165,39 +209,47 @@ def _revision() -> str:
 
 
 @contextmanager
-def stopping_on_interrupt(search: Search) -> Iterator[None]:
-    """Ctrl-C (or SIGTERM) ends the search cleanly; a second one ends the process."""
+def stopping(clock: Clock) -> Iterator[Clock]:
+    """Ctrl-C (or SIGTERM, or a terminal that is closed) ends a run cleanly; a second one ends the process at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        if search.stop_requested:
-            raise click.Abort
-        search.stop_requested = True
-        click.echo("stopping after the cases in flight (again: at once)", err=True)
-        del number
+        del number, frame
+        with suppress(OSError):  # who has listened may have gone
+            os.write(2, _SHOW_CURSOR if clock.stopped else b"stopping; what was found is kept (again: at once)\n")
+        if clock.stopped:
+            os._exit(INTERRUPTED)  # as safe as kill -9, which loses nothing
+        clock.stop()
+        if not clock.begun:
+            raise Ended
 
-    old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        yield clock
+    except Ended:
+        raise click.Abort from None
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
 
 
-def _conclude(campaign: Campaign, findings: Iterable[Finding], options: dict[str, Any]) -> int:
-    """Say what was found; the exit code."""
-    found, corpus = in_order(findings), Path(options["corpus"])
-    book = Book(found, campaign, _known(found, options), str(corpus))
+def _conclude(search: Search, options: dict[str, Any]) -> int:
+    """Say what was found; the exit code. The summary comes first: whoever reads the rest may have gone."""
+    campaign, found, corpus = search.campaign, in_order(search.findings.values()), Path(options["corpus"])
+    book = Book(found, campaign, _known(found, options, search.clock), str(corpus))
     to_stdout = options["json_path"] == "-"
-    click.echo(campaign_text(book), err=to_stdout)
     path = corpus / "local" / "runs" / campaign.run / "summary.json"
     summary = report(book)
     write_json(str(path), summary)
+    click.echo(campaign_text(book), err=to_stdout)
     write_json(options["json_path"], summary)
     elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     click.echo(f"summary   {path}", err=to_stdout)
     click.echo(f"page      python -m reports --html report.html{elsewhere}", err=to_stdout)
-    if any(map(book.news, book.real)) or planted_missed(campaign):
+    if search.pending:
+        left = f"{len(search.pending):,} more failures are in the run's journal, which nobody has looked into"
+        click.echo(f"left      {left}: python -m fuzz run --resume{elsewhere}", err=to_stdout)
+    unseen = any(not failure.subject.planted for failure in search.pending.values())
+    if unseen or any(map(book.news, book.real)) or planted_missed(campaign):
         return FOUND
     _refuse_untested(campaign)
     return 0
@@ -213,12 +265,15 @@ def _refuse_untested(campaign: Campaign) -> None:
             raise UsageError(f"nothing of {subject.key} was tested in {campaign.cases:,} cases: {why}")
 
 
-def _known(findings: Iterable[Finding], options: dict[str, Any]) -> frozenset[str]:
-    """Ids of the findings that the base has, too."""
+def _known(findings: Iterable[Finding], options: dict[str, Any], clock: Clock) -> frozenset[str]:
+    """Ids of the findings that the base has, too, as far as there is time to ask."""
     if options["base"] is None:
         return frozenset()
     real = [f for f in findings if not f.subject.planted]
-    return known_on_base(real, options["base"], timeout=options["timeout"], memory_mb=options["memory_mb"])
+    limits = {"timeout": options["timeout"], "memory_mb": options["memory_mb"]}
+    return known_on_base(
+        real, options["base"], **limits, late=lambda: clock.stopped or time.monotonic() > clock.at(1.0)
+    )
 
 
 def shrink_stored(**options: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from corpus.distributions import DISTRIBUTIONS
@@ -53,13 +52,6 @@ def nature(case: Case) -> str:
 def cell_of(case: Case) -> str:
     """A case's coverage cell, without the subject."""
     return "|".join((case.op, case.dtype, shape_class(case), layout_class(case), value_class(case)))
-
-
-def record(coverage: Counter[str], case: Case, subjects: Iterable[str]) -> None:
-    """Count a judged case."""
-    cell = cell_of(case)
-    for subject in subjects:
-        coverage[f"{cell}|{subject}"] += 1
 
 
 def elite_cells(case: Case, subjects: Iterable[str]) -> dict[str, str]:

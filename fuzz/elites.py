@@ -6,6 +6,7 @@ table is a fold over its admissions, so any state it ever had can be rebuilt fro
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -46,7 +47,10 @@ class Elites:
     def __init__(self, admissions: Iterable[dict[str, Any]] = (), most_lead: int = MOST_LEAD) -> None:
         """admissions: lines of a journal, in their order; most_lead: as the run's record has it."""
         self._best: dict[str, Elite] = {}
-        self._history: dict[str, list[Elite]] = {}
+        self._recent: dict[str, list[Elite]] = {}
+        """Cell -> its admissions that some batch may still see."""
+        self._admissions: dict[str, tuple[array[int], list[str]]] = {}
+        """Op -> the batch and the cell of every admission."""
         self._most_lead = most_lead
         self.learn(admissions)
 
@@ -69,17 +73,29 @@ class Elites:
 
     def pick(self, op: str, batch: int, random: Random) -> Elite | None:
         """An elite of the op that is visible in a batch: a cell at random, then its best at that time."""
-        history = self._history.get(op, [])
-        visible = bisect_right(history, seen_by(batch, self._most_lead), key=lambda e: e.batch)
+        batches, cells = self._admissions.get(op, _NONE)
+        last = seen_by(batch, self._most_lead)
+        visible = bisect_right(batches, last)
         if not visible:
             return None
-        cell = history[int(random.random() * visible)].cell
-        return next(e for e in reversed(history[:visible]) if e.cell == cell)
+        recent = self._recent[cells[int(random.random() * visible)]]
+        return next(e for e in reversed(recent) if e.batch <= last)
 
     def __len__(self) -> int:
         """Number of cells that have an elite."""
         return len(self._best)
 
     def _admit(self, elite: Elite) -> None:
+        """Whoever picks from now on does so for a later batch: what it can no longer see is forgotten."""
         self._best[elite.cell] = elite
-        self._history.setdefault(elite.op, []).append(elite)
+        recent = self._recent.setdefault(elite.cell, [])
+        recent.append(elite)
+        last = seen_by(elite.batch, self._most_lead)
+        while len(recent) > 1 and recent[1].batch <= last:
+            del recent[0]
+        batches, cells = self._admissions.setdefault(elite.op, (array("q"), []))
+        batches.append(elite.batch)
+        cells.append(recent[0].cell)  # one text for all admissions
+
+
+_NONE: tuple[array[int], list[str]] = (array("q"), [])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set as AbstractSet
+from functools import cache
 from typing import Self
 
 from corpus.campaign import Campaign, Statistics
+from corpus.coverage import Coverage
 from corpus.records import Case, Kind, Verdict
-from fuzz import coverage
 from fuzz.check import Checked
+from fuzz.coverage import cell_of
 from fuzz.goals import reached_now
 from fuzz.tally import Tally
 
@@ -23,8 +25,8 @@ class Ledger:
     def __init__(self) -> None:
         self.cases = 0
         self.judged = 0
-        """Outputs."""
-        self.coverage: Counter[str] = Counter()
+        """Outputs; those of cases that were declined are none."""
+        self.coverage = Coverage()
         self.kinds: Counter[str] = Counter()
         self.by_subject: dict[str, dict[str, int]] = {}
         self.max_rho: dict[str, float] = {}
@@ -35,11 +37,11 @@ class Ledger:
         self._tallies: dict[str, Tally] = {}
 
     @classmethod
-    def of(cls, campaign: Campaign) -> Self:
+    def of(cls, campaign: Campaign, coverage: Coverage) -> Self:
         """What a run has counted so far."""
         made = cls()
         made.cases, made.judged, made.max_rho = campaign.cases, campaign.judged, dict(campaign.max_rho)
-        made.coverage, made.kinds = Counter(campaign.coverage), Counter(campaign.kinds)
+        made.coverage, made.kinds = coverage, Counter(campaign.kinds)
         made.by_subject = {k: dict(v) for k, v in campaign.by_subject.items()}
         made.reached = {name: index for name, index in campaign.goals.items() if index >= 0}
         made._tallies = {s.key: Tally(campaign.statistics.get(s.key)) for s in campaign.subjects}
@@ -48,8 +50,9 @@ class Ledger:
     def count(self, index: int, checked: Checked, goals: AbstractSet[str]) -> None:
         """A judged case. goals: those that may still be open."""
         self.cases += 1
-        self.judged += len(checked.verdicts)
-        coverage.record(self.coverage, checked.case, [k.partition("/")[2] for k in checked.verdicts])
+        judged = tuple(_name(k) for k, verdict in checked.verdicts.items() if verdict.kind is not Kind.UNSUPPORTED)
+        self.judged += len(judged)
+        self.coverage.count(cell_of(checked.case), judged)
         for name in reached_now(goals - self.reached.keys(), checked) if goals else ():
             self.reached[name] = index
         for key, verdict in checked.verdicts.items():
@@ -64,7 +67,7 @@ class Ledger:
         """What came after it."""
         self.cases += part.cases
         self.judged += part.judged
-        self.coverage.update(part.coverage)
+        self.coverage.add(part.coverage)
         self.kinds.update(part.kinds)
         self.reached = {**part.reached, **self.reached}
         for key, kinds in part.by_subject.items():
@@ -93,6 +96,12 @@ class Ledger:
         mine = self.closest.setdefault(key, [])
         if verdict.rho > 0.0 and (len(mine) < CLOSEST or verdict.rho > mine[-1][0]):
             self.closest[key] = _nearest([*mine, (verdict.rho, case)])
+
+
+@cache
+def _name(key: str) -> str:
+    """Of a subject, without its op."""
+    return key.partition("/")[2]
 
 
 def _nearest(cases: list[tuple[float, Case]]) -> list[tuple[float, Case]]:

@@ -65,7 +65,7 @@ def line(search: Search) -> str:
         f"{rate:,.0f} judged/s",
         f"{len(search.findings)} finding{'s' * (len(search.findings) != 1)}",
         f"{len(search.pending)} to look into" if search.pending else "",
-        f"{len(ledger.coverage):,} cells",
+        f"{ledger.coverage.size:,} cells",
         _left(search),
     ]
     return " | ".join(p for p in parts if p)
@@ -74,5 +74,5 @@ def line(search: Search) -> str:
 def _left(search: Search) -> str:
     if search.limits.cases is not None:
         return f"{max(0, search.limits.cases - search.ledger.cases):,} cases left"
-    left = search.limits.seconds - search.elapsed
-    return f"{left:.0f} s left" if left > 0 else "finishing"
+    left = search.clock.over_at - time.monotonic()
+    return f"{left:.0f} s left" if left > 0 else f"finishing, for {max(0.0, left + search.clock.grace):.0f} s at most"

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corpus.campaign import Campaign
 from corpus.records import Case, Kind
 from fuzz.check import Checked, Examiner, Flight, Inquiry
+from fuzz.clock import Ended
 from fuzz.coverage import elite_cells
 from fuzz.elites import Elite, Elites
 from fuzz.engine import BATCH, Proposal
 from fuzz.filing import Failure
+from fuzz.hangs import Hangs
 from fuzz.ledger import Ledger
 from fuzz.subjects import fitting, is_own
+from kernels.answers import left_undone
 from kernels.loader import loader_of
 from kernels.tickets import Outcome
+from oracles.judge import unsupported
 
 LAW_EVERY = 4
 """One case in so many is also run under a law of its op."""
 INTERPRETED_EVERY = 5
 """One case of an op in so many is also run by right kernels of the house that are interpreted, where none is a person's
 own: they take as long as all others together. It shares no divisor with LAW_EVERY: laws meet them, too."""
+NOT_RUN = "not run: the time of the search was up"
 MOST_DEATHS = 3
 """Crashes and time-outs of a subject in a batch after which it is let be until the next: they tell the same."""
 
@@ -42,8 +48,8 @@ class Round:
 class Runner:
     """Runs the batches of a campaign with an examiner."""
 
-    def __init__(self, examiner: Examiner, campaign: Campaign, elites: Elites) -> None:
-        """elites: those known so far; who owns them adds to them."""
+    def __init__(self, examiner: Examiner, campaign: Campaign, elites: Elites, hang_seconds: float = math.inf) -> None:
+        """elites: those known so far; who owns them adds to them. hang_seconds: what time-outs may cost in all."""
         self.examiner = examiner
         self._campaign = campaign
         self._elites = elites
@@ -51,6 +57,7 @@ class Runner:
         subjects = examiner.subjects.values()
         others = () if any(is_own(s) for s in subjects) else (s for s in subjects if not s.planted)
         self._spared = {s.key for s in others if loader_of(s.loader).interprets}
+        self._hangs = Hangs(hang_seconds, examiner.sandbox.timeout)
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def inquiry(self, proposal: Proposal) -> Inquiry:
@@ -60,7 +67,8 @@ class Runner:
         turn = proposal.index // len(self._campaign.ops)  # of its op: the index would always hit the same ops
         if contract.laws and turn % LAW_EVERY == 0:
             laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
-        return Inquiry(proposal.case, self._takers(proposal.case, spare=turn % INTERPRETED_EVERY != 0), laws)
+        takers = self._takers(proposal.case, spare=turn % INTERPRETED_EVERY != 0)
+        return Inquiry(proposal.case, self._hangs.without(proposal.case, takers), laws)
 
     def _takers(self, case: Case, *, spare: bool) -> tuple[str, ...]:
         """Keys of the subjects that run a case; all cases of an op and a dtype have the same, or the same less some."""
@@ -73,7 +81,19 @@ class Runner:
 
     def launch(self, proposals: Sequence[Proposal]) -> Flight:
         """Send a batch to the sandbox."""
-        return self.examiner.launch([self.inquiry(p) for p in proposals], MOST_DEATHS)
+        return self.examiner.launch([self.inquiry(p) for p in proposals], MOST_DEATHS, self._hangs.counts(MOST_DEATHS))
+
+    def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
+        """Wait for a batch; when time is up for what it has come to.
+
+        Raises Ended if somebody wants an end, for a resumed run makes it again.
+        """
+        try:
+            return self.examiner.collect(flight)
+        except Ended as ended:
+            if not ended.in_time:
+                raise
+            return self.examiner.give_up(flight, NOT_RUN)
 
     def judge(
         self,
@@ -85,11 +105,25 @@ class Runner:
         """Judge a batch that has come back; upcoming: the one that runs meanwhile."""
         last = proposals[-1].index
         done = Round(last // BATCH, last + 1, Ledger(), [], [])
-        for proposal, checked in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
+        for proposal, ran in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
+            checked = self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open)
             self._sort(proposal, checked, done)
         self._open -= done.ledger.reached.keys()
         return done
+
+    def _with_left_out(self, proposal: Proposal, checked: Checked) -> Checked:
+        """With those that would have run, but have hung too often: the report says so."""
+        self._hangs.meet(checked)
+        if not self._hangs.spent:
+            return checked
+        turn = proposal.index // len(self._campaign.ops)
+        out = set(self._takers(proposal.case, spare=turn % INTERPRETED_EVERY != 0)) - checked.verdicts.keys()
+        if not out:
+            return checked
+        executions = {key: left_undone(key, self._hangs.reason).execution for key in sorted(out)}
+        verdicts = {key: unsupported(execution) for key, execution in executions.items()}
+        return replace(checked, verdicts=checked.verdicts | verdicts, executions=checked.executions | executions)
 
     def _sort(self, proposal: Proposal, checked: Checked, done: Round) -> None:
         """What passes may steer, what fails is looked into."""

@@ -2,7 +2,9 @@
 
 import sys
 
+from corpus.streams import outlive_readers
 from fuzz.__main__ import main
 
 if __name__ == "__main__":
+    outlive_readers()
     sys.exit(main(["shrink", *sys.argv[1:]]))

@@ -41,6 +41,12 @@ def confirm(examiner: Examiner, failure: Failure) -> tuple[int, int, str]:
     return hits, times, checked[0].input_digest
 
 
+def as_met(failure: Failure) -> Found:
+    """The finding behind a failure that there is no time to run again."""
+    events = [event(State.NEW, f"found by {failure.found_by or 'a replay'}")]
+    return Found(file(failure, Observed(failure.case, failure.verdict), events))
+
+
 def investigate(
     examiner: Examiner,
     failure: Failure,
@@ -50,9 +56,9 @@ def investigate(
     on_other: Other | None = None,
 ) -> Found:
     """The finding behind a failure. It is shrunk for at most so many seconds; 0 keeps the case as it is."""
-    events = [event(State.NEW, f"found by {failure.found_by or 'a replay'}")]
     if seconds <= 0.0 and is_dear(failure.verdict):
-        return Found(file(failure, Observed(failure.case, failure.verdict), events))  # no time to hang again
+        return as_met(failure)  # no time to hang again
+    events = [event(State.NEW, f"found by {failure.found_by or 'a replay'}")]
     hits, times, digest = confirm(examiner, failure)
     probability = hits / times
     state = State.CONFIRMED if hits == times else State.FLAKY

@@ -64,7 +64,7 @@ def accuse(ticket: Ticket, death: Death) -> None:
             ticket.endings[key] = death.ending
     others, rest = [w for w in death.left if w[0] != n], task.subjects[1:]
     ticket.waiting = [*([(n, replace(task, subjects=rest))] if rest else []), *others, *ticket.waiting]
-    ticket.lost_to[key[1]] += death.own
+    ticket.lost_to[key[1]] += death.own * (1 if death.late is None else ticket.hang_counts)
     if 0 < ticket.most_deaths <= ticket.lost_to[key[1]]:
         _put_off(ticket, key[1])
 

@@ -16,13 +16,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from corpus.scratch import Scratch
 from kernels.places import PIPES, VISIBLE, Place
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -67,8 +67,8 @@ class Service:
 
     def __init__(self, place: Place) -> None:
         """Starts it. Raises OSError if it does not start."""
-        self._folder = Path(tempfile.mkdtemp(prefix="kernel-assay-mps-"))
-        folders = {PIPES: str(self._folder / "pipes"), _LOGS: str(self._folder / "logs")}
+        self._scratch = Scratch("mps-")
+        folders = {PIPES: str(self._scratch.path / "pipes"), _LOGS: str(self._scratch.path / "logs")}
         for folder in folders.values():
             Path(folder).mkdir()
         self.environment = {**folders, VISIBLE: "0"}
@@ -96,7 +96,7 @@ class Service:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.close()
 
 
 def side_by_side(places: Sequence[Place], stack: ExitStack) -> list[Place]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from types import MappingProxyType
 from pydantic_core import from_json, to_json
 
 from corpus.errors import InternalError
+from corpus.scratch import Scratch
 from kernels.mps import terminate
 from kernels.processes import kill_group
 from kernels.protocol import CHANNEL_LOST, FORK, GPU_LOST, IDLE, JOURNAL, Channel
@@ -28,6 +27,8 @@ _BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernels.zygote impor
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _START_SECONDS = 120.0
 _EXIT_SECONDS = 5.0
+_CLOSE_SECONDS = 1.5
+"""In which a zygote ends by itself, unless it is still importing; whoever waits has said that it is over."""
 
 
 @dataclass(slots=True)
@@ -52,7 +53,7 @@ _GPU_MB = 64 << 10
 """What a context on a GPU maps of the host's memory, at most; most of it is never touched."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Handle:
     """One worker process."""
 
@@ -90,12 +91,12 @@ class Nursery:
     ) -> None:
         """environment: variables that the workers get besides this process's."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._scratch = tempfile.mkdtemp(prefix="kernel-assay-")
+        self._scratch = Scratch()
         settings = {
             "control": theirs.fileno(),
             "memory_mb": memory_mb + (_GPU_MB if any(b.endswith(("@cuda", "cupy")) for b in backends) else 0),
             "backends": backends,
-            "scratch": self._scratch,
+            "scratch": str(self._scratch.path),
         }
         command = [sys.executable, "-c", _BOOT, str(ROOT), to_json(settings).decode()]
         self._process = subprocess.Popen(
@@ -173,11 +174,11 @@ class Nursery:
         """End the zygote; its children end with it."""
         self._control.close()
         try:
-            self._process.wait(_EXIT_SECONDS)
+            self._process.wait(_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.close()
 
     def _pid(self, handle: Handle) -> int:
         deadline = time.monotonic() + _START_SECONDS
@@ -204,7 +205,10 @@ class Nursery:
             if seconds < 0:
                 raise InternalError("the zygote does not answer")
             return
-        message = self._control.recv(1 << 16)
+        try:
+            message = self._control.recv(1 << 16)
+        except ConnectionResetError:
+            message = b""
         if not message:
             raise InternalError("the zygote died; its last words are on stderr")
         said = from_json(message)

@@ -84,6 +84,10 @@ class Channel:
         """Hang up."""
         self._socket.close()
 
+    def fileno(self) -> int:
+        """Of the socket, for who waits for several."""
+        return self._socket.fileno()
+
     def send(self, message: bytes) -> None:
         """Send one framed message, whole."""
         self._socket.sendall(message)

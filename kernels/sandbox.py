@@ -8,6 +8,7 @@ crash only if it does it again.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -26,6 +27,7 @@ from kernels.loader import loader_of
 from kernels.mps import Sharing
 from kernels.nursery import Ending, Handle, Nursery
 from kernels.places import Place
+from kernels.probing import Probing, ReadyBy
 from kernels.protocol import CHANNEL_LOST, GPU_LOST, IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
 from kernels.tickets import Key, LostError, NoRoomError, Outcome, Taker, Ticket
 
@@ -35,7 +37,6 @@ LOOK_BACK = 8
 """Executions before an unexplained death that are tried again, to see which of them caused it."""
 MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
-_LOAD_SECONDS = 60.0
 PAUSE_SECONDS = 0.05
 """How often others are seen to while a worker is waited for."""
 _LOST_SECONDS = 1.0
@@ -67,6 +68,8 @@ class Sandbox:
         """By key: what is optional for the op and a subject does not take. Set by probe."""
         self.needs: dict[str, frozenset[str]] = {}
         """By key: optional inputs that a subject cannot do without. Set by probe."""
+        self.unready: set[str] = set()
+        """Keys of the subjects that there was no time to load. Set by probe."""
         self.timeout = timeout
         """Seconds for one execution; may be changed between batches."""
         for subject in subjects:
@@ -103,12 +106,18 @@ class Sandbox:
         """Take over what a sandbox for the same subjects has found out about them."""
         self.returning, self.lacks, self.needs = other.returning, other.lacks, other.needs
 
-    def probe(self) -> dict[str, str]:
+    def probe(self, ready_by: ReadyBy = lambda _: math.inf) -> dict[str, str]:
         """Load every subject once: key -> what is wrong with it, for those that cannot be loaded or called."""
-        wrong = {}
-        for key in self._subjects:
-            if error := self._probe_one(key):
-                wrong[key] = error
+        probing = Probing(list(self._subjects), self._active, self.nursery, self._ready, ready_by)
+        found, self._active = probing.run(), probing.first
+        self.unready = found.unready
+        wrong = {key: f"{self._subjects[key].path} {why}" for key, why in found.wrong.items()}
+        for key, said in found.said.items():
+            if said.get("returns"):
+                self.returning.add(key)
+            self.lacks[key], self.needs[key] = (frozenset(said.get(k, ())) for k in ("lacks", "needs"))
+            if said["error"]:
+                wrong[key] = str(said["error"])
         return wrong
 
     def modules_of_ours(self) -> list[str]:
@@ -121,12 +130,17 @@ class Sandbox:
         """Run tasks now; for each, subject key -> outcome."""
         return self.collect(self.submit(tasks))
 
-    def submit(self, tasks: Sequence[Task], taker: Taker | None = None, most_deaths: int = 0) -> Ticket:
+    def submit(
+        self, tasks: Sequence[Task], taker: Taker | None = None, most_deaths: int = 0, hang_counts: int = 1
+    ) -> Ticket:
         """Start a batch. Only one may be on its way. taker: who gets outputs of large cases; None: they are sent.
 
         most_deaths: crashes and time-outs of one subject after which its other executions are not run; 0: all are.
+        hang_counts: as how many of those a time-out counts.
         """
-        ticket = Ticket(tasks, waiting=list(enumerate(tasks)), taker=taker, most_deaths=most_deaths)
+        ticket = Ticket(
+            tasks, waiting=list(enumerate(tasks)), taker=taker, most_deaths=most_deaths, hang_counts=hang_counts
+        )
         self._send(ticket, ticket.waiting)
         return ticket
 
@@ -152,6 +166,19 @@ class Sandbox:
         for key, before in unexplained(ticket):
             self._find_cause(ticket, key, before)
         return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
+
+    def abandon(self) -> None:
+        """Let go of a batch that nobody waits for any more, with the worker that has it."""
+        self._promote()
+
+    def give_up(self, ticket: Ticket, why: str) -> list[dict[str, Outcome]]:
+        """What a batch has come to so far; the rest is left undone, with the worker that has it."""
+        self.pump(ticket)
+        self.abandon()
+        return [
+            {k: ticket.outcomes.get((n, k)) or left_undone(k, why) for k in task.subjects}
+            for n, task in enumerate(ticket.tasks)
+        ]
 
     def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
         if self._active.served > RECYCLE or (self._sharing.wanted and not self._active.shared):
@@ -345,20 +372,3 @@ class Sandbox:
         old, self._active = self._active, self._spare
         self._spare = self._ready(*warm)
         self.nursery.discard(old, dead=dead)
-
-    def _probe_one(self, key: str) -> str:
-        self._active.channel.send(frame({"probe": key}, []))
-        try:
-            if self._readable(_LOAD_SECONDS):
-                said = self._active.channel.receive()[0]
-                if said.get("returns"):
-                    self.returning.add(key)
-                self.lacks[key], self.needs[key] = (frozenset(said.get(k, ())) for k in ("lacks", "needs"))
-                return str(said["error"])
-            ending = self.nursery.kill(self._active)
-            problem = f"does not load within {_LOAD_SECONDS:g} s"
-        except (EOFError, OSError):
-            ending = self.nursery.ending(self._active)
-            problem = f"kills the process when it is loaded ({ending.describe()})"
-        self._promote(dead=True)
-        return f"{self._subjects[key].path} {problem}"

@@ -71,6 +71,8 @@ class Ticket:
     """Executions that had come to their end, but whose worker died before their outputs were taken."""
     most_deaths: int = 0
     """Of one subject, after which the rest of its work is put off (kernels.accusing); 0: never."""
+    hang_counts: int = 1
+    """As how many deaths a time-out counts."""
     lost_to: Counter[str] = field(default_factory=Counter)
     """How many workers each subject has cost that nobody else's errors reached."""
     held: list[tuple[int, Task]] = field(default_factory=list)

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpus.scratch import Scratch
 from kernels.nursery import ROOT
 from kernels.solo import Order
 
@@ -49,8 +49,8 @@ def watch(
     tool: its command line up to the program, run in a folder that is removed afterwards; it writes `log` there.
     env: what differs from this process's environment. beside: called again and again meanwhile.
     """
-    with tempfile.TemporaryDirectory(prefix="kernel-assay-") as name:
-        folder = Path(name)
+    with closing(Scratch("watched-")) as scratch:
+        folder = scratch.path
         order.write(folder / "order.json")
         command = [*tool, sys.executable, "-m", "kernels.solo", str(folder / "order.json")]
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -11,6 +11,7 @@ import click
 
 from corpus.errors import InternalError, UsageError
 from corpus.store import Store
+from corpus.streams import outlive_readers
 from reports.book import open_book
 from reports.format import formats, write
 from reports.model import schema
@@ -69,4 +70,5 @@ def _say(message: str, code: int) -> int:
 
 
 if __name__ == "__main__":
+    outlive_readers()
     sys.exit(main())

@@ -75,20 +75,13 @@ def open_book(store: Store, run: str | None = None, *, known: Iterable[str] = ()
 
     Raises UsageError for an unknown run.
     """
-    name = run or latest_run(store)
-    campaign = store.load_run(name) if name else None
+    campaign = store.load_run(run) if run else store.latest_run()
     found = store.findings()
     if campaign is not None:
         found = [f for f in found if f.id in campaign.findings]
     elif not found:
         raise UsageError(f"there is nothing to report in {store.root}: no run and no finding")
     return Book(in_order(found), campaign, frozenset(known), str(store.root))
-
-
-def latest_run(store: Store) -> str | None:
-    """Name of the run that was updated last."""
-    runs = [store.load_run(name) for name in store.runs()]
-    return max(runs, key=lambda c: (c.updated, c.run)).run if runs else None
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -125,6 +118,11 @@ def _passes(finding: Finding, dtype: str) -> bool:
 def failing(kinds: dict[str, int]) -> int:
     """Executions that failed, of a count by kind."""
     return sum(n for kind, n in kinds.items() if Kind(kind) not in BLAMELESS)
+
+
+def judged_of(kinds: dict[str, int]) -> int:
+    """Executions that were judged, of a count by kind: those that were declined were not."""
+    return sum(n for kind, n in kinds.items() if kind != Kind.UNSUPPORTED)
 
 
 def planted_missed(campaign: Campaign) -> list[str]:

@@ -83,7 +83,7 @@ class HoleReport(Record):
 class Report(Record):
     """One run, or everything that was found if there was none."""
 
-    report_version: Literal[2] = 2
+    report_version: Literal[3] = 3
     run: str = ""
     seed: int = 0
     revision: str = ""
@@ -91,6 +91,9 @@ class Report(Record):
     finished: bool = False
     cases: int = 0
     judged: int = 0
+    """Outputs judged; those of cases that were declined are none."""
+    declined: int = 0
+    """Executions that were declined."""
     seconds: float = 0.0
     kinds: dict[str, int] = {}
     failing: int = 0
@@ -122,6 +125,7 @@ def report(book: Book) -> Report:
         finished=c.finished,
         cases=c.cases,
         judged=c.judged,
+        declined=c.kinds.get(Kind.UNSUPPORTED, 0),
         seconds=round(c.seconds, 3),
         kinds=c.kinds,
         failing=failing(c.kinds),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from corpus.campaign import Campaign, Statistics
 from corpus.records import Kind, Subject
-from reports.book import failing
+from reports.book import failing, judged_of
 from reports.page_words import DASH, largest_first, percent, short
 from reports.plots import Plot, budget_labels, histogram, ulps_labels
 from reports.text import claims
@@ -74,7 +74,7 @@ def _line(c: Campaign, subject: Subject) -> Line:
     return Line(
         subject=subject,
         anchor=anchor(subject.key),
-        judged=sum(kinds.values()),
+        judged=judged_of(kinds),
         passed=kinds.get(Kind.PASS, 0),
         unsupported=kinds.get(Kind.UNSUPPORTED, 0),
         inconclusive=kinds.get(Kind.INCONCLUSIVE, 0),

@@ -9,7 +9,18 @@ from pathlib import Path
 from corpus.campaign import Campaign
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
-from reports.book import DEFAULT_CORPUS, Book, blind, commands, failing, judged, planted_missed, sanitized, stopped_at
+from reports.book import (
+    DEFAULT_CORPUS,
+    Book,
+    blind,
+    commands,
+    failing,
+    judged,
+    judged_of,
+    planted_missed,
+    sanitized,
+    stopped_at,
+)
 from reports.page_words import count, largest_first, percent
 
 MAX_HOLES = 12
@@ -44,10 +55,12 @@ def campaign_text(book: Book) -> str:
 def _head(c: Campaign) -> str:
     rate = c.judged / c.seconds if c.seconds else 0.0
     state = "" if c.finished else "  (interrupted: go on with --resume)"
+    declined = c.kinds.get(Kind.UNSUPPORTED, 0)
+    apart = f" and {declined:,} declined" if declined else ""
     unknown = f"; {c.known_hits:,} more failures of kinds already known" if c.known_hits else ""
     return (
         f"run {c.run}  seed {c.seed}{state}\n"
-        f"{c.cases:,} cases, {c.judged:,} outputs judged in {c.seconds:.1f} s ({rate:,.0f}/s), "
+        f"{c.cases:,} cases, {c.judged:,} outputs judged{apart} in {c.seconds:.1f} s ({rate:,.0f}/s), "
         f"{count(len(c.ops), 'op')}, {count(len(c.subjects), 'subject')}{unknown}"
     )
 
@@ -66,7 +79,7 @@ def _subjects(c: Campaign) -> str:
     rows = []
     for subject in subjects:
         kinds, rho = kinds_of(c, subject), c.max_rho.get(subject.key)
-        counts = [sum(kinds.values()), *(kinds.get(kind, 0) for kind in shown), failing(kinds)]
+        counts = [judged_of(kinds), *(kinds.get(kind, 0) for kind in shown), failing(kinds)]
         used = f"{rho:.2f}" if rho is not None else "-"
         rows.append((subject.key, *(f"{n:,}" for n in counts), used, claims(subject)))
     return table(("subject", "judged", *shown, "failing", "budget used", "claims"), rows)

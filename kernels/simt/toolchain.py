@@ -6,6 +6,7 @@ in the user's cache folder: the runtime, the headers in precompiled form for eac
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import importlib.util
@@ -13,7 +14,9 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +24,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 
 from kernels.simt.subscripts import Subscript, subscripts
@@ -135,9 +137,34 @@ def missing() -> str:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: the folder that the XDG base directory specification names."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(home if Path(home).is_absolute() else "~/.cache").expanduser() / "kernel-assay" / "cuda"
+    """Where compiled kernels are kept: the folder that the XDG base directory specification names.
+
+    Without a home that can be written to it is one of this user's among the temporary files.
+    """
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if named.is_absolute():
+        return named / "kernel-assay" / "cuda"
+    with suppress(RuntimeError):  # this user has no home at all
+        home = Path("~/.cache").expanduser()
+        if _can_be_written(home):
+            return home / "kernel-assay" / "cuda"
+    return _own_temporary() / "cuda"
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Whether it, or what it would be made in, may be written to."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def _own_temporary() -> Path:
+    """Of a fixed name, so that it is found again, unless somebody else has taken it."""
+    folder = Path(tempfile.gettempdir()) / f"kernel-assay-cache-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    seen = folder.lstat()
+    if stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid() and not seen.st_mode & 0o022:
+        return folder
+    raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 @contextmanager
@@ -149,7 +176,7 @@ def workplace() -> Iterator[str]:
         with suppress(OSError):
             if left.stat().st_mtime < time.time() - _FORSAKEN:
                 shutil.rmtree(left, ignore_errors=True)
-    with TemporaryDirectory(dir=home, prefix="build-") as folder:
+    with tempfile.TemporaryDirectory(dir=home, prefix="build-") as folder:
         yield folder
 
 

@@ -10,6 +10,7 @@ from corpus.records import Subject
 from corpus.store import Store
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner
+from fuzz.clock import Clock
 from fuzz.engine import Proposal, Target
 from fuzz.filing import Failure
 from fuzz.plan import fitted, new_campaign, targets
@@ -35,8 +36,8 @@ class Hunt(Search):
     """Kinds of failures that are not the one."""
     caught: Caught | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, began: Clock | None) -> None:
+        super().__post_init__(began)
         self._made: dict[int, Proposal] = {}
 
     def _stream(self) -> Iterator[list[Proposal]]:

@@ -1,7 +1,9 @@
 """The memory: what is saved comes back, merges in any order, and nonsense is refused in one sentence."""
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from corpus import files
 from corpus.campaign import Campaign
 from corpus.errors import InternalError, UsageError
+from corpus.files import named_trouble
 from corpus.findings import Environment, Finding, State
 from corpus.merging import merge
 from corpus.proof import Proof, Sweep
@@ -365,7 +368,7 @@ def test_a_journal_on_a_full_disk_keeps_no_torn_line(store, monkeypatch):
     store.journal("r1", "pending", {"n": 1})
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
-    with pytest.raises(UsageError, match="no room"):
+    with pytest.raises(UsageError, match="make room"):
         store.journal("r1", "pending", {"n": 2})
     monkeypatch.undo()
     store.journal("r1", "pending", {"n": 3})
@@ -395,3 +398,39 @@ def test_a_stored_finding_edited_to_nonsense_names_file_and_field(store):
     path.write_text(text.replace('"rule": "rho"', '"rule": "z"'))
     with pytest.raises(UsageError, match="signature was edited"):
         store.findings()
+
+
+def test_a_run_that_goes_on_is_held_until_its_process_lets_go(store):
+    store.start_run(campaign())
+    with Store(store.root) as other, pytest.raises(UsageError, match=rf"still goes on \(process {os.getpid()}\)"):
+        other.hold("r1")
+    store.close()
+    with Store(store.root) as other:
+        other.hold("r1")
+
+
+def test_a_corpus_that_is_removed_while_it_is_used_is_written_once_more(store):
+    store.start_run(campaign())
+    store.journal("r1", "pending", {"n": 1})
+    shutil.rmtree(store.root)
+    store.journal("r1", "pending", {"n": 2})
+    store.checkpoint(campaign(next_index=7))
+    store.journal("r1", "pending", {"n": 3})
+    assert store.load_run("r1").next_index == 7
+    assert store.read_journal("r1", "pending") == [{"n": 1}, {"n": 2}, {"n": 3}]
+    with Store(store.root) as other, pytest.raises(UsageError, match="still goes on"):
+        other.hold("r1")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "make room there"),
+        (errno.EROFS, "name a folder that may be written to"),
+        (errno.ENOENT, "somebody has removed it"),
+        (errno.EIO, "name another folder"),
+    ],
+)
+def test_trouble_with_a_file_says_what_to_do(number, words):
+    with pytest.raises(UsageError, match=words), named_trouble(Path("there")):
+        raise OSError(number, os.strerror(number))

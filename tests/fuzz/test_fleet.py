@@ -158,13 +158,28 @@ def test_the_others_go_on_while_a_failure_is_looked_into(tmp_path, monkeypatch):
     assert gained[0] >= 4
 
 
-def test_a_process_that_dies_stops_the_search_and_says_so(examiner, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_process_that_dies_or_stands_still_is_replaced_and_its_work_done(
+    examiner, alone, tmp_path, monkeypatch, number
+):
+    monkeypatch.setattr("fuzz.fleet.STOPPED_SECONDS", 0.2)
     with Store(tmp_path) as store:
         campaign = begin(store, examiner)
         with Fleet(examiner, campaign, [CPU] * 2) as fleet:
-            os.kill(fleet._members[0].process.pid, signal.SIGKILL)
-            with pytest.raises(InternalError, match="a process of the search died"):
-                Search(examiner, store, campaign, Limits(600.0, CASES), fleet=fleet).run()
+            lost = fleet._members[0].process
+            os.kill(lost.pid, number)
+            done = Search(examiner, store, campaign, Limits(600.0, CASES), fleet=fleet).run()
+            assert lost not in [m.process for m in fleet._members]
+        assert (summary(done), store.read_journal("r1", "elites")) == (alone[0], alone[2])
+    assert not lost.is_alive()
+
+
+def test_a_batch_of_which_two_processes_die_stops_the_search_and_says_so(examiner, tmp_path, monkeypatch):
+    monkeypatch.setattr("fuzz.fleet.propose", lambda *_: os._exit(3))
+    with Store(tmp_path) as store:
+        campaign = begin(store, examiner)
+        with Fleet(examiner, campaign, [CPU] * 2) as fleet, pytest.raises(InternalError, match="died again"):
+            Search(examiner, store, campaign, Limits(600.0, CASES), fleet=fleet).run()
 
 
 def test_a_fault_of_ours_in_one_of_them_is_ours(examiner, tmp_path, monkeypatch):

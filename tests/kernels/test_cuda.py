@@ -1,7 +1,9 @@
 """CUDA files are subjects like any other: found, compiled, run without a GPU, told what is wrong in one sentence."""
 
+import os
 import random
 import re
+import tempfile
 import weakref
 from collections import Counter
 from pathlib import Path
@@ -753,6 +755,17 @@ def test_a_cache_that_cannot_be_written_is_named(write, tmp_path, monkeypatch):
 def test_a_cache_that_is_not_absolute_is_ignored(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "here")
     assert toolchain.cache_folder() == Path.home() / ".cache" / "kernel-assay" / "cuda"
+
+
+def test_without_a_home_the_cache_is_among_the_temporary_files_and_nobody_elses(monkeypatch, tmp_path):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/dev/null/home")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"kernel-assay-cache-{os.getuid()}"
+    assert toolchain.cache_folder() == toolchain.cache_folder() == folder / "cuda"
+    folder.chmod(0o777)
+    with pytest.raises(OSError, match="Permission denied"):
+        toolchain.cache_folder()
 
 
 def test_without_a_compiler_it_says_so(write, monkeypatch):

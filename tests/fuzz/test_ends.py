@@ -1,0 +1,178 @@
+"""How runs end: in time, whatever their kernels do, whoever asks for it, and whoever reads what they say."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from _command import refused
+from _silu import RIGHT
+
+from corpus.records import Case, Fill, Kind, TensorRecipe, Verdict
+from corpus.store import Store
+from fuzz.campaign import Limits, Search
+from fuzz.check import Checked, Examiner
+from fuzz.clock import FILE, FLIGHT, STOP_SECONDS, Clock, Ended
+from fuzz.hangs import Hangs
+from fuzz.plan import new_campaign
+from kernels.catalog import user_subject
+
+SLACK = 6.0
+"""Seconds that a test on a busy machine may take longer; what is measured exactly is scripts/bench/budget."""
+HANGS = RIGHT.replace("    w =", "    import time; time.sleep(1e6 * (x.shape[0] % 3 != 0))\n    w =")
+MANY = RIGHT + "    if x.shape[0] % 2: raise ValueError(str(x.shape))\n    out.reshape(-1)[:3] = 7\n"
+
+
+def started(tmp_path, kernel, *words, **more):
+    """A run of a kernel, when it searches."""
+    (tmp_path / "kernel.py").write_text(kernel)
+    command = [sys.executable, "-m", "fuzz", "run", "silu", "--subject", str(tmp_path / "kernel.py"), "--peer", "none"]
+    words = [*command, "--corpus", str(tmp_path / "corpus"), "--budget", "300s", "--timeout", "60", *words]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, **{"stdout": subprocess.PIPE, **more})
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("corpus/local/runs/*/campaign.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return process
+
+
+def summary(tmp_path):
+    return json.loads(next(tmp_path.glob("corpus/local/runs/*/summary.json")).read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_that_waits_for_a_kernel_that_hangs_and_it_tells_what_it_found(tmp_path, number, fuzz):
+    process = started(tmp_path, HANGS)
+    refused(fuzz("run", "--resume", "--corpus", tmp_path / "corpus"), "still goes on", f"process {process.pid}")
+    begin = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - begin < 5.0 + SLACK
+    assert (process.returncode, b"Traceback" in err) == (0, False), err
+    assert b"interrupted: go on with --resume" in out
+    assert not summary(tmp_path)["finished"]
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path):
+    process = started(tmp_path, HANGS)
+    process.send_signal(signal.SIGTERM)
+    assert b"again: at once" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(SLACK) == 130
+    process.communicate()
+
+
+def test_who_reads_no_more_does_not_end_a_run_nor_decide_its_exit_code(tmp_path):
+    read, write = os.pipe()
+    process = started(tmp_path, MANY, "--budget", "3s", stdout=write)
+    os.close(read)
+    os.close(write)
+    process.stderr.close()
+    assert process.wait(60) == 1
+    assert summary(tmp_path)["findings"]
+    process = started(tmp_path, RIGHT, "--cases", "32", "--budget", "", stdout=subprocess.PIPE)
+    process.stdout.close()
+    process.stderr.close()
+    assert process.wait(60) == 0
+
+
+@pytest.fixture
+def searching(tmp_path):
+    """A search for a kernel's failures."""
+
+    def made(kernel, limits, **more):
+        (tmp_path / "kernel.py").write_text(kernel)
+        subject = user_subject(str(tmp_path / "kernel.py"), ("silu",))
+        with Store(tmp_path / "corpus") as store, Examiner([subject], timeout=1.5) as examiner:
+            store.prepare()
+            campaign = new_campaign("r1", 1, "conjecture", [subject], {"timeout": 1.5, "memory_mb": 512}, "")
+            store.start_run(campaign)
+            search = Search(examiner, store, campaign, limits, **more)
+            begin = time.monotonic()
+            done = search.run()
+            return done, time.monotonic() - begin, store.findings()
+
+    return made
+
+
+def test_time_outs_share_an_allowance_and_the_report_says_who_was_left_out(searching):
+    done, took, found = searching(HANGS, Limits(6.0, after_seconds=6.0))
+    assert took < 12.0 + SLACK
+    assert {f.verdict.kind for f in found} == {Kind.TIMEOUT}
+    kinds = done.by_subject["silu/kernel"]
+    assert kinds["timeout"] <= 4
+    assert any("not run" in reason for reason in done.statistics["silu/kernel"].skipped)
+    assert done.judged == sum(kinds.values()) - kinds["unsupported"]
+
+
+def test_what_there_is_no_time_to_look_into_is_filed_as_it_was_met(searching, monkeypatch):
+    """A thousand failures, each of another kind, when the time for looking into them is over."""
+    look = Search._triage_all
+
+    def flood(search):
+        (first,) = list(search.pending.values())[:1]
+        for number in range(1000):
+            signature = first.verdict.signature.but(error_pattern=f"pattern{number}")
+            search.pending[signature.key] = type(first)(
+                first.case, first.subject, first.verdict.but(signature=signature, rule=f"rule{number}"), first.found_by
+            )
+        look(search)
+
+    monkeypatch.setattr(Search, "_triage_some", lambda *_: None)
+    monkeypatch.setattr(Search, "_triage_all", flood)
+    done, took, found = searching(MANY, Limits(1.0, after_seconds=8.0))
+    assert took < 9.0 + SLACK
+    filed = len(found)
+    assert filed > 100
+    assert done.finished == (filed > 1000), "what is left is taken up when the run is resumed"
+
+
+def test_an_alarm_ends_what_does_not_ask_and_not_what_may_not_be_cut():
+    clock, done = Clock(0.0, 1.0), []
+    with clock.ticking(), pytest.raises(Ended), clock.until(0.1):
+        _half_a_second(clock, done)
+    assert done == ["whole"]
+    assert clock.broken
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+
+
+def _half_a_second(clock, done):
+    with clock.undisturbed():
+        time.sleep(0.5)
+        done.append("whole")
+    done.append("more")
+
+
+def test_a_clock_that_is_stopped_leaves_little_to_the_end():
+    clock = Clock(1000.0)
+    assert (clock.over, clock.hurried, clock.grace) == (False, False, 100.0)
+    clock.check()
+    clock.stop()
+    assert clock.over
+    assert clock.at(FILE) - time.monotonic() <= STOP_SECONDS
+    with clock.until(0.0), pytest.raises(Ended) as ended:
+        clock.check()
+    assert not ended.value.in_time, "what is in flight is made again by who resumes"
+    assert FLIGHT < FILE
+
+
+def hung(rows):
+    recipe = TensorRecipe(shape=(rows, 32), dtype="float32", fill=Fill(distribution="normal"))
+    case = Case(op="silu", tensors={"x": recipe})
+    return Checked(case, "", {"silu/k": Verdict(kind=Kind.TIMEOUT)}, {})
+
+
+def test_who_hangs_is_left_out_of_such_cases_and_then_of_all():
+    hangs, other = Hangs(25.0, 10.0), ("silu/k", "silu/other")
+    assert (hangs.counts(3), Hangs(1e9, 10.0).counts(3), Hangs(1.0, 10.0).counts(3)) == (2, 1, 3)
+    for _ in range(3):
+        assert hangs.without(hung(4).case, other) == other
+        hangs.meet(hung(4))
+    assert hangs.spent
+    assert hangs.without(hung(4).case, other) == ("silu/other",)
+    assert hangs.without(hung(0).case, other) == other, "another kind of cases"
+    hangs.meet(hung(0))
+    one = hung(1).case.but(tensors={"x": hung(1).case.tensors["x"].but(shape=(1, 1))})
+    assert hangs.without(one, other) == ("silu/other",), "it hangs everywhere"
