@@ -33,7 +33,9 @@ class Death:
     """What it was told to do, as far as one of those may have brought it about."""
     ending: Ending
     late: float | None
-    """After how many seconds it was killed; None: it was not."""
+    """The limit it was killed for; None: it was not."""
+    granted: float
+    """Seconds beyond the limit that it was given."""
     own: bool
     """Whether nobody else's errors reached it."""
     materializing: bool
@@ -54,7 +56,7 @@ def accuse(ticket: Ticket, death: Death) -> None:
     how = (key[1], death.ending.describe())
     proven = not death.materializing and (died >= GUILTY_DEATHS or (death.own and how in ticket.proven))
     if death.late is not None or proven:
-        ticket.outcomes[key] = death_of(key[1], death.ending, death.late)
+        ticket.outcomes[key] = death_of(key[1], death.ending, death.late, granted=death.granted)
         if death.late is None:
             ticket.proven.add(how)
     else:

@@ -53,10 +53,14 @@ def left_undone(key: str, why: str) -> Outcome:
     return Outcome(Execution(status=Status.UNSUPPORTED, subject=key, message=why), {})
 
 
-def death_of(key: str, ending: Ending, timeout: float | None, how: str = "") -> Outcome:
-    """Of who has killed its worker, or was killed after so many seconds; how: what it did, before its ending."""
+def death_of(key: str, ending: Ending, timeout: float | None, how: str = "", granted: float = 0.0) -> Outcome:
+    """Of who has killed its worker, or was killed after so many seconds; how: what it did, before its ending.
+
+    granted: seconds beyond those.
+    """
     if timeout is not None:
-        message, status = f"no result within {timeout:g} s", Status.TIMEOUT
+        more = f", nor within the {granted:g} s more that first calls and builds may take" if granted else ""
+        message, status = f"no result within {timeout:g} s{more}", Status.TIMEOUT
     else:
         message, status = f"{how}{ending.describe()}", Status.CRASHED
     return Outcome(Execution(status=status, subject=key, message=message, detail=ending.tail), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import socket
 import sys
@@ -30,7 +31,7 @@ from kernels.guarded import POISONS, Guarded
 from kernels.handover import Loan, bytes_of, lent
 from kernels.loader import loader_of
 from kernels.places import is_made_on_gpu
-from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
+from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, STACK_AT, STACK_SIGNAL, Channel, frame
 from kernels.raised import SubjectError, as_tuple, mine, raised, timed
 
 NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
@@ -40,6 +41,8 @@ OTHER_STREAM = (
 )
 
 
+_monotonic_ns = time.monotonic_ns
+"""The clock as it was before a subject could put another in its place."""
 _TASK, _POSITION, _SINCE = range(3)
 """What stands where in the journal."""
 
@@ -222,7 +225,7 @@ class Worker:
         """Journal what is about to run, so that whatever kills this process has a name."""
         # Number by number, each at once, so that whoever reads meanwhile sees no run with another's time or position.
         order = (_TASK, _POSITION, _SINCE) if task == IDLE else (_SINCE, _POSITION, _TASK)
-        said = (task, position, time.monotonic_ns())
+        said = (task, position, _monotonic_ns())
         for place in order:
             self._journal[place] = said[place]
 
@@ -377,6 +380,8 @@ def main(channel: int, journal: int) -> None:
     """Serve until the supervisor hangs up; leave without running anything a subject may have registered."""
     conn = Channel(socket.socket(fileno=channel))
     mine()
+    os.lseek(journal, STACK_AT, os.SEEK_SET)
+    faulthandler.register(STACK_SIGNAL, file=journal, all_threads=False)
     when_lost(lambda why: conn.send(frame({"lost": why}, [])))
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")
