@@ -18,7 +18,8 @@ from kernels.tickets import Key, Ticket
 
 GUILTY_DEATHS = 2
 """Workers an execution must kill to be a crash: one in its batch, and one that has run nothing else."""
-FATAL = frozenset({Status.CRASHED, Status.TIMEOUT})
+FATAL = frozenset({Status.CRASHED, Status.TIMEOUT, Status.FAULTED})
+"""What a death comes to; a fault may also have been seen by a backend, and nobody died of it."""
 
 
 @dataclass(frozen=True, slots=True)

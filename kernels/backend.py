@@ -45,6 +45,8 @@ class Loader(ABC):
     """Whether the last call was to work on a stream of its own, on which its inputs arrived late."""
     keeps_views = False
     """Whether no subject can touch the views that it is called with: the same then serve for all calls of a case."""
+    walled = False
+    """Whether its subjects read their inputs where they lie on the host, so that walls show who leaves them."""
     interprets = False
     """Whether its kernels take ten times as long as those of others, and a search of many had better spare them."""
     packages: tuple[str, ...] = ()

@@ -21,12 +21,14 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from corpus.errors import InternalError
+from corpus.records import Case
 from kernels.caches import compiler_caches
 from kernels.mps import terminate
 from kernels.patience import PAUSE_SECONDS, Clock
 from kernels.processes import kill_group
 from kernels.protocol import (
     CHANNEL_LOST,
+    FAULT,
     FORK,
     GPU_LOST,
     IDLE,
@@ -36,6 +38,7 @@ from kernels.protocol import (
     ZYGOTE_LOST,
     Channel,
 )
+from kernels.walls import Touch, order_of, touched
 
 ROOT = Path(__file__).resolve().parent.parent
 _BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernels.zygote import main; main()"
@@ -52,9 +55,13 @@ class Ending:
 
     code: int
     tail: str
+    touch: Touch | None = None
+    """What it was killed for, where that was seen (kernels/walls.py)."""
 
     def describe(self) -> str:
         """In words."""
+        if self.touch is not None:
+            return self.touch.describe()
         if self.code == CHANNEL_LOST:
             return "it closed the channel to its supervisor, or wrote into it"
         if self.code == GPU_LOST:
@@ -104,6 +111,12 @@ class Handle:
             return IDLE, IDLE, time.monotonic_ns()
         task, position, since = JOURNAL.unpack(raw)
         return task, position, since
+
+    def touched(self, case: Case) -> Touch | None:
+        """Which input it was to read, or beside which, when it was killed for that; None: it was not."""
+        raw = os.pread(self.journal, FAULT.size, JOURNAL.size)
+        base, address, error = FAULT.unpack(raw) if len(raw) == FAULT.size else (0, 0, 0)
+        return touched(case.tensors, order_of(case), address - base, error) if base and address else None
 
 
 class Nursery:
@@ -163,6 +176,7 @@ class Nursery:
         """Ask for a worker; it is usable at once, its pid is known a little later."""
         ours, theirs = socket.socketpair()
         journal = os.memfd_create("journal")
+        os.ftruncate(journal, STACK_AT)
         os.pwrite(journal, JOURNAL.pack(IDLE, IDLE, time.monotonic_ns()), 0)
         try:
             socket.send_fds(self._control, [FORK], [theirs.fileno(), journal])

@@ -27,6 +27,8 @@ ZYGOTE_LOST = 88
 JOURNAL = struct.Struct("<qqq")
 """The journal: task, subject (its position in the batch's list) and CLOCK_MONOTONIC ns of the run in progress."""
 IDLE = -1
+FAULT = struct.Struct("<qqq")
+"""Behind it: where the inputs begin that lie between walls (kernels/walls.py), address and error code of a fault."""
 STACK_AT = 64
 """Where in the journal's file a worker writes where it is, when it is sent STACK_SIGNAL."""
 STACK_SIGNAL = signal.SIGRTMIN + 7

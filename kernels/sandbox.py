@@ -8,8 +8,9 @@ crash only if it does it again.
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -348,13 +349,15 @@ class Sandbox:
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position) and not shared  # others may have kept it waiting
         left = ticket.unfinished()
+        culprit = next((w for w in left if w[0] == number and not garbled), left[0] if left else None)
+        if culprit is not None and ending.code == -signal.SIGSEGV:
+            ending = replace(ending, touch=self._active.touched(culprit[1].case))
         # Who shared its GPU was most likely killed by somebody else: none of those before it is suspected.
         told = set() if shared else {(n, k) for n, task in ticket.sent for k in task.subjects}
         self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])
         ticket.sent = []
-        if not left:
+        if culprit is None:
             return
-        culprit = left[0] if garbled else next((w for w in left if w[0] == number), left[0])
         leaving = (culprit[0], culprit[1].subjects[0]) in ticket.lost
         materializing = position == IDLE and not garbled and not leaving
         late_after, granted = (self.timeout, self._watch.granted) if timed_out else (None, 0.0)

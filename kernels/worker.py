@@ -9,8 +9,8 @@ import sys
 import time
 import traceback
 import warnings
-import zlib
 from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from mmap import mmap
@@ -31,8 +31,9 @@ from kernels.guarded import POISONS, Guarded
 from kernels.handover import Loan, bytes_of, lent
 from kernels.loader import loader_of
 from kernels.places import is_made_on_gpu
-from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, STACK_AT, STACK_SIGNAL, Channel, frame
+from kernels.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL, Channel, frame
 from kernels.raised import SubjectError, as_tuple, mine, raised, timed
+from kernels.walls import Walled, fault_note, is_walled, order_of
 
 NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
 OTHER_STREAM = (
@@ -43,7 +44,7 @@ OTHER_STREAM = (
 
 _monotonic_ns = time.monotonic_ns
 """The clock as it was before a subject could put another in its place."""
-_TASK, _POSITION, _SINCE = range(3)
+_TASK, _POSITION, _SINCE, _WALLED, _FAULT = range(5)
 """What stands where in the journal."""
 
 
@@ -64,14 +65,19 @@ class Setting:
 
     @cached_property
     def order(self) -> int:
-        """A number that the seeds of the case give: 0 if they are 0, else any."""
-        seeds = [t.fill.seed for t in self.case.tensors.values()]
-        return zlib.crc32(repr(seeds).encode()) if any(seeds) else 0
+        """A number that the seeds of the case give."""
+        return order_of(self.case)
 
     @cached_property
     def memory(self) -> Guarded:
         """The slab with all buffers."""
         return Guarded(self.case.tensors, self.inputs, self.specs)
+
+    def walled(self) -> Setting:
+        """The same case, its inputs between walls."""
+        made, inputs = copy(self), Walled(self.case.tensors, self.inputs, self.order)
+        vars(made).update(_kept={}, memory=Guarded(self.case.tensors, self.inputs, self.specs, inputs))
+        return made
 
     def arguments(self, loader: Loader, extra: Collection[str], *, returns: bool) -> tuple[list[Any], dict[str, Any]]:
         """The tensors to call with, outputs first unless the subject returns them; the extra inputs by name.
@@ -85,8 +91,9 @@ class Setting:
         return self._kept[loader.name]
 
     def _arguments(self, loader: Loader, extra: Collection[str], *, returns: bool) -> tuple[list[Any], dict[str, Any]]:
-        inputs = [loader.wrap(b.view[...]) for b in self.memory.inputs if b.name not in extra]
-        named = {b.name: loader.wrap(b.view[...]) for b in self.memory.inputs if b.name in extra}
+        views = self.memory.views().items()
+        inputs = [loader.wrap(view[...]) for name, view in views if name not in extra]
+        named = {name: loader.wrap(view[...]) for name, view in views if name in extra}
         return inputs if returns else [loader.wrap(b.view[...]) for b in self.memory.outputs] + inputs, named
 
 
@@ -101,6 +108,16 @@ class _Rooms:
     def here(self) -> Setting:
         """On the host."""
         return Setting(self._case, self._outputs, large=self.large)
+
+    @cached_property
+    def walled(self) -> Setting:
+        """On the host, the inputs between walls."""
+        return self.here.walled()
+
+    def of(self, loader: Loader) -> Setting:
+        """On the host, as subjects of this backend are given it."""
+        watched = loader.walled and not self.large and is_walled(self.here.order)
+        return self.walled if watched else self.here
 
     @cached_property
     def there(self) -> Any:
@@ -122,7 +139,7 @@ class Worker:
 
     def __init__(self, channel: Channel, journal: int) -> None:
         self._channel = channel
-        self._journal = np.frombuffer(mmap(journal, JOURNAL.size), np.int64)
+        self._journal = np.frombuffer(mmap(journal, STACK_AT), np.int64)
         self._subjects: dict[str, Subject] = {}
         self._faces: dict[str, Interface] = {}
         self._bound: dict[str, Bound | UsageError] = {}
@@ -212,7 +229,7 @@ class Worker:
         subject = self._subjects[key]
         there = rooms.large and is_made_on_gpu(subject)
         try:
-            setting = rooms.there if there else rooms.here
+            setting = rooms.there if there else rooms.of(loader_of(subject.loader))
             self._note(number, position)
             head, payload = self._execute_there(setting, key) if there else self._execute(setting, key)
             return head, payload, lent(payload, rooms.way)
@@ -264,6 +281,7 @@ class Worker:
         if reason := bound.declines(setting.case.attrs, setting.inputs):
             return {**head, "status": Status.UNSUPPORTED, "message": reason}, []
         loader = loader_of(self._subjects[key].loader)
+        self._journal[_WALLED] = setting.memory.walled.address if setting.memory.walled else 0
         try:
             extra = self._faces[setting.case.op].extra
             runs = [_run_once(setting, bound, loader, extra, run, setting.order) for run in (0, 1)]
@@ -381,6 +399,8 @@ def main(channel: int, journal: int) -> None:
     conn = Channel(socket.socket(fileno=channel))
     mine()
     os.lseek(journal, STACK_AT, os.SEEK_SET)
+    noted = np.frombuffer(mmap(journal, STACK_AT), np.int64)
+    fault_note().write_to(noted[_FAULT:].ctypes.data)
     faulthandler.register(STACK_SIGNAL, file=journal, all_threads=False)
     when_lost(lambda why: conn.send(frame({"lost": why}, [])))
     np.seterr(all="ignore")

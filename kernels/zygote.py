@@ -28,6 +28,7 @@ from kernels import worker
 from kernels.loader import loader_of
 from kernels.processes import children, end_strays, kill_group
 from kernels.protocol import FORK
+from kernels.walls import fault_note
 
 TAIL = 4096
 """Bytes of a child's output that are kept."""
@@ -230,6 +231,7 @@ def main() -> None:
     die_with_parent()
     for backend in settings["backends"]:
         loader_of(backend).preload()
+    fault_note()
     control = socket.socket(fileno=settings["control"])
     gc.collect()
     gc.freeze()

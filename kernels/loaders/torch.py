@@ -15,6 +15,7 @@ class TorchLoader(PythonLoader):
     """Torch tensors over the same guarded memory as the numpy views."""
 
     name = "torch"
+    walled = True
     packages = ("torch",)
 
     def preload(self) -> None:
