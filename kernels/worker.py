@@ -53,7 +53,7 @@ class Setting:
 
     def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool = False) -> None:
         """large: the judge makes some rows of the inputs only, so that only their digest can be compared."""
-        self.case = case
+        self.case, self.large = case, large
         self.specs = outputs
         self.inputs: Tensors = materialize_all(case)
         self.digest = "" if large else digest(self.inputs)
@@ -320,6 +320,8 @@ class _Run:
     """One call: how long, what came back, what was damaged."""
 
     nanoseconds: int
+    answer: Any
+    """What came back itself, which is kept so that the next result cannot lie in its place by right."""
     results: list[Returned]
     damage: list[dict[str, Any]]
     mutated: list[str]
@@ -332,6 +334,9 @@ def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[
     reports = [_compare(name, a, b) for name, a, b in pairs]
     for report, result in zip(reports, runs[0].results, strict=True):
         report["alias_of"] = setting.memory.holds(result.address) if aliases and result.array.size else ""
+    for report, first, second in zip(reports, runs[0].results, runs[1].results, strict=True):
+        shared = range(max(first.place.start, second.place.start), min(first.place.stop, second.place.stop))
+        report["reused"] = bool(shared) and bool(first.array.size) and not setting.large
     payload = [r.array.tobytes() if r.dtype in FORMATS else _FOREIGN for r in runs[0].results]
     head = {
         "nanoseconds": runs[0].nanoseconds,
@@ -363,7 +368,9 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[
     damage, mutated = ([], []) if memory.intact(run) else memory.damage(run)
     if not bound.returns:
         results = [Returned(b.view.copy(), format_of(b.view.dtype).name, True, 0) for b in memory.outputs]
-    return _Run(took, results, [d.model_dump() for d in damage], mutated, loader.warnings())
+    return _Run(
+        took, None if setting.large else answer, results, [d.model_dump() for d in damage], mutated, loader.warnings()
+    )
 
 
 def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:

@@ -163,6 +163,12 @@ def _form(e: Evidence) -> Verdict | None:
         if report.alias_of:
             text = f"{report.name} is the memory of its input {report.alias_of!r}, not a result of its own"
             return e.verdict(Kind.ALIASED, "structure", text, report.name)
+        if report.reused:
+            text = (
+                f"{report.name} of a second call lies in the memory of the first call's result, which is still held: "
+                "whoever keeps a result finds it changed by the next call"
+            )
+            return e.verdict(Kind.ALIASED, "structure", text, report.name, error="reused")
         if not report.contiguous and _plain_inputs(e):
             text = (
                 f"{report.name} is not contiguous although all inputs are: "
