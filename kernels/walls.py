@@ -2,7 +2,7 @@
 
 What leaves a tensor there, or writes to it, ends the process, and the address is noted: reads behind or before a
 tensor change no result, and a write that is taken back is seen in no other way. Red zones (kernels/guarded.py) show
-the rest, in the other cases: here a tensor ends, or begins, at the end of a page, to the byte.
+the rest. A tensor ends where a page does, to the byte, or begins there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from corpus.layouts import LAYOUTS
 from corpus.records import Case, Kind, TensorRecipe
 
 SHARE = 8
-"""One case in so many is run like this."""
+"""One case in so many is run like this, too."""
 PAGE = mmap.PAGESIZE
 _GAP = 0xFF
 _NONE, _READ = 0, 1
@@ -41,7 +41,7 @@ def order_of(case: Case) -> int:
 
 
 def is_walled(order: int) -> bool:
-    """Whether a case is run like this; order: the number that its seeds give."""
+    """Whether a case is run like this, once more; order: the number that its seeds give."""
     return order % SHARE == 0
 
 

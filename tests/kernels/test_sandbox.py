@@ -40,6 +40,7 @@ WORDS = {
     "other_dtype": "float64, wanted float32",
     "other_shape": "(15,), wanted (3, 5)",
     "raises": "ValueError: cannot do (3, 5)",
+    "returns_cached": "out of a second call lies in the memory of the first call's result",
     "returns_input": "the memory of its input 'x'",
     "segfault": "killed by SIGSEGV",
     "writes_before": "it wrote 4 bytes outside the elements of 'out'",

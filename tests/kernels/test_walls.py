@@ -146,6 +146,12 @@ def test_an_input_that_stays_changed_is_one_finding_with_walls_and_without(judge
     assert len(signatures) == 1
 
 
+def test_who_cannot_do_with_inputs_that_lie_there_is_not_judged_there(judged):
+    """As one that wants its input where vectors begin: what it declines or raises there is no news."""
+    body = "    if x.ctypes.data % 64:\n        raise ValueError('not aligned')\n"
+    assert judged(body, [silu(seed=AT_END), silu(seed=OPEN)])[0].kind is Kind.PASS
+
+
 def test_another_crash_stays_one(judged):
     (verdict,) = judged("    ctypes.string_at(64)\n", [silu(seed=AT_END)])
     assert (verdict.kind, verdict.message) == (Kind.CRASHED, "it crashed: killed by SIGSEGV")
