@@ -1,11 +1,17 @@
-"""A process that must not outlive the one that has started it."""
+"""A process that must not outlive the one that has started it, nor be outlived by what it has started."""
 
 import ctypes
 import signal
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
-def die_with_parent() -> None:
-    """From now on this process is killed when the one that has started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
+    """From now on this process is sent a signal, which kills it, when the one that has started it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
+
+
+def adopt_orphans() -> None:
+    """From now on this process is the parent of all that its children leave behind, however they were started."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

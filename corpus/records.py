@@ -288,6 +288,8 @@ class OutputReport(Record):
     contiguous: bool = True
     alias_of: str = ""
     """Name of the input whose memory was handed back as the result."""
+    reused: bool = False
+    """Whether the second run's result lies in the memory of the first one's, which was still held."""
     unwritten: int = 0
     """Elements that kept the poison in both runs."""
     first_unwritten: int = -1

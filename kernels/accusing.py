@@ -18,7 +18,8 @@ from kernels.tickets import Key, Ticket
 
 GUILTY_DEATHS = 2
 """Workers an execution must kill to be a crash: one in its batch, and one that has run nothing else."""
-FATAL = frozenset({Status.CRASHED, Status.TIMEOUT})
+FATAL = frozenset({Status.CRASHED, Status.TIMEOUT, Status.FAULTED})
+"""What a death comes to; a fault may also have been seen by a backend, and nobody died of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,9 @@ class Death:
     """What it was told to do, as far as one of those may have brought it about."""
     ending: Ending
     late: float | None
-    """After how many seconds it was killed; None: it was not."""
+    """The limit it was killed for; None: it was not."""
+    granted: float
+    """Seconds beyond the limit that it was given."""
     own: bool
     """Whether nobody else's errors reached it."""
     materializing: bool
@@ -54,7 +57,7 @@ def accuse(ticket: Ticket, death: Death) -> None:
     how = (key[1], death.ending.describe())
     proven = not death.materializing and (died >= GUILTY_DEATHS or (death.own and how in ticket.proven))
     if death.late is not None or proven:
-        ticket.outcomes[key] = death_of(key[1], death.ending, death.late)
+        ticket.outcomes[key] = death_of(key[1], death.ending, death.late, granted=death.granted)
         if death.late is None:
             ticket.proven.add(how)
     else:

@@ -11,6 +11,7 @@ from corpus.formats import FORMATS
 from corpus.records import Execution, GuardDamage, Kind, OutputReport, Status
 from kernels.nursery import Ending
 from kernels.tickets import Outcome
+from kernels.walls import Touch
 
 
 def outcome_of(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
@@ -44,6 +45,21 @@ def execution_of(key: str, head: dict[str, Any]) -> Execution:
     )
 
 
+def _touching(key: str, touch: Touch, tail: str) -> Execution:
+    """Of who has left the inputs it was given, or written to them: the same as if that were found afterwards."""
+    left = GuardDamage(buffer=touch.name, offset=touch.offset, count=0)
+    mutated = touch.kind is Kind.INPUT_MUTATED
+    return Execution(
+        status=Status.FAULTED,
+        subject=key,
+        fault=touch.kind,
+        message=touch.describe(),
+        detail=tail,
+        damage=() if mutated else (left,),
+        mutated=(touch.name,) if mutated else (),
+    )
+
+
 _REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if not f.is_required()}
 """Defaults of what a worker leaves out of its report."""
 
@@ -53,10 +69,16 @@ def left_undone(key: str, why: str) -> Outcome:
     return Outcome(Execution(status=Status.UNSUPPORTED, subject=key, message=why), {})
 
 
-def death_of(key: str, ending: Ending, timeout: float | None, how: str = "") -> Outcome:
-    """Of who has killed its worker, or was killed after so many seconds; how: what it did, before its ending."""
+def death_of(key: str, ending: Ending, timeout: float | None, how: str = "", granted: float = 0.0) -> Outcome:
+    """Of who has killed its worker, or was killed after so many seconds; how: what it did, before its ending.
+
+    granted: seconds beyond those.
+    """
+    if ending.touch is not None and timeout is None and not how:
+        return Outcome(_touching(key, ending.touch, ending.tail), {})
     if timeout is not None:
-        message, status = f"no result within {timeout:g} s", Status.TIMEOUT
+        more = f", nor within the {granted:g} s more that first calls and builds may take" if granted else ""
+        message, status = f"no result within {timeout:g} s{more}", Status.TIMEOUT
     else:
         message, status = f"{how}{ending.describe()}", Status.CRASHED
     return Outcome(Execution(status=status, subject=key, message=message, detail=ending.tail), {})

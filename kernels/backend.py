@@ -27,6 +27,8 @@ class Returned:
     contiguous: bool
     address: int
     """Of the first element, to see whether it is an input handed back."""
+    place: range = range(0)
+    """Addresses of the memory it came in, wherever that is, to see whether the next result lies there too."""
 
 
 class KernelFaultError(Exception):
@@ -45,6 +47,8 @@ class Loader(ABC):
     """Whether the last call was to work on a stream of its own, on which its inputs arrived late."""
     keeps_views = False
     """Whether no subject can touch the views that it is called with: the same then serve for all calls of a case."""
+    walled = False
+    """Whether its subjects read their inputs where they lie on the host, so that walls show who leaves them."""
     interprets = False
     """Whether its kernels take ten times as long as those of others, and a search of many had better spare them."""
     packages: tuple[str, ...] = ()
@@ -147,12 +151,18 @@ class PythonLoader(Loader):
         array = np.asarray(result)
         address = int(array.__array_interface__["data"][0])
         dense = array.flags.c_contiguous
+        place = place_of(address, array.nbytes if dense else 1) if isinstance(result, np.ndarray) else range(0)
         if array.dtype not in _OURS:
             # only its form will be looked at
-            return Returned(np.broadcast_to(np.uint8(0), array.shape), array.dtype.name, dense, address)
+            return Returned(np.broadcast_to(np.uint8(0), array.shape), array.dtype.name, dense, address, place)
         # tobytes keeps 0-d arrays 0-d, which ascontiguousarray does not
         copy = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
-        return Returned(copy, array.dtype.name, dense, address)
+        return Returned(copy, array.dtype.name, dense, address, place)
+
+
+def place_of(address: int, size: int) -> range:
+    """The memory of a result; of one with gaps its first byte stands for all."""
+    return range(address, address + size)
 
 
 class Reserved(Loader):

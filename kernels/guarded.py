@@ -17,6 +17,7 @@ from corpus.field import hashed
 from corpus.formats import Array, format_of
 from corpus.layouts import LAYOUTS
 from corpus.records import GuardDamage, TensorRecipe, TensorSpec
+from kernels.walls import Walled
 
 Bytes = NDArray[np.uint8]
 
@@ -55,9 +56,15 @@ class Guarded:
     """The memory of one case."""
 
     def __init__(
-        self, recipes: dict[str, TensorRecipe], inputs: dict[str, Array], outputs: dict[str, TensorSpec]
+        self,
+        recipes: dict[str, TensorRecipe],
+        inputs: dict[str, Array],
+        outputs: dict[str, TensorSpec],
+        walled: Walled | None = None,
     ) -> None:
-        plan = planned({name: recipes[name] for name in inputs}, outputs)
+        """walled: where the inputs lie, if not here."""
+        plan = planned({} if walled else {name: recipes[name] for name in inputs}, outputs)
+        self.walled = walled
         self._slab = _aligned(plan[-1][2] if plan else 0)
         self.buffers = [_place(item, self._slab, start, limit) for item, start, limit in plan]
         self._images = self._build_images(inputs)
@@ -99,7 +106,12 @@ class Guarded:
     def holds(self, address: int) -> str:
         """The name of the buffer an address points into, or an empty string."""
         at = address - self._address
-        return next((b.name for b in self.buffers if b.start <= at < max(b.stop, b.start + 1)), "")
+        here = next((b.name for b in self.buffers if b.start <= at < max(b.stop, b.start + 1)), "")
+        return here or (self.walled.holds(address) if self.walled else "")
+
+    def views(self) -> dict[str, Array]:
+        """The inputs by name, wherever they lie."""
+        return self.walled.views if self.walled else {b.name: b.view for b in self.inputs}
 
     def intact(self, run: int) -> bool:
         """Whether everything but the outputs is as it was before the run."""

@@ -11,6 +11,8 @@ from kernels.streams import is_streamed
 class OnGpu(Loader):
     """To be named before the loader whose subjects are run on a GPU."""
 
+    walled = False
+
     def stage(self, slab: Array) -> None:
         """Have it copied as a whole."""
         stage(slab)

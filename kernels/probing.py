@@ -12,6 +12,7 @@ from multiprocessing.connection import wait
 from typing import Any, cast
 
 from kernels.nursery import Handle, Nursery
+from kernels.patience import PAUSE_SECONDS, Clock
 from kernels.protocol import frame
 
 LOAD_SECONDS = 60.0
@@ -20,7 +21,6 @@ EACH = 16
 """Subjects to a worker: for fewer, none is started beside the first."""
 MOST = 8
 """Workers, at most: on a GPU each takes half a gigabyte of its memory."""
-_PAUSE_SECONDS = 0.05
 
 ReadyBy = Callable[[str], float]
 """Key of a subject -> when it must have been loaded, by `time.monotonic`."""
@@ -53,14 +53,15 @@ class Probing:
         helpers = max(0, min(MOST, os.cpu_count() or 1, len(keys) // EACH) - 1)
         self._idle = [*(make() for _ in range(helpers)), first]
         self._busy: dict[Handle, tuple[str, float]] = {}
-        """What each worker loads, and until when it may."""
+        """What each worker loads, and until when it may, by the clock."""
+        self._clock = Clock()
 
     def run(self) -> Probed:
         """Load them all, as far as there is time."""
         while self._waiting or self._busy:
             self._ask_the_idle()
             handles = {handle.channel.fileno(): handle for handle in self._busy}
-            for fileno in wait(list(handles), _PAUSE_SECONDS):
+            for fileno in wait(list(handles), PAUSE_SECONDS):
                 self._hear(handles[cast("int", fileno)])
             self._end_the_late()
         for handle in self._idle:
@@ -72,12 +73,11 @@ class Probing:
         while self._waiting and self._idle:
             handle = self._idle.pop()
             key = self._waiting.popleft() if handle is self.first else self._waiting.pop()
-            now = time.monotonic()
-            if now >= self._ready_by(key):
+            if time.monotonic() >= self._ready_by(key):
                 self.found.unready.add(key)
                 self._idle.append(handle)
                 continue
-            self._busy[handle] = key, min(now + LOAD_SECONDS, self._ready_by(key))
+            self._busy[handle] = key, self._clock() + LOAD_SECONDS
             with suppress(OSError):  # it is dead, as will be heard
                 handle.channel.send(frame({"probe": key}, []))
 
@@ -94,12 +94,14 @@ class Probing:
         self.found.said[key] = said
 
     def _end_the_late(self) -> None:
-        now = time.monotonic()
-        for handle in [handle for handle, (_, until) in self._busy.items() if now >= until]:
-            key, until = self._busy.pop(handle)
+        now, here = time.monotonic(), self._clock()
+        for handle, (key, until) in list(self._busy.items()):
+            if here < until and now < self._ready_by(key):
+                continue
+            del self._busy[handle]
             self._nursery.kill(handle)
             self._replace(handle)
-            if until >= self._ready_by(key):
+            if here < until:
                 self.found.unready.add(key)
             else:
                 self.found.wrong[key] = f"does not load within {LOAD_SECONDS:g} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import signal
 import socket
 import struct
 from collections.abc import Mapping
@@ -20,10 +21,17 @@ FORK = b"fork"
 """What a supervisor tells a zygote that wants a worker; one that wants a zygote of its own sends variables as JSON."""
 GPU_LOST = 87
 """Exit code of a worker in which nothing runs on the GPU any more; its last line says why."""
+ZYGOTE_LOST = 88
+"""Stands for the exit code of a worker whose zygote is gone, so that nobody can know it."""
 
 JOURNAL = struct.Struct("<qqq")
 """The journal: task, subject (its position in the batch's list) and CLOCK_MONOTONIC ns of the run in progress."""
 IDLE = -1
+FAULT = struct.Struct("<qqq")
+"""Behind it: where the inputs begin that lie between walls (kernels/walls.py), address and error code of a fault."""
+STACK_AT = 64
+"""Where in the journal's file a worker writes where it is, when it is sent STACK_SIGNAL."""
+STACK_SIGNAL = signal.SIGRTMIN + 7
 
 
 @dataclass(frozen=True, slots=True)

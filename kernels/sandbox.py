@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
+import signal
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,9 +26,20 @@ from kernels.handover import SHARED
 from kernels.loader import loader_of
 from kernels.mps import Sharing
 from kernels.nursery import Ending, Handle, Nursery
+from kernels.patience import PAUSE_SECONDS, Stopwatch
 from kernels.places import Place
 from kernels.probing import Probing, ReadyBy
-from kernels.protocol import CHANNEL_LOST, GPU_LOST, IDLE, GarbledError, Task, encode_batch, encode_subjects, frame
+from kernels.protocol import (
+    CHANNEL_LOST,
+    GPU_LOST,
+    IDLE,
+    ZYGOTE_LOST,
+    GarbledError,
+    Task,
+    encode_batch,
+    encode_subjects,
+    frame,
+)
 from kernels.tickets import Key, LostError, NoRoomError, Outcome, Taker, Ticket
 
 RECYCLE = 20_000
@@ -37,8 +48,8 @@ LOOK_BACK = 8
 """Executions before an unexplained death that are tried again, to see which of them caused it."""
 MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
-PAUSE_SECONDS = 0.05
-"""How often others are seen to while a worker is waited for."""
+_MOST_STACK = 2000
+"""Characters of where a late run is, the innermost calls first, that are kept."""
 _LOST_SECONDS = 1.0
 """In which the death of a worker is known whose outputs cannot be had."""
 
@@ -56,7 +67,9 @@ class Sandbox:
         place: Place | None = None,
         nursery: Nursery | None = None,
     ) -> None:
-        """timeout: seconds for one execution (two runs); memory_mb: what a worker may allocate on top of its start.
+        """timeout: seconds for one execution (two runs), with more for first calls and builds (kernels/patience.py).
+
+        memory_mb: what a worker may allocate on top of its start.
 
         place: which device they see, and whether they share it. nursery: where workers come from, closed with the
         sandbox; None: one of its own.
@@ -79,6 +92,11 @@ class Sandbox:
         backends = tuple(sorted({s.loader for s in subjects}))
         self.nursery = nursery or Nursery(backends, memory_mb, place.environment if place else {})
         self._sharing = Sharing(place.shared if place else {})
+        self._watch = Stopwatch()
+        self._hung: set[str] = set()
+        """Keys of the subjects that were killed because they were late."""
+        self._slow: set[str] = set()
+        """Keys of those that were late once, and came back when they were given more time."""
         self._active, self._spare = self._ready(), self._ready(*list(self._subjects)[:MAX_WARM])
         self._share()
         self.deaths = 0
@@ -147,8 +165,9 @@ class Sandbox:
     def pump(self, ticket: Ticket) -> None:
         """Take in what has come back already, without waiting, so that the worker never stalls."""
         try:
-            while self._readable(0):
+            while self._active.channel.readable(0):
                 self._receive(ticket)
+            self._watch.spent(self._active.running())
         except (EOFError, OSError):
             return  # collect() will see it again and act
 
@@ -162,7 +181,7 @@ class Sandbox:
             elif not ticket.suspects:
                 release(ticket)
             elif not is_convicted(ticket, suspect := ticket.suspects.pop(0)):
-                self._send_alone(ticket, suspect)
+                self._try_alone(ticket, suspect)
         for key, before in unexplained(ticket):
             self._find_cause(ticket, key, before)
         return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
@@ -191,17 +210,26 @@ class Sandbox:
     def _give(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
         ticket.sent = batch
         ticket.waiting = [w for w in ticket.waiting if w not in batch]
+        ticket.set_aside -= {(n, key) for n, task in batch for key in task.subjects}
         self._active.served += len(batch)
         try:
             self._active.channel.send(encode_batch(batch, ticket.taker.way if ticket.taker else ""))
         except OSError:
             return  # the worker is dead; _wait finds out how
 
-    def _send_alone(self, ticket: Ticket, suspect: tuple[int, Task]) -> None:
+    def _try_alone(self, ticket: Ticket, suspect: tuple[int, Task]) -> None:
         """Run a suspect in a worker that has run nothing else, and that nobody else's errors reach."""
         if self._active.served or self._active.shared:
             self._promote(warm=suspect[1].subjects)
         self._give(ticket, [suspect])
+        key, worker = (suspect[0], suspect[1].subjects[0]), self._active
+        ending = ticket.endings.get(key)
+        if ending is None or ending.code != ZYGOTE_LOST:
+            return
+        while ticket.under_way:
+            self._wait(ticket)
+        if self.nursery.loses(worker):  # it came back, for its own process dies a little later
+            ticket.outcomes[key] = death_of(key[1], ending, None)
 
     def _find_cause(self, ticket: Ticket, victim: Key, before: list[Key]) -> None:
         """Somebody died who does not die alone: did one that ran before leave the process to die?"""
@@ -222,7 +250,7 @@ class Sandbox:
         self._give(trial, [(n, task) for n, (_, task) in enumerate(pair)])
         try:
             while trial.under_way:
-                if not self._readable(self._patience()):
+                if not self._hears(lambda: not self._is_late(trial)):
                     return None
                 self._receive(trial)
         except (EOFError, OSError):
@@ -230,15 +258,16 @@ class Sandbox:
             self.deaths += 1
             self._promote(dead=True)
             return ending
-        return None
+        return Ending(ZYGOTE_LOST, "") if self.nursery.loses(self._active) else None
 
     def _ready(self, *warm: str) -> Handle:
         """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
         handle = self.nursery.spawn()
-        handle.channel.send(self._introduction)
-        if warm and not self._sharing.wanted:  # what it makes on a GPU then, it cannot share
-            handle.warm = True
-            handle.channel.send(frame({"warm": warm}, []))
+        with contextlib.suppress(OSError):  # it is dead; _wait finds out how
+            handle.channel.send(self._introduction)
+            if warm and not self._sharing.wanted:  # what it makes on a GPU then, it cannot share
+                handle.warm = True
+                handle.channel.send(frame({"warm": warm}, []))
         return handle
 
     def _share(self) -> None:
@@ -248,37 +277,43 @@ class Sandbox:
             with contextlib.suppress(OSError):  # it is dead; _wait finds out how
                 self._active.channel.send(frame({"environment": self._active.shared}, []))
 
-    def _readable(self, seconds: float) -> bool:
-        channel, deadline = self._active.channel, time.monotonic() + seconds
-        while self.beside is not None and seconds > PAUSE_SECONDS:
-            if channel.readable(PAUSE_SECONDS):
-                return True
-            self.beside()
-            seconds = deadline - time.monotonic()
-        return channel.readable(seconds)
+    def _hears(self, patient: Callable[[], bool]) -> bool:
+        """Whether the active worker says something, or hangs up, before patience is lost with it."""
+        while not self._active.channel.readable(PAUSE_SECONDS):
+            if self.beside is not None:
+                self.beside()
+            if not patient():
+                return self._active.channel.readable(0)
+        return True
 
     def _wait(self, ticket: Ticket) -> None:
         """Until one message, one death or one timeout."""
         try:
             if self._active.lost:
                 raise EOFError  # noqa: TRY301  as when the channel says it
-            if self._readable(self._patience()):
+            if self._hears(lambda: not self._is_late(ticket)):
                 self._receive(ticket)
-                return
-            running = self._active.running()
-            if self._patience() <= 0:
-                self._bury(ticket, late=running[:2])
-            elif running[2] > time.monotonic_ns():
-                raise GarbledError("its journal says that it began in the future")
+            else:
+                self._bury(ticket, late=self._active.running()[:2])
         except (EOFError, OSError) as error:
             self._bury(ticket, late=None, garbled=isinstance(error, GarbledError))
 
-    def _patience(self) -> float:
-        """Seconds the run in progress still has."""
-        task, _, since = self._active.running()
-        if task == IDLE:
-            return self.timeout
-        return min(self.timeout, self.timeout - (time.monotonic_ns() - since) * 1e-9)  # a subject may write there
+    def _is_late(self, ticket: Ticket) -> bool:
+        """Whether the run in progress has had its time, and what it may have beyond that."""
+        running = self._active.running()
+        if self._watch.spent(running) < self.timeout + self._watch.granted:
+            return False
+        key = ticket.at(*running[:2])
+        stack = self._active.stack = self.nursery.stack(self._active)
+        first = key is not None and self._is_first(key[1])
+        if key is None or not self._watch.grant(self.timeout, stack, first=first):
+            return True
+        ticket.excused[key] = first
+        return False
+
+    def _is_first(self, subject: str) -> bool:
+        """Whether a subject makes its first call in the active worker; of who hangs, all calls are alike."""
+        return subject not in self._active.warmed and (subject in self._slow or subject not in self._hung)
 
     def _receive(self, ticket: Ticket) -> None:
         head, payload = self._active.channel.receive()
@@ -289,6 +324,12 @@ class Sandbox:
             raise InternalError(f"the worker failed on its own:\n{head['internal']}")
         key: Key = (head.pop("n"), head.pop("subject"))
         offers = head.pop("offers", None)
+        if head["status"] != Status.UNSUPPORTED:
+            self._active.warmed.add(key[1])
+        if key in ticket.excused:
+            self._slow.add(key[1])
+        if offers is None and ticket.repeat(key):
+            return
         if offers is None:
             ticket.outcomes[key] = outcome_of(key[1], head, payload)
         else:
@@ -309,7 +350,7 @@ class Sandbox:
             why = f"its outputs do not fit beside what the judge holds: {error}"
             ticket.outcomes[key] = left_undone(key[1], why)
         except LostError as error:
-            if self._readable(_LOST_SECONDS):  # it has nothing to say but that it is dead
+            if self._active.channel.readable(_LOST_SECONDS):  # it has nothing to say but that it is dead
                 ticket.lost.add(key)
                 return
             if ticket.taker.way == SHARED:
@@ -335,22 +376,27 @@ class Sandbox:
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position) and not shared  # others may have kept it waiting
         left = ticket.unfinished()
+        culprit = next((w for w in left if w[0] == number and not garbled), left[0] if left else None)
+        if culprit is not None and ending.code == -signal.SIGSEGV:
+            ending = replace(ending, touch=self._active.touched(culprit[1].case))
         # Who shared its GPU was most likely killed by somebody else: none of those before it is suspected.
         told = set() if shared else {(n, k) for n, task in ticket.sent for k in task.subjects}
         self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])
         ticket.sent = []
-        if not left:
+        if culprit is None:
             return
-        culprit = left[0] if garbled else next((w for w in left if w[0] == number), left[0])
         leaving = (culprit[0], culprit[1].subjects[0]) in ticket.lost
         materializing = position == IDLE and not garbled and not leaving
-        late_after = self.timeout if timed_out else None
-        accuse(ticket, Death(culprit, left, told, ending, late_after, not shared, materializing))
+        late_after, granted = (self.timeout, self._watch.granted) if timed_out else (None, 0.0)
+        if timed_out:
+            self._hung.add(culprit[1].subjects[0])
+        accuse(ticket, Death(culprit, left, told, ending, late_after, granted, not shared, materializing))
 
     def _end(self, late: tuple[int, int] | None) -> Ending:
         """The active worker's end, which is waited for."""
         if late is not None:
-            return self.nursery.kill(self._active)
+            ending = self.nursery.kill(self._active)
+            return Ending(ending.code, ending.tail + self._active.stack[:_MOST_STACK])
         said = self._active.lost
         ending = self.nursery.ending(self._active)
         return Ending(GPU_LOST, f"{ending.tail}\n{said}") if said else ending
@@ -362,7 +408,7 @@ class Sandbox:
     def _drain(self, ticket: Ticket) -> None:
         """What the dead worker had sent is still worth reading."""
         try:
-            while self._readable(0):
+            while self._active.channel.readable(0):
                 self._receive(ticket)
         except (EOFError, OSError):
             return
@@ -371,4 +417,7 @@ class Sandbox:
         """The spare becomes active, and a new spare is ordered."""
         old, self._active = self._active, self._spare
         self._spare = self._ready(*warm)
+        if self.nursery.lost(self._active):
+            self._active.close()
+            self._active, self._spare = self._spare, self._ready(*warm)
         self.nursery.discard(old, dead=dead)

@@ -16,6 +16,9 @@ from kernels.protocol import Task
 
 Key = tuple[int, str]
 
+_FIRST_CALLS = 3
+"""Workers that may end before an execution has run in one where its subject is warm."""
+
 
 class LostError(Exception):
     """An output that was offered cannot be had."""
@@ -81,6 +84,12 @@ class Ticket:
     """How workers ended that suspects had for themselves, or that nobody else's errors reached."""
     proven: set[tuple[str, str]] = field(default_factory=set)
     """Subjects that die alone, and how."""
+    excused: dict[Key, bool] = field(default_factory=dict)
+    """Executions that were late, and were given more time: whether it was the first call of their subject."""
+    repeated: Counter[Key] = field(default_factory=Counter)
+    """How often each of them has come back, to be run again where the subject is warm."""
+    set_aside: set[Key] = field(default_factory=set)
+    """Those of these that have not been sent again."""
 
     def only(self, key: Key) -> tuple[int, Task]:
         """One execution of it."""
@@ -92,7 +101,7 @@ class Ticket:
         """Of what was sent, what has not come back."""
         left = []
         for n, task in self.sent:
-            missing = tuple(k for k in task.subjects if (n, k) not in self.outcomes)
+            missing = tuple(k for k in task.subjects if self._is_due((n, k)))
             if missing:
                 left.append((n, replace(task, subjects=missing)))
         return left
@@ -100,7 +109,28 @@ class Ticket:
     @property
     def under_way(self) -> bool:
         """Whether something that was sent has not come back. The last is looked for first: it comes last."""
-        return any((n, k) not in self.outcomes for n, task in reversed(self.sent) for k in reversed(task.subjects))
+        return any(self._is_due((n, k)) for n, task in reversed(self.sent) for k in reversed(task.subjects))
+
+    def _is_due(self, key: Key) -> bool:
+        return key not in self.outcomes and key not in self.set_aside
+
+    def repeat(self, key: Key) -> bool:
+        """Set an execution aside that took long, to be run again; whether that is to be done.
+
+        Once, or oftener where the worker is another one each time, so that each is a first call.
+        """
+        first = self.excused.pop(key, None)
+        if first is None or self.repeated[key] >= (_FIRST_CALLS if first else 1):
+            return False
+        self.repeated[key] += 1
+        self.set_aside.add(key)
+        self.waiting.append(self.only(key))
+        return True
+
+    def at(self, number: int, position: int) -> Key | None:
+        """The execution that a worker's journal names; None if it names none."""
+        there = (task.subjects[position] for n, task in self.sent if n == number and 0 <= position < len(task.subjects))
+        return next(((number, subject) for subject in there), None)
 
     @property
     def done(self) -> bool:

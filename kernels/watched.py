@@ -14,6 +14,7 @@ from pathlib import Path
 
 from corpus.scratch import Scratch
 from kernels.nursery import ROOT
+from kernels.processes import processes, status_of
 from kernels.solo import Order
 
 _TAIL = 1 << 16
@@ -95,26 +96,13 @@ def end_session(leader: int) -> None:
     """SIGKILL for every process of a session: tools give those that they start groups of their own."""
     deadline = time.monotonic() + _EXIT_SECONDS  # one that waits for the driver dies when the driver lets it
     while time.monotonic() < deadline:
-        members = [pid for pid in _processes() if _session(pid) == leader]
+        members = [pid for pid in processes() if status_of(pid)[1:] == (leader, False)]
         if not members:
             return
         for pid in members:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-
-
-def _processes() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _session(pid: int) -> int:
-    """The session of a process that runs; 0 if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in {"Z", "X"} else int(fields[3])
 
 
 def _end(path: Path, most: int) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import socket
 import sys
 import time
 import traceback
 import warnings
-import zlib
 from collections.abc import Collection
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from mmap import mmap
@@ -30,8 +32,9 @@ from kernels.guarded import POISONS, Guarded
 from kernels.handover import Loan, bytes_of, lent
 from kernels.loader import loader_of
 from kernels.places import is_made_on_gpu
-from kernels.protocol import CHANNEL_LOST, IDLE, JOURNAL, Channel, frame
+from kernels.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL, Channel, frame
 from kernels.raised import SubjectError, as_tuple, mine, raised, timed
+from kernels.walls import Walled, fault_note, is_walled, order_of
 
 NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
 OTHER_STREAM = (
@@ -40,7 +43,9 @@ OTHER_STREAM = (
 )
 
 
-_TASK, _POSITION, _SINCE = range(3)
+_monotonic_ns = time.monotonic_ns
+"""The clock as it was before a subject could put another in its place."""
+_TASK, _POSITION, _SINCE, _WALLED, _FAULT = range(5)
 """What stands where in the journal."""
 
 
@@ -49,7 +54,7 @@ class Setting:
 
     def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool = False) -> None:
         """large: the judge makes some rows of the inputs only, so that only their digest can be compared."""
-        self.case = case
+        self.case, self.large = case, large
         self.specs = outputs
         self.inputs: Tensors = materialize_all(case)
         self.digest = "" if large else digest(self.inputs)
@@ -61,14 +66,20 @@ class Setting:
 
     @cached_property
     def order(self) -> int:
-        """A number that the seeds of the case give: 0 if they are 0, else any."""
-        seeds = [t.fill.seed for t in self.case.tensors.values()]
-        return zlib.crc32(repr(seeds).encode()) if any(seeds) else 0
+        """A number that the seeds of the case give."""
+        return order_of(self.case)
 
     @cached_property
     def memory(self) -> Guarded:
         """The slab with all buffers."""
         return Guarded(self.case.tensors, self.inputs, self.specs)
+
+    @cached_property
+    def walled(self) -> Setting:
+        """The same case, its inputs between walls."""
+        made, inputs = copy(self), Walled(self.case.tensors, self.inputs, self.order)
+        vars(made).update(_kept={}, memory=Guarded(self.case.tensors, self.inputs, self.specs, inputs))
+        return made
 
     def arguments(self, loader: Loader, extra: Collection[str], *, returns: bool) -> tuple[list[Any], dict[str, Any]]:
         """The tensors to call with, outputs first unless the subject returns them; the extra inputs by name.
@@ -82,8 +93,9 @@ class Setting:
         return self._kept[loader.name]
 
     def _arguments(self, loader: Loader, extra: Collection[str], *, returns: bool) -> tuple[list[Any], dict[str, Any]]:
-        inputs = [loader.wrap(b.view[...]) for b in self.memory.inputs if b.name not in extra]
-        named = {b.name: loader.wrap(b.view[...]) for b in self.memory.inputs if b.name in extra}
+        views = self.memory.views().items()
+        inputs = [loader.wrap(view[...]) for name, view in views if name not in extra]
+        named = {name: loader.wrap(view[...]) for name, view in views if name in extra}
         return inputs if returns else [loader.wrap(b.view[...]) for b in self.memory.outputs] + inputs, named
 
 
@@ -119,7 +131,7 @@ class Worker:
 
     def __init__(self, channel: Channel, journal: int) -> None:
         self._channel = channel
-        self._journal = np.frombuffer(mmap(journal, JOURNAL.size), np.int64)
+        self._journal = np.frombuffer(mmap(journal, STACK_AT), np.int64)
         self._subjects: dict[str, Subject] = {}
         self._faces: dict[str, Interface] = {}
         self._bound: dict[str, Bound | UsageError] = {}
@@ -222,7 +234,7 @@ class Worker:
         """Journal what is about to run, so that whatever kills this process has a name."""
         # Number by number, each at once, so that whoever reads meanwhile sees no run with another's time or position.
         order = (_TASK, _POSITION, _SINCE) if task == IDLE else (_SINCE, _POSITION, _TASK)
-        said = (task, position, time.monotonic_ns())
+        said = (task, position, _monotonic_ns())
         for place in order:
             self._journal[place] = said[place]
 
@@ -268,6 +280,8 @@ class Worker:
                 again = _run_once(setting, bound, loader, extra, 1, 0)
                 if not _differ(runs[0], again):
                     return {**head, "status": Status.FAULTED, "fault": Kind.RACE, "message": OTHER_STREAM}, []
+            if loader.walled and not setting.large and is_walled(setting.order) and not _did_harm(runs):
+                self._run_between_walls(setting, bound, loader, extra)
         except SubjectError as error:
             return {**head, **raised(error.cause, loader)}, []
         try:
@@ -276,6 +290,23 @@ class Worker:
             message = "its results are too large to be read back within the memory limit"
             return {**head, "status": Status.OUT_OF_MEMORY, "message": message}, []
         return {**head, **found}, payload
+
+    def _run_between_walls(self, setting: Setting, bound: Bound, loader: Loader, extra: Collection[str]) -> None:
+        """Once more, only to see whether it leaves its inputs or writes to them, which ends this process.
+
+        What comes out does not count: the inputs lie at other addresses, and sums in another order are as right.
+        """
+        walled = setting.walled
+        assert walled.memory.walled is not None
+        self._journal[_WALLED] = walled.memory.walled.address
+        with suppress(SubjectError):
+            _run_once(walled, bound, loader, extra, 0, 0)
+        self._journal[_WALLED] = 0
+
+
+def _did_harm(runs: list[_Run]) -> bool:
+    """Whether it is known already that something was written that was not to be."""
+    return any(run.damage or run.mutated for run in runs)
 
 
 def _said_of(bound: Bound | UsageError) -> dict[str, Any]:
@@ -299,6 +330,8 @@ class _Run:
     """One call: how long, what came back, what was damaged."""
 
     nanoseconds: int
+    answer: Any
+    """What came back itself, which is kept so that the next result cannot lie in its place by right."""
     results: list[Returned]
     damage: list[dict[str, Any]]
     mutated: list[str]
@@ -311,6 +344,9 @@ def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[
     reports = [_compare(name, a, b) for name, a, b in pairs]
     for report, result in zip(reports, runs[0].results, strict=True):
         report["alias_of"] = setting.memory.holds(result.address) if aliases and result.array.size else ""
+    for report, first, second in zip(reports, runs[0].results, runs[1].results, strict=True):
+        shared = range(max(first.place.start, second.place.start), min(first.place.stop, second.place.stop))
+        report["reused"] = bool(shared) and bool(first.array.size) and not setting.large
     payload = [r.array.tobytes() if r.dtype in FORMATS else _FOREIGN for r in runs[0].results]
     head = {
         "nanoseconds": runs[0].nanoseconds,
@@ -342,7 +378,9 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[
     damage, mutated = ([], []) if memory.intact(run) else memory.damage(run)
     if not bound.returns:
         results = [Returned(b.view.copy(), format_of(b.view.dtype).name, True, 0) for b in memory.outputs]
-    return _Run(took, results, [d.model_dump() for d in damage], mutated, loader.warnings())
+    return _Run(
+        took, None if setting.large else answer, results, [d.model_dump() for d in damage], mutated, loader.warnings()
+    )
 
 
 def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:
@@ -377,6 +415,10 @@ def main(channel: int, journal: int) -> None:
     """Serve until the supervisor hangs up; leave without running anything a subject may have registered."""
     conn = Channel(socket.socket(fileno=channel))
     mine()
+    os.lseek(journal, STACK_AT, os.SEEK_SET)
+    noted = np.frombuffer(mmap(journal, STACK_AT), np.int64)
+    fault_note().write_to(noted[_FAULT:].ctypes.data)
+    faulthandler.register(STACK_SIGNAL, file=journal, all_threads=False)
     when_lost(lambda why: conn.send(frame({"lost": why}, [])))
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")

@@ -1,7 +1,8 @@
 """The mother of all workers: imports what is slow to import once, then forks a ready worker in milliseconds.
 
 It runs no subject itself. It keeps the last words of its children (what they wrote to stdout and stderr, however much),
-reaps them and tells the supervisor how they ended. It dies with the supervisor, and the children die with it.
+reaps them and tells the supervisor how they ended. What they leave behind becomes its own, and is ended with them. It
+dies with the supervisor, and the children die with it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import gc
 import os
 import resource
 import selectors
+import signal
 import socket
 import sys
 from dataclasses import dataclass
@@ -21,11 +23,12 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from corpus.house import check_house
-from corpus.parent import die_with_parent
+from corpus.parent import adopt_orphans, die_with_parent
 from kernels import worker
 from kernels.loader import loader_of
-from kernels.processes import kill_group
+from kernels.processes import children, end_strays, kill_group
 from kernels.protocol import FORK
+from kernels.walls import fault_note
 
 TAIL = 4096
 """Bytes of a child's output that are kept."""
@@ -60,16 +63,23 @@ class Zygote:
         self._selector.register(control, selectors.EVENT_READ, None)
         self._children: dict[int, Child] = {}
         self._branches: list[Branch] = []
+        self._others = children()
+        """Processes that are none of its workers, nor left by one."""
 
     def serve(self) -> None:
-        """Until the supervisor hangs up."""
+        """Until the supervisor hangs up, or is gone; then nothing is left of the children."""
+        try:
+            self._serve()
+        finally:
+            self._bury_all()
+
+    def _serve(self) -> None:
         while True:
             for key, _ in self._selector.select():
                 if self._selector.get_map().get(key.fd) is not key:
                     continue  # one before it in this batch has buried that child
                 if key.data is None:
                     if not self._obey():
-                        self._bury_all()
                         return
                 elif isinstance(key.data, Branch):
                     self._let_go(key.data)
@@ -105,7 +115,7 @@ class Zygote:
     def _become_zygote(self, environment: dict[str, str], control: int) -> None:
         try:
             os.setsid()
-            die_with_parent()
+            _outlive_nobody()
             self._forget_the_others()
             os.environ.update(environment)
             Zygote(socket.socket(fileno=control), self._memory >> 20, self._scratch).serve()
@@ -148,11 +158,14 @@ class Zygote:
         """End all children, and what they have started."""
         for pid in (*self._children, *(branch.pid for branch in self._branches)):
             kill_group(pid)
+        end_strays(self._others)
 
     def _become_worker(self, channel: int, journal: int, output: int) -> None:
         try:
             os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             die_with_parent()
+            adopt_orphans()  # so that the zygote gets them when this process has ended, and not while it runs
             self._forget_the_others()
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -185,12 +198,24 @@ class Zygote:
         kill_group(child.pid)  # what it has started does not outlive it
         _, status = os.waitpid(child.pid, 0)
         del self._children[child.pid]
+        end_strays({*self._others, *self._children, *(branch.pid for branch in self._branches)})
         code = os.waitstatus_to_exitcode(status)
         self._tell({"ended": child.pid, "code": code, "tail": child.tail.decode(errors="replace")})
 
     def _tell(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # serve() sees the hang-up
             self._control.send(to_json(message))
+
+
+def _outlive_nobody() -> None:
+    """End when the supervisor does, but not before all that workers have left behind, which this process inherits."""
+    adopt_orphans()
+    signal.signal(signal.SIGTERM, _leave)
+    die_with_parent(signal.SIGTERM)
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit
 
 
 def _data_in_use() -> int:
@@ -206,8 +231,10 @@ def main() -> None:
     die_with_parent()
     for backend in settings["backends"]:
         loader_of(backend).preload()
+    fault_note()
     control = socket.socket(fileno=settings["control"])
     gc.collect()
     gc.freeze()
+    _outlive_nobody()
     Zygote(control, settings["memory_mb"], settings["scratch"]).serve()
     os._exit(0)  # nothing is left to be put away; Triton's library would complain on stderr of what it finds

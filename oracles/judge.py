@@ -110,11 +110,22 @@ def _status(e: Evidence) -> Verdict | None:
     if status is Status.UNSUPPORTED:
         return unsupported(e.execution)
     if status is Status.FAULTED and e.execution.fault:
-        return e.verdict(e.execution.fault, "check", e.execution.message)
+        return _caught(e, e.execution.fault)
     kind, words = _STATUS[status]
     reason = e.execution.message.partition(":")[0].replace("killed by ", "").replace(" ", "_")[:40]
     pattern = "none" if kind in {Kind.TIMEOUT, Kind.BUILD_FAILED} else reason
     return e.verdict(kind, "status", words.format(e.execution.message), error=pattern)
+
+
+def _caught(e: Evidence, kind: Kind) -> Verdict:
+    """What was seen while it ran; who touches what is not its own breaks the same rule as if it showed afterwards."""
+    message = e.execution.message
+    if e.execution.mutated:
+        return e.verdict(kind, "inputs", message)
+    if e.execution.damage:
+        d = e.execution.damage[0]
+        return e.verdict(kind, "guard", message, output=d.buffer, index="before" if d.offset < 0 else "behind")
+    return e.verdict(kind, "check", message)
 
 
 def unsupported(execution: Execution) -> Verdict:
@@ -152,6 +163,12 @@ def _form(e: Evidence) -> Verdict | None:
         if report.alias_of:
             text = f"{report.name} is the memory of its input {report.alias_of!r}, not a result of its own"
             return e.verdict(Kind.ALIASED, "structure", text, report.name)
+        if report.reused:
+            text = (
+                f"{report.name} of a second call lies in the memory of the first call's result, which is still held: "
+                "whoever keeps a result finds it changed by the next call"
+            )
+            return e.verdict(Kind.ALIASED, "structure", text, report.name, error="reused")
         if not report.contiguous and _plain_inputs(e):
             text = (
                 f"{report.name} is not contiguous although all inputs are: "

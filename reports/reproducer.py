@@ -177,7 +177,11 @@ Exit:    2, as a kernel for {0} is launched by Kernel Assay only:
 python -m fuzz replay {1}"""
 _USAGE = """Run it:  python THIS_FILE [KERNEL_FILE]  (needs {})
 Exit:    {}, 0 not reproduced, 2 it could not be run"""
-_EXITS = {Kind.CRASHED: "whatever it dies of: reproduced"}
+_EXITS = {
+    Kind.CRASHED: "whatever it dies of: reproduced",
+    Kind.OUT_OF_BOUNDS: "1, or whatever it dies of: reproduced",
+    Kind.INPUT_MUTATED: "1, or whatever it dies of: reproduced",
+}
 
 
 def _imports(lines: Iterable[str]) -> str:

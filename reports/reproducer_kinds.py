@@ -158,7 +158,20 @@ def _out_of_bounds(s: Script) -> None:
     s.say(*call, "", "wrong = 0", "for name, array in arrays.items():", "    size, where = damage(array, before[name])")
     s.say("    if size:", "        wrong += 1")
     s.say("        print(f\"it wrote {size} byte{'s' * (size != 1)} outside the elements of {name!r}, {where}\")")
+    s.say(*_between_walls(s))
     s.say('return answer(wrong > 0, f"the memory around {wrong} of {len(arrays)} arrays was written")')
+
+
+def _between_walls(s: Script) -> list[str]:
+    """Where nothing was found: once more on inputs beside which nothing can be read, and which cannot be written."""
+    if s.there:
+        return []
+    s.uses("walled")
+    s.source.imports.add("import faulthandler")
+    said = "once more between pages that nobody may touch; if this process dies now, that is reproduced"
+    moved = [f"{variable} = walled({variable}, at_end=at_end)" for variable in s.inputs.values()]
+    steps = ["faulthandler.enable()  # shows where", "for at_end in (True, False):", *indented([*moved, *s.run()])]
+    return ["if not wrong:", *indented([f"print({quoted(said)}, flush=True)", *steps])]
 
 
 def _input_mutated(s: Script) -> None:
@@ -171,6 +184,7 @@ def _input_mutated(s: Script) -> None:
     s.say("    if where := differing(before[name], array):", "        wrong += 1", "        index = where[0]")
     s.say('        print(f"it changed its input {name!r} in {len(where)} of {array.size} elements: ", end="")')
     s.say('        print(f"{name}{list(index)} was {before[name][index]}, is {array[index]}")')
+    s.say(*_between_walls(s))
     s.say('return answer(wrong > 0, f"{wrong} of {len(inputs)} inputs changed")')
 
 
@@ -218,14 +232,16 @@ def _aliased(s: Script) -> None:
     s.uses("holds")
     s.make_inputs(s.case)
     named = ", ".join(f"{quoted(name)}: {name}" for name in s.inputs.values())
-    address = f"{s.output}.data_ptr()" if s.source.torch else f"np.asarray({s.output}).ctypes.data"
+    address = place = f"{s.output}.data_ptr()" if s.source.torch else f"np.asarray({s.output}).ctypes.data"
     if s.there:
         s.source.functions.append(HERE)
         address = f"here({address})"
     s.say("", *s.run(), f"inputs = {{{named}}}")
     s.say(f"shared = [name for name, array in inputs.items() if holds(array, {address})]", "for name in shared:")
     s.say(f'    print(f"{s.output} is the memory of its input {{name!r}}, not a result of its own")')
-    s.say('return answer(bool(shared), f"{len(shared)} of its inputs handed back")')
+    s.say(f"first, begin = {s.output}, {place}", *s.run(), f"if {place} == begin:", '    shared.append("first")')
+    s.say('    print("its second result lies in the memory of the first one, which is still held")')
+    s.say('return answer(bool(shared), "whether its result is memory of its own")')
 
 
 def _raised(s: Script) -> None:

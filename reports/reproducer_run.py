@@ -30,7 +30,8 @@ RUNNABLE_THERE = frozenset({"torch", "triton"})
 _WORDS = """
     np torch ml_dtypes sys os re traceback faulthandler hashlib runpy inspect resource Path SimpleNamespace dataclass
     field cached_property main answer load put blank tensor damage around start_of untouched element_bytes differing
-    holds same_inputs limit_memory tensors_taken patterns bfloat16 float8_e4m3fn float8_e5m2 values bits wrong index
+    holds same_inputs limit_memory walled ctypes mmap at_end begin
+    tensors_taken patterns bfloat16 float8_e4m3fn float8_e5m2 values bits wrong index
     was wanted room start step count some flat due budget low high got fine kept said before arrays array inputs first
     second first_values second_values size where shared name attempt error code SUBJECT FUNCTION WORST FACTOR SECONDS
     MEGABYTES RUNS ZONE

@@ -40,19 +40,18 @@ class SharedNursery(Nursery):
         if before is None:
             STARTER.submit(super().__init__, backends, memory_mb, environment or {}).result()
         else:
-            self._process, self._control, self._scratch = before._process, before._control, before._scratch
-            self._unclaimed, self._ended = [], {}
+            vars(self).update(vars(before), _made=[], _unclaimed=[], _ended={})
 
     def spawn(self):
         self._made.append(super().spawn())
         return self._made[-1]
 
     def ending(self, handle):
-        self._made.remove(handle)
+        self._made = [other for other in self._made if other is not handle]
         return super().ending(handle)
 
     def kill(self, handle):
-        self._made.remove(handle)
+        self._made = [other for other in self._made if other is not handle]
         return super().kill(handle)
 
     def close(self):
@@ -77,7 +76,7 @@ class SharedNursery(Nursery):
             for handle in self._made:
                 self._kill(handle)
             for handle in self._made:
-                self._wait_for(handle.pid)
+                self._wait_for(handle)
         except InternalError:
             return False
         return True

@@ -7,6 +7,7 @@ class NumpyLoader(PythonLoader):
     """Numpy arrays in, numpy arrays out."""
 
     name = "numpy"
+    walled = True
     packages = ("numpy", "ml_dtypes")
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from corpus.formats import Array, format_of
-from kernels.backend import PythonLoader, Returned
+from kernels.backend import PythonLoader, Returned, place_of
 
 
 class TorchLoader(PythonLoader):
     """Torch tensors over the same guarded memory as the numpy views."""
 
     name = "torch"
+    walled = True
     packages = ("torch",)
 
     def preload(self) -> None:
@@ -47,13 +48,14 @@ class TorchLoader(PythonLoader):
         tensor = result.detach()
         name = str(tensor.dtype).removeprefix("torch.")
         dense, address = tensor.is_contiguous(), tensor.data_ptr()
+        place = place_of(address, tensor.nbytes if dense else 1)
         tensor = tensor.cpu().contiguous()
         if name in self._foreign:
             integer = self._torch.int8 if tensor.element_size() == 1 else self._torch.int16
             array = tensor.view(integer).numpy().view(format_of(name).dtype)
         else:
             array = tensor.numpy()
-        return Returned(np.array(array), name, dense, address)
+        return Returned(np.array(array), name, dense, address, place)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Torch's CPU allocator raises a plain RuntimeError."""

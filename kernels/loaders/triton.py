@@ -14,6 +14,7 @@ class TritonLoader(TorchLoader):
 
     name = "triton"
     interprets = True
+    walled = False
     packages = ("triton", "torch")  # type: ignore[assignment]  # as many as Loader allows
 
     def preload(self) -> None:

@@ -1,6 +1,8 @@
 """The memory a reproducer hands to the kernel, and what is seen in it afterwards."""
 
+import ctypes
 import hashlib
+import mmap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -86,6 +88,21 @@ def holds(array: Array, address: int) -> bool:
     """Whether an address points into the buffer of an array."""
     room = around(array)
     return start_of(room) <= address - room.ctypes.data < room.size - ZONE
+
+
+def walled(array: Array, *, at_end: bool) -> Array:
+    """A copy in pages that may be read only, between pages that nobody may touch; it ends, or begins, with a page."""
+    page, strides = mmap.PAGESIZE, array.strides
+    size = array.itemsize + sum(max(0, n - 1) * step for n, step in zip(array.shape, strides, strict=True))
+    pages = -(-size // page) * page
+    room = mmap.mmap(-1, pages + 2 * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    start = page + (pages - size if at_end else 0)
+    view: Array = np.ndarray(array.shape, array.dtype, room, start, strides)
+    view[...] = array
+    address = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    for at, length, allowed in ((0, page, 0), (page, pages, 1), (page + pages, page, 0)):
+        ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + at), ctypes.c_size_t(length), allowed)
+    return view
 
 
 def limit_memory(megabytes: int) -> None:

@@ -57,6 +57,21 @@ def test_who_changes_the_shape_of_a_view_changes_it_for_nobody_else(tmp_path, bo
     verdict(tmp_path, body)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize(("room", "kind"), [("ROOMS", Kind.ALIASED), ("{}", Kind.PASS)])
+def test_a_result_in_the_memory_of_the_one_before_it_is_aliased(tmp_path, backend, room, kind):
+    """As of who keeps a buffer for each shape; with a fresh one for each call the same function is right."""
+    pytest.importorskip(backend)
+    body = (
+        f"import {backend} as xp\nBACKEND = {backend!r}\nROOMS = {{}}\n\ndef run(x):\n"
+        f"    out = {room}.setdefault(tuple(x.shape), xp.empty(tuple(x.shape), dtype=x.dtype))\n    out[...] = 0\n"
+        "    return out"
+    )
+    said = verdict(tmp_path, body)
+    assert said.kind is kind
+    assert ("lies in the memory of the first call's result" in said.message) is (kind is Kind.ALIASED)
+
+
 def test_an_exception_without_a_text_is_the_subjects_affair(tmp_path):
     body = "class Odd(Exception):\n    def __str__(self): raise RuntimeError('no text')\n\ndef run(out, x): raise Odd"
     assert verdict(tmp_path, body).kind is Kind.RAISED

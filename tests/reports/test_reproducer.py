@@ -290,6 +290,7 @@ SAYS = {
     "other_dtype": "reproduced: its result has dtype float64, wanted float32",
     "other_shape": "reproduced: its result has shape (15,), wanted (3, 5)",
     "raises": "reproduced: it raised ValueError: cannot do (3, 5)",
+    "returns_cached": "its second result lies in the memory of the first one, which is still held",
     "returns_input": "out is the memory of its input 'x', not a result of its own",
     "writes_before": "it wrote 4 bytes outside the elements of 'out', 1 byte before its start",
     "writes_past": "it wrote 4 bytes outside the elements of 'out', at byte 60 from its start",
@@ -333,6 +334,26 @@ def test_what_kills_its_process_shows_again(dying, name, code, said, traced):
     assert said in result.stdout
     assert traced in result.stderr
     assert "not reproduced" not in result.stdout
+
+
+BETWEEN_WALLS = {
+    "reads_behind": "    ctypes.string_at(x.ctypes.data + x.nbytes, 4)\n",
+    "restores": "    at = ctypes.c_uint32.from_address(x.ctypes.data)\n    at.value, at.value = 7, at.value\n",
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN_WALLS)
+def test_what_is_seen_between_walls_only_shows_again_between_walls(tmp_path, name):
+    head = 'import ctypes\nimport numpy as np\nOP = "silu"\n\n\ndef run(out, x):\n'
+    (tmp_path / f"{name}.py").write_text(f"{head}{BETWEEN_WALLS[name]}    out[...] = x / (1 + np.exp(-x))\n")
+    finding = observed(SMALL, user_subject(str(tmp_path / f"{name}.py"), ()))
+    script = written(tmp_path / "there", finding)
+    result = isolated(script.parent, script)
+    assert result.returncode == -signal.SIGSEGV
+    assert result.stdout.endswith("if this process dies now, that is reproduced\n")
+    assert f'{name}.py", line ' in result.stderr
+    (tmp_path / "fine.py").write_text("def run(out, x):\n    out[...] = 0\n")
+    assert isolated(script.parent, script, tmp_path / "fine.py").returncode == 0
 
 
 def test_what_is_repaired_does_not_die(faults, tmp_path):
