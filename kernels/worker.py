@@ -23,7 +23,7 @@ from corpus.materialize import Tensors, digest, materialize_all
 from corpus.records import Case, Fill, Kind, Status, Subject, TensorRecipe, TensorSpec
 from corpus.rows import rows_digest_of
 from kernels.backend import Loader, Returned
-from kernels.calling import Bound, Interface, bind
+from kernels.calling import Bound, Interface, bind, unbound
 from kernels.catalog import resolve
 from kernels.gpu import DRIVER, DriverError, give_up, when_lost
 from kernels.guarded import POISONS, Guarded
@@ -269,13 +269,19 @@ class Worker:
                 if not _differ(runs[0], again):
                     return {**head, "status": Status.FAULTED, "fault": Kind.RACE, "message": OTHER_STREAM}, []
         except SubjectError as error:
-            return {**head, **raised(error.cause, loader)}, []
+            return {**head, **_not_returned(bound, error.cause, loader)}, []
         try:
             found, payload = _report(setting, runs, aliases=bound.returns)
         except MemoryError:
             message = "its results are too large to be read back within the memory limit"
             return {**head, "status": Status.OUT_OF_MEMORY, "message": message}, []
         return {**head, **found}, payload
+
+
+def _not_returned(bound: Bound, error: BaseException, loader: Loader) -> dict[str, Any]:
+    """What is said of a call that raised: the subject did, unless the call did not get to it."""
+    reason = unbound(bound, error)
+    return {"status": Status.UNSUPPORTED, "message": reason} if reason else raised(error, loader)
 
 
 def _said_of(bound: Bound | UsageError) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from corpus.campaign import Campaign
 from corpus.findings import Environment, Finding
-from reports.book import Book, grouped, headline, planted_missed
+from reports.book import Book, headline, planted_missed
+from reports.bugs import grouped
 from reports.page_words import count, figure, first_of, listed, moment, span
 
 LOUD = frozenset({"new", "regression", "expectation expired"})
