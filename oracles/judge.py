@@ -30,9 +30,6 @@ Z_FLOOR, Z_SPREAD = 1.05, 3.0
 MANY = 1e6
 """Times a budget beyond which the number says nothing more to a person."""
 
-WHOLE = 2.0**53
-"""Below which an integer is shown as one."""
-
 UNWRITTEN, UNSET = 0xFF, 0xFE
 """Bytes that fill memory before a run (kernels.guarded, shared memory in kernels/simt/runtime/block.cpp), and local
 variables in the emulator (g++'s pattern, kernels/simt/toolchain.py)."""
@@ -323,7 +320,7 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: 
     kind = Kind.NONFINITE if m.class_bad else Kind.MISMATCH
     rule = "class" if m.class_bad else "exact" if limit == 0 else "rho"
     share = f"{bad.size} of {m.count} elements fail"
-    given, due = apart(y, r)
+    given, due = apart(y, r, whole=not format_of(got.dtype).is_float)
     where = f"{name}{place_of(worst, got.shape)} is {given}"
     if m.class_bad:
         text = f"{where}, wanted {due} ({share})"
@@ -343,9 +340,9 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: 
     return e.verdict(kind, rule, text, name, index_pattern(bad, got.shape), error_pattern(got, want, bad), found, rho)
 
 
-def apart(y: float, r: float) -> tuple[str, str]:
-    """Two numbers with as many digits as it takes to tell them apart; integers whole."""
-    if all(x.is_integer() and abs(x) < WHOLE for x in (y, r)):
+def apart(y: float, r: float, *, whole: bool = False) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to tell them apart; whole: of integers."""
+    if whole and all(map(float.is_integer, (y, r))):
         return f"{y:.0f}", f"{r:.0f}"
     short = f"{y:.9g}", f"{r:.9g}"
     return short if short[0] != short[1] else (f"{y:.17g}", f"{r:.17g}")
