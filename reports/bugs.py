@@ -139,4 +139,5 @@ def _shapes(case: Case) -> list[tuple[int, ...]]:
 
 
 def _size(f: Finding) -> tuple[int, int, str]:
-    return (f.case.elements, len(f.case.label), f.id)
+    """Small cases first, of equally small ones what was seen most often."""
+    return (f.case.elements, -f.count, f.id)

@@ -18,8 +18,10 @@ WIDTH = 100
 """Columns of text for whatever is no terminal."""
 NARROWEST = 60
 """Columns below which a table gets no narrower: its rows would be read by nobody."""
-LEAST = 12
+LEAST = 8
 """Columns that a long text gets beside others, however narrow a terminal is."""
+READABLE = 24
+"""Columns that a sentence needs."""
 _COLOURS: dict[str, dict[str, Any]] = {
     r"^(\d+\. \S+: \w+|findings: \d.*|.*NOT reached.*|fails\b.*?:|.*\bNOT FOUND\b.*)": {"fg": "red", "bold": True},
     r"^(findings: none|goals: all \d+ reached|does not fail any more|passes)": {"fg": "green", "bold": True},
@@ -61,10 +63,21 @@ def _broken(line: str, columns: int) -> Iterable[str]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as their widest entry, numbers to the right; what is too wide goes on below, in its column."""
+    """Columns as wide as their widest entry, numbers to the right; what is too wide goes on below, in its column.
+
+    Where the last column would be too narrow to be read, what stands in it goes below the others.
+    """
     all_rows = [tuple(head), *(tuple(r) for r in rows)]
-    widths = _fitted(list(zip(*all_rows, strict=True)))
-    return "\n".join(line for row in all_rows for line in _lines(row, widths))
+    columns = list(zip(*all_rows, strict=True))
+    widths = _fitted(columns)
+    if widths[-1] >= min(READABLE, max(map(_extent, columns[-1]))):
+        return "\n".join(line for row in all_rows for line in _lines(row, widths))
+    widths = _fitted(columns[:-1])
+    return "\n".join(line for row in all_rows for line in (*_lines(row[:-1], widths), *_below(row[-1])))
+
+
+def _below(cell: str) -> list[str]:
+    return [f"      {line}" for line in _wrapped(cell, width() - 6)] if cell else []
 
 
 def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:

@@ -44,6 +44,15 @@ def test_a_table_is_no_wider_than_the_terminal_and_loses_nothing(screen, columns
     assert words("\n".join(lines)) == words("\n".join(" ".join(row) for row in [HEAD, *ROWS]))
 
 
+def test_a_sentence_for_which_there_is_no_room_goes_below(screen):
+    screen(80)
+    row = ("softmax/" + "x" * 24, "planted " * 4, "a sentence of some length that goes on " * 4)
+    lines = table(("subject", "state", "what"), [row, (*row[:2], "")]).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.strip() for line in lines][2:4] == [f"{row[0]}  {row[1].strip()}", row[2][:74].strip()]
+    assert words("\n".join(lines)) == words(" ".join(["subject state what", *row, *row[:2]]))
+
+
 def test_without_a_terminal_the_width_does_not_depend_on_where_one_is(monkeypatch):
     shown = set()
     for columns in ("40", "80", "300"):
