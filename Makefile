@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .PHONY: run test lint bench clean help
 
-run: $(STAMP) ## Search clean and planted kernels, then replay what was found (a few minutes)
+run: $(STAMP) ## See a wrong kernel found, shrunk, replayed and repaired (a minute)
 	@$(BIN)/python scripts/demo
 
 # They start hundreds of processes, none of which shall compile our modules anew. Two processes that run tests, each with

@@ -36,6 +36,7 @@ from corpus.errors import UsageError
 from corpus.migrate import upgrade
 from corpus.record import GENERATOR_VERSION, Record, Scalar, unnamed
 from corpus.share import Share
+from corpus.specials import spelled
 
 
 class Fill(Record):
@@ -81,6 +82,8 @@ class TensorRecipe(Record):
         return math.prod(self.shape)
 
 
+POKES = 4
+"""Written-out elements that a label names."""
 TOKEN = "case:"  # noqa: S105  (no password)
 """What the word for a case begins with."""
 
@@ -152,7 +155,8 @@ def _tensor_label(name: str, t: TensorRecipe, usual: str) -> str:
     text += f":{t.dtype}" if t.dtype != usual else ""
     text += f"/{t.layout}" if t.layout != "contiguous" else ""
     text += "".join(f"+{s.value}@{s.place}" for s in t.specials)
-    return text + (f"+{len(t.pokes)} poke{'s' * (len(t.pokes) > 1)}" if t.pokes else "")
+    text += "".join(f"+{spelled(pattern, t.dtype)}@{at}" for at, pattern in t.pokes[:POKES])
+    return text + (f"+{len(t.pokes) - POKES} more" if len(t.pokes) > POKES else "")
 
 
 class TensorSpec(Record):

@@ -17,6 +17,7 @@ from fuzz.options import (
     contract_option,
     corpus_option,
     device_option,
+    dtype_option,
     json_option,
     old_corpus_option,
     subject_option,
@@ -61,6 +62,7 @@ def cli() -> None:
 @click.option("--seed", type=AtLeast(0), help="Makes the same cases again.  [default: random]")
 @click.option("--resume", is_flag=True, help="Go on with the latest run that was interrupted.")
 @click.option("--engine", type=click.Choice(["conjecture", "given"]), default="conjecture", show_default=True)
+@dtype_option
 @device_option("cpu", "Where the subjects run: cpu, cuda, cuda:NUMBER or cuda:all.")
 @click.option("--jobs", type=AtLeast(1), help="Processes that search.  [default: 1; on GPUs more]")
 @click.option("--max-elements", type=AtLeast(1), help="Of the largest tensor of a case.")
@@ -110,6 +112,7 @@ def replay_command(**options: Any) -> int:
 @click.argument("target", metavar="FINDING|FILE|RUN:INDEX|case:TOKEN")
 @subject_option
 @contract_option
+@device_option("", "Where the subject runs (cpu, cuda or cuda:NUMBER), if it can; default: where it failed.")
 @click.option("--budget", default="30s", show_default=True, metavar="TIME", help="How long to try.")
 @box_options
 @corpus_option
@@ -160,6 +163,7 @@ def analyze_command(**options: Any) -> int:
 @cli.command("prove")
 @click.argument("op")
 @click.argument("subject", metavar="NAME|FILE[:NAME]")
+@dtype_option
 @device_option("cpu", "Where the kernel runs: cpu, cuda or cuda:NUMBER.")
 @contract_option
 @box_options

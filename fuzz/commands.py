@@ -35,16 +35,17 @@ from fuzz.fleet import Fleet
 from fuzz.output import FOUND, check_json, write_json
 from fuzz.plan import fitted, new_campaign
 from fuzz.progress import Progress
-from fuzz.replay import Item, gather
-from fuzz.selection import Own, placed, select
+from fuzz.replay import Item, gather, moved
+from fuzz.selection import Own, only_dtypes, placed, select
 from fuzz.subjects import is_own
 from fuzz.triage import investigate
-from kernels.places import Place, crew_of
+from kernels.places import Place, crew_of, places_of
 from kernels.probing import ReadyBy
 from kernels.simt.toolchain import Mode, build_ahead
 from oracles.compiling import compile_beside
 from reports.book import DEFAULT_CORPUS, Book, in_order, planted_missed
 from reports.model import finding_report, report
+from reports.terminal import say
 from reports.text import campaign_text, finding_text
 
 DEFAULT_SECONDS = 60.0
@@ -173,7 +174,7 @@ def _fresh(store: Store, options: dict[str, Any], limits: Limits) -> Campaign:
         planted=options["planted"],
         launch=options["launch"],
     )
-    subjects = placed(chosen, options["device"])
+    subjects = placed(only_dtypes(chosen, options["dtypes"]), options["device"])
     seed = options["seed"] if options["seed"] is not None else SystemRandom().getrandbits(32)
     run_name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-s{seed}"
     while run_name in store.runs():
@@ -240,7 +241,7 @@ def _conclude(search: Search, options: dict[str, Any]) -> int:
     path = corpus / "local" / "runs" / campaign.run / "summary.json"
     summary = report(book)
     write_json(str(path), summary)
-    click.echo(campaign_text(book), err=to_stdout)
+    say(campaign_text(book), err=to_stdout)
     write_json(options["json_path"], summary)
     elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     click.echo(f"summary   {path}", err=to_stdout)
@@ -280,9 +281,12 @@ def shrink_stored(**options: Any) -> int:
     """The command `shrink`."""
     seconds = seconds_of(options["budget"])
     with Store(options["corpus"]) as store:
-        items = gather(store, [options["target"]], Own(options["files"], options["launch"]))
+        own = Own(options["files"], options["launch"])
+        items = moved(gather(store, [options["target"]], own), options["device"])
         subjects: list[Subject] = list({i.subject.key: i.subject for i in items}.values())
-        with Examiner(subjects, timeout=options["timeout"], memory_mb=options["memory_mb"]) as examiner:
+        box = {"timeout": options["timeout"], "memory_mb": options["memory_mb"]}
+        place = places_of(options["device"])[0] if options["device"] else None
+        with Examiner(subjects, **box, place=place) as examiner:
             found = [(i.finding, f) for i in items if (f := _shrink_one(examiner, i, seconds)) is not None]
         if not found:
             click.echo(f"nothing to shrink: {options['target']} does not fail")
@@ -291,7 +295,7 @@ def shrink_stored(**options: Any) -> int:
         kept = [_file(store, *f) for f in found]
     book = Book(tuple(kept), corpus=str(options["corpus"]))
     for number, finding in enumerate(kept, 1):
-        click.echo(finding_text(finding, number, corpus=book.corpus), err=options["json_path"] == "-")
+        say(finding_text(finding, number, corpus=book.corpus), err=options["json_path"] == "-")
     write_json(options["json_path"], [finding_report(book, f) for f in kept])
     return FOUND
 

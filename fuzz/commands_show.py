@@ -21,7 +21,7 @@ from fuzz.life import expect_failure, expect_pass, promote
 from fuzz.output import FOUND, write_json
 from fuzz.prove import lines, prove
 from fuzz.replay import Item, gather
-from fuzz.selection import Own, placed
+from fuzz.selection import Own, only_dtypes, placed
 from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import contract_of
 from reports.book import Book, judged
@@ -30,7 +30,7 @@ from reports.explain import explain
 from reports.format import write
 from reports.model import finding_report
 from reports.reproducer import reproducer
-from reports.text import table
+from reports.terminal import table
 
 
 def show(**options: Any) -> int:
@@ -164,7 +164,7 @@ def expect(**options: Any) -> int:
 def prove_subject(**options: Any) -> int:
     """The command `prove`: exit code 1 if an input fails."""
     contract = contract_of(options["op"])
-    named = _named_subject(options["op"], options["subject"])
+    (named,) = only_dtypes([_named_subject(options["op"], options["subject"])], options["dtypes"])
     subject = named if options["device"] == "cpu" else placed([named], options["device"])[0]
     if options["device"] != "cpu" and subject.device == "cpu":
         raise UsageError(f"{named.key} does not run on device {options['device']!r}")

@@ -6,6 +6,7 @@ import platform
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import click
@@ -21,18 +22,20 @@ from fuzz.output import FOUND, write_json
 from fuzz.replay import Outcome, Replayed, beside_base, gather, moved, replay
 from fuzz.selection import Own
 from kernels.catalog import subjects_of
-from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version
+from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version, version_of
 from kernels.loader import loader_of, loaders
 from kernels.places import places_of
 from oracles.catalog import load_contracts
 from oracles.contract import Contract
 from oracles.criteria import CRITERIA
 from reports.book import Book
+from reports.bugs import grouped
 from reports.explain import short
 from reports.format import formats, write
 from reports.junit import Result, junit
 from reports.replayed import Told, markdown
-from reports.text import claims, table
+from reports.terminal import say, table
+from reports.text import claims
 
 
 def replay_stored(**options: Any) -> int:
@@ -46,7 +49,7 @@ def replay_stored(**options: Any) -> int:
         if options["base"] is not None:
             results = beside_base(results, options["base"], **box)
     for r in results:
-        click.echo(_line(r), err=options["json_path"] == "-")
+        say(_line(r), err=options["json_path"] == "-")
     _write(results, options)
     tally = Counter(r.outcome.value for r in results)
     said = ", ".join(f"{n} {word}" for word, n in tally.items()) or "nothing to replay"
@@ -57,7 +60,7 @@ def replay_stored(**options: Any) -> int:
 def _line(r: Replayed) -> str:
     lost = " (a planted bug is not caught any more)" if r.lost else ""
     meant = r.item.subject.planted and r.good  # of hundreds of planted bugs nobody reads more than a line each
-    message = f"\n    {r.verdict.kind}: {r.verdict.message}" if r.verdict.message and not meant else ""
+    message = f"\n{indent(f'{r.verdict.kind}: {r.verdict.message}', '    ')}" if r.verdict.message and not meant else ""
     blame = f"\n    {r.verdict.blame}" if r.verdict.blame and not meant else ""
     return f"{r.outcome.value}{lost}: {r.item.subject.key}  {r.item.case.label}  [{r.item.name}]{message}{blame}"
 
@@ -104,6 +107,8 @@ def _told(r: Replayed) -> Told:
 
 
 Row = tuple[str, ...]
+_BUG = "bug"
+"""The column with the finding that leads the bug; people see it by what stands below what."""
 
 
 def list_things(**options: Any) -> int:
@@ -114,8 +119,26 @@ def list_things(**options: Any) -> int:
     if options["json_path"]:
         write_json(options["json_path"], [dict(zip(head, row, strict=True)) for row in rows])
     else:
-        click.echo(table(head, rows))
+        click.echo(table(*_by_bug(head, rows)))
     return 0
+
+
+def _by_bug(head: Row, rows: list[Row]) -> tuple[Row, list[Row]]:
+    """Findings, those of one bug below one another: what all of them have in common is said once."""
+    if _BUG not in head:
+        return head, rows
+    bugs: dict[str, list[Row]] = {}
+    for row in rows:
+        bugs.setdefault(row[head.index(_BUG)], []).append(row)
+    shown = [_below(row, first=not i) for same in bugs.values() for i, row in enumerate(same)]
+    return tuple(name for name in head if name != _BUG), shown
+
+
+def _below(row: Row, *, first: bool) -> Row:
+    """A finding as people see it: its label without op and dtype, which have columns of their own."""
+    name, subject, *middle, _, label = row
+    shown = (name, subject) if first else (f"  {name}", "")
+    return (*shown, *middle, label.split(" ", 2)[-1])
 
 
 def _refuse_lost_columns(what: str, words: Sequence[str], head: Row, rows: list[Row]) -> None:
@@ -186,10 +209,11 @@ def _findings(corpus: Path) -> tuple[Row, list[Row]]:
     with Store(corpus) as store:
         found = store.all_findings()
     rows: list[Row] = [
-        (f.id, f.subject.key, f.verdict.kind.value, _state(f), str(f.count), f.signature.dtype, f.case.label)
-        for f in found
+        (f.id, f.subject.key, f.verdict.kind.value, _state(f), str(f.count), f.signature.dtype, bug[0].id, f.case.label)
+        for bug in grouped(found, lambda f: not f.expected())
+        for f in bug
     ]
-    return ("finding", "subject", "verdict", "state", "count", "dtype", "smallest case"), rows
+    return ("finding", "subject", "verdict", "state", "count", "dtype", _BUG, "smallest case"), rows
 
 
 def _state(f: Finding) -> str:
@@ -229,8 +253,9 @@ def doctor() -> int:
     """The command `doctor`: exit code 1 if nothing can run here."""
     env = environment()
     click.echo(f"python {env.python} on {env.platform}\nprocessor {env.processor or env.machine}\n")
-    missing = [(name, "not installed") for name in OPTIONAL if name not in env.packages]
-    click.echo(table(("package", "version"), [*env.packages.items(), *missing]) + "\n")
+    versions = env.packages | {name: version_of(name) or "not installed" for name in OPTIONAL}
+    rows = [(name, version, OPTIONAL.get(name, "")) for name, version in versions.items()]
+    click.echo(table(("package", "version", "for"), rows) + "\n")
     click.echo(table(("tool", "version"), [(tool, tool_version(tool)) for tool in TOOLS]) + "\n")
     click.echo(table(("gpu", "driver"), gpus() or [("none found", "-")]) + "\n")
     click.echo(table(("backend", "state"), [(name, _backend_state(name)) for name in loaders()]))

@@ -16,7 +16,7 @@ from kernels.catalog import resolve, subjects_of
 from kernels.device_code import ARCHITECTURES, Compiled, compile_for, compilers
 from kernels.front_matter import read_front_matter
 from oracles.catalog import contract_of, load_contracts
-from reports.text import table
+from reports.terminal import table
 
 
 @dataclass(frozen=True, slots=True)

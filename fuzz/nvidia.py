@@ -21,7 +21,7 @@ from kernels.profiler import Profile
 from kernels.sanitizer import PROGRAM, TOOLS, missing
 from kernels.watched import watch
 from reports.page_words import figure
-from reports.text import table
+from reports.terminal import table
 
 
 def sanitize_stored(**options: Any) -> int:

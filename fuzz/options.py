@@ -81,6 +81,12 @@ def subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def dtype_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Some of the dtypes that subjects take."""
+    text = "Only this dtype of the first input; repeatable.  [default: all that a subject takes]"
+    return click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help=text)(command)
+
+
 def device_option(default: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Where subjects run; text: its help."""
     return click.option("--device", default=default, show_default=bool(default), help=text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from corpus.errors import UsageError, about
 from corpus.records import Numerics, Subject
+from fuzz.subjects import is_own, takes
 from kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
 from kernels.gpu_loaders import ON_GPU
 from kernels.loader import loader_of
@@ -47,8 +48,8 @@ def _can_take(contract: Contract, subject: Subject) -> None:
     there = tuple(dict.fromkeys(variant[first] for variant in contract.variants))
     if subject.dtypes and not set(subject.dtypes) & set(there):
         key = "dtypes" if subject.backend == "cuda" else "DTYPES"
-        takes = f"takes {' and '.join(subject.dtypes)} only, but {first} of {subject.op} is {' or '.join(there)}"
-        raise UsageError(f'it {takes}; name what it takes, as {key} = ["{there[0]}"]')
+        said = f"takes {' and '.join(subject.dtypes)} only, but {first} of {subject.op} is {' or '.join(there)}"
+        raise UsageError(f'it {said}; name what it takes, as {key} = ["{there[0]}"]')
 
 
 def select(
@@ -84,6 +85,27 @@ def select(
         limit, other = (f" with backend {', '.join(backends)}", ", or another --backend") if backends else ("", "")
         raise UsageError(f"no subject is left for {', '.join(wanted)}{limit}; name your own with --subject{other}")
     return chosen
+
+
+def only_dtypes(subjects: Sequence[Subject], dtypes: Sequence[str]) -> list[Subject]:
+    """The subjects that take one of these dtypes, for these only; all of them if none is named.
+
+    Raises UsageError if a person's own does not, or nobody does.
+    """
+    if not dtypes:
+        return list(subjects)
+    there = {s.key: _dtypes_of(s) for s in subjects}
+    left = [s.but(dtypes=both) for s in subjects if (both := tuple(t for t in there[s.key] if t in dtypes))]
+    kept = {s.key for s in left}
+    for subject in subjects:
+        if subject.key not in kept and (is_own(subject) or not left):
+            raise UsageError(f"{subject.key} takes {', '.join(there[subject.key])}, not {' or '.join(dtypes)}")
+    return left
+
+
+def _dtypes_of(subject: Subject) -> list[str]:
+    """Of its first input, by which cases are told apart."""
+    return [t for t in contract_of(subject.op).dtypes if takes(subject, t)]
 
 
 def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:

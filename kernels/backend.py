@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,13 @@ class Loader(ABC):
 _OURS = frozenset(f.dtype for f in FORMATS.values())
 
 
+def _instead(path: Path, module: ModuleType) -> str:
+    """What a person may name, as far as the file defines it."""
+    own = [name for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__]
+    names = [name for name in own if callable(vars(module)[name]) and name[0] != "_"]
+    return f"; it has {', '.join(names)}: name one, as in {path.name}:{names[0]}" if names else ""
+
+
 class PythonLoader(Loader):
     """Loads a function from a Python file, anywhere."""
 
@@ -137,7 +145,7 @@ class PythonLoader(Loader):
             raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
         found = getattr(module, function, None)
         if not callable(found):
-            raise UsageError(f"{path} has no function {function!r}")
+            raise UsageError(f"{path} has no function {function!r}{_instead(path, module)}")
         return found  # type: ignore[no-any-return]
 
     def wrap(self, view: Array) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, Self
 
 from corpus.errors import UsageError
@@ -116,7 +118,8 @@ def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
     elif len(tensors) == len(face.always) + len(face.outputs):
         returns = False
     else:
-        raise UsageError(f"{where} takes {_count(len(tensors))}, but it must be {face.describe()}")
+        raise UsageError(f"{_shown(where, parameters)}, but it must be {face.describe()}")
+    _check_names(tensors, face, returns, _shown(where, parameters))
     _check_attrs(parameters, face, where)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return Bound(function, returns, optional=face.optional)
@@ -126,6 +129,22 @@ def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
     return Bound(function, returns, _left_out(names, face), refused, frozenset(needed), face.optional)
 
 
+def unbound(bound: Bound, error: BaseException) -> str:
+    """Why a call did not get to a subject whose signature tells nothing, or takes anything; else an empty string."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if not isinstance(error, TypeError) or trace is None or not _REFUSED.search(str(error)):
+        return ""
+    code, inmost = getattr(bound.call, "__code__", None), trace.tb_frame.f_code
+    passes_on = code is inmost and bool(inmost.co_flags & inspect.CO_VARARGS)
+    if not passes_on and (code is not None or Path(inmost.co_filename).parent != Path(__file__).parent):
+        return ""
+    return f"its arguments do not fit ({error}); a function that only passes them on needs functools.wraps"
+
+
+_REFUSED = re.compile(r"\(\) (takes|got|missing|received) ")
+"""What Python and torch say of a call that does not fit a signature."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -149,5 +168,16 @@ def _check_attrs(parameters: Iterable[inspect.Parameter], face: Interface, where
             raise UsageError(f"{where} asks for {p.name!r}, which the op does not have; it must be {face.describe()}")
 
 
-def _count(n: int) -> str:
-    return f"{n} tensor argument{'s' if n != 1 else ''}"
+def _check_names(tensors: Sequence[inspect.Parameter], face: Interface, returns: bool, shown: str) -> None:
+    """Refuse an argument that is called like one tensor of the op and stands where another one is passed."""
+    passed = face.always if returns else (*face.outputs, *face.always)
+    for parameter, name in zip(tensors, passed, strict=False):
+        if parameter.name != name and parameter.name in passed:
+            told = f"but {name!r} is passed where it has {parameter.name!r}"
+            raise UsageError(f"{shown}, {told}; it must be {face.describe()}")
+
+
+def _shown(where: str, parameters: Iterable[inspect.Parameter]) -> str:
+    """A function with its signature, without annotations."""
+    plain = [p.replace(annotation=p.empty) for p in parameters]
+    return f"{where} takes {inspect.Signature(plain)}"

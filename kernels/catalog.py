@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
         loader_of(backend)
     with about(f"{path}: {_key(path, 'NUMERICS')} is not understood"):
         numerics = _numerics(said.get("NUMERICS", {}))
-    called = _function(path, source, said, function)
+    called = _function(path, source, said, function, op)
     return Subject(
         op=op,
         name=path.stem,
@@ -267,12 +267,12 @@ def _stored_path(path: Path) -> str:
     return str(path.relative_to(ROOT.parent)) if path.is_relative_to(ROOT) else str(path)
 
 
-def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str) -> str:
-    """The one that is wanted, or the kernel of a CUDA file, or the only public function, or `run`."""
+def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str, op: str) -> str:
+    """The one that is wanted, or the kernel of a CUDA file, or the only public function, or one with a telling name."""
     if "ENTRY" not in said:
         tree = _tree(path, source)
         compiled = _compiled(tree)
-        found = wanted or _only_function(tree, compiled)
+        found = wanted or _only_function(tree, compiled, ("run", op, path.stem))
         if found in compiled:
             raise UsageError(f"{path}: Triton compiles {found!r}, and nobody launches it; name a function that does")
         return found
@@ -289,11 +289,15 @@ def _line(path: Path, source: bytes, function: str) -> int:
     return next((n.lineno for n in defined if n.name == function), 1)
 
 
-def _only_function(tree: ast.Module, compiled: set[str]) -> str:
-    """`run`, or the only public function of the file, or the only one that is not for a GPU."""
+def _only_function(tree: ast.Module, compiled: set[str], telling: Sequence[str]) -> str:
+    """The first of the telling names that is a function, or the only public one, or the only one not for a GPU."""
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name[0] != "_"]
     own = [n for n in names if n not in compiled] or names
-    return own[0] if len(own) == 1 else "run"
+    if len(own) == 1:
+        return own[0]
+    given = {name for node in tree.body for name, _ in _assigned(node)}
+    given |= {a.asname or a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names}
+    return next((name for name in telling if name in {*own, *given}), telling[0])
 
 
 def _compiled(tree: ast.Module) -> set[str]:

@@ -14,8 +14,12 @@ from kernels.loader import loaders
 
 _ALWAYS = ("numpy", "hypothesis", "numba", "pydantic", "ml_dtypes")
 
-OPTIONAL = ("torch", "triton", "gguf")
-"""Packages that only some subjects need."""
+OPTIONAL = {
+    "torch": "kernels in torch; inputs that are made on a GPU",
+    "triton": "kernels in Triton, on the CPU by its interpreter",
+    "gguf": "packed blocks (q4_0, q8_1, ...): dequantize, quantize, qgemv, qgemm",
+}
+"""Packages that only some subjects need, and what for."""
 
 TOOLS = ("g++", "nvcc", "nvidia-smi", "compute-sanitizer", "ncu")
 """Programs that only some subjects need."""
@@ -24,7 +28,7 @@ TOOLS = ("g++", "nvcc", "nvidia-smi", "compute-sanitizer", "ncu")
 @cache
 def environment() -> Environment:
     """Versions of everything that computes, and the machine."""
-    versions = {name: metadata.version(name) for name in _ALWAYS if _installed(name)}
+    versions = {name: version for name in _ALWAYS if (version := version_of(name))}
     for loader in loaders().values():
         versions |= loader.versions()
     return Environment(
@@ -36,12 +40,12 @@ def environment() -> Environment:
     )
 
 
-def _installed(name: str) -> bool:
+def version_of(package: str) -> str:
+    """The installed version of a package; an empty string if there is none."""
     try:
-        metadata.version(name)
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
-        return False
-    return True
+        return ""
 
 
 def _processor() -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from corpus.records import Status
 from kernels.backend import KernelFaultError, Loader
 
-MAX_MESSAGE = 500
+MAX_MESSAGE = 2000
 """Characters of an exception's message that are kept."""
 MAX_DETAIL = 4000
 """Characters of traceback that are kept."""
@@ -65,7 +65,7 @@ def raised(error: BaseException, loader: Loader) -> dict[str, Any]:
     status = Status.OUT_OF_MEMORY if loader.is_out_of_memory(error) else Status.RAISED
     status = Status.LAUNCH_FAILED if loader.is_launch_failure(error) else status
     text = _printable("".join(traceback.format_exception(error)))
-    message = _printable(f"{type(error).__name__}: {_words(error)}").partition("\n")[0]
+    message = _printable(f"{type(error).__name__}: {_words(error)}").rstrip()
     return {"status": status, "message": message[:MAX_MESSAGE], "detail": text[-MAX_DETAIL:]}
 
 

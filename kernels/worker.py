@@ -25,7 +25,7 @@ from corpus.materialize import Tensors, digest, materialize_all
 from corpus.records import Case, Fill, Kind, Status, Subject, TensorRecipe, TensorSpec
 from corpus.rows import rows_digest_of
 from kernels.backend import Loader, Returned
-from kernels.calling import Bound, Interface, bind
+from kernels.calling import Bound, Interface, bind, unbound
 from kernels.catalog import resolve
 from kernels.gpu import DRIVER, DriverError, give_up, when_lost
 from kernels.guarded import POISONS, Guarded
@@ -283,7 +283,7 @@ class Worker:
             if loader.walled and not setting.large and is_walled(setting.order) and not _did_harm(runs):
                 self._run_between_walls(setting, bound, loader, extra)
         except SubjectError as error:
-            return {**head, **raised(error.cause, loader)}, []
+            return {**head, **_not_returned(bound, error.cause, loader)}, []
         try:
             found, payload = _report(setting, runs, aliases=bound.returns)
         except MemoryError:
@@ -307,6 +307,12 @@ class Worker:
 def _did_harm(runs: list[_Run]) -> bool:
     """Whether it is known already that something was written that was not to be."""
     return any(run.damage or run.mutated for run in runs)
+
+
+def _not_returned(bound: Bound, error: BaseException, loader: Loader) -> dict[str, Any]:
+    """What is said of a call that raised: the subject did, unless the call did not get to it."""
+    reason = unbound(bound, error)
+    return {"status": Status.UNSUPPORTED, "message": reason} if reason else raised(error, loader)
 
 
 def _said_of(bound: Bound | UsageError) -> dict[str, Any]:

@@ -30,6 +30,10 @@ Z_FLOOR, Z_SPREAD = 1.05, 3.0
 MANY = 1e6
 """Times a budget beyond which the number says nothing more to a person."""
 
+UNWRITTEN, UNSET = 0xFF, 0xFE
+"""Bytes that fill memory before a run (kernels.guarded, shared memory in kernels/simt/runtime/block.cpp), and local
+variables in the emulator (g++'s pattern, kernels/simt/toolchain.py)."""
+
 REMEMBERED = 1 << 18
 """Bytes of outputs that are remembered when they pass: measuring so many takes longer than comparing them."""
 
@@ -202,7 +206,7 @@ def unwritten(e: Evidence, report: OutputReport) -> Mask:
     """
     got = e.outputs[report.name]
     raw = np.frombuffer(got.tobytes(), np.uint8).reshape(-1, got.itemsize)
-    kept = (raw == 0xFF).all(axis=1)  # kernels.guarded.POISONS[0]
+    kept = (raw == UNWRITTEN).all(axis=1)
     kept[: max(0, report.first_unwritten)] = False
     if kept.sum() > report.unwritten:
         at = np.flatnonzero(kept)
@@ -283,7 +287,7 @@ def _judge_bits(e: Evidence, name: str, got: Array) -> Verdict | None:
     pair = (got.reshape(-1)[first], want.reshape(-1)[first])
     text = (
         f"{name}{place_of(first, got.shape)} is {_exactly(pair[0])}, must be {_exactly(pair[1])} bit for bit "
-        f"({bad.size} of {got.size} elements differ)"
+        f"({bad.size} of {got.size} elements differ){_never_set(e, pair[0])}"
     )
     error = error_pattern(got, want.astype(np.float64), bad)
     where = Measurement(
@@ -299,7 +303,25 @@ def _judge_bits(e: Evidence, name: str, got: Array) -> Verdict | None:
 
 def _exactly(value: np.generic[object]) -> str:
     raw = value.tobytes()[::-1].hex()
-    return f"{float(value)!r} (0x{raw})"
+    return f"{float(value) if format_of(value.dtype).is_float else int(value)!r} (0x{raw})"
+
+
+def _never_set(e: Evidence, value: np.generic[object]) -> str:
+    """What its bytes give away: memory as it was filled before the run, a local variable as the emulator fills it."""
+    raw = value.tobytes()
+    if np.isnan(float(value)) and set(raw) == {UNWRITTEN}:
+        given = any(raw in array.tobytes() for array in e.reference.inputs.values())
+        return "" if given else "; its bytes are 0xFF, as in an output, shared memory or a gap that nobody wrote to"
+    if e.subject.backend == "cuda" and e.subject.device == "cpu" and _like_unset(value):
+        return "; its bytes are 0xFE, as in a local variable that nobody set"
+    return ""
+
+
+def _like_unset(value: np.generic[object]) -> bool:
+    """Whether it is such a variable of its own type, or of another one that was converted."""
+    fills = [np.frombuffer(bytes([UNSET]) * 8, dtype)[0] for dtype in (value.dtype, np.float32, np.float64)]
+    converted = (np.asarray(fill).astype(value.dtype)[()] for fill in fills)
+    return value.itemsize > 1 and np.isfinite(float(value)) and any(value == fill for fill in converted)
 
 
 def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: Ruling | None) -> Verdict:
@@ -315,7 +337,7 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: 
     kind = Kind.NONFINITE if m.class_bad else Kind.MISMATCH
     rule = "class" if m.class_bad else "exact" if limit == 0 else "rho"
     share = f"{bad.size} of {m.count} elements fail"
-    given, due = apart(y, r)
+    given, due = apart(y, r, whole=not format_of(got.dtype).is_float)
     where = f"{name}{place_of(worst, got.shape)} is {given}"
     if m.class_bad:
         text = f"{where}, wanted {due} ({share})"
@@ -327,6 +349,7 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: 
             f"{where}, wanted {due}: {times} times its {'estimated ' * budget.estimated}error budget of {limit:.3g}"
             f"{', confirmed in ball arithmetic' * (ruling is not None)} ({share})"
         )
+    text += _never_set(e, got.reshape(-1)[worst])
     found = measurements(m, got, want, limit)
     if ruling is not None:
         place = _at_index(worst, got.shape)
@@ -334,8 +357,10 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: 
     return e.verdict(kind, rule, text, name, index_pattern(bad, got.shape), error_pattern(got, want, bad), found, rho)
 
 
-def apart(y: float, r: float) -> tuple[str, str]:
-    """Two numbers with as many digits as it takes to tell them apart."""
+def apart(y: float, r: float, *, whole: bool = False) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to tell them apart; whole: of integers."""
+    if whole and all(map(float.is_integer, (y, r))):
+        return f"{y:.0f}", f"{r:.0f}"
     short = f"{y:.9g}", f"{r:.9g}"
     return short if short[0] != short[1] else (f"{y:.17g}", f"{r:.17g}")
 

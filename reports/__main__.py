@@ -16,6 +16,7 @@ from reports.book import open_book
 from reports.format import formats, write
 from reports.model import schema
 from reports.options import existing_corpus
+from reports.terminal import say
 
 USAGE, INTERNAL = 2, 3
 
@@ -43,7 +44,9 @@ def cli(run: str | None, corpus: Path, *, schema_only: bool, **files: str | None
     wanted = {name: path for name, path in files.items() if path} or {"text": "-"}
     for name, path in wanted.items():
         text = formats()[name].render(book)
-        if path == "-":
+        if path == "-" and name == "text":
+            say(text.removesuffix("\n"))
+        elif path == "-":
             click.echo(text, nl=False)
         else:
             write(Path(path), text)

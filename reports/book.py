@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +15,11 @@ from corpus.findings import Finding, State
 from corpus.records import BLAMELESS, TOKEN, Kind
 from corpus.share import Share
 from corpus.store import Store
+from reports.bugs import grouped, rank
 from reports.page_words import count
 
 DEFAULT_CORPUS = "corpus"
 """Folder that commands use if none is named."""
-CAUSES = frozenset({Kind.RACE, Kind.OUT_OF_BOUNDS, Kind.UNINITIALIZED, Kind.DIVERGENT})
-"""Kinds that name the line at fault, of which wrong values are but symptoms."""
 
 
 @dataclass(frozen=True)
@@ -87,32 +86,6 @@ def open_book(store: Store, run: str | None = None, *, known: Iterable[str] = ()
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Subjects together, and of each subject kinds together."""
     return tuple(sorted(findings, key=lambda f: (f.subject.key, rank(f.verdict.kind), f.id)))
-
-
-def rank(kind: Kind) -> tuple[bool, str]:
-    """Kinds in the order in which they are told: first those that name a cause, of which others are symptoms."""
-    return (kind not in CAUSES, kind)
-
-
-def grouped(findings: Iterable[Finding], news: Callable[[Finding], bool]) -> list[list[Finding]]:
-    """Findings of one subject and kind together, most often one bug: news first, and of them the smallest case.
-
-    One with a dtype that passes on the smallest case of the others is no part of them.
-    """
-    groups: dict[tuple[str, tuple[bool, str]], list[list[Finding]]] = {}
-    for f in sorted(findings, key=lambda f: (not news(f), f.case.elements, len(f.case.label), f.id)):
-        alike = groups.setdefault((f.subject.key, rank(f.verdict.kind)), [])
-        group = next((g for g in alike if not _passes(g[0], f.signature.dtype)), None)
-        if group is None:
-            alike.append(group := [])
-        group.append(f)
-    return [group for key in sorted(groups) for group in groups[key]]
-
-
-def _passes(finding: Finding, dtype: str) -> bool:
-    """Whether the subject was seen to pass on this very case with another dtype."""
-    mine = [v.kind for v in finding.variants if (v.subject, v.dtype) == (finding.subject.key, dtype)]
-    return dtype != finding.signature.dtype and mine == [Kind.PASS]
 
 
 def failing(kinds: dict[str, int]) -> int:

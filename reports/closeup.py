@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from textwrap import indent
 
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.records import Case, Kind
 from reports.book import Book, judged, sanitized, stopped_at
-from reports.page_words import bits, count, only_bits_tell, relation
+from reports.page_words import bits, count, only_bits_tell, relation, value
 from reports.tensors import described
-from reports.text import table
-
-DIGITS = 9
-"""Significant digits of values: enough to tell every float32 from its neighbours."""
+from reports.terminal import table
 
 
 def closeup(book: Book, f: Finding, reproducer: str = "") -> str:
@@ -46,7 +44,7 @@ def _head(book: Book, f: Finding) -> str:
     lines = [
         f"finding {f.id}: {f.subject.key}, {f.verdict.kind} ({f.verdict.rule}), {book.standing(f)}",
         "",
-        f"  {f.verdict.message}",
+        indent(f.verdict.message, "  "),
         f"  at       {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"  blame    {f.verdict.blame}" if f.verdict.blame else "",
         f"  judged   {judged(f.verdict.shares)}" if f.verdict.shares else "",
@@ -83,7 +81,7 @@ def _elements(shown: Exhibit) -> str:
 def _element(e: Element, dtype: str) -> Sequence[str]:
     index = f"[{', '.join(map(str, e.index))}]"
     steps = f"{e.ulps:,}" if e.ulps >= 0 else "-"
-    got, wanted = (f"{v:.{DIGITS}g}" for v in (e.got, e.wanted))
+    got, wanted = value(e.got, dtype), value(e.wanted, dtype)
     if only_bits_tell(e, got, wanted):
         got, wanted = f"{got} ({bits(e.bits, dtype)})", f"{wanted} ({bits(e.wanted_bits, dtype)})"
     return ("x" if e.fails else " ", index, got, wanted, f"{e.bound:.3g}", f"{e.rho:.3g}", steps)

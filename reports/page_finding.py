@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
-from corpus.formats import FORMATS
 from corpus.records import Case, Measurement, TensorRecipe
+from corpus.specials import spelled
 from reports.book import Book, judged, sanitized, stopped_at
 from reports.explain import short as meaning_of
 from reports.explain import topics
@@ -176,20 +174,11 @@ def _columns(t: TensorRecipe) -> tuple[str, ...]:
     origin = f", from {place(t.origin)}" if any(t.origin) else ""
     values = filled(t.but(pokes=())) + origin
     if t.pokes:
-        named = ", ".join(f"[{at}] = {_poked(pattern, t.dtype)}" for at, pattern in t.pokes[:POKES])
+        shown = ((at, spelled(pattern, t.dtype), bits(pattern, t.dtype)) for at, pattern in t.pokes[:POKES])
+        named = ", ".join(f"[{at}] = {said} ({raw})" for at, said, raw in shown)
         more = f" and {len(t.pokes) - POKES:,} more" if len(t.pokes) > POKES else ""
         values += f"; written out: {named}{more}"
     return (extent(t.shape), t.dtype, t.layout, values)
-
-
-def _poked(pattern: int, dtype: str) -> str:
-    """A written-out element as its value and its bits."""
-    known = FORMATS.get(dtype)
-    if known is None or pattern >> known.bits:
-        return hex(pattern)
-    with np.errstate(all="ignore"):
-        number = float(np.array(pattern, known.carrier).view(known.dtype))
-    return f"{value(number, dtype)} ({bits(pattern, dtype)})"
 
 
 def _spot(e: Element, dtype: str) -> Spot:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from corpus.campaign import Campaign
 from corpus.findings import Environment, Finding
-from reports.book import Book, grouped, headline, planted_missed
+from reports.book import Book, headline, planted_missed
+from reports.bugs import grouped
 from reports.page_words import count, figure, first_of, listed, moment, span
 
 LOUD = frozenset({"new", "regression", "expectation expired"})
@@ -44,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Findings of one subject and kind: most often one bug."""
+    """Findings that are most likely one bug."""
 
     key: str
     kind: str
@@ -158,7 +159,7 @@ def remarks(book: Book) -> Iterator[Remark]:
     if book.campaign is None:
         return
     yield from _weaknesses(book.campaign)
-    fresh = sum(f.id in book.campaign.fresh for f in book.real)
+    fresh = sum(any(f.id in book.campaign.fresh for f in bug) for bug in book.groups)
     known = book.campaign.known_hits
     said = f"{count(fresh, 'finding')} nobody had met before this run" if book.real else ""
     again = f"{count(known, 'further failure')} had been met before" if known else ""
@@ -203,7 +204,8 @@ def choices(made: Iterable[Group]) -> tuple[list[str], list[str]]:
     """Kinds and standings to choose from."""
     listed_groups = list(made)
     standings = {e.standing for group in listed_groups for e in group.entries}
-    return sorted({group.kind for group in listed_groups}), sorted(standings)
+    kinds = {e.finding.verdict.kind.value for group in listed_groups for e in group.entries}
+    return sorted(kinds), sorted(standings)
 
 
 def planted(book: Book) -> list[Planted]:

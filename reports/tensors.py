@@ -6,7 +6,8 @@ import numpy as np
 
 from corpus.formats import Array, format_of
 from corpus.materialize import materialize
-from corpus.records import Case, TensorRecipe
+from corpus.records import POKES, Case, TensorRecipe
+from corpus.specials import spelled
 
 MOST = 1 << 22
 """Elements of a tensor that is made only to be described."""
@@ -31,8 +32,8 @@ def filled(t: TensorRecipe) -> str:
     words += [f"times {fill.scale:g}"] if fill.scale != 1 else []
     words += [f"field {fill.seed}"] if fill.seed else []
     words += [f"{s.value} at {s.place}" for s in t.specials]
-    if t.pokes:
-        words.append(f"{len(t.pokes)} element{'s' * (len(t.pokes) != 1)} written out")
+    words += [f"[{at}] = {spelled(pattern, t.dtype)}" for at, pattern in t.pokes[:POKES]]
+    words += [f"{len(t.pokes) - POKES} more written out"] if len(t.pokes) > POKES else []
     return ", ".join(words)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 
 from corpus.campaign import Campaign
 from corpus.findings import Finding
@@ -22,11 +23,12 @@ from reports.book import (
     stopped_at,
 )
 from reports.page_words import count, largest_first, percent
+from reports.terminal import table
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
 MAX_ALSO = 6
-"""Findings of the same subject and kind that are named beside the smallest."""
+"""Findings of one kind that are named beside the one that leads their bug."""
 MAX_REASONS = 3
 """For which a kernel declines cases."""
 
@@ -107,7 +109,7 @@ def _warnings(c: Campaign) -> str:
     """What backends saw that is doubtful, and no fault."""
     seen = ((s.key, c.statistics[s.key]) for s in c.subjects if s.key in c.statistics and not s.planted)
     warned = ((key, f"{said.warning}  ({count(said.warned, 'case')})") for key, said in seen if said.warned)
-    return "\n".join(f"warning: {key}: {words}" for key, words in warned)
+    return "\n".join(f"warning (doubtful, but no finding): {key}: {words}" for key, words in warned)
 
 
 def _fidelity(c: Campaign) -> str:
@@ -153,23 +155,31 @@ def _findings(book: Book) -> str:
         return "findings: none"
     groups = book.groups
     blocks = [_group_text(book, group, number) for number, group in enumerate(groups, 1)]
-    dtypes = f", {len(book.real)} counted by dtype and pattern" if len(book.real) > len(groups) else ""
+    dtypes = f" ({len(book.real)} records by dtype and pattern)" if len(book.real) > len(groups) else ""
     old = sum(not book.news(f) for f in book.real)
     quiet = f", {old} of them no news (known, expected or not reproduced)" if old else ""
-    return f"findings: {len(groups)}{dtypes}{quiet} (kept in {book.corpus}/local/findings)\n\n" + "\n\n".join(blocks)
+    return f"findings: {len(groups)}{dtypes}{quiet}, kept in {book.corpus}/local/findings\n\n" + "\n\n".join(blocks)
 
 
 def _group_text(book: Book, group: Sequence[Finding], number: int) -> str:
     lead = book.standing(group[0])
-    others = [
-        f"   also      {f.case.label}  [{f.id}]" + (f", {book.standing(f)}" if book.standing(f) != lead else "")
-        for f in group[1 : MAX_ALSO + 1]
-    ]
-    if len(group) > MAX_ALSO + 1:
-        others.append(
-            f"   also      {len(group) - MAX_ALSO - 1} more: python -m fuzz list findings {group[0].subject.key}"
-        )
-    return "\n".join([finding_text(group[0], number, lead, book.corpus), *others])
+    return "\n".join([finding_text(group[0], number, lead, book.corpus), *_also(book, group[1:], lead)])
+
+
+def _also(book: Book, others: Sequence[Finding], lead: str) -> Iterator[str]:
+    """The same bug in other dtypes, and as it shows otherwise: a line a kind, with the ids."""
+    kinds: dict[str, list[Finding]] = {}
+    for f in others:
+        kinds.setdefault(f.verdict.kind, []).append(f)
+    for kind, found in kinds.items():
+        named = (f"{f.signature.dtype} {f.id}{_unlike(book.standing(f), lead)}" for f in found[:MAX_ALSO])
+        left = len(found) - MAX_ALSO
+        more = f" and {left} more: python -m fuzz list findings {found[0].subject.key}" if left > 0 else ""
+        yield f"   also      {kind}: {', '.join(named)}{more}"
+
+
+def _unlike(standing: str, lead: str) -> str:
+    return "" if standing == lead else f" ({standing})"
 
 
 def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = DEFAULT_CORPUS) -> str:
@@ -178,7 +188,7 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
     life = said or f.state.value
     lines = [
         f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(f.count, 'time')}",
-        f"   {f.verdict.message}",
+        indent(f.verdict.message, "   "),
         f"   at        {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
         f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
@@ -226,19 +236,3 @@ def _goals(goals: Mapping[str, int]) -> str:
     if not open_goals:
         return f"goals: all {len(goals)} reached"
     return f"goals: {len(goals) - len(open_goals)} of {len(goals)} reached; NOT reached: {', '.join(open_goals)}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns padded to their widest entry; numbers (from the second column on) to the right."""
-    all_rows = [tuple(head), *(tuple(r) for r in rows)]
-    widths = [max(len(r[i]) for r in all_rows) for i in range(len(head))]
-    return "\n".join(_row(r, widths) for r in all_rows)
-
-
-def _row(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [c.rjust(w) if _numeric(c) else c.ljust(w) for c, w in zip(row, widths, strict=True)]
-    return "  " + "  ".join(cells).rstrip()
-
-
-def _numeric(text: str) -> bool:
-    return text.replace(",", "").replace(".", "", 1).isdigit() or text == "-"

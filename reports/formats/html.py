@@ -12,7 +12,8 @@ from markupsafe import Markup
 
 from corpus.errors import UsageError
 from corpus.findings import Finding
-from reports.book import Book, grouped
+from reports.book import Book
+from reports.bugs import grouped
 from reports.form import Format
 from reports.page_coverage import coverage_of
 from reports.page_finding import Sheet, meanings, sheet

@@ -11,7 +11,7 @@ from corpus.records import Kind
 from reports.book import Book, blind, headline, judged, planted_missed, sanitized, stopped_at
 from reports.form import Format
 from reports.holes import holes
-from reports.page_words import count, first_of
+from reports.page_words import count, first_of, value
 from reports.text import kinds_of
 
 DETAILED = 20
@@ -72,7 +72,7 @@ def _row(book: Book, group: Sequence[Finding]) -> str:
 def _details(book: Book, group: Sequence[Finding]) -> str:
     f = group[0]
     parts = [
-        f"<details><summary><b>{_html(f.subject.key)}</b>: {_html(f.verdict.message)}</summary>",
+        f"<details><summary><b>{_html(f.subject.key)}</b>: {_cell(f.verdict.message)}</summary>",
         "\n".join(_facts(f, group)),
         _elements(f),
         _picture(f),
@@ -101,15 +101,14 @@ def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
 
 
 def _elements(f: Finding) -> str:
-    shown = f.exhibit.elements[:ELEMENTS] if f.exhibit else ()
-    if not shown:
+    if f.exhibit is None or not f.exhibit.elements:
         return ""
-    rows = [_element(e) for e in shown]
+    rows = [_element(e, f.exhibit.dtype) for e in f.exhibit.elements[:ELEMENTS]]
     return "\n".join(["| index | got | wanted | bound | rho |", "|---|---:|---:|---:|---:|", *rows])
 
 
-def _element(e: Element) -> str:
-    return f"| `{list(e.index)}` | {e.got:.9g} | {e.wanted:.9g} | {e.bound:.3g} | {e.rho:.3g} |"
+def _element(e: Element, dtype: str) -> str:
+    return f"| `{list(e.index)}` | {value(e.got, dtype)} | {value(e.wanted, dtype)} | {e.bound:.3g} | {e.rho:.3g} |"
 
 
 def _picture(f: Finding) -> str:

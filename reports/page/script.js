@@ -75,11 +75,11 @@
     const shown = form.querySelector("[data-shown]");
     const groups = [...document.querySelectorAll("[data-list] .group")].map((group) => ({
       group,
-      kind: group.dataset.kind,
       rows: [...group.querySelectorAll("li")].map((row) => ({
         row,
+        kind: row.dataset.kind,
         standing: row.dataset.standing,
-        text: `${group.dataset.key} ${group.dataset.kind} ${row.textContent}`.toLowerCase(),
+        text: `${group.dataset.key} ${row.dataset.kind} ${row.textContent}`.toLowerCase(),
       })),
     }));
     const total = groups.reduce((sum, each) => sum + each.rows.length, 0);
@@ -87,9 +87,9 @@
       const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
       let left = 0;
       for (const each of groups) {
-        const fits = !kind.value || kind.value === each.kind;
         let visible = 0;
         for (const one of each.rows) {
+          const fits = !kind.value || kind.value === one.kind;
           const state = !standing.value || standing.value === one.standing;
           one.row.hidden = !(fits && state && wanted.every((word) => one.text.includes(word)));
           visible += one.row.hidden ? 0 : 1;

@@ -1,6 +1,7 @@
 """What the benchmarks share. Importing it chooses the project's interpreter and puts the repository on the path."""
 
 import argparse
+import math
 import os
 import shutil
 import sys
@@ -9,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 _VENV = ROOT / ".venv"
@@ -16,14 +19,64 @@ if (_VENV / "bin" / "python").exists() and Path(sys.prefix).resolve() != _VENV.r
     os.execv(_VENV / "bin" / "python", [str(_VENV / "bin" / "python"), *sys.argv])
 sys.path.insert(0, str(ROOT))
 
+from corpus.errors import UsageError  # noqa: E402  where it lies is known by now
+
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGESIZE")
 
 
-def parser(text: str | None, budget: float) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--budget", type=float, default=budget, help="seconds to spend, about (default %(default)g)")
+class Parser(argparse.ArgumentParser):
+    """What is wrong with an argument is one sentence, without the usage around it."""
+
+    def __init__(self, text: str | None) -> None:
+        super().__init__(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see --help\n")
+
+
+def parser(text: str | None, budget: float) -> Parser:
+    made = Parser(text)
+    made.add_argument("--budget", type=amount, default=budget, help="seconds to spend, about (default %(default)g)")
     return made
+
+
+def natural(text: str) -> int:
+    """A whole number that is not negative."""
+    return int(_number(text, int, 0))
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    return int(_number(text, int, 1))
+
+
+def amount(text: str) -> float:
+    """A number that is not negative."""
+    return _number(text, float, 0)
+
+
+def _number(text: str, kind: type[int] | type[float], least: int) -> float:
+    try:
+        number = kind(text)
+    except ValueError:
+        number = math.nan
+    if least <= number < math.inf:
+        return number
+    noun = "whole number" if kind is int else "number"
+    raise argparse.ArgumentTypeError(f"{text!r} is no {noun} of at least {least}")
+
+
+def _say(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """One sentence of what somebody asked for and cannot have; a traceback of anything else, which is our fault."""
+    if isinstance(error, UsageError | MemoryError):
+        said = str(error) or "there is not enough memory for that"
+        sys.stderr.write(f"{Path(sys.argv[0]).name}: {said}\n")
+    else:
+        sys.__excepthook__(kind, error, where)
+
+
+sys.excepthook = _say
 
 
 @contextmanager

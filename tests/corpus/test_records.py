@@ -211,10 +211,22 @@ def test_negative_pokes_are_refused(poke):
         TensorRecipe(shape=(2,), dtype="float32", pokes=(poke,))
 
 
+POKED = TensorRecipe(shape=(9,), dtype="float32", pokes=((0, 0x7FC00000), (3, 0xFF800000), (4, 1), (8, 0x3FC00000)))
+
+
+def test_labels_spell_out_what_was_written():
+    assert Case(op="x", tensors={"a": POKED}).label == "x float32 a=9:zeros+nan@0+-inf@3+1e-45(subnormal)@4+1.5@8"
+    many = POKED.but(pokes=tuple((i, i << 20) for i in range(7)))
+    assert Case(op="x", tensors={"a": many}).label.endswith("+3 more")
+    whole = POKED.but(dtype="int32", pokes=((0, 0xFFFFFFFF), (1, 7)))
+    assert Case(op="x", tensors={"a": whole}).label == "x int32 a=9:zeros+-1@0+7@1"
+    assert "0x1ff" in Case(op="x", tensors={"a": POKED.but(dtype="int8", pokes=((0, 0x1FF),))}).label
+
+
 def test_labels():
     assert PLAIN.label == "softmax float32 x=3x5:zeros"
     assert RICH.label == (
-        "gemm float16 b=33x65:normal*100#7 a=2x33:uniform:int8/transposed+nan@last+2 pokes "
+        "gemm float16 b=33x65:normal*100#7 a=2x33:uniform:int8/transposed+nan@last+127@3+1@4 "
         "alpha=0.5 trans=True axis=-1 mode=up"
     )
     assert Case(op="x", tensors={"a": TensorRecipe(shape=(), dtype="int8")}).label == "x int8 a=scalar:zeros"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from corpus.errors import UsageError
 from fuzz import selection
 from fuzz.selection import placed
 from kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
@@ -73,3 +74,18 @@ def test_what_has_no_loader_there_stays(write):
     devices = {s.backend: s.device for s in placed(subjects_of("silu"), "cuda")}
     assert devices["torch"] == "cuda"
     assert devices["numpy"] == "cpu"
+
+
+def test_only_some_dtypes_are_searched():
+    chosen = selection.only_dtypes(subjects_of("gemm"), ["bfloat16", "float64"])
+    assert {t for s in chosen for t in s.dtypes} == {"bfloat16", "float64"}
+    assert {s.key for s in subjects_of("gemm") if s.dtypes == ("float16",)}.isdisjoint(s.key for s in chosen)
+    assert selection.only_dtypes(chosen, ()) == chosen
+
+
+def test_a_dtype_that_nobody_takes_is_refused(write):
+    with pytest.raises(UsageError, match=r"takes float32, .*, not float31$"):
+        selection.only_dtypes(subjects_of("silu"), ["float31"])
+    mine = write("mine", '// dtypes = ["float16"]\n')
+    with pytest.raises(UsageError, match="silu/mine takes float16, not float32"):
+        selection.only_dtypes([mine, *subjects_of("silu")], ["float32"])

@@ -322,7 +322,7 @@ def test_a_function_in_a_function_is_refused():
 
 
 def test_a_file_that_cannot_be_a_kernel_is_refused_and_may_be_repaired(write):
-    with pytest.raises(UsageError, match="takes 3 tensor arguments"):
+    with pytest.raises(UsageError, match=r"takes \(a, b, c\)"):
         hold(one(), write("OP = 'silu'\ndef run(a, b, c): pass\n"))
     assert hold(one(), write(RIGHT)).kind is Kind.PASS
 

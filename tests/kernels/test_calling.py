@@ -4,10 +4,12 @@ import functools
 import json
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 
 from corpus.errors import UsageError
-from kernels.calling import Interface, Unfitted, bind
+from kernels.calling import Interface, Unfitted, bind, unbound
+from kernels.raised import timed
 
 PLAIN = Interface(("x",), ("out",), ())
 GEMM = Interface(("a", "b"), ("out",), ())
@@ -65,10 +67,12 @@ def test_attributes_are_taken_by_name_wherever_they_stand():
 @pytest.mark.parametrize(
     ("function", "face", "words"),
     [
-        (lambda: 0, PLAIN, "takes 0 tensor arguments, but it must be run(out, x) or run(x)"),
-        (lambda a, b, c: 0, PLAIN, "takes 3 tensor arguments, but it must be run(out, x) or run(x)"),
-        (lambda a: 0, GEMM, "takes 1 tensor argument, but it must be run(out, a, b) or run(a, b)"),
-        (lambda m, x: 0, TWO, "takes 2 tensor arguments, but it must be run(mean, rest, x) or run(x)"),
+        (lambda: 0, PLAIN, "takes (), but it must be run(out, x) or run(x)"),
+        (lambda a, b, c: 0, PLAIN, "takes (a, b, c), but it must be run(out, x) or run(x)"),
+        (lambda a: 0, GEMM, "takes (a), but it must be run(out, a, b) or run(a, b)"),
+        (lambda b, a: 0, GEMM, "takes (b, a), but 'a' is passed where it has 'b'; it must be run(out, a, b)"),
+        (lambda x, dim: 0, PLAIN, "takes (x, dim), but 'out' is passed where it has 'x'; it must be run(out, x)"),
+        (lambda m, x: 0, TWO, "takes (m, x), but it must be run(mean, rest, x) or run(x)"),
         (lambda x, w: 0, NORM, "does not take the attribute 'eps'; it must be run(out, x, w, *, eps)"),
         (lambda *args: 0, NORM, "does not take the attribute 'eps'"),
         (lambda x, *, mode: 0, PLAIN, "asks for 'mode', which the op does not have"),
@@ -171,9 +175,10 @@ def test_optional_inputs_are_taken_one_by_one():
         (lambda x, scale, /: 0, "takes 'scale' by position only, but attributes are passed by name"),
         (
             lambda: 0,
-            "takes 0 tensor arguments, but it must be run(out, x, *, mask=None, scale=1.0) or run(x, ",
+            "takes (), but it must be run(out, x, *, mask=None, scale=1.0) or run(x, ",
         ),
-        (lambda x, bias: 0, None),
+        (lambda y, bias: 0, None),
+        (lambda x, bias: 0, "takes (x, bias), but 'out' is passed where it has 'x'"),
         (lambda x, *, bias: 0, "asks for 'bias', which the op does not have"),
     ],
 )
@@ -212,3 +217,27 @@ def test_an_interface_can_be_sent():
     sent = json.loads(json.dumps(asdict(MASKED)))
     assert Interface.read(sent) == MASKED
     assert MASKED.always == ("x",)
+
+
+def passes_on(*args, **named):
+    return inner(*args, **named)
+
+
+def inner(x):
+    return x
+
+
+def breaks(*args, **named):
+    return passes_on(*args, **named)
+
+
+def broken(out, x):
+    inner(out, x)
+
+
+@pytest.mark.parametrize(("function", "told"), [(passes_on, True), (np.dot, True), (breaks, False), (broken, False)])
+def test_a_call_that_does_not_get_to_its_function_is_told_from_an_error_in_it(function, told):
+    bound = bind(function, PLAIN, "f")
+    with pytest.raises(TypeError) as error:
+        timed(functools.partial(bound.call, *[np.zeros(2)] * (2 if function is broken else 4)))
+    assert bool(unbound(bound, error.value)) is told

@@ -11,6 +11,7 @@ from corpus.errors import UsageError
 from corpus.records import BLAMELESS, Kind
 from kernels.catalog import ROOT, read_subject, resolve, size_hints, subjects_of, user_subject
 from kernels.formula import parse_formula
+from kernels.loader import loader_of
 from oracles.catalog import load_contracts
 
 RUN = "\n\ndef run(out, x):\n    pass\n"
@@ -257,3 +258,29 @@ def test_the_line_of_the_function_is_known(write):
         '// SiLU.\n// ---\n// entry = "silu"\n// args = ["out", "x", "x.size"]\n// grid = 1\n// block = 32\n// ---\n'
     )
     assert user_subject(str(write(front + kernel, "mine.cu")), ("silu",)).line == 9
+
+
+SEVERAL = "def helper(x):\n    return x\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "chosen"),
+    [
+        (SEVERAL + "def run(x): ...\ndef silu(x): ...\n", "mine.py", "run"),
+        (SEVERAL + "def silu(x): ...\ndef mine(x): ...\n", "mine.py", "silu"),
+        (SEVERAL + "def mine(x): ...\n", "mine.py", "mine"),
+        (SEVERAL + "def other(x): ...\n", "mine.py", "run"),  # which is looked for when the file is loaded
+        ("def _silu(x): ...\ndef other(x): ...\n", "mine.py", "other"),
+        (SEVERAL + "def silu(x): ...\nrun = compiled(silu)\n", "mine.py", "run"),
+        (SEVERAL + "def silu(x): ...\nfrom there import fast as run\n", "mine.py", "run"),
+    ],
+)
+def test_of_several_functions_one_has_a_telling_name(write, text, name, chosen):
+    assert user_subject(str(write(text, name)), ("silu",)).function == chosen
+
+
+def test_a_file_without_the_function_says_what_it_has(write):
+    path = write("import math\nfrom math import exp\n" + SEVERAL + "def other(x): ...\n")
+    with pytest.raises(UsageError) as error:
+        loader_of("numpy").load(path, "run")
+    assert str(error.value) == f"{path} has no function 'run'; it has helper, other: name one, as in mine.py:helper"

@@ -371,3 +371,45 @@ def test_what_failed_is_each_subjects_own():
     mine = trial()
     trial.subject = trial.subject.but(name="theirs")
     assert (mine.signature.subject, trial().signature.subject) == ("mine", "theirs")
+
+
+def left(dtype, byte, **subject):
+    """The message about an output of which the first element is as memory was filled."""
+    trial = Trial(case_of(dtype=dtype))
+    trial.subject = trial.subject.but(**subject)
+    trial.outputs["out"].view(np.uint8)[0, : trial.outputs["out"].itemsize] = byte
+    return trial().message
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_values_that_nobody_wrote_are_named(dtype):
+    assert "its bytes are 0xFF" in left(dtype, 0xFF)
+    assert "its bytes are" not in left(dtype, 0xA5)
+    assert "its bytes are" not in left(dtype, 0xFE)  # only the emulator fills variables with it
+    if dtype != "float16":  # there it is one NaN of many
+        assert "as in a local variable that nobody set" in left(dtype, 0xFE, backend="cuda")
+    assert "its bytes are" not in left(dtype, 0xFE, backend="cuda", device="cuda")
+
+
+def test_a_variable_that_nobody_set_is_known_in_the_type_of_the_output():
+    trial = Trial(case_of(dtype="bfloat16"))
+    trial.subject = trial.subject.but(backend="cuda")
+    unset = np.frombuffer(b"\xfe" * 4, np.float32)[0]
+    trial.outputs["out"][0, 0] = unset
+    assert trial.outputs["out"].view(np.uint8)[0, 0] != 0xFE, "it was rounded"
+    assert "nobody set" in trial().message
+
+
+def test_a_nan_of_an_input_is_not_called_unwritten():
+    ones = np.array([[0xFFFFFFFF]], np.uint32)
+    trial = Trial(Case(op="silu", tensors={"x": TensorRecipe(shape=(1, 1), dtype="float32", pokes=((0, 0x3F800000),))}))
+    trial.outputs["out"] = ones.view(np.float32).copy()
+    assert "its bytes are 0xFF" in trial().message
+    trial.reference.inputs = {"x": ones.view(np.float32)}
+    assert "its bytes are 0xFF" not in trial().message
+
+
+def test_integers_are_told_as_integers():
+    assert apart(2139062143.0, -16843010.0, whole=True) == ("2139062143", "-16843010")
+    assert apart(2139062144.0, 2.0) == ("2.13906214e+09", "2")
+    assert apart(3.689e19, 0.0) == ("3.689e+19", "0")
