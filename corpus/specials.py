@@ -117,4 +117,5 @@ def spelled(pattern: int, dtype: str) -> str:
         return hex(pattern)
     number = np.array(pattern, fmt.carrier).view(fmt.dtype)[()]
     small = fmt.is_float and 0 < pattern & ~fmt.sign_bit < 1 << (fmt.precision - 1)
-    return f"{str(number).removesuffix('.0')}{'(subnormal)' * small}"
+    words = (str(number).removesuffix(".0"), f"{float(number):.0f}" if number == np.trunc(number) else str(number))
+    return f"{min(words, key=len)}{'(subnormal)' * small}"
