@@ -178,6 +178,8 @@ class Sandbox:
                 self._wait(ticket)
             elif ticket.waiting:
                 self._send(ticket, ticket.waiting)
+            elif ticket.again:
+                self._send(ticket, [ticket.again.pop(0)])
             elif not ticket.suspects:
                 release(ticket)
             elif not is_convicted(ticket, suspect := ticket.suspects.pop(0)):

@@ -90,6 +90,8 @@ class Ticket:
     """How often each of them has come back, to be run again where the subject is warm."""
     set_aside: set[Key] = field(default_factory=set)
     """Those of these that have not been sent again."""
+    again: list[tuple[int, Task]] = field(default_factory=list)
+    """The same to be sent, one by one when everything else that waits is done."""
 
     def only(self, key: Key) -> tuple[int, Task]:
         """One execution of it."""
@@ -124,7 +126,7 @@ class Ticket:
             return False
         self.repeated[key] += 1
         self.set_aside.add(key)
-        self.waiting.append(self.only(key))
+        self.again.append(self.only(key))
         return True
 
     def at(self, number: int, position: int) -> Key | None:
@@ -135,4 +137,4 @@ class Ticket:
     @property
     def done(self) -> bool:
         """Whether every execution has come back."""
-        return not self.waiting and not self.suspects and not self.held and not self.under_way
+        return not (self.waiting or self.again or self.suspects or self.held or self.under_way)

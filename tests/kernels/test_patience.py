@@ -62,6 +62,16 @@ def test_who_takes_too_long_every_time_is_late_though_a_first_call_may_take_long
         assert kinds(examiner, slow, CASES[:2]) == [Kind.TIMEOUT] * 2
 
 
+def test_several_that_are_slow_at_first_in_one_case_are_all_answered(subject):
+    body = f"    CALLS or time.sleep({1.5 * TIMEOUT})\n    CALLS.append(1)\n"
+    slow = [subject(f"slow{n}", body) for n in range(3)]
+    late = subject("late", f"    time.sleep({0.7 * TIMEOUT})\n")
+    with Examiner([*slow, late], timeout=TIMEOUT) as examiner:
+        checked = examiner.check([Inquiry(CASES[0], tuple(s.key for s in (slow[0], late, *slow[1:])))])[0]
+    assert {s.name: checked.verdicts[s.key].kind for s in slow} == {s.name: Kind.PASS for s in slow}
+    assert checked.verdicts[late.key].kind is Kind.TIMEOUT
+
+
 def test_who_hangs_is_late_and_costs_more_than_the_limit_once_only(subject):
     hangs = subject("hangs", "    time.sleep(60)\n")
     with Examiner([hangs, PEER], timeout=TIMEOUT) as examiner:
