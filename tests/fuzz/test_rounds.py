@@ -20,7 +20,8 @@ MANY = INTERPRETED_EVERY * LAW_EVERY * 6
 def inquiries(*subjects):
     """What is asked in a campaign of theirs, on float32 alone, which all take."""
     contracts = {"row_max": contract_of("row_max")}
-    examiner = SimpleNamespace(subjects={s.key: s for s in subjects}, contracts=contracts, beside=None)
+    box, mine = SimpleNamespace(timeout=1.0), {s.key: s for s in subjects}
+    examiner = SimpleNamespace(subjects=mine, contracts=contracts, beside=None, sandbox=box)
     runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects, {}, ""), Elites([]))
     target = Target(contract_of("row_max"), max_elements=64, dtypes=("float32",))
     return [runner.inquiry(propose([target], 1, index, Elites([]))) for index in range(MANY)]
