@@ -52,6 +52,10 @@ class Statistics(Record):
     """The first of them, in words."""
     fidelity: dict[str, Fidelity] = {}
     """Of ops that lose something by design: by the attribute that decides what, over cases of independent draws."""
+    checked: int = 0
+    """Cases of a kernel on a GPU that were also run in check mode on the processors beside it."""
+    unchecked: str = ""
+    """Why the first of those that could not be run there was not."""
 
 
 class Moment(Record):
@@ -110,6 +114,13 @@ class Campaign(Record):
     """Op -> optional inputs that no subject can do without; every case has them."""
     layouts: dict[str, dict[str, tuple[str, ...]]] = {}
     """Op -> inputs that are not tried in all their layouts, and those in which some subject takes them."""
+    contracted: bool = False
+    """Whether some cases have a * b + c rounded once in kernels that are emulated (Case.contracted)."""
+    checked: dict[str, str] = {}
+    """Key of each subject in CUDA C++ on a GPU -> "" if a share of its cases is also run in check mode on the
+    processors beside it, else why not."""
+    limits: dict[str, tuple[str, ...]] = {}
+    """Key of a person's own kernel in CUDA C++ -> at which sizes, larger than any that are run, it would be wrong."""
     statistics: dict[str, Statistics] = {}
     """By subject key."""
     timeline: tuple[Moment, ...] = ()

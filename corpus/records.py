@@ -99,6 +99,8 @@ class Case(Record):
     attrs: dict[str, Annotated[Scalar, BeforeValidator(unnamed)]] = {}
     outputs: dict[str, str] = Field({}, exclude_if=not_)
     """Layouts of outputs that are not contiguous from an aligned address on; left out where there are none."""
+    contracted: bool = Field(False, exclude_if=not_)
+    """Whether a kernel in CUDA C++ that is emulated is compiled with a * b + c rounded once; left out where not."""
 
     @property
     def elements(self) -> int:
@@ -111,11 +113,18 @@ class Case(Record):
         return next(iter(self.tensors.values())).dtype if self.tensors else "none"
 
     @cached_property
+    def number(self) -> int:
+        """What decides how it is run (order of threads, check mode, streams): 0 if all its seeds are 0, else any."""
+        seeds = [t.fill.seed for t in self.tensors.values()]
+        return zlib.crc32(repr(seeds).encode()) if any(seeds) else 0
+
+    @cached_property
     def label(self) -> str:
         """One line that says what the case is, e.g. `softmax float32 x=33x65:normal*100/transposed+nan@last`."""
         words = [self.op, self.dtype, *(_tensor_label(name, t, self.dtype) for name, t in self.tensors.items())]
         words += [f"{k}={v}" for k, v in self.attrs.items()]
         words += [f"{name}/{layout}" for name, layout in self.outputs.items()]
+        words += ["contracted"] if self.contracted else []
         return " ".join(words)
 
     @property

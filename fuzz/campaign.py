@@ -21,6 +21,7 @@ from fuzz.clock import FILE, FLIGHT, LOOK, SHRINK, Clock, Ended
 from fuzz.collector import seldom
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
+from fuzz.extents import noted
 from fuzz.filing import Failure, Found, coarse, met_again, now, put_away
 from fuzz.fleet import Fleet
 from fuzz.hangs import HANG_SHARE
@@ -172,6 +173,7 @@ class Search:
             if not self.stop_requested:
                 self._until(SHRINK, self._triage_all)
                 self._until(LOOK, self._keep_closest)
+                self._until(LOOK, self._note_limits)
             self._until(FILE, self._file_rest)
         self._checkpoint(finished=not self.stop_requested and not self.pending)
         self.campaign = self.campaign.but(coverage=self.ledger.coverage.flat())
@@ -187,7 +189,7 @@ class Search:
                 work()
         except Ended:
             if not self.clock.broken:
-                self.examiner.sandbox.abandon()
+                self.examiner.abandon()
         finally:
             self.examiner.sandbox.beside = None
 
@@ -203,6 +205,10 @@ class Search:
         kept = [look.kept for look in looks if look.kept is not None and not look.verdict.failed]
         if kept:
             self.store.keep(self.campaign.run, kept)
+
+    def _note_limits(self) -> None:
+        """At which sizes, larger than any that are run, kernels would be wrong."""
+        self.campaign = noted(self.campaign, self.examiner, self.clock.left)
 
     def _closest(self) -> list[tuple[str, Case]]:
         """By subject key; of a large case nothing would be kept."""
@@ -316,7 +322,7 @@ class Search:
         except Ended as ended:
             if not ended.in_time:
                 raise
-            self.examiner.sandbox.abandon()
+            self.examiner.abandon()
 
     def _triage_all(self) -> None:
         """See to what is left while there is time for it, the most different failures first."""
@@ -366,7 +372,7 @@ class Search:
         found = as_met(failure)
         if seconds is not None:
             found = investigate(
-                self.examiner,
+                self.examiner.where(failure.subject),
                 failure,
                 seconds=min(seconds, max(0.0, self.clock.left)),
                 stopping=self._stopping,

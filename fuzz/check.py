@@ -118,6 +118,12 @@ class Flight:
     """By their places in the batch: those that run when the rest is done."""
     checked: dict[int, Checked] = field(default_factory=dict)
     """What came of them."""
+    beside: Flight | None = None
+    """What is emulated meanwhile (fuzz/beside.py)."""
+    asked: tuple[int, ...] = ()
+    """The places in the batch of the cases that are."""
+    emulated: list[dict[str, Outcome]] = field(default_factory=list)
+    """What came of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +162,23 @@ class Examiner:
         self.contracts = {s.op: contract_of(s.op) for s in subjects}
         self._faces = {op: interface_of(c) for op, c in self.contracts.items()}
         self._limits = timeout, memory_mb
+        self.beside: Examiner | None = None
+        """Who emulates some cases meanwhile; it is closed with this one."""
         self._road = LargeRoad(self.subjects, self.contracts, place, judge)
         self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place)
         try:
             wrong = self._box.probe(ready_by)
             self.unready = [self.subjects.pop(key) for key in list(self.subjects) if key in self._box.unready]
             """Subjects that there was no time to load."""
-            if wrong:
-                first = next(key for key in self.subjects if key in wrong)
-                raise UsageError(wrong[first])  # noqa: TRY301  the box must be closed on the way out
+            self._probed(wrong)
         except BaseException:
             self._box.close()
             raise
+
+    def _probed(self, wrong: dict[str, str]) -> None:
+        """Told which subjects cannot be called, and why."""
+        if first := next((key for key in self.subjects if key in wrong), ""):
+            raise UsageError(wrong[first])
 
     def __enter__(self) -> Self:
         """The examiner itself."""
@@ -179,14 +190,21 @@ class Examiner:
         """End the sandbox, and what judges large cases."""
         self._box.close()
         self._road.close()
+        if self.beside is not None:
+            self.beside.__exit__(kind, error, where)
 
-    def twin(self, nursery: Nursery, place: Place) -> Examiner:
+    def where(self, subject: Subject) -> Examiner:
+        """Who runs a subject where it was seen to fail: this one, or who emulates it beside."""
+        here = self.beside is None or self.subjects[subject.key].device == subject.device
+        return self if here or self.beside is None else self.beside
+
+    def twin(self, nursery: Nursery | None = None, place: Place | None = None) -> Self:
         """One for the same subjects, which are not loaded again to see whether that can be done."""
         made, (timeout, memory_mb) = copy(self), self._limits
         subjects = list(self.subjects.values())
         box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place, nursery=nursery)
         box.knows_as(self._box)
-        vars(made).update(_box=box, _road=self._road.twin())
+        vars(made).update(_box=box, _road=self._road.twin(), beside=self.beside and self.beside.twin())
         return made
 
     @property
@@ -255,6 +273,8 @@ class Examiner:
         for place, inquiry in flight.large.items():
             if place not in flight.checked:
                 flight.checked[place] = self._check_large(inquiry)
+        if flight.beside is not None and self.beside is not None:
+            flight.emulated = self.beside.collect(flight.beside)
         return outcomes
 
     def give_up(self, flight: Flight, why: str) -> list[dict[str, Outcome]]:
@@ -265,7 +285,16 @@ class Examiner:
                 executions = {key: left_undone(key, why).execution for key in inquiry.subjects}
                 verdicts = {key: unsupported(execution) for key, execution in executions.items()}
                 flight.checked[place] = Checked(inquiry.case, "", verdicts, executions)
+        if flight.beside is not None and self.beside is not None:
+            self.beside.give_up(flight.beside, why)
+            flight.beside = None
         return outcomes
+
+    def abandon(self) -> None:
+        """Forget what is under way, here and beside."""
+        self._box.abandon()
+        if self.beside is not None:
+            self.beside.abandon()
 
     def land(self, flight: Flight) -> list[Checked]:
         """Wait for a batch and judge it."""

@@ -25,6 +25,7 @@ from corpus.errors import UsageError
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
 from corpus.store import Store
+from fuzz import beside
 from fuzz.base import known_on_base
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry, all_laws
@@ -88,13 +89,13 @@ def _loaded_and_searched(
 ) -> Search:
     """The search, when it is over."""
     crew = crew_of(str(campaign.options.get("device", "cpu")), options["jobs"] or int(campaign.options.get("jobs", 0)))
-    _compile_ahead(campaign.subjects)
+    _compile_ahead(campaign)
     with (
         examiner_of(campaign, crew[0], ready_by(campaign, clock)) as examiner,
         Progress(quiet=options["quiet"]) as progress,
     ):
         if not options["resume"]:
-            campaign = fitted(_ready(campaign, examiner), examiner.sandbox)
+            campaign = beside.noted(fitted(_ready(campaign, examiner), examiner.sandbox), examiner)
             store.start_run(campaign)  # now that every kernel has loaded
         return _search(examiner, store, campaign, limits, crew, progress, clock)
 
@@ -119,17 +120,21 @@ def _ready(campaign: Campaign, examiner: Examiner) -> Campaign:
     return new_campaign(campaign.run, campaign.seed, campaign.engine, rest, campaign.options, campaign.revision)
 
 
-def _compile_ahead(subjects: Iterable[Subject]) -> None:
+def _compile_ahead(campaign: Campaign) -> None:
     """Begin with what takes seconds where nothing is kept yet, beside the start of the first worker."""
     compile_beside()
-    if cuda := [s.device for s in subjects if s.backend == "cuda"]:
-        build_ahead(Mode if "cpu" in cuda else (Mode.FAST,))
+    if cuda := {s.device for s in campaign.subjects if s.backend == "cuda"}:
+        emulated = "cpu" in cuda or "" in campaign.checked.values()
+        build_ahead(Mode if emulated else (Mode.FAST,))
 
 
 def examiner_of(campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: math.inf) -> Examiner:
     """One for a campaign's subjects, as its options say."""
     timeout, memory_mb = float(campaign.options["timeout"]), int(campaign.options["memory_mb"])
-    return Examiner(campaign.subjects, timeout=timeout, memory_mb=memory_mb, place=place, ready_by=ready_by)
+    examiner = Examiner(campaign.subjects, timeout=timeout, memory_mb=memory_mb, place=place, ready_by=ready_by)
+    if emulated := [s for s in examiner.subjects.values() if campaign.checked.get(s.key) == ""]:
+        examiner.beside = beside.Beside(emulated, timeout=timeout, memory_mb=memory_mb)
+    return examiner
 
 
 def _search(

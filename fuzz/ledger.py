@@ -56,12 +56,23 @@ class Ledger:
         for name in reached_now(goals - self.reached.keys(), checked) if goals else ():
             self.reached[name] = index
         for key, verdict in checked.verdicts.items():
-            self.kinds[verdict.kind.value] += 1
-            mine = self.by_subject.setdefault(key, {})
-            mine[verdict.kind.value] = mine.get(verdict.kind.value, 0) + 1
+            self._count_kind(key, verdict)
             self._tally(key).add(checked, key)
             if verdict.kind is Kind.PASS:
                 self._count_close(checked.case, key, verdict)
+
+    def count_emulated(self, checked: Checked) -> None:
+        """A case that was counted, and was emulated besides: of its verdicts only failures count with the others."""
+        for key, verdict in checked.verdicts.items():
+            self._tally(key).add_emulated(verdict)
+            if verdict.failed:
+                self.judged += 1
+                self._count_kind(key, verdict)
+
+    def _count_kind(self, key: str, verdict: Verdict) -> None:
+        self.kinds[verdict.kind.value] += 1
+        mine = self.by_subject.setdefault(key, {})
+        mine[verdict.kind.value] = mine.get(verdict.kind.value, 0) + 1
 
     def add(self, part: Ledger) -> None:
         """What came after it."""

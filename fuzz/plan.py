@@ -11,6 +11,7 @@ from corpus.formats import format_of
 from corpus.record import Scalar
 from corpus.records import Subject
 from corpus.specials import VALUES
+from fuzz import beside
 from fuzz.coverage import last_class
 from fuzz.elites import MOST_LEAD
 from fuzz.engine import Target
@@ -21,6 +22,7 @@ from fuzz.subjects import is_own, takes
 from kernels.catalog import layouts_taken, size_hints
 from kernels.environment import environment
 from kernels.sandbox import Sandbox
+from kernels.simt.toolchain import no_contraction
 from oracles.axes import filled, parse_axis
 from oracles.catalog import contract_of, origin_of
 from oracles.contract import Contract, Dim, Input
@@ -49,7 +51,7 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
         hints = tuple(sorted({n for s in campaign.subjects if s.op == op for n in size_hints(s)}))
         layouts = campaign.layouts.get(op, {})
         contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()), layouts)
-        found.append(Target(contract, dtypes, hints, max_elements, memory or None))
+        found.append(Target(contract, dtypes, hints, max_elements, memory or None, campaign.contracted))
     return found
 
 
@@ -76,6 +78,8 @@ def new_campaign(
         layouts={op: found for op in ops if (found := _layouts_of(contract_of(op), subjects))},
         estimated=tuple(op for op in ops if contract_of(op).estimated),
         contracts={op: place for op in ops if (place := origin_of(op))},
+        contracted=any(s.loader == "cuda" for s in subjects) and not no_contraction(),
+        checked=beside.wanted(subjects),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from corpus.campaign import Campaign
 from corpus.records import Case, Kind
+from fuzz.beside import Beside
 from fuzz.check import Checked, Examiner, Flight, Inquiry
 from fuzz.clock import Ended
 from fuzz.coverage import elite_cells
@@ -30,6 +31,8 @@ own: they take as long as all others together. It shares no divisor with LAW_EVE
 NOT_RUN = "not run: the time of the search was up"
 MOST_DEATHS = 3
 """Crashes and time-outs of a subject in a batch after which it is let be until the next: they tell the same."""
+MOST_DEATHS_BESIDE = 1
+"""The same of a subject that is emulated beside a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Runner:
     def __init__(self, examiner: Examiner, campaign: Campaign, elites: Elites, hang_seconds: float = math.inf) -> None:
         """elites: those known so far; who owns them adds to them. hang_seconds: what time-outs may cost in all."""
         self.examiner = examiner
+        self._beside = examiner.beside if isinstance(examiner.beside, Beside) else None
         self._campaign = campaign
         self._elites = elites
         self._known: dict[tuple[str, str, bool], tuple[str, ...]] = {}
@@ -80,8 +84,13 @@ class Runner:
         return self._known[form]
 
     def launch(self, proposals: Sequence[Proposal]) -> Flight:
-        """Send a batch to the sandbox."""
-        return self.examiner.launch([self.inquiry(p) for p in proposals], MOST_DEATHS, self._hangs.counts(MOST_DEATHS))
+        """Send a batch to the sandbox, and what is emulated of it to that beside."""
+        asked, deaths = [self.inquiry(p) for p in proposals], self._hangs.counts(MOST_DEATHS)
+        flight = self.examiner.launch(asked, MOST_DEATHS, deaths)
+        if self._beside is not None:
+            beside = {n: q for n, p in enumerate(proposals) if (q := self._beside.inquiry(p.index, p.case)) is not None}
+            flight.asked, flight.beside = tuple(beside), self._beside.launch(beside.values(), MOST_DEATHS_BESIDE)
+        return flight
 
     def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
         """Wait for a batch; when time is up for what it has come to.
@@ -109,6 +118,11 @@ class Runner:
             checked = self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open)
             self._sort(proposal, checked, done)
+        if self._beside is not None and flight.beside is not None:
+            emulated = self._beside.judge(flight.beside, flight.emulated)
+            for number, checked in zip(flight.asked, emulated, strict=True):
+                done.ledger.count_emulated(checked)
+                self._fail(proposals[number], checked, self._beside, done)
         self._open -= done.ledger.reached.keys()
         return done
 
@@ -129,10 +143,12 @@ class Runner:
         """What passes may steer, what fails is looked into."""
         cells = elite_cells(checked.case, checked.verdicts)
         for key, verdict in checked.verdicts.items():
-            if verdict.kind is Kind.PASS:
-                if self._elites.worth(cell := cells[key], verdict.rho):
-                    elite = Elite(cell, checked.case.op, verdict.rho, done.batch, proposal.index, proposal.choices)
-                    done.offers.append(elite)
-            elif verdict.failed:
-                found_by = f"{self._campaign.run}:{proposal.index}"
-                done.failures.append(Failure(checked.case, self.examiner.subjects[key], verdict, found_by))
+            if verdict.kind is Kind.PASS and self._elites.worth(cell := cells[key], verdict.rho):
+                elite = Elite(cell, checked.case.op, verdict.rho, done.batch, proposal.index, proposal.choices)
+                done.offers.append(elite)
+        self._fail(proposal, checked, self.examiner, done)
+
+    def _fail(self, proposal: Proposal, checked: Checked, examiner: Examiner, done: Round) -> None:
+        found_by = f"{self._campaign.run}:{proposal.index}"
+        failed = {key: verdict for key, verdict in checked.verdicts.items() if verdict.failed}
+        done.failures.extend(Failure(checked.case, examiner.subjects[k], v, found_by) for k, v in failed.items())

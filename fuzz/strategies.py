@@ -156,6 +156,7 @@ def _assemble(contract: Contract, drafts: Mapping[str, Draft], attrs: dict[str, 
         tensors=tensors,
         attrs=attrs,
         outputs=_outputs_of(contract, seed),
+        contracted=False,
     )
 
 

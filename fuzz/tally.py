@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from corpus.campaign import Fidelity, Moment, Statistics
-from corpus.records import Kind, Status
+from corpus.records import Kind, Status, Verdict
 from fuzz.check import Checked
 
 BUDGET_BUCKETS = 10
@@ -29,6 +29,14 @@ class Tally:
         self._classes, self._skipped = dict(said.classes), dict(said.skipped)
         self._fidelity = dict(said.fidelity)
         self._warned, self._warning = said.warned, said.warning
+        self._checked, self._unchecked = said.checked, said.unchecked
+
+    def add_emulated(self, verdict: Verdict) -> None:
+        """Count a case that was to be run in check mode beside a GPU."""
+        if verdict.kind is Kind.UNSUPPORTED:
+            self._unchecked = self._unchecked or verdict.message
+        else:
+            self._checked += 1
 
     def add(self, checked: Checked, key: str) -> None:
         """Count what came of one case."""
@@ -56,6 +64,8 @@ class Tally:
         self._elements += part._elements
         self._warned += part._warned
         self._warning = self._warning or part._warning
+        self._checked += part._checked
+        self._unchecked = self._unchecked or part._unchecked
         self._rho = [a + b for a, b in zip(self._rho, part._rho, strict=True)]
         longer = len(part._ulps) - len(self._ulps)
         mine, theirs = self._ulps + [0] * longer, part._ulps + [0] * -longer
@@ -96,6 +106,8 @@ class Tally:
             warned=self._warned,
             warning=self._warning,
             fidelity=dict(sorted(self._fidelity.items())),
+            checked=self._checked,
+            unchecked=self._unchecked,
         )
 
 

@@ -96,12 +96,13 @@ class Loader(ABC):
         """Told before each call: the memory in which all buffers of the case lie, with their red zones."""
         del slab
 
-    def prepare(self, seed: int, run: int) -> None:
+    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:
         """Told before each call: a number that the case's seeds give, and which of its two runs this is.
 
-        A backend that may choose in which order threads run chooses it from these.
+        A backend that may choose in which order threads run chooses it from these. contracted: whether a * b + c is
+        rounded once, where that can be chosen.
         """
-        del seed, run
+        del seed, run, contracted
 
     def warnings(self) -> list[str]:
         """What the last call did that is doubtful, and no fault."""

@@ -44,6 +44,10 @@ _VALUES = {
     "i2": ctypes.c_int16,
     "i4": ctypes.c_int32,
     "i8": ctypes.c_int64,
+    "u1": ctypes.c_uint8,
+    "u2": ctypes.c_uint16,
+    "u4": ctypes.c_uint32,
+    "u8": ctypes.c_uint64,
 }
 """Of numbers, by the letters that describe a parameter."""
 
@@ -78,7 +82,7 @@ def packed(parameters: Sequence[str], arguments: Sequence[Argument], there: Call
         if parameter[0] == "p":
             values.append(ctypes.c_void_p(there(argument.address) if argument.address else None))
         else:
-            values.append(_VALUES[parameter[1:]](argument.whole if parameter[1] == "i" else argument.real))
+            values.append(_VALUES[parameter[1:]](argument.whole if parameter[1] in "iu" else argument.real))
     return Packed(values, (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values)))
 
 

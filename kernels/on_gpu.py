@@ -29,6 +29,7 @@ class OnGpu(Loader):
 class Streamed(OnGpu):
     """One whose subjects choose their streams themselves."""
 
-    def prepare(self, seed: int, run: int) -> None:
+    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:
         """Choose whether the run is one on a stream of its own."""
+        del contracted
         self.streamed = is_streamed(seed, run)

@@ -138,6 +138,18 @@ class Sandbox:
                 wrong[key] = str(said["error"])
         return wrong
 
+    def stretch(self, key: str, message: Message, seconds: float) -> Message:
+        """What a subject makes of tensors larger than any memory (kernels/stretched.py); {}: it gave no answer."""
+        self._active.channel.send(frame({"stretch": key, **message}, []))
+        try:
+            if self._active.channel.readable(seconds):
+                return self._active.channel.receive()[0]
+            self.nursery.kill(self._active)
+        except (EOFError, OSError):
+            self.nursery.ending(self._active)
+        self._promote(dead=True)
+        return {}
+
     def modules_of_ours(self) -> list[str]:
         """Modules of this project's upper layers in the worker: must be empty."""
         self._active.channel.send(frame({"probe": next(iter(self._subjects))}, []))

@@ -72,7 +72,7 @@ def run(order: Order) -> tuple[Status, str]:
     setting.memory.reset(0)
     if exact():
         BLANK.update(address_of(buffer.view) for buffer in setting.memory.outputs)
-    loader.prepare(setting.order, 0)
+    loader.prepare(setting.case.number, 0)
     try:
         bound.call(*arguments, **named, **bound.attributes(order.case.attrs))
     except NotImplementedError as error:

@@ -14,7 +14,7 @@ from typing import Any
 from kernels.gpu import DRIVER
 
 STREAMED = 8
-"""One case in so many is run on a stream of its own, too: those whose number (Setting.order) leaves LEFT."""
+"""One case in so many is run on a stream of its own, too: those whose number (Case.number) leaves LEFT."""
 _LEFT = 3
 LATE_MICROSECONDS = 500
 """How late the inputs are: longer than it takes from a call to the last launch in it."""

@@ -34,6 +34,7 @@ from kernels.loader import loader_of
 from kernels.places import is_made_on_gpu
 from kernels.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL, Channel, frame
 from kernels.raised import SubjectError, as_tuple, mine, raised, timed
+from kernels.stretched import stretched
 from kernels.walls import Walled, fault_note, is_walled, order_of
 
 NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
@@ -149,6 +150,8 @@ class Worker:
                 self._share(message["environment"])
             elif "probe" in message:
                 self._probe(message["probe"])
+            elif "stretch" in message:
+                self._send(stretched(self._subject_of(message), message), [])
             elif "warm" in message:
                 self._warm(message["warm"])
             else:
@@ -166,6 +169,12 @@ class Worker:
                 DRIVER.check()
             except DriverError as error:
                 give_up(error)
+
+    def _subject_of(self, message: dict[str, Any]) -> tuple[Any, Interface]:
+        """What is loaded for a subject, before it is bound, and the interface of its op."""
+        subject = self._subjects[message["stretch"]]
+        loaded = loader_of(subject.loader).load_with(resolve(subject), subject.function, subject.launch)
+        return loaded, self._faces[subject.op]
 
     def _probe(self, key: str) -> None:
         """Load a subject and say whether it can be called; also which of our own modules are loaded here."""
@@ -275,7 +284,7 @@ class Worker:
         loader = loader_of(self._subjects[key].loader)
         try:
             extra = self._faces[setting.case.op].extra
-            runs = [_run_once(setting, bound, loader, extra, run, setting.order) for run in (0, 1)]
+            runs = [_run_once(setting, bound, loader, extra, run, setting.case.number) for run in (0, 1)]
             if loader.streamed and _differ(*runs):
                 again = _run_once(setting, bound, loader, extra, 1, 0)
                 if not _differ(runs[0], again):
@@ -375,7 +384,7 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[
     arguments, named = setting.arguments(loader, extra, returns=bound.returns)
     memory.reset(run)
     loader.stage(memory.slab)
-    loader.prepare(order, run)
+    loader.prepare(order, run, contracted=setting.case.contracted)
     try:
         answer, took = timed(lambda: bound.call(*arguments, **named, **bound.attributes(setting.case.attrs)))
         results = [loader.unwrap(r) for r in as_tuple(answer, len(setting.specs))] if bound.returns else []

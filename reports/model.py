@@ -32,6 +32,8 @@ class SubjectReport(Record):
     microseconds: float | None = None
     """Mean wall time of one run."""
     statistics: Statistics = Statistics()
+    limits: tuple[str, ...] = ()
+    """Sizes, larger than any that are run, at which it would be wrong."""
 
 
 class FindingReport(Record):
@@ -154,6 +156,7 @@ def _subject(c: Campaign, s: Subject) -> SubjectReport:
         max_rho=c.max_rho.get(s.key),
         microseconds=seen.nanoseconds / seen.timed / 1000 if seen.timed else None,
         statistics=seen,
+        limits=c.limits.get(s.key, ()),
     )
 
 

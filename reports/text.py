@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
 
-from corpus.campaign import Campaign
+from corpus.campaign import Campaign, Statistics
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
 from reports.book import (
@@ -45,6 +45,8 @@ def campaign_text(book: Book) -> str:
         _subjects(c),
         _declined(c),
         _fidelity(c),
+        _checked(c),
+        _limits(c),
         _warnings(c),
         _planted(c, book) if planted else "",
         _findings(book),
@@ -105,6 +107,23 @@ def _declined(c: Campaign) -> str:
     return "\n".join(lines)
 
 
+def _checked(c: Campaign) -> str:
+    """Which kernels on a GPU were emulated, too, and what was not looked for, and why."""
+    seen = {key: c.statistics.get(key, Statistics()) for key, why in c.checked.items() if not why}
+    cases = sum(s.checked for s in seen.values())
+    there = f"check mode: {count(cases, 'case')} of {count(len(seen), 'kernel')} on the processors beside the GPU"
+    why = {key: f"it does not run in check mode: {said}" for key, said in c.checked.items() if said}
+    why |= {key: f"check mode ended early: {s.unchecked}" for key, s in seen.items() if s.unchecked}
+    told = [f"warning: {key}: races and reads out of bounds are not looked for; {said}" for key, said in why.items()]
+    return "\n".join([*([there] if seen else []), *told])
+
+
+def _limits(c: Campaign) -> str:
+    """What would be wrong with larger tensors."""
+    said = [(key, sentence) for key, sentences in c.limits.items() for sentence in sentences]
+    return "\n".join(f"warning: {key}: not tested, would be wrong with {words}" for key, words in said)
+
+
 def _warnings(c: Campaign) -> str:
     """What backends saw that is doubtful, and no fault."""
     seen = ((s.key, c.statistics[s.key]) for s in c.subjects if s.key in c.statistics and not s.planted)
@@ -163,7 +182,13 @@ def _findings(book: Book) -> str:
 
 def _group_text(book: Book, group: Sequence[Finding], number: int) -> str:
     lead = book.standing(group[0])
-    return "\n".join([finding_text(group[0], number, lead, book.corpus), *_also(book, group[1:], lead)])
+    return "\n".join(
+        [
+            finding_text(group[0], number, lead, book.corpus),
+            *_seen_beside(book, group[0]),
+            *_also(book, group[1:], lead),
+        ]
+    )
 
 
 def _also(book: Book, others: Sequence[Finding], lead: str) -> Iterator[str]:
@@ -180,6 +205,12 @@ def _also(book: Book, others: Sequence[Finding], lead: str) -> Iterator[str]:
 
 def _unlike(standing: str, lead: str) -> str:
     return "" if standing == lead else f" ({standing})"
+
+
+def _seen_beside(book: Book, f: Finding) -> list[str]:
+    """That a kernel on a GPU was caught beside it."""
+    beside = book.campaign is not None and f.subject.key in book.campaign.checked and f.subject.device == "cpu"
+    return ["   ran in    check mode, on the processors beside the GPU; a replay goes there, too"] if beside else []
 
 
 def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = DEFAULT_CORPUS) -> str:

@@ -1,16 +1,17 @@
 """Subjects in CUDA C++ (.cu files), on the CPU: compiled as they stand by g++, their threads emulated (kernels/simt/).
 
 How a kernel is launched stands in its front matter (kernels/front_matter.py). Each case runs twice, in two orders of
-threads that its seeds choose; in one case of CHECKED the second run judges every access to memory.
+threads, and says how (kernels/simt/schedule.py).
 """
 
 from __future__ import annotations
 
+import math
 import re
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,31 +27,9 @@ from kernels.gpu import MOST_SHARED, address_of, bounds_of
 from kernels.simt import toolchain
 from kernels.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernels.simt.faults import Scene
-from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing, runtime
+from kernels.simt.schedule import Schedule
+from kernels.simt.toolchain import HOME, BuildError, Mode, compiler, missing, no_contraction, runtime
 from kernels.strides import refused
-
-CHECKED = 4
-"""One case in so many is run in check mode too: those whose number (Setting.order) is a multiple of it."""
-
-
-@dataclass(slots=True)
-class Schedule:
-    """How the next launch runs."""
-
-    order: str = ORDERS[0]
-    seed: int = 0
-    mode: Mode = Mode.FAST
-    warnings: list[str] = field(default_factory=list)
-    """What was seen since it was set."""
-
-    def set(self, seed: int, run: int) -> None:
-        """From a case's seeds, and which of its two runs it is."""
-        checked = run == 1 and seed % CHECKED == 0
-        skipped = 0 if run == 0 or checked else 1 + seed // len(ORDERS) % (len(ORDERS) - 1)
-        self.order = ORDERS[(seed + skipped) % len(ORDERS)]
-        self.seed = seed
-        self.mode = Mode.CHECK if checked else Mode.FAST
-        self.warnings = []
 
 
 class CudaLoader(Loader):
@@ -75,9 +54,9 @@ class CudaLoader(Loader):
         super().preload()
         toolchain.digest_of([], [])
 
-    def prepare(self, seed: int, run: int) -> None:
-        """Choose the order of threads, and whether the run is checked."""
-        self._schedule.set(seed, run)
+    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:
+        """Choose the order of threads, whether the run is checked, and how the kernel is compiled."""
+        self._schedule.set(seed, run, contracted=contracted)
 
     def warnings(self) -> list[str]:
         """Writes that nothing ordered, and that changed nothing."""
@@ -102,7 +81,7 @@ class CudaLoader(Loader):
     @property
     def modes(self) -> tuple[Mode, ...]:
         """In which what is loaded may run."""
-        return tuple(Mode)
+        return tuple(mode for mode in Mode if mode is not Mode.FUSED or not no_contraction())
 
     @property
     def kind(self) -> type[CudaSubject]:
@@ -214,6 +193,8 @@ class CudaSubject(Unfitted):
 
     def _run(self, plan: Plan) -> None:
         how = self.schedule
+        if how.mode is Mode.FUSED and (why := no_contraction()):
+            raise NotImplementedError(f"the case wants a * b + c rounded once, but {why}")
         module = self.program.module(how.mode)
         outcome = module.launch(plan.number, plan.shape, plan.arguments, plan.tensors, how.order, how.seed)
         scene = Scene(self.front.path, module.built, plan.shape, plan.tensors)
@@ -221,6 +202,30 @@ class CudaSubject(Unfitted):
             raise scene.fault(outcome.fault)
         if outcome.warnings:
             how.warnings.append(scene.describe(outcome.warning))
+
+    def stretched(self, face: Interface, tensors: dict[str, Array], attrs: dict[str, Any], *, run: bool) -> int:
+        """Threads that a launch over these tensors has; with run, it is emulated at both ends of its grid, and checked.
+
+        tensors: may be larger than any memory, if nobody touches most of them. Raises NotImplementedError for what the
+        front matter declines, ValueError for what cannot be launched, OverflowError for a number that its parameter
+        cannot hold, KernelFaultError for what check mode sees.
+        """
+        plan = self._plan(tensors, attrs, face)
+        if plan is None:
+            return 0
+        parameters = self.program.fast.takes(plan.number)
+        for formula, parameter, argument in zip(self.front.args, parameters, plan.arguments, strict=True):
+            if parameter[:2] in _MOST and argument.whole > (most := _MOST[parameter[:2]](8 * int(parameter[2]))):
+                if any(argument.whole in tensor.shape for tensor in tensors.values()):
+                    raise NotImplementedError(f"{formula.text} is an extent, which its type keeps below that")
+                raise OverflowError(f"{formula.text} is {argument.whole:,}, but its parameter holds {most:,} at most")
+        if run:
+            module, given = self.program.module(Mode.CHECK), (plan.shape, plan.arguments, plan.tensors)
+            outcome = module.launch(plan.number, *given, ORDERS[0], 0, ends=ENDS)
+            fault = outcome.warning if outcome.warnings else outcome.fault  # of zeros, most results are the same
+            if fault.trouble in _LOST:
+                raise Scene(self.front.path, module.built, plan.shape, plan.tensors).fault(fault)
+        return math.prod(plan.shape.grid) * math.prod(plan.shape.block)
 
     def _instance(self, dtype: str, attrs: dict[str, Any]) -> int:
         for number, instance in enumerate(self.instances):
@@ -230,6 +235,14 @@ class CudaSubject(Unfitted):
             raise NotImplementedError(f"takes {', '.join(self.front.dtypes)} only")
         wanted = ", ".join(f"{name}={attrs.get(name)}" for name in self.front.choices)
         raise NotImplementedError(f"has no instance for {wanted}")
+
+
+ENDS = 4
+"""Blocks at either end of a grid that is too large to be run."""
+_LOST = {Trouble.OUT_OF_BOUNDS, Trouble.MEMORY_FAULT, Trouble.RACE}
+"""Of an index that does not fit where it is held: outside, or where another block has been."""
+_MOST: dict[str, Callable[[int], int]] = {"vi": lambda bits: (1 << bits - 1) - 1, "vu": lambda bits: (1 << bits) - 1}
+"""What an integer of so many bits holds, by the letters that describe a parameter."""
 
 
 def _check_parameters(
@@ -269,7 +282,7 @@ _POINTED = {
 
 def _argument(formula: Formula, parameter: str, scope: Scope) -> Argument:
     if parameter[0] == "v":
-        if parameter[1] == "i":
+        if parameter[1] in "iu":
             return Argument(whole=formula.whole(scope))
         return Argument(real=formula.number(scope))
     if formula.text not in scope:

@@ -25,7 +25,7 @@ class TritonLoader(TorchLoader):
 
         mend()
 
-    def prepare(self, seed: int, run: int) -> None:  # noqa: ARG002  the interface asks for it
+    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:  # noqa: ARG002  the interface asks for it
         """The programs of a grid run in order first, and then the other way round."""
         from kernels.triton_interpreter import Programs  # noqa: PLC0415  as above
 

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 
 from kernels.simt.toolchain import Built, Mode, build, runtime
@@ -93,6 +93,7 @@ class _Launch(ctypes.Structure):
         ("subscript_count", ctypes.c_uint32),
         ("warnings", ctypes.c_uint32),
         ("check", ctypes.c_uint32),
+        ("ends", ctypes.c_uint32),
         ("switches", ctypes.c_uint64),
         ("fault", Fault),
         ("warning", Fault),
@@ -174,10 +175,20 @@ class Module:
         return [text[i : i + 3] for i in range(0, len(text), 3)]
 
     def launch(
-        self, number: int, shape: Shape, arguments: Sequence[Argument], tensors: Sequence[Tensor], order: str, seed: int
+        self,
+        number: int,
+        shape: Shape,
+        arguments: Sequence[Argument],
+        tensors: Sequence[Tensor],
+        order: str,
+        seed: int,
+        ends: int = 0,
     ) -> Outcome:
-        """Run a kernel. tensors: all that it may touch; regions of a fault are numbered as in `owners`."""
-        how = _Launch(grid=shape.grid, block=shape.block, dynamic_shared=shape.dynamic_shared)
+        """Run a kernel. tensors: all that it may touch; regions of a fault are numbered as in `owners`.
+
+        ends: so many blocks from either end of the grid, and no others; 0: all.
+        """
+        how = _Launch(grid=shape.grid, block=shape.block, dynamic_shared=shape.dynamic_shared, ends=ends)
         how.order, how.seed = ORDERS.index(order), seed
         if self.mode is Mode.CHECK:
             regions = (_Region(t.address, t.bytes, UNDEFINED if t.is_output else READ_ONLY) for t in tensors)
@@ -189,22 +200,20 @@ class Module:
 
 
 class Program:
-    """A file in both modes, each built when it is first wanted."""
+    """A file in all modes, each built when it is first wanted."""
 
     def __init__(self, path: Path, entries: Sequence[str]) -> None:
         self.path = path
         self._entries = tuple(entries)
+        self._modules: dict[Mode, Module] = {}
 
-    @cached_property
+    @property
     def fast(self) -> Module:
         """As it stands."""
-        return Module(self.path, self._entries, Mode.FAST)
-
-    @cached_property
-    def check(self) -> Module:
-        """With every access judged."""
-        return Module(self.path, self._entries, Mode.CHECK)
+        return self.module(Mode.FAST)
 
     def module(self, mode: Mode) -> Module:
         """Of one mode."""
-        return self.fast if mode is Mode.FAST else self.check
+        if mode not in self._modules:
+            self._modules[mode] = Module(self.path, self._entries, mode)
+        return self._modules[mode]

@@ -20,7 +20,7 @@ SIMT_UNSEEN A passed(const Argument& a) {
 }
 
 // Three letters a parameter: pointer or value; float, bfloat, float8 (e or x, as it has 4 or 5 bits of exponent) or
-// integer, ? for anything else; bytes of an element.
+// integer (i, or u for a number without sign), ? for anything else; bytes of an element.
 template <class A>
 char* describe(char* at) {
   using E = std::remove_cv_t<std::remove_pointer_t<A>>;
@@ -28,7 +28,8 @@ char* describe(char* at) {
   bool e5m2 = std::is_same_v<E, __nv_fp8_e5m2>, real = std::is_floating_point_v<E> || std::is_same_v<E, __half>;
   bool whole = std::is_integral_v<E> || std::is_enum_v<E>;
   *at++ = std::is_pointer_v<A> ? 'p' : 'v';
-  *at++ = brain ? 'b' : e4m3 ? 'e' : e5m2 ? 'x' : real ? 'f' : whole ? 'i' : '?';
+  bool no_sign = !std::is_pointer_v<A> && std::is_unsigned_v<E>;
+  *at++ = brain ? 'b' : e4m3 ? 'e' : e5m2 ? 'x' : real ? 'f' : whole ? (no_sign ? 'u' : 'i') : '?';
   if constexpr (std::is_void_v<E>) *at++ = '0';
   else *at++ = sizeof(E) < 10 ? static_cast<char>('0' + sizeof(E)) : '0';
   return at;

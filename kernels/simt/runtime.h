@@ -85,6 +85,7 @@ struct Launch {
   uint32_t subscript_count;
   uint32_t warnings;        // out: unordered accesses that changed nothing
   uint32_t check;           // 1: the library was compiled for it, judge every access
+  uint32_t ends;            // so many blocks from either end of the grid, in this order, and no others; 0: all
   uint64_t switches;        // out
   Fault fault, warning;     // out
 };

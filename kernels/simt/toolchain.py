@@ -1,7 +1,8 @@
-"""g++ and NVIDIA's headers: a kernel's file becomes a library, in one of two modes, kept by what it depends on.
+"""g++ and NVIDIA's headers: a kernel's file becomes a library, in one of three modes, kept by what it depends on.
 
-Fast mode runs a kernel as it stands; check mode has every access of it judged (runtime/shadow.cpp). What is built lies
-in the user's cache folder: the runtime, the headers in precompiled form for each mode, and a library for each kernel.
+Fast mode runs a kernel as it stands; check mode has every access of it judged (runtime/shadow.cpp); fused mode is fast
+mode with a * b + c rounded once, as nvcc has it. What is built lies in the user's cache folder: the runtime, the
+headers in precompiled form for each mode, and a library for each kernel.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import platform
 import re
 import shutil
 import stat
@@ -38,6 +40,7 @@ class Mode(StrEnum):
 
     FAST = "fast"
     CHECK = "check"
+    FUSED = "fused"
 
 
 class BuildError(Exception):
@@ -46,9 +49,6 @@ class BuildError(Exception):
 
 _COMMON = (
     *("-std=c++17", "-O2", "-g1", "-fPIC", "-w"),
-    # nvcc contracts a * b + c into one rounding, and so may not every CPU that shares the cache; which sums a compiler
-    # contracts is its own choice besides. Without, a kernel gives the same bits everywhere; budgets allow for either.
-    "-ffp-contract=off",
     # Kernels read float as float4, half2 or int as a matter of course.
     "-fno-strict-aliasing",
     # Libraries of many kernels live in one process, and share no names.
@@ -70,8 +70,16 @@ _CHECKED = (
     # memcpy and its like are calls, which the runtime sees, and a call is made from the line that makes it.
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-fno-optimize-sibling-calls"),
 )
-_FLAGS = {Mode.FAST: _COMMON, Mode.CHECK: (*_COMMON, *_CHECKED)}
-_UNSET = {Mode.FAST: "pattern", Mode.CHECK: "zero"}
+_SEPARATE = "-ffp-contract=off"
+"""Every product is rounded, so that a kernel gives the same bits everywhere; which sums a compiler contracts is its own
+choice. Some kernels are right only so, and some only otherwise: nvcc contracts, and budgets allow for either."""
+_FUSED = ("-ffp-contract=fast", *(["-mfma"] if platform.machine() in {"x86_64", "AMD64"} else []))
+_FLAGS = {
+    Mode.FAST: (*_COMMON, _SEPARATE),
+    Mode.CHECK: (*_COMMON, _SEPARATE, *_CHECKED),
+    Mode.FUSED: (*_COMMON, *_FUSED),
+}
+_UNSET = {Mode.FAST: "pattern", Mode.CHECK: "zero", Mode.FUSED: "pattern"}
 """What a local variable holds until it is set; on a GPU it is what a register held before. Never zero in every run: a
 sum begins with that, and nobody would notice. Bytes of 0xFE are wrong in a sum, as an index, as a pointer. But in a
 maximum they are as good as -Inf, and as a flag they are true: so check mode has zero, and two runs of a case differ.
@@ -134,6 +142,19 @@ def missing() -> str:
     if not cuda_headers():
         return "CUDA's headers are neither in a toolkit nor installed with the extra [simt]"
     return ""
+
+
+@cache
+def no_contraction() -> str:
+    """Why no kernel can be compiled with a * b + c rounded once, or an empty string."""
+    if platform.machine() in {"aarch64", "arm64"}:
+        return ""
+    try:
+        lines = Path("/proc/cpuinfo").read_bytes().splitlines()
+    except OSError:
+        lines = []
+    flags = next((line.split() for line in lines if line.startswith(b"flags")), [])
+    return "" if b"fma" in flags else "this processor has no fused multiply-add"
 
 
 def cache_folder() -> Path:

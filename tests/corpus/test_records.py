@@ -64,6 +64,7 @@ CHANGES = {
     "attrs": {"axis": 0},
     "tensors": {"y": PLAIN.tensors["x"]},
     "outputs": {"out": "offset_one"},
+    "contracted": True,
 }
 TENSOR_CHANGES = {
     "shape": (5, 3),
@@ -89,6 +90,15 @@ def test_the_id_depends_on_every_field():
         PLAIN.but(tensors={"x": x.but(fill=x.fill.but(**{n: v}))}) for n, v in FILL_CHANGES.items() if n != "seed"
     ]
     assert len({case.id for case in cases}) == len(cases)
+
+
+def test_that_a_case_is_contracted_is_only_written_where_it_is():
+    """Cases of before have the ids they had, and the build they had."""
+    fused = PLAIN.but(contracted=True)
+    assert "contracted" not in PLAIN.plain()
+    assert fused.label == PLAIN.label + " contracted"
+    for again in (Case.of_token(fused.token), Case.model_validate_json(fused.canonical())):
+        assert (again.id, again.contracted) == (fused.id, True)
 
 
 def test_layouts_of_outputs_are_only_written_where_there_are_any():

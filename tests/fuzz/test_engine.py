@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -18,6 +19,7 @@ from fuzz.coverage import shape_class
 from fuzz.elites import LEAST_LEAD, Elite, Elites
 from fuzz.engine import BATCH, ENGINES, Target, conjecture_engine, generate, given_engine, propose
 from fuzz.strategies import cases
+from kernels.simt.schedule import is_checked
 from oracles.catalog import contract_of, load_contracts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,3 +199,17 @@ def test_memory_stays_flat():
         check=True,
     )
     assert int(done.stdout) < 20 << 20
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_share_of_the_cases_is_contracted_and_the_rest_are_what_they_were(name):
+    """A run that was recorded before there were any goes on with the cases that it had."""
+    fused = replace(SOFTMAX, contracted=True)
+    plain, mixed = (
+        [p.case for batch in islice(ENGINES[name]([target], 1, 0, Elites()), 8) for p in batch]
+        for target in (SOFTMAX, fused)
+    )
+    assert not any(c.contracted for c in plain)
+    assert [c.but(contracted=False).id for c in mixed] == [c.id for c in plain]
+    assert len(mixed) / 6 < sum(c.contracted for c in mixed) < len(mixed) / 3
+    assert not any(is_checked(c) for c in mixed if c.contracted)

@@ -1,5 +1,6 @@
 """CUDA files are subjects like any other: found, compiled, run without a GPU, told what is wrong in one sentence."""
 
+import itertools
 import os
 import random
 import re
@@ -14,17 +15,18 @@ import pytest
 
 from corpus.errors import UsageError
 from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry
+from fuzz.check import Examiner, Inquiry, interface_of
 from fuzz.strategies import build
 from kernels.backend import KernelFaultError
 from kernels.calling import Interface, bind
-from kernels.catalog import read_subject, size_hints, subjects_of, user_subject
+from kernels.catalog import read_subject, resolve, size_hints, subjects_of, user_subject
 from kernels.formula import parse_formula
 from kernels.front_matter import read_front_matter
 from kernels.loader import loader_of
-from kernels.loaders.cuda import CudaLoader, CudaSubject, Schedule
+from kernels.loaders.cuda import CudaLoader, CudaSubject
 from kernels.simt import toolchain
 from kernels.simt.emulator import ORDERS
+from kernels.simt.schedule import Schedule
 from kernels.simt.toolchain import Mode
 from oracles.catalog import contract_of
 
@@ -898,3 +900,57 @@ def test_nan_that_tensor_cores_read_as_inf_is_no_finding_about_a_kernel_that_cla
         checked = examiner.check([Inquiry(case, tuple(s.key for s in subjects.values()))])[0]
     kinds = {name: checked.verdicts[s.key].kind for name, s in subjects.items()}
     assert kinds == {**dict.fromkeys(names, Kind.PASS), "bug_cuda_tf32_undeclared": Kind.NONFINITE}
+
+
+FUSED = """/*
+---
+op = "softmax"
+entry = "softmax"
+args = ["out", "x", "cols", "scale"]
+dims = { cols = "x.shape[1]" }
+grid = "x.shape[0]"
+block = 1
+---
+*/
+__global__ void softmax(float* out, const float* x, int cols, float scale) {
+  x += blockIdx.x * cols, out += blockIdx.x * cols;
+  float top = -INFINITY;
+  for (int c = 0; c < cols; ++c) top = fmaxf(top, scale * x[c]);
+  for (int c = 0; c < cols; ++c) out[c] = scale * x[c] - top;
+}
+"""
+
+
+def test_a_contracted_case_rounds_once_in_both_runs_and_is_replayed_so(tmp_path):
+    """scale * x - top is what the product was rounded by where it is contracted, and 0 where it is not."""
+    path = tmp_path / "fused.cu"
+    path.write_text(FUSED)
+    x = TensorRecipe(shape=(1, 1), dtype="float32", pokes=((0, 0x3F800001),))  # 1 + 2**-23
+    case = Case(op="softmax", tensors={"x": x}, attrs={"scale": 0.3})
+    with Examiner([user_subject(str(path), ())]) as examiner:
+        seen = [
+            examiner.look(c, "softmax/fused").kept.outputs()["out"][0, 0] for c in (case, case.but(contracted=True))
+        ]
+        (again,) = examiner.check([Inquiry(Case.of_token(case.but(contracted=True).token), ("softmax/fused",))])
+    product = np.float32(0.3) * np.float64(np.float32(1 + 2**-23))
+    assert seen == [0.0, product - np.float32(product)]
+    assert again.verdicts["softmax/fused"].kind is Kind.MISMATCH
+
+
+def test_both_runs_of_a_contracted_case_are_and_none_is_checked():
+    schedule = Schedule()
+    for seed, run_ in itertools.product(range(40), (0, 1)):
+        schedule.set(seed, run_, contracted=True)
+        assert schedule.mode is Mode.FUSED
+
+
+def test_where_nothing_can_be_contracted_a_case_that_wants_it_is_declined(monkeypatch):
+    monkeypatch.setattr("kernels.loaders.cuda.no_contraction", lambda: "this processor has no fused multiply-add")
+    loader = CudaLoader()
+    assert Mode.FUSED not in loader.modes
+    subject = next(s for s in subjects_of("silu") if s.backend == "cuda" and not s.planted)
+    function = bind(loader.load(resolve(subject), subject.function), interface_of(contract_of("silu")), "")
+    loader.prepare(0, 0, contracted=True)
+    one = np.ones((1, 4), np.float32)
+    with pytest.raises(NotImplementedError, match="this processor has no fused multiply-add"):
+        function.call(np.empty_like(one), one)

@@ -20,6 +20,7 @@ from fuzz.triage import CONFIRMATIONS
 from kernels import accusing, guarded, raised, zygote
 from kernels.catalog import user_subject
 from kernels.loaders import cuda
+from kernels.simt import schedule
 from kernels.simt.toolchain import Mode, missing
 from oracles import judge, laws
 from reports.explain import explain, related, sections, short, topics
@@ -152,9 +153,9 @@ FACTS = [
     ("nondeterministic", "is run {} times more", {5: "five"}[CONFIRMATIONS]),
     ("z", "is 1.05 + 3 / sqrt(rows)", judge.Z_FLOOR == 1.05 and judge.Z_SPREAD == 3.0),
     ("law", "one case in {} is run", {4: "four"}[LAW_EVERY]),
-    ("check", "In one case of {} the second run", {4: "four"}[cuda.CHECKED]),
-    ("race", "in one case of {}:", {4: "four"}[cuda.CHECKED]),
-    ("uninitialized", "in one case of {},", {4: "four"}[cuda.CHECKED]),
+    ("check", "In one case of {} the second run", {4: "four"}[schedule.CHECKED]),
+    ("race", "in one case of {}:", {4: "four"}[schedule.CHECKED]),
+    ("uninitialized", "in one case of {},", {4: "four"}[schedule.CHECKED]),
     ("law", "outside 2**-30 to 2**30", laws.TAME == (2.0**-30, 2.0**30)),
     ("raised", "which {} characters are kept", raised.MAX_MESSAGE),
     ("crashed", "must do so {}:", {2: "twice"}[accusing.GUILTY_DEATHS]),

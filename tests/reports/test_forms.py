@@ -284,6 +284,28 @@ def test_an_interrupted_run_says_how_to_go_on():
     assert "(interrupted: go on with --resume)" in campaign_text(Book((), campaign(finished=False)))
 
 
+def test_sizes_at_which_a_kernel_would_be_wrong_are_warnings_and_stand_in_the_json():
+    key = campaign().subjects[0].key
+    c = campaign(limits={key: ("rows = 65,536: a grid of 1 x 65536 x 1 blocks cannot be launched",)})
+    assert f"warning: {key}: not tested, would be wrong with rows = 65,536: a grid" in campaign_text(Book((), c))
+    assert report(Book((), c)).subjects[0].limits == c.limits[key]
+
+
+def test_the_report_says_what_was_looked_for_beside_a_gpu():
+    key = campaign().subjects[0].key
+    seen = Statistics(checked=12)
+    told = campaign(checked={key: "", "silu/other": "g++ is not installed"}, statistics={key: seen})
+    text = campaign_text(Book((), told))
+    assert "check mode: 12 cases of 1 kernel on the processors beside the GPU" in text
+    assert (
+        "warning: silu/other: races and reads out of bounds are not looked for; it does not run in check mode" in text
+    )
+    early = told.but(statistics={key: Statistics(checked=1, unchecked="it took too long")})
+    assert f"warning: {key}: races and reads out of bounds are not looked for; check mode ended early" in campaign_text(
+        Book((), early)
+    )
+
+
 def test_many_findings_of_one_kind_are_not_all_written_out():
     many = [finding(MINE, dtype=f"float{i}", cols=i) for i in range(1, 21)]
     text = campaign_text(Book(tuple(many), campaign()))

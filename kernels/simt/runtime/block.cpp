@@ -162,9 +162,9 @@ void step_aside() {
 }
 
 static void run_blocks() {
-  uint64_t blocks = blocks_of(S.launch->grid);
-  for (uint64_t turn = 0; turn < blocks && !S.over; ++turn) {
-    begin_block(block_number(turn, blocks));
+  uint64_t blocks = blocks_of(S.launch->grid), ends = S.launch->ends, middle = ends && blocks > 2 * ends ? blocks - 2 * ends : 0;
+  for (uint64_t turn = 0; turn < blocks - middle && !S.over; ++turn) {
+    begin_block(middle ? turn + (turn < ends ? 0 : middle) : block_number(turn, blocks));
     schedule_block();
     if (checking) shadow_block();
     run_threads();

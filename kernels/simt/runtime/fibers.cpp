@@ -11,8 +11,9 @@
 namespace simt {
 State S;
 
-void* reserve(size_t bytes, const char* purpose) {
-  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+void* reserve(size_t bytes, const char* purpose, bool shared) {
+  int flags = (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (got == MAP_FAILED) {
     fprintf(stderr, "simt: no memory for %s\n", purpose);
     abort();

@@ -62,7 +62,8 @@ inline int warp_of(int thread) { return static_cast<int>(static_cast<unsigned>(t
 inline uint32_t bit(int lane) { return 1u << lane; }
 
 // fibers.cpp
-void* reserve(size_t bytes, const char* purpose);  // zeroed memory, taken as it is touched; ends the process if there is none
+// Zeroed memory, taken as it is touched; ends the process if there is none. Shared memory is under no limit of the process.
+void* reserve(size_t bytes, const char* purpose, bool shared = false);
 void switch_to(int thread, void** leaving);  // saves where we are in *leaving
 void leave();                                // gives the CPU to whoever is next; returns when it is this thread's turn
 void run_threads();                          // from the launcher: until nobody can go on

@@ -11,6 +11,7 @@ uint16_t zone_at[pc_slots];
 
 namespace {
 constexpr int first_shift = 2;
+constexpr size_t vast = size_t{1} << 30;  // bytes: to make granules finer would touch all of their shadow
 int zone_count;
 int remembered_shift[most_zones];  // of the kernel that ran last: how fine its accesses are
 void (*remembered_kernel)(const void*);
@@ -31,7 +32,7 @@ void forget_zones(bool all) {
 void add_zone(uintptr_t begin, size_t bytes, int traits) {
   if (zone_count == most_zones) return;
   Zone& z = zones[zone_count];
-  z = {begin, begin + bytes, traits, remembered_shift[zone_count], nullptr};
+  z = {begin, begin + bytes, traits, bytes < vast ? remembered_shift[zone_count] : 0, nullptr};
   ++zone_count;
 }
 
@@ -40,8 +41,8 @@ void place_cells() {
   for (int i = 0; i < zone_count; ++i) wanted += zones[i].end - zones[i].begin;
   if (wanted > arena_cells) {
     if (arena) munmap(arena, arena_cells * sizeof(Cell));
-    arena_cells = wanted + wanted / 2 + (64 << 10);
-    arena = static_cast<Cell*>(reserve(arena_cells * sizeof(Cell), "the shadow of the arrays"));
+    arena_cells = wanted + (wanted < vast ? wanted / 2 : 0) + (64 << 10);
+    arena = static_cast<Cell*>(reserve(arena_cells * sizeof(Cell), "the shadow of the arrays", wanted >= vast));
   }
   size_t used = 0;
   for (int i = 0; i < zone_count; ++i) {
