@@ -73,10 +73,10 @@ class Limits:
     after_seconds: float | None = None
     """For the end of the run, which files what is still unshrunk; None: as much as is usual."""
 
-    def clock(self) -> Clock:
-        """One that begins now."""
+    def clock(self, began: float | None = None) -> Clock:
+        """One that begins now, or has begun."""
         usual = AFTER_CASES if self.cases is not None else None
-        return Clock(self.seconds, usual if self.after_seconds is None else self.after_seconds)
+        return Clock(self.seconds, usual if self.after_seconds is None else self.after_seconds, began)
 
 
 @dataclass

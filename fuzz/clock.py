@@ -18,10 +18,10 @@ GRACE_SHARE, LEAST_GRACE = 0.1, 10.0
 """What a budget leaves to the end of a run: a tenth of it, at least so many seconds."""
 STOP_SECONDS = 2.0
 """The same, once somebody wants an end."""
-LOAD, THEIRS, FLIGHT, SHRINK, LOOK, FILE = 0.2, 0.4, 0.5, 0.65, 0.75, 0.9
+LOAD, THEIRS, FLIGHT, SHRINK, LOOK, FILE = 0.45, 0.5, 0.6, 0.65, 0.7, 0.95
 """Shares of that time after which are cut: loading, batches of other processes, batches, shrinking, a look at close
 calls, and filing; the rest is for the record."""
-_SOFT, _HARD = 0.1, 0.1
+_SOFT, _HARD = 0.05, 0.05
 """Shares before a cut in which nothing is begun any more, and behind it until the alarm."""
 _LEAST = 1.0
 """Seconds in which what was found can be written."""
@@ -46,9 +46,9 @@ def grace_of(seconds: float) -> float:
 class Clock:
     """When a search is over, and how long its end may take."""
 
-    def __init__(self, seconds: float = math.inf, grace: float | None = None) -> None:
-        """It begins now. seconds: until the search is over; grace: for its end."""
-        self.began = time.monotonic()
+    def __init__(self, seconds: float = math.inf, grace: float | None = None, began: float | None = None) -> None:
+        """seconds: until the search is over; grace: for its end. began: by `time.monotonic`; None: now."""
+        self.began = time.monotonic() if began is None else began
         self.seconds = seconds
         self.over_at = self.began + seconds
         self.grace = grace_of(seconds) if grace is None else max(grace, _LEAST)

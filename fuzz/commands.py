@@ -71,6 +71,7 @@ def seconds_of(text: str) -> float:
 
 def run(**options: Any) -> int:
     """The command `run`."""
+    began = time.monotonic()
     crew_of(options["device"], options["jobs"])  # what is wrong with them is said before anything else happens
     limits = _limits(options)
     check_json(options["json_path"])
@@ -79,7 +80,7 @@ def run(**options: Any) -> int:
         campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options, limits)
         if options["resume"] and not (options["budget"] or options["case_limit"]):
             limits = _rest(campaign)
-        with stopping(limits.clock()) as clock:
+        with stopping(limits.clock(began)) as clock:
             search = _loaded_and_searched(store, campaign, limits, clock, options)
             return _conclude(search, options)
 
@@ -262,7 +263,11 @@ def _conclude(search: Search, options: dict[str, Any]) -> int:
 
 
 def _refuse_untested(campaign: Campaign) -> None:
-    """Raise UsageError for a kernel of a person's own that took no case at all: that nothing was found says nothing."""
+    """Raise UsageError if nothing was tested, or a person's own kernel was not: that nothing was found says nothing."""
+    if campaign.finished and not campaign.cases:
+        raise UsageError(
+            "nothing was tested: the budget was used up before the first cases came back; give it more time"
+        )
     for subject in filter(is_own, campaign.subjects):
         kinds = campaign.by_subject.get(subject.key, {})
         if campaign.cases and not set(kinds) - {Kind.UNSUPPORTED}:
