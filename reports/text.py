@@ -191,6 +191,7 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
         indent(f.verdict.message, "   "),
         f"   at        {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
+        f"   claim     {f.claim}" if f.claim else "",
         f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *(f"   learned   {gate}" for gate in f.gates),

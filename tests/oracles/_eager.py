@@ -12,7 +12,7 @@ from corpus.materialize import materialize_all
 from corpus.records import Execution, Numerics, OutputReport, Status, Subject
 from fuzz.engine import Target, generate
 from oracles.catalog import contract_of
-from oracles.judge import judge
+from oracles.judge import Evidence, judge
 from oracles.reference import Reference
 
 
@@ -375,6 +375,12 @@ def cases_of(kernel, number, random, most=1024, plain=False):
 
 def verdict_of(kernel, reference, claims, run=None):
     """What is said of the kernel under some claims."""
+    e = evidence_of(kernel, reference, claims, run)
+    return judge(e.reference, e.subject, e.execution, e.outputs)
+
+
+def evidence_of(kernel, reference, claims, run=None):
+    """What one run of the kernel leaves."""
     (spec,) = reference.specs.values()
     with np.errstate(all="ignore"):
         out = (run or kernel.run)(dict(reference.inputs), dict(reference.attrs))
@@ -383,4 +389,4 @@ def verdict_of(kernel, reference, claims, run=None):
     subject = Subject(op=kernel.op, name="eager", backend="torch", numerics=Numerics(**claims))
     told = OutputReport(name="out", shape=out.shape, dtype=spec.dtype)
     execution = Execution(status=Status.OK, subject=subject.key, outputs=(told,))
-    return judge(reference, subject, execution, {"out": out})
+    return Evidence(reference, subject, execution, {"out": out})
