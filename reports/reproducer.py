@@ -57,7 +57,7 @@ def _tell(script: Script) -> None:
         script.source.functions += gpu.FUNCTIONS
         script.constants += gpu.CONSTANTS
         script.uses("around")
-        script.say(*gpu.MISSING, *gpu.ARITHMETIC)
+        script.say(*gpu.MISSING)
     script.say('np.seterr(all="ignore")')
     if script.finding.verdict.kind is not Kind.BUILD_FAILED:
         loaded = "load(SUBJECT, FUNCTION)"
