@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from corpus.errors import UsageError, about
+from corpus.mended import AS_IS, INTERPRETED
 from corpus.records import EVERY, Numerics, Subject
 from fuzz.subjects import is_own, takes
 from kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
@@ -132,6 +133,11 @@ def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
     if kind == "cpu":
         return [s.but(device=kind) for s in subjects]
     return [s.but(device=kind, planted=shown_on_gpu(s)) if _runs_on_gpu(s) else s for s in subjects]
+
+
+def as_is(subjects: Sequence[Subject]) -> list[Subject]:
+    """The subjects, those in Triton that are interpreted without what is mended of its interpreter."""
+    return [s.but(backend=AS_IS) if (s.backend, s.device) == (INTERPRETED, "cpu") else s for s in subjects]
 
 
 def _runs_on_gpu(subject: Subject) -> bool:
