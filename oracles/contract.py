@@ -162,6 +162,8 @@ class Question:
     """All inputs are independent draws: bounds for sums of random terms (2.1 `exch`) may be used."""
     exact: bool = False
     """All inputs are exact-probe distributions: the budget may find that no rounding can happen at all."""
+    as_wide: bool = False
+    """The reference computed in float64 for a float64 subject, and is as wrong as that may be."""
 
     @property
     def u(self) -> float:
