@@ -70,9 +70,12 @@ class Input:
     scaled: bool = False
     """Whether its values may be scaled even if there are no specials."""
     low: float | None = None
-    """All values are at least this, also when rounded to the dtype; a range excludes specials and distributions."""
+    """All values are at least this, also when rounded to the dtype; of special values those in the range are drawn."""
     high: float | None = None
     """All values are at most this. With one end only, the other is OPEN_END away, or where the dtype ends."""
+
+    inner: bool = True
+    """Whether an input with a range is given small integers, and special values, that lie in it."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for a range that has nothing in it or has no meaning."""
@@ -88,6 +91,13 @@ class Input:
     def ranged(self) -> bool:
         """Whether all values must lie in [low, high]."""
         return self.low is not None or self.high is not None
+
+    def holds(self, value: float) -> bool:
+        """Whether a number lies in its range; without one, any does."""
+        if not self.ranged:
+            return True
+        params = self.params({}, {})
+        return params["low"] <= value <= params["high"]
 
     @property
     def counts(self) -> bool:
