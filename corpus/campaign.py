@@ -70,12 +70,14 @@ class Moment(Record):
 class Campaign(Record):
     """One run of the search, as far as it got."""
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     run: str
     seed: int
     engine: str = "conjecture"
     most_lead: int = 2
     """Batches that the search may run ahead of the elites it knows, at most."""
+    inner: bool = False
+    """Inputs with a range are given small integers and special values that lie in it."""
     ops: tuple[str, ...] = ()
     subjects: tuple[Subject, ...] = ()
     revision: str = ""

@@ -272,6 +272,17 @@ def tapered(w: Window) -> Values:
     return np.clip(values, low, high).astype(w.format.dtype)
 
 
+@distribution("structured", **RANGED)
+def whole(w: Window) -> Values:
+    """Integers of [low, high], nine at most, around the one nearest to zero; without any, what is nearest to it."""
+    low, high = limits_of(w)
+    centre, first, last = whole_of(low, high)
+    if first > last:
+        return least(w)
+    values = (w.bits() % np.uint64(9)).astype(np.float64) + (centre - 4.0)
+    return np.clip(np.clip(values, first, last), low, high).astype(w.format.dtype)
+
+
 @distribution("structured", floats=False, integers=False, patterns=True)
 def every_bits(w: Window) -> Values:
     """Every bit pattern of a type, 256 in a row: 16 bits take 256 rows. With `skip` the index without so many bits.
@@ -289,8 +300,20 @@ def every_bits(w: Window) -> Values:
 def limits_of(w: Window) -> tuple[int, int] | tuple[float, float]:
     """The least and the largest number that the window may show. Raises UsageError without `low` and `high`."""
     if not {"low", "high"} <= set(w.params):
-        raise UsageError("the distributions least, ends, between and tapered need the params low and high")
+        raise UsageError("the distributions least, ends, between, tapered and whole need the params low and high")
     return limits(w.params["low"], w.params["high"], w.format.name)
+
+
+def whole_of(low: float, high: float) -> tuple[float, float, float]:
+    """The integer of [low, high] nearest to zero, the least and the largest; the least is larger if there is none.
+
+    Beyond 2**52 there is none: every float64 is an integer there, and their neighbours are not.
+    """
+    first, last = (float(max(-WHOLE, min(n, WHOLE))) for n in (math.ceil(low), math.floor(high)))
+    return nearest_zero(first, last), max(first, float(low)), min(last, float(high))
+
+
+WHOLE = 1 << 52
 
 
 def nearest_zero(low: float, high: float) -> float:

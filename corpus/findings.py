@@ -200,7 +200,7 @@ class Sanitized(Record):
 class Finding(Record):
     """A failure worth keeping."""
 
-    schema_version: Literal[5] = 5
+    schema_version: Literal[6] = 6
     signature: Signature
     aliases: tuple[str, ...] = ()
     """Keys of the signatures under which it was met before it was shrunk."""
@@ -220,6 +220,8 @@ class Finding(Record):
     """Who else fails on it."""
     sanitized: tuple[Sanitized, ...] = ()
     """What compute-sanitizer says of it, a record a tool; () if it was not asked."""
+    claim: str = ""
+    """An arithmetic that the subject does not declare, and under which neither case fails, in one sentence."""
     count: int = 1
     """Failing executions seen under this signature."""
     probability: float = 1.0

@@ -83,6 +83,10 @@ class Format:
         mantissa = self.precision - 1
         return ((1 << (self.bits - 1 - mantissa)) - 1) << mantissa
 
+    def number(self, pattern: int) -> float:
+        """What a bit pattern stands for."""
+        return float(np.array(pattern, self.carrier).view(self.dtype)[()])
+
 
 def _float(name: str, dtype: Any, precision: int, emin: int, emax: int, has_inf: bool = True) -> Format:
     return Format(name, np.dtype(dtype), "float", precision, emin, emax, has_inf)

@@ -33,8 +33,10 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
     ("finding", 2): _only_more_fields,
     ("finding", 3): _only_more_fields,
     ("finding", 4): _only_more_fields,
+    ("finding", 5): _only_more_fields,
     ("campaign", 1): _only_more_fields,
     ("campaign", 2): _declined_apart,
+    ("campaign", 3): _only_more_fields,
 }
 """(Kind of record, version) -> the step to the next, a JSON object to a JSON object; it may change its argument.
 

@@ -183,6 +183,8 @@ ACCUMULATORS = ("float32", "float64", "float16", "bfloat16", "int32", *_CORES)
 
 INPUT = "input"
 """Of an intermediate result: the dtype of the first input."""
+EVERY = "all"
+"""As the name of an intermediate result: the result of every operation, as eager PyTorch rounds it."""
 
 
 class Numerics(Record):
@@ -193,7 +195,9 @@ class Numerics(Record):
     tf32: Literal["none", "rn", "rz"] = "none"
     """Operands of a float32 product rounded to tf32, to nearest or towards zero."""
     intermediates: dict[str, str] = {}
-    """Named intermediate results that are rounded to a narrower type, e.g. {"p": "bfloat16"}; or to INPUT."""
+    """Named intermediate results that are rounded to a narrower type, e.g. {"p": "bfloat16"}; or to INPUT.
+
+    The names are those of the op's contract, and EVERY."""
     exp: Literal["accurate", "fast", "poly3"] = "accurate"
     tanh: Literal["accurate", "approx"] = "accurate"
     store: Literal["nearest", "saturate"] = "nearest"
@@ -210,9 +214,12 @@ class Numerics(Record):
             return self.but(fast_math=False)
         return self.but(exp="fast" if self.exp == "accurate" else self.exp, tanh="approx", ftz=True)
 
-    def intermediate(self, name: str, dtype: str) -> str:
-        """The type that a named intermediate result is rounded to, for inputs of this dtype; "" if to none."""
-        said = self.intermediates.get(name, "")
+    def intermediate(self, name: str, dtype: str, *, alone: bool = False) -> str:
+        """The type that a named intermediate result is rounded to, for inputs of this dtype; "" if to none.
+
+        alone: where it says that all are, this one is not meant.
+        """
+        said = self.intermediates.get(name) or ("" if alone else self.intermediates.get(EVERY, ""))
         return dtype if said == INPUT else said
 
 

@@ -52,6 +52,7 @@ def cli() -> None:
     help="Which of the house's subjects runs beside yours; none: nobody.",
 )
 @click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only the house's subjects of this backend.")
+@click.option("--as-is", is_flag=True, help="Triton's interpreter without what is mended of it (doctor lists that).")
 @click.option("--planted", is_flag=True, help="Add the bugs planted on purpose, to see that they are found.")
 @click.option(
     "--budget",

@@ -222,10 +222,7 @@ class Examiner:
         """Run one case once more and keep what a person will want to see of it; of a large one no outputs."""
         if self.is_large(case):
             return self._look_large(self._in_order(Inquiry(case, (key,), places=places)))
-        laws = (law,) if law else ()
-        flight = self.launch([Inquiry(case, (key,), laws)])
-        self._prepare(flight)
-        outcomes = self.collect(flight)
+        flight, outcomes = self._run_once(case, key, (law,) if law else ())
         sent, outcome = flight.sent[0], outcomes[0][key]
         verdict = self.judge(flight, outcomes)[0].verdicts[key]
         mine = Evidence(sent.reference, self.subjects[key], outcome.execution, outcome.outputs)
@@ -241,6 +238,17 @@ class Examiner:
         place = origin_of(case.op)
         kept = Kept.of(case, self.subjects[key], outcome.execution, verdict, outcome.outputs, place)
         return Look(verdict, shown, kept)
+
+    def _run_once(self, case: Case, key: str, laws: tuple[str, ...]) -> tuple[Flight, list[dict[str, Outcome]]]:
+        flight = self.launch([Inquiry(case, (key,), laws)])
+        self._prepare(flight)
+        return flight, self.collect(flight)
+
+    def evidence(self, case: Case, key: str) -> Evidence:
+        """What one run of a case, which is not large, leaves to be judged."""
+        flight, outcomes = self._run_once(case, key, ())
+        outcome = outcomes[0][key]
+        return Evidence(flight.sent[0].reference, self.subjects[key], outcome.execution, outcome.outputs)
 
     def look_at(self, case: Case, key: str, verdict: Verdict) -> Look:
         """A failure seen closely; where another try is dear, what is known without it."""

@@ -37,7 +37,7 @@ from fuzz.output import FOUND, check_json, write_json
 from fuzz.plan import fitted, new_campaign
 from fuzz.progress import Progress
 from fuzz.replay import Item, gather, moved
-from fuzz.selection import Own, only_dtypes, placed, select
+from fuzz.selection import Own, as_is, only_dtypes, placed, select
 from fuzz.subjects import is_own
 from fuzz.triage import investigate
 from kernels.places import Place, crew_of, places_of
@@ -181,6 +181,7 @@ def _fresh(store: Store, options: dict[str, Any], limits: Limits) -> Campaign:
         launch=options["launch"],
     )
     subjects = placed(only_dtypes(chosen, options["dtypes"]), options["device"])
+    subjects = as_is(subjects) if options["as_is"] else subjects
     seed = options["seed"] if options["seed"] is not None else SystemRandom().getrandbits(32)
     run_name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-s{seed}"
     while run_name in store.runs():

@@ -15,6 +15,7 @@ from corpus.distributions import DISTRIBUTIONS
 from corpus.errors import UsageError
 from corpus.findings import Finding
 from corpus.layouts import LAYOUTS
+from corpus.mended import mended_text
 from corpus.records import BLAMELESS, Kind
 from corpus.specials import PLACES, VALUES
 from corpus.store import Store
@@ -259,6 +260,7 @@ def doctor() -> int:
     click.echo(table(("tool", "version"), [(tool, tool_version(tool)) for tool in TOOLS]) + "\n")
     click.echo(table(("gpu", "driver"), gpus() or [("none found", "-")]) + "\n")
     click.echo(table(("backend", "state"), [(name, _backend_state(name)) for name in loaders()]))
+    click.echo(f"\n{mended_text()}")
     if platform.system() != "Linux":
         click.echo("subjects cannot run here: the sandbox needs Linux")
         return FOUND

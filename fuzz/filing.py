@@ -77,6 +77,7 @@ class Observed:
     exhibit: Exhibit | None = None
     variants: tuple[Variant, ...] = ()
     sanitized: tuple[Sanitized, ...] = ()
+    claim: str = ""
 
 
 def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
@@ -96,6 +97,7 @@ def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
         exhibit=seen.exhibit,
         variants=seen.variants,
         sanitized=seen.sanitized,
+        claim=seen.claim,
         probability=seen.probability,
         gates=seen.gates,
         first_seen=now(),

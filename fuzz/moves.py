@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from corpus.distributions import DISTRIBUTIONS
-from corpus.formats import Array, Format, format_of
+from corpus.formats import Array, format_of
 from corpus.materialize import materialize
 from corpus.record import Scalar
 from corpus.records import Case, Fill, TensorRecipe
 from corpus.specials import PLACES, VALUES
-from fuzz.strategies import distributions_for
+from fuzz.strategies import distributions_for, specials_for
 from oracles.axes import Dims, shape_of
 from oracles.catalog import contract_of
 from oracles.contract import Input
@@ -221,9 +221,11 @@ def fewer_specials(case: Case) -> Iterator[Case]:
 @move
 def plainer_specials(case: Case) -> Iterator[Case]:
     """A more harmless value, an easier place."""
+    contract = contract_of(case.op)
     for name, t in case.tensors.items():
+        allowed = specials_for(contract.inputs[name], t.dtype)
         for i, special in enumerate(t.specials):
-            for value in list(VALUES)[: list(VALUES).index(special.value)]:
+            for value in [v for v in list(VALUES)[: list(VALUES).index(special.value)] if v in allowed]:
                 yield with_tensor(
                     case, name, specials=(*t.specials[:i], special.but(value=value), *t.specials[i + 1 :])
                 )
@@ -325,14 +327,8 @@ def plainer_pokes(case: Case) -> Iterator[Case]:
         fmt, spec = format_of(t.dtype), contract.inputs[name]
         for i, (index, bits) in enumerate(t.pokes):
             for plain in _plainer_bits(bits, fmt.bits, fmt.precision, fmt.is_float):
-                if not spec.ranged or _lies_within(spec, fmt, plain):
+                if spec.holds(fmt.number(plain)):
                     yield with_tensor(case, name, pokes=(*t.pokes[:i], (index, plain), *t.pokes[i + 1 :]))
-
-
-def _lies_within(spec: Input, fmt: Format, bits: int) -> bool:
-    params = spec.params({}, {})
-    value = float(np.array(bits, fmt.carrier).view(fmt.dtype)[()])
-    return params["low"] <= value <= params["high"]
 
 
 def _plainer_bits(bits: int, width: int, precision: int, is_float: bool) -> Iterator[int]:

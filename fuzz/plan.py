@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 from corpus.campaign import Campaign, Space
-from corpus.formats import format_of
 from corpus.record import Scalar
 from corpus.records import Subject
 from corpus.specials import VALUES
@@ -17,7 +17,7 @@ from fuzz.elites import MOST_LEAD
 from fuzz.engine import Target
 from fuzz.filing import now
 from fuzz.goals import Reach, goals_of
-from fuzz.strategies import distributions_for, layouts_for
+from fuzz.strategies import distributions_for, layouts_for, specials_for
 from fuzz.subjects import is_own, takes
 from kernels.catalog import layouts_taken, size_hints
 from kernels.environment import environment
@@ -51,6 +51,9 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
         hints = tuple(sorted({n for s in campaign.subjects if s.op == op for n in size_hints(s)}))
         layouts = campaign.layouts.get(op, {})
         contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()), layouts)
+        if not campaign.inner:
+            inputs = {name: replace(spec, inner=False) for name, spec in contract.inputs.items()}
+            contract = replace(contract, inputs=inputs)
         found.append(Target(contract, dtypes, hints, max_elements, memory or None, campaign.contracted))
     return found
 
@@ -66,6 +69,7 @@ def new_campaign(
         seed=seed,
         engine=engine,
         most_lead=MOST_LEAD,
+        inner=True,
         ops=ops,
         subjects=tuple(subjects),
         revision=revision,
@@ -152,10 +156,8 @@ def _probe(contract: Contract, variant: Mapping[str, str], name: str) -> str:
 
 def _specials(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]:
     """Special values that are sprinkled into any of the inputs, without their signs."""
-    sprinkled = [n for n, i in contract.inputs.items() if i.specials and not i.ranged]
-    if not any(format_of(variant[n]).is_float for n in sprinkled):
-        return ()
-    return tuple(dict.fromkeys(name.removeprefix("-") for name in VALUES))
+    drawn = {value for name, spec in contract.inputs.items() for value in specials_for(spec, variant[name])}
+    return tuple(dict.fromkeys(name.removeprefix("-") for name in VALUES if name in drawn))
 
 
 def _shapes(contract: Contract) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from corpus.errors import UsageError, about
 from corpus.findings import Event, Finding, State
 from corpus.materialize import materialize_all
+from corpus.mended import AS_IS, INTERPRETED
 from corpus.reading import load_record
 from corpus.records import TOKEN, Case, Subject, Verdict
 from corpus.rows import rows_digest
@@ -31,6 +32,8 @@ SURE = 0.01
 """Probability of missing a failure that shows only sometimes, which decides how often it is run again."""
 MAX_RUNS = 64
 NOBODY = Own()
+BOTH = (INTERPRETED, AS_IS)
+"""A process has one interpreter of Triton."""
 
 
 class Outcome(StrEnum):
@@ -196,18 +199,19 @@ def replay(
 
 
 def _without_namesakes(items: Sequence[Item]) -> list[list[tuple[int, Item]]]:
-    """The items, numbered, in groups in which a subject's name means one file only."""
+    """The items, numbered, in groups in which a subject's name means one file only, and one interpreter is used."""
     groups: list[dict[str, str]] = []
     members: list[list[tuple[int, Item]]] = []
     for numbered in enumerate(items):
         subject = numbered[1].subject
         place = f"{subject.path}:{subject.function}"
-        fitting_group = (i for i, known in enumerate(groups) if known.get(subject.key, place) == place)
+        names = {subject.key: place, **({"interpreter": subject.backend} if subject.backend in BOTH else {})}
+        fitting_group = (i for i, known in enumerate(groups) if all(known.get(k, v) == v for k, v in names.items()))
         at = next(fitting_group, len(groups))
         if at == len(groups):
             groups.append({})
             members.append([])
-        groups[at][subject.key] = place
+        groups[at] |= names
         members[at].append(numbered)
     return members
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from corpus.errors import UsageError, about
-from corpus.records import Numerics, Subject
+from corpus.mended import AS_IS, INTERPRETED
+from corpus.records import EVERY, Numerics, Subject
 from fuzz.subjects import is_own, takes
 from kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
 from kernels.gpu_loaders import ON_GPU
@@ -39,6 +40,7 @@ class Own:
         for subject in found:
             with about(subject.path):  # an op of the command line is known by now: this one stands in the file
                 _can_take(contract_of(subject.op), subject)
+                can_claim(contract_of(subject.op), subject.numerics)
         return _unique(found)
 
 
@@ -50,6 +52,19 @@ def _can_take(contract: Contract, subject: Subject) -> None:
         key = "dtypes" if subject.backend == "cuda" else "DTYPES"
         said = f"takes {' and '.join(subject.dtypes)} only, but {first} of {subject.op} is {' or '.join(there)}"
         raise UsageError(f'it {said}; name what it takes, as {key} = ["{there[0]}"]')
+
+
+def can_claim(contract: Contract, numerics: Numerics) -> None:
+    """Raise UsageError for an intermediate result that the op has not.
+
+    A budget that is estimated has no names: the coarsest type counts for all.
+    """
+    names = (*contract.intermediates, EVERY)
+    unknown = next((name for name in numerics.intermediates if name not in names), None)
+    if unknown is not None and not contract.estimated:
+        raise UsageError(
+            f"it claims the intermediate result {unknown!r}, which {contract.name} has not: it has {', '.join(names)}"
+        )
 
 
 def select(
@@ -118,6 +133,11 @@ def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
     if kind == "cpu":
         return [s.but(device=kind) for s in subjects]
     return [s.but(device=kind, planted=shown_on_gpu(s)) if _runs_on_gpu(s) else s for s in subjects]
+
+
+def as_is(subjects: Sequence[Subject]) -> list[Subject]:
+    """The subjects, those in Triton that are interpreted without what is mended of its interpreter."""
+    return [s.but(backend=AS_IS) if (s.backend, s.device) == (INTERPRETED, "cpu") else s for s in subjects]
 
 
 def _runs_on_gpu(subject: Subject) -> bool:

@@ -259,7 +259,7 @@ def _probe(contract: Contract, choose: Choose, dims: dict[str, int], variant: Ma
 def distributions_for(spec: Input, dtype: str) -> tuple[str, ...]:
     """Names a tensor of this input may be filled with, plainest first."""
     if spec.ranged:
-        return RANGED
+        return (*RANGED, "whole", "whole") if spec.inner else RANGED
     if spec.distributions:
         return spec.distributions
     if spec.packed:
@@ -299,19 +299,30 @@ class Frame:
             draft.distribution = names[choose(0, len(names) - 1)]
             if not spec.ranged and not self.plain and format_of(dtype).is_float:
                 draft.scale = SCALES[choose(0, len(SCALES) - 1)] if spec.specials or spec.scaled else 1.0
-                draft.specials = _choose_specials(choose) if spec.specials else ()
+                draft.specials = _choose_specials(choose, tuple(VALUES)) if spec.specials else ()
+            elif not self.plain and (values := specials_for(spec, dtype)):
+                draft.specials = _choose_specials(choose, values)
         layouts = layouts_for(spec)
         draft.layout = layouts[choose(0, len(layouts) - 1)]
         return draft
 
 
-_VALUES, _PLACES = tuple(VALUES), tuple(PLACES)
+@cache
+def specials_for(spec: Input, dtype: str) -> tuple[str, ...]:
+    """Special values that may be sprinkled into a tensor of this input; of a range, those in it."""
+    fmt = format_of(dtype)
+    if not fmt.is_float or not spec.specials or (spec.ranged and not spec.inner):
+        return ()
+    return tuple(name for name, bits in VALUES.items() if spec.holds(fmt.number(bits(fmt))))
 
 
-def _choose_specials(choose: Choose) -> tuple[Special, ...]:
+_PLACES = tuple(PLACES)
+
+
+def _choose_specials(choose: Choose, values: tuple[str, ...]) -> tuple[Special, ...]:
     if choose(0, SPECIAL_WEIGHT) < SPECIAL_WEIGHT:
         return ()
-    value, place = _VALUES[choose(0, len(_VALUES) - 1)], _PLACES[choose(0, len(_PLACES) - 1)]
+    value, place = values[choose(0, len(values) - 1)], _PLACES[choose(0, len(_PLACES) - 1)]
     return (_special(value, place),)
 
 

@@ -16,6 +16,7 @@ from fuzz.shrinking import Other, Shrinker, is_dear, shrink
 from fuzz.subjects import fitting
 from fuzz.variants import variants
 from oracles.large import places_of
+from oracles.unclaimed import trials, unclaimed, would_excuse
 
 CONFIRMATIONS = 5
 """Times a failure is run again, alone, before it is called confirmed."""
@@ -87,7 +88,19 @@ def _closely(examiner: Examiner, failure: Failure, seen: Observed, events: list[
     """The finding with what a person will want to see: elements, picture, who else fails."""
     look = examiner.look_at(seen.case, failure.subject.key, seen.verdict)
     others = variants(examiner, seen.case, failure.subject, seen.verdict.kind, seen.verdict.law)
-    return Found(file(failure, replace(seen, exhibit=look.exhibit, variants=others), events), look.kept)
+    claim = _claim(examiner, failure, seen)
+    return Found(file(failure, replace(seen, exhibit=look.exhibit, variants=others, claim=claim), events), look.kept)
+
+
+def _claim(examiner: Examiner, failure: Failure, seen: Observed) -> str:
+    """A claim under which neither the smallest case nor the one it was found with fails, in words; empty: none."""
+    cases = list({case.id: case for case in (seen.case, failure.case)}.values())
+    if not would_excuse(seen.verdict) or any(examiner.is_large(case) for case in cases):
+        return ""
+    key, others = failure.subject.key, trials(examiner.contracts[failure.case.op], failure.case)
+    return unclaimed(
+        [examiner.evidence(case, key) for case in cases], lambda: [examiner.evidence(case, key) for case in others]
+    )
 
 
 def _blamed(examiner: Examiner, subject: Subject, case: Case, verdict: Verdict) -> Verdict:

@@ -114,9 +114,9 @@ def _numerics(said: dict[str, Any]) -> Numerics:
         raise UsageError(f"accumulate = {numerics.accumulate!r} must be one of {', '.join(ACCUMULATORS)}")
     if numerics.fast_math and not numerics.ftz:
         raise UsageError("fast_math = True flushes subnormal numbers, so ftz = False cannot stand beside it")
-    for dtype in numerics.intermediates.values():
-        if dtype != INPUT:
-            format_of(dtype)
+    for name, dtype in numerics.intermediates.items():
+        if dtype != INPUT and not format_of(dtype).is_float:
+            raise UsageError(f"intermediates.{name} = {dtype!r} must be a float type, or {INPUT!r}")
     return numerics
 
 

@@ -170,13 +170,6 @@ class GpuTorchLoader(Streamed, TorchLoader):
         """Needs a GPU."""
         return super().unavailable() or _unavailable("torch")
 
-    def preload(self) -> None:
-        """Import torch, and have it sum as it says; CUDA must not be touched before a worker is forked."""
-        super().preload()
-        matmul = self._torch.backends.cuda.matmul
-        matmul.allow_tf32 = False
-        matmul.allow_fp16_reduced_precision_reduction = matmul.allow_bf16_reduced_precision_reduction = False
-
     def warm(self) -> None:
         """Make the context, and what torch makes when it is first used."""
         self._torch.empty(1, device="cuda").fill_(0)

@@ -58,7 +58,20 @@ def silu_error(q: Question, x: Reals, y: Reals) -> Reals:
     constant = (6.0 + reference_error(q)) * q.u + quotient_error(q)
     relative = exp_error(q, np.minimum(magnitude, 1e4)) / (1.0 + np.exp(x)) + constant
     vanishing = 1.25 * np.minimum(size, (4.0 * least) * magnitude)
-    return _nothing_at_zero(x, size * relative + vanishing + 4.0 * q.tiny + 4.0 * q.u * least)
+    error = size * relative + vanishing + 4.0 * q.tiny + 4.0 * q.u * least
+    return _nothing_at_zero(x, error + _silu_rounded(q, x, size) if q.rounding("sigmoid") else error)
+
+
+def _silu_rounded(q: Question, x: Reals, size: Reals) -> Reals:
+    """What roundings on the way do: of the sigmoid, or of all: 2 of an exponential, one of a sum, one of a quotient.
+
+    An exponential that overflows leaves nothing.
+    """
+    sigmoid, every, magnitude = q.rounding("sigmoid"), q.every, np.abs(x)
+    if not every:
+        return sigmoid.unit * size + sigmoid.half * magnitude
+    vanishing = np.where(size <= 1.5 * magnitude / every.top, size, 0.0)
+    return size * every.unit * (2.0 / (1.0 + np.exp(x)) + 2.1) + 2.0 * every.half * (1.0 + magnitude) + vanishing
 
 
 def gelu_error(q: Question, x: Reals, y: Reals, approximate: str) -> Reals:
@@ -71,19 +84,31 @@ def gelu_error(q: Question, x: Reals, y: Reals, approximate: str) -> Reals:
         off = unit * f + q.u + (1.0 - f * f) * z * (6.0 * q.u)
     else:
         z = np.minimum(magnitude * np.sqrt(0.5), 1e4)
+        f = special.erf(z)
         off = (
-            q.u * (ERF_ERROR * special.erf(z) + ERF_FLOOR)
+            q.u * (ERF_ERROR * f + ERF_FLOOR)
             + q.u
             + 2.0 / np.sqrt(np.pi) * np.exp(-z * z) * z * (3.0 * q.u + quotient_error(q))
         )
+    if every := q.every:  # 5 roundings of the argument, one of f and of 1 + f, then two products
+        times = 5.0 if approximate == "tanh" else 2.0
+        near = z * (1.0 - times * every.unit)  # where f is steeper
+        slope = 1.0 / np.cosh(near) ** 2 if approximate == "tanh" else 2.0 / np.sqrt(np.pi) * np.exp(-near * near)
+        off = off + every.unit * (1.05 * f + times * slope * z) + 4.0 * every.half
     flushed = np.minimum(size, 2.0 * least * (1.0 + magnitude)) if q.tiny else 0.0
     error = 0.5 * magnitude * off + (3.0 + reference_error(q)) * q.u * size + flushed + 4.0 * q.u * least
-    return _nothing_at_zero(x, error)
+    return _nothing_at_zero(x, error + every.of(size, 3.1))
 
 
 def _nothing_at_zero(x: Reals, error: Reals) -> Reals:
     """0 times any number is 0, however it is computed; that matters where the result is multiplied with Inf."""
     return np.where(x == 0.0, 0.0, error)
+
+
+def kept(q: Question, act: Reals, own: Reals) -> Reals:
+    """The error of an activation with that of its rounding, if it is claimed to be rounded before its product."""
+    rounding = q.rounding("act")
+    return own + np.where(act == 0.0, 0.0, rounding.of(act)) if rounding else own
 
 
 def flushed(q: Question, a: Reals, b: Reals) -> Reals:

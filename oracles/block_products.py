@@ -51,7 +51,7 @@ def product_budget(q: Question, want: Reals, name: str, activations: str) -> Bud
     """Of `product`: some roundings of each term, and those of the sum over blocks. 0 where none can happen."""
     w, a = q.inputs["w"], np.atleast_2d(q.inputs["a"])
     terms = _terms(w, a, name, activations)
-    blocks, u = len(terms.value), ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u)
+    blocks, u = len(terms.value), max(ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u), q.every.unit)
     total = terms.size.sum(axis=0)
     error = np.asarray((_ROUNDINGS + blocks + 2.0) * u * total)
     if q.iid:
@@ -59,11 +59,11 @@ def product_budget(q: Question, want: Reals, name: str, activations: str) -> Bud
         drift = blocks * (want**2 / 3.0 + square / 2.0) + _ROUNDINGS * square
         error = np.minimum(error, LAMBDA * u * np.sqrt(drift) + 2.0 * u * np.abs(want))
     acc = format_of(q.numerics.accumulate if q.numerics.accumulate in ACCUMULATOR_UNIT else "float32")
-    if q.exact:
+    if q.exact and not q.every:
         step = _grain(unpack(w, name))[:, None] * _grain(unpack(a, activations))
         exact = (total <= 2.0 ** (acc.precision - _SHARED) * step) & (step >= acc.eta)
         error[exact] = 0.0
-    beyond = total > 0.999 * acc.max
+    beyond = total > 0.999 * min(acc.max, q.every.top)
     accept = np.where(beyond, ALL, INTERVAL).astype(np.uint8) if beyond.any() else None
     return Budget(error, accept)
 

@@ -22,9 +22,12 @@ def reference_error(q: Question) -> float:
 
 
 def range_of(q: Question) -> tuple[float, float]:
-    """Smallest normal and largest number of the arithmetic: float64 for float64 inputs, else float32."""
+    """Smallest normal and largest number of the arithmetic: float64 for float64 inputs, else float32.
+
+    Where every result is rounded to a narrower type, the largest is that of the type.
+    """
     info = np.finfo(np.float64 if q.case.dtype == "float64" else np.float32)
-    return float(info.tiny), float(info.max)
+    return float(info.tiny), min(float(info.max), q.every.top)
 
 
 def saturated(y: NDArray[Any]) -> NDArray[Any]:
@@ -40,6 +43,9 @@ def classes_of(y: Reals) -> NDArray[np.uint8]:
             mask[mine] = name
     return mask
 
+
+EVEN = 0.58
+"""The deviation of an error that is spread evenly, by its bound: 1 / sqrt(3)."""
 
 LAMBDA = 6.0
 """Deviations allowed by the bounds for random terms (numerics.md 2.1)."""
@@ -84,13 +90,14 @@ STAGNANT = 0.25
 def row_sum_rel(q: Question, terms: int) -> float:
     """Relative error of a sum of `terms` non-negative numbers: (n+2)u, or for random terms LAMBDA u sqrt(n/3) + 3u.
 
-    u is the declared accumulator's; Inf where the bound is STAGNANT.
+    u is the declared accumulator's; Inf where the bound is STAGNANT. Terms and sum may each be rounded once more.
     """
     u = sum_unit(q)
     worst = (terms + 2) * u
     if worst > STAGNANT:
         return float(np.inf)
-    return min(worst, LAMBDA * u * float(np.sqrt(terms / 3.0)) + 3.0 * u) if q.iid else worst
+    typical = LAMBDA * u * float(np.sqrt(terms / 3.0)) + 3.0 * u
+    return (min(worst, typical) if q.iid else worst) + 2.0 * q.every.unit
 
 
 def exp_error(q: Question, x: Reals) -> Reals | float:
@@ -99,6 +106,21 @@ def exp_error(q: Question, x: Reals) -> Reals | float:
     if q.numerics.exp == "fast":
         return accurate + 2.0 * q.u * (2.0 + 1.173 * np.abs(x))
     return accurate + (1.25e-4 if q.numerics.exp == "poly3" else 0.0)
+
+
+def log_error(q: Question, top: Reals, z: Reals, p: Reals) -> Reals:
+    """What it does to exponents that a share is the exponential of its logarithm, s - (m + l) with l = log sum exp z.
+
+    The logarithm l is off by 4u of itself; what it is taken of, its sum with m and the difference are rounded to the
+    type that is claimed. top: m; z: s - m; p: the shares.
+    """
+    log = -np.log(np.maximum(p.max(axis=-1, keepdims=True, initial=0.0), LEAST_SHARE))
+    unit = max(q.u, q.rounding("log", alone=True).unit)
+    return np.asarray(4.0 * q.u * log + unit * (1.0 + log + np.abs(top) + np.abs(top + log) + np.abs(z - log)))
+
+
+LEAST_SHARE = 2.0**-1000
+"""Whose logarithm is a number."""
 
 
 def quotient_error(q: Question) -> float:

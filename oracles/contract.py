@@ -24,7 +24,7 @@ from corpus.errors import UsageError
 from corpus.findings import GroupOf
 from corpus.formats import Array, compute_unit, format_of
 from corpus.record import Scalar
-from corpus.records import Case, Fill, Numerics, TensorSpec
+from corpus.records import EVERY, Case, Fill, Numerics, TensorSpec
 from oracles.axes import Attrs as Attrs  # noqa: PLC0414  contract files take both from here
 from oracles.axes import Dims as Dims  # noqa: PLC0414
 from oracles.axes import filled, is_packed, packed_format, shape_of, solve
@@ -70,9 +70,12 @@ class Input:
     scaled: bool = False
     """Whether its values may be scaled even if there are no specials."""
     low: float | None = None
-    """All values are at least this, also when rounded to the dtype; a range excludes specials and distributions."""
+    """All values are at least this, also when rounded to the dtype; of special values those in the range are drawn."""
     high: float | None = None
     """All values are at most this. With one end only, the other is OPEN_END away, or where the dtype ends."""
+
+    inner: bool = True
+    """Whether an input with a range is given small integers, and special values, that lie in it."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for a range that has nothing in it or has no meaning."""
@@ -88,6 +91,13 @@ class Input:
     def ranged(self) -> bool:
         """Whether all values must lie in [low, high]."""
         return self.low is not None or self.high is not None
+
+    def holds(self, value: float) -> bool:
+        """Whether a number lies in its range; without one, any does."""
+        if not self.ranged:
+            return True
+        params = self.params({}, {})
+        return params["low"] <= value <= params["high"]
 
     @property
     def counts(self) -> bool:
@@ -129,6 +139,26 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Rounding:
+    """What rounding to a type does to a number. Nothing, unless the type is narrower than the arithmetic."""
+
+    unit: float = 0.0
+    """Relative to the number; false: there is no such rounding."""
+    half: float = 0.0
+    """Half of the smallest step, absolutely."""
+    top: float = math.inf
+    """The largest number there is."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is rounded."""
+        return self.unit > 0.0
+
+    def of(self, x: Reals, times: float = 1.0) -> Reals:
+        """The error of some numbers that are rounded so often."""
+        return times * (self.unit * np.abs(x) + self.half)
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What was asked, as the budget sees it."""
 
@@ -142,6 +172,8 @@ class Question:
     """All inputs are independent draws: bounds for sums of random terms (2.1 `exch`) may be used."""
     exact: bool = False
     """All inputs are exact-probe distributions: the budget may find that no rounding can happen at all."""
+    as_wide: bool = False
+    """The reference computed in float64 for a float64 subject, and is as wrong as that may be."""
 
     @property
     def u(self) -> float:
@@ -154,6 +186,19 @@ class Question:
         if not self.numerics.ftz:
             return 0.0
         return 2.0**-1022 if self.case.dtype == "float64" else 2.0**-126
+
+    def rounding(self, name: str, *, alone: bool = False) -> Rounding:
+        """That of a named intermediate result, claimed by its name or (not alone) as one of all (numerics.md 2.4)."""
+        said = self.numerics.intermediate(name, self.case.dtype, alone=alone)
+        fmt = format_of(said) if said else None
+        if fmt is None or not fmt.is_float or fmt.unit <= self.u:
+            return Rounding()
+        return Rounding(fmt.unit, fmt.eta / 2.0, fmt.max)
+
+    @property
+    def every(self) -> Rounding:
+        """That of the result of every operation."""
+        return self.rounding(EVERY)
 
     def real(self, name: str) -> Reals:
         """An input as float64."""
@@ -258,6 +303,8 @@ class Contract:
     """Admitted combinations of input dtypes, plainest first: {input: dtype}."""
     attrs: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     """Values each attribute is tried with, plainest first."""
+    intermediates: Mapping[str, str] = field(default_factory=dict)
+    """Intermediate results that a subject may say it rounds to a narrower type: name -> what it is."""
     optional: tuple[str, ...] = ()
     """Attributes that a kernel need not take (one without is tried with the plainest value only), and inputs that a
     case need not have; those a kernel is given by name."""

@@ -68,15 +68,26 @@ def _input(a: Arithmetic, name: str) -> Followed:
     array, lost = a.question.inputs[name], lost_nans(a.question, name)
     if not format_of(array.dtype).is_float:
         return followed(a, array)
-    array = array.astype(np.longdouble if array.dtype == np.float64 else np.float64)
+    array = widened(array, np.float64 if a.question.as_wide else np.longdouble)
     span = a.within_range(Span(array.copy(), array.copy(), array.copy()))
     return Followed(a, span if lost is None else freed(span, lost))
+
+
+def widened(array: Array, widest: type[np.floating[Any]] = np.longdouble) -> Array:
+    """Floats one width up: float64 as longdouble, narrower ones as float64; integers (indices, quants) as they are.
+
+    widest: what float64 becomes.
+    """
+    fmt = format_of(array.dtype)
+    if not fmt.is_float:
+        return array
+    return array.astype(widest if fmt.name == "float64" else np.float64)
 
 
 def _budget(q: Question, span: Span, want: Reals, factor: float, *, has_inf: bool) -> Budget:
     low, high = np.asarray(span.low, np.float64), np.asarray(span.high, np.float64)
     below, above = np.where(np.isneginf(low), 0.0, want - low), np.where(np.isposinf(high), 0.0, high - want)
-    error = factor * np.maximum(np.maximum(below, above), 0.0)
+    error = (factor + q.as_wide) * np.maximum(np.maximum(below, above), 0.0)  # the reference's own, too
     error = np.where(error > 0, error + reference_error(q) * q.u * np.abs(want), error)
     mask = classes_of(want)
     mask[np.isfinite(want) & np.isposinf(high)] |= PINF

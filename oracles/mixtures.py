@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from corpus.formats import format_of
 from oracles.bounds import (
+    EVEN,
     LAMBDA,
     exp_error,
+    log_error,
     quotient_error,
     range_of,
     reference_error,
@@ -31,9 +33,7 @@ from oracles.products import TENSOR_CORES, TF32_UNIT, aligned_more, aligned_step
 Mask = NDArray[np.bool_]
 
 UNSURE = 2.0**-6
-"""A score that is off by more than this has no first-order bound; its row may be any mixture of the values it sees."""
-SECOND = 1.0 + 2.0**-5
-"""What higher orders add below that: (exp(d) - 1) / d * exp(d), for d = UNSURE."""
+"""Where a score is off by more than this, any mixture of the values that its row sees may be nearer."""
 ROUNDED = 1e-14
 """Of a difference of squares in float64, relative to them."""
 LOG2E = 1.4427
@@ -136,7 +136,17 @@ def _finite(x: Reals) -> Reals:
 
 def held(q: Question, w: Scores) -> Mask:
     """Where a score does not leave the range of the arithmetic, whatever the order of its sum and of scaling."""
-    return np.asarray(max(1.0, LOG2E * abs(w.scale)) * w.size <= sum_range(q)[1] * 0.999)
+    return np.asarray(max(1.0, LOG2E * abs(w.scale)) * w.size <= _score_top(q))
+
+
+def coarse(q: Question) -> bool:
+    """Whether exponents are rounded more often than the formula demands."""
+    return bool(q.rounding("s")) or "log" in q.numerics.intermediates
+
+
+def _score_top(q: Question) -> float:
+    """What a score, or a part of its sum, must not exceed."""
+    return min(sum_range(q)[1], q.rounding("s").top) * 0.999
 
 
 def doubtful(w: Scores, fits: Mask) -> Mask:
@@ -149,7 +159,7 @@ def sinking(q: Question, w: Scores) -> Mask:
     """Where the negative products of a finite score may leave the range, so that it becomes -Inf."""
     a, bt = _finite(np.sign(w.scale) * w.a), _finite(w.bt)
     below = np.maximum(a, 0.0) @ np.maximum(-bt, 0.0) + np.maximum(-a, 0.0) @ np.maximum(bt, 0.0)
-    return np.asarray(max(1.0, LOG2E * abs(w.scale)) * below > sum_range(q)[1] * 0.999)
+    return np.asarray(max(1.0, LOG2E * abs(w.scale)) * below > _score_top(q))
 
 
 def score_error(q: Question, w: Scores) -> Reals:
@@ -160,12 +170,19 @@ def score_error(q: Question, w: Scores) -> Reals:
     if more is not None:
         off += abs(w.scale) * aligned_steps(q, terms) * more
     off += 2.0 * q.u * (np.abs(w.s) + np.abs(w.top))
-    off = np.where(np.isfinite(w.s), off, 0.0)
+    off = np.where(np.isfinite(w.s), off + _rounded(q, w), 0.0)
     off += exp_error(q, w.z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * w.z
     off += _rescalings(q, w) * (8.0 if q.numerics.exp == "fast" else 4.0) * q.u
     off = np.where(w.weighed, off, 0.0)
     fits = held(q, w)
     return off if fits.all() else np.where(doubtful(w, fits), np.inf, off)
+
+
+def _rounded(q: Question, w: Scores) -> Reals | float:
+    """What roundings to a narrower type do to an exponent: of a product, of a score and of its difference from m."""
+    narrow, every = q.rounding("s"), q.every
+    off: Reals | float = narrow.of(w.s, 2.0) + abs(w.scale) * narrow.half if narrow else 0.0
+    return off + every.of(w.z) + 2.0 * every.unit if every else off
 
 
 def _products_error(q: Question, terms: int, sums: Reals, size: Reals, root: Reals) -> Reals:
@@ -208,25 +225,42 @@ def mixture_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
     least = range_of(q)[0] * (1.0 if q.tiny else 2.0 * q.u)  # weights below it are lost, and what is made of them
     flushed = 4.0 * w.keys * least * (1.0 + np.abs(w.finite).max(axis=(-2, -1), keepdims=True, initial=0.0))
     sums = _sums_error(q, w, out, mixed) + _narrow_error(q, w, out, mixed, square)
-    return np.asarray(_weight_error(q, w, out, off) + sums + flushed)
+    return np.asarray(_weight_error(q, w, out, off) + _log_error(q, w, off) + sums + flushed)
+
+
+def _log_error(q: Question, w: Scores, off: Reals) -> Reals | float:
+    """Of weights that are exponentials of their logarithms: nothing makes their sum 1. They are no larger than 1."""
+    if "log" not in q.numerics.intermediates:
+        return 0.0
+    wrong = np.minimum(log_error(q, np.where(np.isfinite(w.top), w.top, 0.0), w.z, w.p), 700.0)
+    most = _grown(w, off + (w.p * off).sum(axis=-1, keepdims=True))
+    return np.asarray((np.fmin(most, 1.0) * np.expm1(wrong)) @ np.abs(w.finite))
 
 
 def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
-    """What scores that are off by d do to a mixture: the lesser of a worst case and of Cauchy's inequality.
+    """What scores that are off by d do to a mixture: sum p (exp(d) - 1) |v - out| / sum p exp(d), for d of any size.
 
-    Where d is too large for either, the result is a mixture of the values that may have any weight.
+    The lesser of a worst case and of Cauchy's inequality; and the result is a mixture of the values that may have any
+    weight.
     """
-    weights = w.p * off
+    weights = np.where(off < 1.0, w.p * np.expm1(off), _grown(w, off))
+    second = np.exp((w.p * off).sum(axis=-1, keepdims=True))
     shift = weights.sum(axis=-1, keepdims=True)
     size, square, mean = _moments(weights, np.abs(w.finite), w.finite * w.finite, w.finite)
     spread = square - 2.0 * out * mean + out * out * shift + ROUNDED * square
-    error = SECOND * np.fmin(size + np.abs(out) * shift, np.sqrt(shift * np.maximum(spread, LEAST_SQUARE)))
-    error = np.where(np.count_nonzero(w.p, axis=-1, keepdims=True) == 1, 0.0, error)  # one has all weight, and keeps it
+    error = second * np.fmin(size + np.abs(out) * shift, np.sqrt(shift * np.maximum(spread, LEAST_SQUARE)))
+    sole = np.count_nonzero(w.p, axis=-1, keepdims=True) == 1  # one has all weight, and keeps it
     if not (off > UNSURE).any():
-        return np.asarray(error)
+        return np.where(sole, 0.0, error)
     some = near(q, w, off)
     unsure = (some & (off > UNSURE)).any(axis=-1, keepdims=True)
-    return np.where(unsure, _reach(w, some, out), error)
+    return np.where(unsure, np.fmin(error, _reach(w, some, out)), np.where(sole, 0.0, error))
+
+
+def _grown(w: Scores, off: Reals) -> Reals:
+    """Weights whose scores are larger by off, the others' the same; also of a weight that float64 has not."""
+    largest = np.log(np.maximum(w.p.max(axis=-1, keepdims=True, initial=0.0), np.finfo(np.float64).tiny))
+    return np.where(w.weighed, np.exp(w.z + largest + off), 0.0)
 
 
 def near(q: Question, w: Scores, off: Reals) -> Mask:
@@ -237,8 +271,8 @@ def near(q: Question, w: Scores, off: Reals) -> Mask:
 
 def vanishing(q: Question, w: Scores, off: Reals) -> Mask:
     """Which keys have a weight that may be 0 in the arithmetic, before or after it is divided by the sum."""
-    name = q.numerics.intermediate("p", q.case.dtype)
-    least = max(range_of(q)[0], format_of(name).tiny if name else 0.0)
+    narrow = q.rounding("p")
+    least = max(range_of(q)[0], narrow.half / narrow.unit if narrow else 0.0)  # the smallest normal number
     return np.asarray(w.weighed & (w.p * np.exp(-off) < 2.0 * least))
 
 
@@ -257,20 +291,13 @@ def _sums_error(q: Question, w: Scores, out: Reals, mixed: Reals) -> Reals:
     root = np.sqrt((w.p * w.p) @ (w.finite * w.finite)) if q.iid else mixed
     error, rescaled = _products_error(q, w.keys, out, mixed, root), _rescalings(q, w) * sum_unit(q)
     error = error + rescaled * mixed + rescaled * np.abs(out)
-    rounded = (8.0 + reference_error(q)) * q.u + quotient_error(q)
+    rounded = (8.0 + reference_error(q)) * q.u + quotient_error(q) + q.every.unit
     return np.asarray(error + (row_sum_rel(q, w.keys) + rounded) * np.abs(out))
-
-
-def _narrow(q: Question) -> tuple[float, float]:
-    """What rounding p to the type that is declared for it does: relative to p, and absolutely. 0, 0 without."""
-    name = q.numerics.intermediate("p", q.case.dtype)
-    fmt = format_of(name) if name else None
-    return (fmt.unit, fmt.eta / 2.0) if fmt and fmt.unit > q.u else (0.0, 0.0)
 
 
 def _narrow_error(q: Question, w: Scores, out: Reals, mixed: Reals, square: Reals) -> Reals | float:
     """Of weights that are rounded, before or after they are divided by their sum; square: sum p v**2."""
-    unit, least = _narrow(q)
+    unit, least = q.rounding("p").unit, q.rounding("p").half
     if not unit:
         return 0.0
     seen = w.seen.astype(np.float64)
@@ -284,12 +311,13 @@ def _narrow_error(q: Question, w: Scores, out: Reals, mixed: Reals, square: Real
 
 def deviation(q: Question, w: Scores, out: Reals, error: Reals) -> Reals:
     """What is expected of the error; almost equal weights are all off by the same."""
-    unit, least = _narrow(q)
+    unit, least = q.rounding("p").unit, q.rounding("p").half
+    own = (EVEN if coarse(q) else 0.1) * error
     if not unit:
-        return 0.1 * error
+        return own
     squares = w.finite * w.finite
     variance = (0.42 * unit) ** 2 * ((w.p * w.p) @ squares) + (0.58 * least) ** 2 * (w.seen @ squares)
     smallest = np.min(w.p, axis=-1, keepdims=True, initial=1.0, where=w.seen)
     largest = np.max(w.p, axis=-1, keepdims=True, initial=0.0)
     alike = largest - smallest <= CELLS * unit * largest
-    return np.asarray(np.sqrt(variance + (0.1 * error) ** 2 + np.where(alike, unit * out, 0.0) ** 2))
+    return np.asarray(np.sqrt(variance + own**2 + np.where(alike, unit * out, 0.0) ** 2))

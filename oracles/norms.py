@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import format_of
 from corpus.records import Fill
 from oracles.axes import Dims
 from oracles.balls import Ball, ball, dot
@@ -40,16 +39,16 @@ def rms_budget(q: Question, weight: Reals, off: float = 0.0) -> Budget:
 
     weight: what the rows are multiplied by, known to a relative error of off.
     """
-    x, factor, n = q.real("x"), np.abs(weight), q.inputs["x"].shape[-1]
+    x, factor, n, every = q.real("x"), np.abs(weight), q.inputs["x"].shape[-1], q.every
     least, largest = sum_range(q)
     sum_square = np.einsum("ij,ij->i", x, x)[:, None]
     v = sum_square / max(1, n) + float(q.attrs["eps"])
-    relative = _relative(q, x, v, least) + off
-    lost = (v < 8.0 * least) | np.isinf(row_sum_rel(q, n))
+    relative = _relative(q, x, v, least) + off + (every.unit if off else 0.0)
+    lost = (v < np.maximum(8.0 * least, 40.0 * every.half)) | np.isinf(row_sum_rel(q, n))
     relative[lost] = np.inf
     error = np.abs(q.want["out"]) * relative
-    if narrowest := _narrow(q)[1]:
-        error += 0.5 * narrowest * factor
+    if (narrow := q.rounding("xr")) and narrow.half:
+        error += narrow.half * factor
     if q.tiny:
         error += (q.tiny * (1.0 + 1.0 / np.sqrt(v))) * factor
         error += q.tiny * (1.0 + n**0.5)
@@ -57,7 +56,7 @@ def rms_budget(q: Question, weight: Reals, off: float = 0.0) -> Budget:
     error[x == 0.0] = 0.0  # times anything finite
     top = range_of(q)[1]
     highest = np.abs(q.want["out"]) if top == LIMIT else factor
-    if _below(sum_square, 0.99 * largest) and _below(highest, 0.99 * top) and not lost.any():
+    if _below(sum_square, 0.99 * min(largest, every.top)) and _below(highest, 0.99 * top) and not lost.any():
         return Budget(error)
     return Budget(error, accept=_accept(q, weight, sum_square, v, lost))
 
@@ -71,29 +70,26 @@ def _relative(q: Question, x: Reals, v: Reals, least: float) -> Reals:
     """Relative error of each row; squares that underflow cost v at most 2 least."""
     n, eps = x.shape[-1], float(q.attrs["eps"])
     e_v = row_sum_rel(q, n) * (1.0 - eps / v) + 2.0 * q.u + quotient_error(q) + 2.0 * least / v
-    relative = 0.5 * e_v + (7.0 + reference_error(q)) * q.u + quotient_error(q) + _narrow(q)[0]
+    relative = 0.5 * e_v + (7.0 + reference_error(q)) * q.u + quotient_error(q) + q.rounding("xr").unit
+    if every := q.every:  # of squares and their mean in row_sum_rel, of v, its root and the root's reciprocal here
+        relative = relative + 2.55 * every.unit + 2.2 * every.half / v
     if q.exact and n & (n - 1) == 0 and not q.numerics.fast_math:  # mean 1 and its root are exact; so are the products
         relative[(np.abs(x) == 1.0).all(axis=-1, keepdims=True) & ((v == 1.0) | (v == 4.0))] = 0.0
     return relative
 
 
-def _narrow(q: Question) -> tuple[float, float]:
-    """Unit roundoff and least number of a declared narrower type of x / root, rounded so before the weight; else 0, 0.
-
-    The name "xr": the modules of Hugging Face's transformers do that.
-    """
-    name = q.numerics.intermediate("xr", q.case.dtype)
-    fmt = format_of(name) if name else None
-    return (fmt.unit, fmt.eta) if fmt and fmt.unit > q.u else (0.0, 0.0)
+INTERMEDIATES = {"xr": "x divided by the root, before its product with the weight"}
+"""What the modules of Hugging Face's transformers round to the type of x."""
 
 
 def _accept(q: Question, weight: Reals, sum_square: Reals, v: Reals, lost: NDArray[np.bool_]) -> NDArray[np.uint8]:
     x, y = q.real("x"), q.want["out"]
     least, largest = sum_range(q)
     mask = classes_of(y)
-    vanishes = (sum_square > 0.99 * largest) & np.isfinite(x)
+    squares = (x * x).max(axis=-1, keepdims=True, initial=0.0)
+    vanishes = ((sum_square > 0.99 * largest) | (squares > 0.99 * q.every.top)) & np.isfinite(x)
     mask[vanishes & np.isfinite(y)] |= ZERO
-    floor = np.maximum(2.0 * least * np.maximum(1.0, np.sqrt(v)), _narrow(q)[1] * np.sqrt(v))
+    floor = np.maximum(2.0 * least * np.maximum(1.0, np.sqrt(v)), 2.0 * q.rounding("xr").half * np.sqrt(v))
     mask[np.isinf(y) & (vanishes | (np.abs(x) < floor))] |= NAN  # 0 * Inf
     mask[np.isfinite(y) & (y > 0.99 * LIMIT)] |= PINF
     mask[np.isfinite(y) & (y < -0.99 * LIMIT)] |= NINF

@@ -15,7 +15,7 @@ from corpus.formats import Format, compute_format, format_of
 from corpus.records import Fill
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
-from oracles.bounds import ACCUMULATOR_UNIT, LAMBDA, LIMIT, classes_of, grain, sum_error
+from oracles.bounds import ACCUMULATOR_UNIT, EVEN, LAMBDA, LIMIT, classes_of, grain, sum_error
 from oracles.contract import NAN, NINF, PINF, Budget, Question, Reals
 
 TENSOR_CORES: dict[str, tuple[int, int]] = {
@@ -107,12 +107,16 @@ def product_budget(q: Question, a: Reals, b: Reals, out: Reals, scaling: Scaling
         error += _operand_error(q, acc, size, root)
     if not scaling.plain:
         error = _scaled_error(q, scaling, a.shape[1], error, _factor_error(q, acc, size, root))
+    rounded = _rounded_error(q, a.shape[1], scaling, acc, size, root)
     if q.case.dtype == "float64":
         error += _oracle_error(a.shape[1] + 2, out, scaling.reach(size))
     error += _underflow_error(q, size_a, size_b, scaling)
-    if q.exact and scaling.exact:
+    if q.exact and scaling.exact and rounded is None:
         error[_is_exact(q, a, b, total if more is None else total + more, scaling)] = 0.0
     sigma = 0.1 * error if q.iid and q.case.dtype in {"float16", "bfloat16"} else None
+    if rounded is not None:
+        error = error + rounded
+        sigma = None if sigma is None else np.hypot(sigma, EVEN * rounded)
     return Budget(error, _accept(q, a, b, out, total, scaling), sigma=sigma, rows=max(1, out.size))
 
 
@@ -152,6 +156,8 @@ def row_norms_budget(q: Question, k: int, n: int, norms: RowNorms) -> Reals:
         error = _scaled_error(q, scaling, k, error, factor)
     if q.case.dtype == "float64":
         error = error + _oracle_error(k + 2, norms.out, scaling.reach(norms.size))
+    rounded = _rounded_error(q, k, scaling, norms.acc, norms.size, norms.root, n)
+    error = error if rounded is None else error + rounded
     error = error + _flat_error(q, k, scaling) * math.sqrt(n) + abs(scaling.alpha) * norms.lost
     return np.asarray(error).reshape(-1)
 
@@ -193,6 +199,38 @@ def _factor_error(q: Question, acc: Reals, total: Reals, root: Reals) -> Reals:
     unit = ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u)
     worst = 3.0 * unit * total
     return np.minimum(worst, unit * (2.0 * np.abs(acc) + LAMBDA * root)) if q.iid else worst
+
+
+PART = 64
+"""Products that a part of a sum has at least, where it is made of parts."""
+INTERMEDIATES = {
+    "product": "the product, and it and the summand times their factors, before they are added",
+    "parts": f"sums of parts of at least {PART} products, and of some of these",
+}
+"""What is rounded where a sum of products is made in several steps."""
+
+
+def _rounded_error(
+    q: Question, k: int, scaling: Scaling, acc: Reals, size: Reals, root: Reals, columns: int = 1
+) -> Reals | None:
+    """What roundings to a narrower type do, before the last one (numerics.md 2.4); None if there are none.
+
+    columns: of how many elements the numbers are norms.
+    """
+    product, parts, alpha = q.rounding("product"), q.rounding("parts", alone=True), abs(scaling.alpha)
+    count, many, found = -(-k // PART), math.sqrt(columns), None
+    if parts and count > 1:
+        steps = 2.0 * count * parts.half * many
+        whole = 2.0 * count * parts.unit * size + steps
+        if q.iid:  # no part, and no sum of parts, is likely to be larger; they are rounded either way
+            typical = LAMBDA * EVEN * parts.unit * math.sqrt(2.0 * count) * (np.abs(acc) + root)
+            whole = np.minimum(whole, typical + steps)
+        found = alpha * whole
+    if product and not scaling.plain:
+        times = (0.0 if scaling.c is None else 1.0) + (0.0 if _is_power(alpha) else 1.0)
+        once = product.unit * (times * alpha * np.abs(acc) + (not _is_power(scaling.beta)) * scaling.added)
+        found = once + 4.0 * product.half * many * max(1.0, alpha) + (0.0 if found is None else found)
+    return found
 
 
 def _root_square(q: Question, a: Reals, b: Reals) -> Reals:
@@ -322,7 +360,9 @@ def _fits_tf32(x: Reals, grain: Reals, axis: int) -> NDArray[np.bool_]:
 
 
 def _accept(q: Question, a: Reals, b: Reals, out: Reals, total: Reals, scaling: Scaling) -> NDArray[np.uint8] | None:
-    limit, top = _accumulator(q).max * 0.999, np.maximum(total, scaling.reach(total))
+    parts, product = q.rounding("parts", alone=True), q.rounding("product")
+    limit = min(_accumulator(q).max, parts.top, np.inf if scaling.plain else product.top) * 0.999
+    top = np.maximum(total, scaling.reach(total))
     beyond = _beyond_tf32(a, 1) | _beyond_tf32(b, 0) if tf32_of(q) == "rn" else np.zeros((), np.bool_)
     tame = not total.size or (top.max() <= limit and not beyond.any())  # the comparison is false for NaN
     if tame and not scaling.unread.any():

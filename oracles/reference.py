@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from corpus.distributions import DISTRIBUTIONS
 from corpus.errors import InternalError, UsageError
-from corpus.formats import Array, format_of
+from corpus.formats import Array
 from corpus.materialize import Tensors
 from corpus.records import Case, Numerics, TensorRecipe, TensorSpec, Verdict
 from oracles.contract import Budget, Contract, Question, Reals
-from oracles.estimate import estimate, settled, spans_of
+from oracles.estimate import estimate, settled, spans_of, widened
 from oracles.spans import Span
 
 EXACT = frozenset(
@@ -41,6 +43,25 @@ class Reference:
         self._followed: dict[str, Mapping[str, Span]] = {}
 
     @cached_property
+    def _answered(self) -> tuple[Mapping[str, Reals], bool]:
+        """What the formula gives, and whether it was computed no wider than the subject does.
+
+        A user's reference may be made of functions that take no longdouble, as scipy's are.
+        """
+        try:
+            return self._computed(np.longdouble), False
+        except Exception:
+            if not self.contract.origin or self.case.dtype != "float64":
+                raise
+        return self._computed(np.float64), True
+
+    def _computed(self, widest: type[np.floating[Any]]) -> Mapping[str, Reals]:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a formula's mean of nothing is NaN, and nobody's mistake
+            answer = self.contract.reference(**{k: widened(v, widest) for k, v in self.inputs.items()}, **self.attrs)
+            return {name: np.asarray(values, dtype=np.float64) for name, values in answer.items()}
+
+    @cached_property
     def want(self) -> Mapping[str, Reals]:
         """The exact outputs as float64.
 
@@ -48,10 +69,7 @@ class Reference:
         of the house's own.
         """
         try:
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a formula's mean of nothing is NaN, and nobody's mistake
-                answer = self.contract.reference(**{k: _wide(v) for k, v in self.inputs.items()}, **self.attrs)
-                want = {name: np.asarray(values, dtype=np.float64) for name, values in answer.items()}
+            want, _ = self._answered
         except Exception as error:
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"
             empty = any(t.size == 0 for t in self.case.tensors.values())
@@ -109,11 +127,15 @@ class Reference:
             numerics=numerics.spelled_out(self.case.dtype),
             iid=self.iid,
             exact=is_exact(self.case, self.contract),
+            as_wide=self._answered[1],
         )
 
     def _answer(self, question: Question) -> Mapping[str, Budget]:
         if self.contract.budget is not None:
-            return self.contract.budget(question)
+            found = self.contract.budget(question)
+            if not question.as_wide:
+                return found
+            return {name: replace(b, error=2.0 * np.asarray(b.error)) for name, b in found.items()}
         if self.contract.estimated:
             return estimate(self.contract, question, self._spans(question))
         return {name: Budget(0.0, bitwise=True) for name in self.specs}
@@ -124,14 +146,6 @@ class Reference:
             with np.errstate(all="ignore"):
                 self._followed[question.numerics.id] = spans_of(self.contract, question)
         return self._followed[question.numerics.id]
-
-
-def _wide(array: Array) -> Array:
-    """Floats one width up: float64 as longdouble, narrower ones as float64; integers (indices, quants) as they are."""
-    fmt = format_of(array.dtype)
-    if not fmt.is_float:
-        return array
-    return array.astype(np.longdouble if fmt.name == "float64" else np.float64)
 
 
 def _values(case: Case, contract: Contract) -> list[TensorRecipe]:

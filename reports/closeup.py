@@ -47,6 +47,7 @@ def _head(book: Book, f: Finding) -> str:
         indent(f.verdict.message, "  "),
         f"  at       {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"  blame    {f.verdict.blame}" if f.verdict.blame else "",
+        f"  claim    {f.claim}" if f.claim else "",
         f"  judged   {judged(f.verdict.shares)}" if f.verdict.shares else "",
         *(f"  learned  {gate}" for gate in f.gates),
         f"  shows in {f.probability:.0%} of runs" if f.probability < 1 else "",

@@ -47,6 +47,8 @@ class FindingReport(Record):
     rule: str
     message: str
     blame: str = ""
+    claim: str = ""
+    """An arithmetic that the subject does not declare, and that would excuse it."""
     shares: tuple[Share, ...] = ()
     """Of a large case: how much of each output was judged, and by what."""
     state: str
@@ -170,6 +172,7 @@ def finding_report(book: Book, f: Finding) -> FindingReport:
         rule=f.verdict.rule,
         message=f.verdict.message,
         blame=f.verdict.blame,
+        claim=f.claim,
         shares=f.verdict.shares,
         state=f.state.value,
         standing=book.standing(f),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from corpus.campaign import Campaign
 from corpus.findings import Environment, Finding
+from corpus.mended import is_mended, mended_text
 from reports.book import Book, headline, planted_missed
 from reports.bugs import grouped
 from reports.page_words import count, figure, first_of, listed, moment, span
@@ -180,6 +181,8 @@ def _weaknesses(c: Campaign) -> Iterator[Remark]:
             f"The error budget of {ops} is estimated from the formula: weaker than a derived one, "
             "so a pass there says less.",
         )
+    if is_mended(c):
+        yield Remark("quiet", f"{mended_text()}.")
 
 
 def groups(book: Book) -> list[Group]:

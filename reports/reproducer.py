@@ -57,7 +57,7 @@ def _tell(script: Script) -> None:
         script.source.functions += gpu.FUNCTIONS
         script.constants += gpu.CONSTANTS
         script.uses("around")
-        script.say(*gpu.MISSING, *gpu.ARITHMETIC)
+        script.say(*gpu.MISSING)
     script.say('np.seterr(all="ignore")')
     if script.finding.verdict.kind is not Kind.BUILD_FAILED:
         loaded = "load(SUBJECT, FUNCTION)"
@@ -144,6 +144,7 @@ def _head(script: Script) -> str:
         *(f"Learned: {gate}" for gate in f.gates),
         *([f"Shows:   in {f.probability:.0%} of runs"] if f.probability < 1 else []),
         *([f"Blame:   {f.verdict.blame}"] if f.verdict.blame else []),
+        *([f"Claim:   {f.claim}"] if f.claim else []),
         f"Found:   by Kernel Assay, finding {f.id}, with Python {f.environment.python}{', ' * bool(known)}{known}",
     ]
     told = "\n".join(text.wrapped(text.prose(line), " " * 9) for line in lines)

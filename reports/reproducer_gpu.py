@@ -1,11 +1,6 @@
 """How a reproducer of a failure on a GPU has the kernel run there: on copies of its arrays, fetched when it is done."""
 
 CONSTANTS = ('DEVICE = "cuda"', "SENT = []  # memory that the kernel was given the last time: here, and its copy there")
-ARITHMETIC = (
-    "matmul = torch.backends.cuda.matmul  # as when it failed",
-    "matmul.allow_tf32 = False",
-    "matmul.allow_fp16_reduced_precision_reduction = matmul.allow_bf16_reduced_precision_reduction = False",
-)
 MISSING = (
     'if DEVICE == "cuda" and not torch.cuda.is_available():',
     '    print("it failed on a GPU, and torch finds none here")',

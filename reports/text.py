@@ -9,6 +9,7 @@ from textwrap import indent
 
 from corpus.campaign import Campaign, Statistics
 from corpus.findings import Finding
+from corpus.mended import is_mended
 from corpus.records import Kind, Subject
 from reports.book import (
     DEFAULT_CORPUS,
@@ -42,6 +43,7 @@ def campaign_text(book: Book) -> str:
     parts = [
         _head(c),
         _estimated(c),
+        _mended(c),
         _subjects(c),
         _declined(c),
         _fidelity(c),
@@ -73,6 +75,10 @@ def _estimated(c: Campaign) -> str:
     if not c.estimated:
         return ""
     return f"budgets of {', '.join(c.estimated)} are estimated from their formulas: weaker than derived ones"
+
+
+def _mended(c: Campaign) -> str:
+    return "Triton's interpreter is mended here (doctor lists how); --as-is runs it as it is" if is_mended(c) else ""
 
 
 def _subjects(c: Campaign) -> str:
@@ -222,6 +228,7 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
         indent(f.verdict.message, "   "),
         f"   at        {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
+        f"   claim     {f.claim}" if f.claim else "",
         f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *(f"   learned   {gate}" for gate in f.gates),

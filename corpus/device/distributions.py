@@ -26,7 +26,7 @@ from corpus.device.field import (
     steps,
 )
 from corpus.device.rounding import converted
-from corpus.distributions import limits_of, nearest_zero
+from corpus.distributions import limits_of, nearest_zero, whole_of
 from corpus.errors import InternalError
 from corpus.formats import bits_of
 
@@ -234,6 +234,17 @@ def tapered(w: DeviceWindow) -> Tensor:
         return between(w)
     start, share = nearest_zero(low, high), power_of_two(-remainder(w.per_row(1), 24))
     values = (1.0 - share) * start + real(between(w)) * share
+    return converted(_clipped(values, low, high), w.format)
+
+
+@sampler
+def whole(w: DeviceWindow) -> Tensor:
+    """Integers of [low, high], nine at most, around the one nearest to zero; without any, what is nearest to it."""
+    low, high = limits_of(w.of)
+    centre, first, last = whole_of(low, high)
+    if first > last:
+        return least(w)
+    values = _clipped(real(remainder(w.bits(), 9)) + (centre - 4.0), first, last)
     return converted(_clipped(values, low, high), w.format)
 
 

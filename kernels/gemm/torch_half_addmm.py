@@ -1,4 +1,4 @@
-"""torch.addmm in 16 bits on a GPU, with alpha, beta and a summand; its tensor cores make the products."""
+"""torch.addmm in 16 bits on a GPU, with alpha, beta and a summand; sums stay in float32."""
 
 import torch
 
@@ -7,6 +7,8 @@ from kernels.quirks import decline_empty_addmm, decline_rounded_product
 BACKEND = "torch"
 DTYPES = ("float16", "bfloat16")
 NUMERICS = {"accumulate": "hopper"}
+MATMUL = torch.backends.cuda.matmul
+MATMUL.allow_fp16_reduced_precision_reduction = MATMUL.allow_bf16_reduced_precision_reduction = False
 ON_CPU = "torch makes 16-bit products with tensor cores on a GPU only"
 
 

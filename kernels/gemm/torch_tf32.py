@@ -5,15 +5,11 @@ import torch
 BACKEND = "torch"
 DTYPES = ("float32",)
 NUMERICS = {"accumulate": "hopper", "tf32": "rn"}
+torch.backends.cuda.matmul.allow_tf32 = True
 ON_CPU = "torch rounds to tf32 on a GPU only"
 
 
 def run(a, b):
     if not a.is_cuda:
         raise NotImplementedError(ON_CPU)
-    matmul = torch.backends.cuda.matmul
-    before, matmul.allow_tf32 = matmul.allow_tf32, True
-    try:
-        return torch.matmul(a, b)
-    finally:
-        matmul.allow_tf32 = before
+    return torch.matmul(a, b)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from corpus.formats import Array, format_of
 from kernels.backend import PythonLoader, Returned, place_of
+from kernels.torch_settings import Settings
 
 
 class TorchLoader(PythonLoader):
@@ -27,6 +30,15 @@ class TorchLoader(PythonLoader):
         import torch  # noqa: PLC0415  only worker processes ever import it
 
         return torch
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return Settings(self._torch)
+
+    def load(self, path: Path, function: str) -> Callable[..., Any]:
+        """The function, which runs with the settings that its file makes, and else with torch's own."""
+        source = path.read_text("utf-8", "replace")
+        return self._settings.kept(lambda: super(TorchLoader, self).load(path, function), source)
 
     @cached_property
     def _foreign(self) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Subjects in Triton, on the CPU: their kernels are interpreted (kernels/triton_interpreter.py), on torch's tensors."""
 
 import os
+from importlib import import_module, metadata
 
+from corpus.mended import INTERPRETED, KNOWN
 from kernels.loaders.torch import TorchLoader
 
 
@@ -12,21 +14,37 @@ class TritonLoader(TorchLoader):
     process, in which it is not preloaded.
     """
 
-    name = "triton"
+    name = INTERPRETED
     interprets = True
     walled = False
     packages = ("triton", "torch")  # type: ignore[assignment]  # as many as Loader allows
+
+    mended = True
+
+    def unavailable(self) -> str:
+        """Refuses a version whose interpreter nobody has mended: its kernels would fail for what is wrong with us."""
+        if why := super().unavailable():
+            return why
+        found = metadata.version("triton")
+        if not self.mended or found.startswith(f"{KNOWN}."):
+            return ""
+        return f"its interpreter is mended for Triton {KNOWN} and this is {found}; --as-is runs it as it is"
 
     def preload(self) -> None:
         """Import torch, and Triton as an interpreter."""
         super().preload()
         os.environ["TRITON_INTERPRET"] = "1"
+        if not self.mended:
+            import_module("triton")
+            return
         from kernels.triton_interpreter import mend  # noqa: PLC0415  it imports Triton, which reads the variable
 
         mend()
 
     def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:  # noqa: ARG002  the interface asks for it
         """The programs of a grid run in order first, and then the other way round."""
+        if not self.mended:
+            return
         from kernels.triton_interpreter import Programs  # noqa: PLC0415  as above
 
         Programs.backwards = run == 1

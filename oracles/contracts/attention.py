@@ -47,6 +47,7 @@ from oracles.lost_nans import free_rows
 from oracles.mixtures import (
     Mask,
     Scores,
+    coarse,
     deviation,
     doubtful,
     held,
@@ -108,7 +109,7 @@ def budget(q: Question) -> dict[str, Budget]:
     shape, want = q.want["out"].shape, q.want["out"].reshape(w.a.shape)
     out = np.where(np.isfinite(want), want, 0.0)
     error = mixture_error(q, w, out, off)
-    if q.exact and not q.numerics.fast_math:
+    if q.exact and not q.numerics.fast_math and not coarse(q):
         error = np.where(_is_exact(q, w, off), 0.0, error)
     error = np.where(np.isnan(error), np.inf, np.where(_blind(w), 0.0, error))
     accept = _accept(q, w, want, off, fits)
@@ -247,6 +248,11 @@ CONTRACT = Contract(
     outputs={"out": Output(_HEADS, like="q")},
     variants=tuple({"q": t, "k": t, "v": t, "lengths": "int32"} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"causal": (False, True), "scale": (0.0, 0.125, 1.0, 0.3)},
+    intermediates={
+        "s": "products of q and k, and scores",
+        "p": "weights, before their products with v",
+        "log": "the logarithm of a weight, which is exponentiated",
+    },
     optional=("lengths", "scale"),
     separable=("batch", "kv_heads", "queries"),
     placed={"queries": lambda attrs, _, behind: {**attrs, "behind": behind}},

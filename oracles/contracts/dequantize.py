@@ -34,7 +34,7 @@ def reference(w: NDArray[np.uint8], *, format: str, to: str = "float32") -> dict
 def budget(q: Question) -> dict[str, Budget]:
     """Nothing but the last rounding, or one to float32 before it."""
     want, name = q.want["out"], str(q.attrs["format"])
-    if q.numerics.accumulate in ACCUMULATOR_UNIT:
+    if q.numerics.accumulate in ACCUMULATOR_UNIT or q.every:
         return {"out": Budget(_narrow_error(q, name, want))}
     if block_format(name).second != "min" or q.attrs.get("to", "float32") == "float32":
         return {"out": Budget(0.0)}
@@ -44,7 +44,8 @@ def budget(q: Question) -> dict[str, Budget]:
 
 def _narrow_error(q: Question, name: str, want: Reals) -> Reals:
     """The scale, the product and the min are rounded, and so is the sum."""
-    unit, eta = ACCUMULATOR_UNIT[q.numerics.accumulate], format_of(q.numerics.accumulate).eta
+    unit = max(ACCUMULATOR_UNIT.get(q.numerics.accumulate, 0.0), q.every.unit)
+    eta = max(format_of(q.numerics.accumulate).eta, 2.0 * q.every.half)
     stored = unpack(q.inputs["w"], name).m if block_format(name).second == "min" else np.zeros(())
     least = np.repeat(stored, 32, axis=-1) if stored.ndim else stored
     return np.asarray(unit * (2.0 * np.abs(want - least) + np.abs(least) + np.abs(want)) + 3.0 * eta)

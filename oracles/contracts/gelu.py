@@ -16,6 +16,7 @@ from corpus.formats import Array
 from oracles.activations import gelu, gelu_ball, gelu_classes, gelu_error
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
+from oracles.bounds import range_of
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import alone, moved
 
@@ -28,7 +29,7 @@ def reference(x: Reals, *, approximate: str) -> dict[str, Reals]:
 def budget(q: Question) -> dict[str, Budget]:
     """See oracles.activations."""
     x, y = q.real("x"), q.want["out"]
-    accept = None if np.abs(x).max(initial=0.0) < 1e38 else gelu_classes(q, x, y)
+    accept = None if np.abs(x).max(initial=0.0) < 0.29 * range_of(q)[1] else gelu_classes(q, x, y)
     return {"out": Budget(gelu_error(q, x, y, str(q.attrs["approximate"])), accept=accept)}
 
 

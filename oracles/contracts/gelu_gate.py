@@ -4,7 +4,7 @@
 
 Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of gelu(gate), see
 oracles/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
-Where gelu(gate) may vanish or be NaN, so may the product.
+Where gelu(gate) may vanish or be NaN, so may the product. Eager implementations round gelu(gate) to the type of gate.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from corpus.formats import Array
-from oracles.activations import flushed, gated_classes, gelu, gelu_ball, gelu_classes, gelu_error, widened
+from oracles.activations import flushed, gated_classes, gelu, gelu_ball, gelu_classes, gelu_error, kept, widened
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
+from oracles.bounds import range_of
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import alone, scaled
 
@@ -29,12 +30,13 @@ def budget(q: Question) -> dict[str, Budget]:
     gate, up, y = q.real("gate"), q.real("up"), q.want["out"]
     approximate = str(q.attrs["approximate"])
     act = np.asarray(gelu(widened(q, "gate"), approximate), np.float64)
-    own = gelu_error(q, gate, act, approximate)
+    own = kept(q, act, gelu_error(q, gate, act, approximate))
     error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny + flushed(q, act, up)
-    if np.abs(gate).max(initial=0.0) < 1e38 and np.isfinite(np.abs(y) + error).all():  # so up is finite
+    tame = np.abs(gate).max(initial=0.0) < 0.29 * range_of(q)[1]
+    if tame and np.isfinite(np.abs(y) + error).all():  # so up is finite
         return {"out": Budget(error)}
     mask = gated_classes(y, act, (act - own, act + own), gelu_classes(q, gate, act), up)
-    return {"out": Budget(np.where(np.isnan(error), 0.0, error), accept=mask)}
+    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.tiny, error), accept=mask)}
 
 
 def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
@@ -48,6 +50,7 @@ CONTRACT = Contract(
     dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
     inputs={"gate": Input(("rows", "cols")), "up": Input(("rows", "cols"))},
     outputs={"out": Output(("rows", "cols"), like="gate")},
+    intermediates={"act": "the activation, before its product with up"},
     variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"approximate": ("none", "tanh")},
     separable=("rows", "cols"),

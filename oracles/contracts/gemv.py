@@ -13,7 +13,17 @@ from oracles.axes import Attrs
 from oracles.balls import Ball, ball, balls, dot
 from oracles.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
 from oracles.lost_nans import with_lost_nans
-from oracles.products import ALPHAS, BETAS, VARIANTS, product_budget, product_probe, scaled_ball, scaling_of, summed
+from oracles.products import (
+    ALPHAS,
+    BETAS,
+    INTERMEDIATES,
+    VARIANTS,
+    product_budget,
+    product_probe,
+    scaled_ball,
+    scaling_of,
+    summed,
+)
 from oracles.relations import EITHER, alone, doubled, only_if, reversed_along, scaled
 
 
@@ -49,6 +59,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("m",), like="a", widened="float32")},
     variants=tuple({"a": a, "x": x, "y": y} for a, x, y in VARIANTS),
     attrs={"alpha": ALPHAS, "beta": BETAS},
+    intermediates=INTERMEDIATES,
     optional=("alpha", "beta", "y"),
     separable=("m",),
     reference=reference,

@@ -56,11 +56,14 @@ def budget(q: Question) -> dict[str, Budget]:
     normal = centred * root * weight
     error = normal * (0.5 * e_v + (8.0 + reference_error(q)) * q.u + quotient_error(q))
     error += (root * (dmu + q.tiny) + q.tiny) * weight
+    error += _rounded(q, normal, root * weight, weight, v)
     error += (q.u if q.case.dtype != "float64" else 2.0 * q.u) * np.abs(q.want["out"]) + q.tiny * (1.0 + n**0.5)
-    lost = (v < 8.0 * least) | ~np.isfinite(e_v) | ((eps < 8.0 * least) & (dmu * dmu > 4.0 * var))
+    lost = (v < max(8.0 * least, 40.0 * q.every.half)) | ~np.isfinite(e_v)
+    lost |= (eps < 8.0 * least) & (dmu * dmu > 4.0 * var)
     # Welford's merge squares the difference of two means, up to twice the whole sum; also where the mean overflowed.
     huge = ~(2.0 * size * (var + mean * mean) <= 0.99 * largest)
-    top = range_of(q)[1]
+    huge |= ~((np.abs(mean) + centred.max(axis=-1, keepdims=True, initial=0.0)) ** 2 <= 0.99 * q.every.top)
+    top = _top(q)
     highest = normal + np.abs(q.real("bias")) if top == LIMIT else normal
     if highest.max(initial=0.0) <= 0.99 * top and not lost.any() and not huge.any():
         return {"out": Budget(error)}
@@ -80,7 +83,27 @@ def _mean_error(q: Question, x: Reals, mean: Reals, var: Reals) -> Reals:
             LAMBDA * sum_unit(q) * (np.sqrt(n / 3.0) * size + np.sqrt(var + mean * mean)) + 2.0 * sum_unit(q) * size
         )
         worst = np.minimum(worst, typical)
-    return np.asarray(worst + quotient_error(q) * np.abs(mean) + 2.0 * q.tiny)
+    return np.asarray(worst + quotient_error(q) * np.abs(mean) + 2.0 * q.tiny + q.every.of(mean))
+
+
+def _top(q: Question) -> float:
+    """The largest number that the product with the weight may be."""
+    return min(range_of(q)[1], q.rounding("xr").top)
+
+
+def _rounded(q: Question, normal: Reals, slope: Reals, weight: Reals, v: Reals) -> Reals | float:
+    """What roundings to a narrower type do: of (x - mu) / root and its product with the weight, or of all.
+
+    All: differences, whose errors the variance has twice, squares and their mean in row_sum_rel, the variance, its root
+    and the root's reciprocal. slope: the weight divided by the root.
+    """
+    xr, every = q.rounding("xr"), q.every
+    if not xr:
+        return 0.0
+    error = 2.05 * xr.unit * normal + xr.half * (1.0 + weight)
+    if every:
+        error = error + normal * (4.55 * every.unit + 2.2 * every.half / v) + every.half * slope
+    return np.asarray(error)
 
 
 def _accept(
@@ -93,7 +116,7 @@ def _accept(
     mask[(huge & row) & ~np.isnan(y)] |= NAN
     total = np.abs(q.real("x")).sum(axis=-1, keepdims=True)
     mask[(total > 0.99 * sum_range(q)[1]) & row & ~np.isnan(y)] |= PINF | NINF | NAN  # the sum, so the mean, overflows
-    over = (normal > 0.99 * range_of(q)[1]) & row & ~np.isnan(y)
+    over = (normal > 0.99 * _top(q)) & row & ~np.isnan(y)
     positive = (q.real("x") > q.real("x").sum(axis=-1, keepdims=True) / max(1, y.shape[-1])) == (weight > 0)
     mask[over] |= np.where(positive, PINF, NINF).astype(np.uint8)[over]
     mask[over & np.isinf(bias)] |= NAN
@@ -136,6 +159,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t, "weight": t, "bias": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1)},
+    intermediates={"xr": "(x - mu) / root, and its product with the weight"},
     separable=("rows",),
     reference=reference,
     element=element,

@@ -13,7 +13,7 @@ from corpus.formats import Array
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball, balls
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.norms import rms_ball, rms_budget, rms_normalized, signs
+from oracles.norms import INTERMEDIATES, rms_ball, rms_budget, rms_normalized, signs
 from oracles.relations import alone, only_if, reversed_along, scaled
 
 
@@ -41,6 +41,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t, "weight": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1, 3.0)},
+    intermediates=INTERMEDIATES,
     separable=("rows",),
     reference=reference,
     element=element,

@@ -87,9 +87,11 @@ def budget(q: Question) -> dict[str, Budget]:
     np.add(a * c, b * s, out=t0)
     np.add(a * s, b * c, out=t1)
     double = q.case.dtype == "float64"
-    smallest = q.tiny or compute_format(q.case.dtype).eta
+    smallest, products = q.tiny or compute_format(q.case.dtype).eta, q.rounding("products")
     for e, t in ((e0, t0), (e1, t1)):
         e[...] = np.minimum(t, LIMIT) * ((4.0 if double else 2.0) * q.u) + 2.0 * smallest + (a * off + b * off)
+        if products:
+            np.add(e, products.of(np.minimum(t, LIMIT)) + products.half, out=e)
     turned = _turned(q, style, part, (c < off) | (s < off))
     return {"out": Budget(error, _accept(q, total, turned, max(cos.max(initial=0.0), sin.max(initial=0.0))))}
 
@@ -110,8 +112,11 @@ def _tables(q: Question, part: int) -> tuple[Reals, Reals, Reals]:
     pair = np.arange(angle.shape[1])
     logarithm = (6.0 if q.numerics.fast_math else 3.0) * pair / max(1, len(pair)) * np.log(theta)
     steps = np.where(pair > 0, 6.0 * q.u + quotient_error(q) + (logarithm + 5.0 * pair) * q.u, 0.0)
+    steps = steps + 3.0 * q.every.unit  # the position, the power and their product
     off = np.where(angle == 0.0, 0.0, np.minimum(angle * steps + sine_error(q, angle), 2.0))
-    return np.abs(np.cos(angle)), np.abs(np.sin(angle)), off[:, None, :]
+    cos, sin, rounding = np.abs(np.cos(angle)), np.abs(np.sin(angle)), q.rounding("tables")
+    off = off + np.where(angle == 0.0, 0.0, rounding.unit + rounding.half)
+    return cos, sin, off[:, None, :]
 
 
 def _turned(q: Question, style: str, part: int, unsure: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -127,7 +132,7 @@ def _turned(q: Question, style: str, part: int, unsure: NDArray[np.bool_]) -> ND
 
 def _accept(q: Question, total: Reals, turned: NDArray[np.bool_], top: float) -> NDArray[np.uint8] | None:
     """Free choice where a product may overflow; only tables that were scaled beyond 1 can do that."""
-    limit = compute_format(q.case.dtype).max * 0.999
+    limit = min(compute_format(q.case.dtype).max, q.rounding("products").top) * 0.999
     tame = top <= 1.0 or not total.size or total.max() <= limit
     if tame and not turned.any():
         return None
@@ -187,6 +192,10 @@ CONTRACT = Contract(
         "theta": (10000.0, 500000.0),
         "offset": (0, 1, 1000, 131071),
         "part": (1, 2, 4),
+    },
+    intermediates={
+        "products": "the two products, before their sum",
+        "tables": "sines and cosines that are computed",
     },
     optional=("cos", "sin", "theta", "offset", "part"),
     together=(("cos", "sin"),),

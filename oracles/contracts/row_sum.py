@@ -16,7 +16,7 @@ from corpus.records import Fill
 from oracles.axes import Attrs, Dims
 from oracles.balls import Ball, balls, total
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.products import product_budget, product_probe
+from oracles.products import INTERMEDIATES, product_budget, product_probe
 from oracles.relations import alone, reversed_along, scaled
 
 
@@ -49,6 +49,7 @@ CONTRACT = Contract(
     inputs={"x": Input(("rows", "cols"))},
     outputs={"out": Output(("rows",), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    intermediates={"parts": INTERMEDIATES["parts"]},
     separable=("rows",),
     reference=reference,
     element=element,

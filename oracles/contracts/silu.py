@@ -44,6 +44,7 @@ CONTRACT = Contract(
     inputs={"x": Input(("rows", "cols"))},
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
+    intermediates={"sigmoid": "the sigmoid, before its product with x"},
     elementwise=True,
     separable=("rows", "cols"),
     reference=reference,

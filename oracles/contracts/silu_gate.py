@@ -4,7 +4,7 @@
 
 Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of silu(gate), see
 oracles/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
-Where silu(gate) may vanish or be NaN, so may the product.
+Where silu(gate) may vanish or be NaN, so may the product. Eager implementations round silu(gate) to the type of gate.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from corpus.formats import Array
-from oracles.activations import flushed, gated_classes, silu, silu_ball, silu_classes, silu_error, widened
+from oracles.activations import flushed, gated_classes, kept, silu, silu_ball, silu_classes, silu_error, widened
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
@@ -28,14 +28,14 @@ def budget(q: Question) -> dict[str, Budget]:
     """E |up| + 2u |y|, E that of the activation."""
     gate, up, y = q.real("gate"), q.real("up"), q.want["out"]
     act = np.asarray(silu(widened(q, "gate")), np.float64)
-    own = silu_error(q, gate, act)
+    own = kept(q, act, silu_error(q, gate, act))
     error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny + flushed(q, act, up)
     if np.isfinite(gate).all() and np.isfinite(np.abs(y) + error).all():  # so up is finite
         return {"out": Budget(error)}
     low, high = act - own, act + own
     ends = np.where(gate > 0.0, np.maximum(low, 0.0), low), np.where(gate < 0.0, np.minimum(high, 0.0), high)
     mask = gated_classes(y, act, ends, silu_classes(gate, act), up)
-    return {"out": Budget(np.where(np.isnan(error), 0.0, error), accept=mask)}
+    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.tiny, error), accept=mask)}
 
 
 def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
@@ -50,6 +50,7 @@ CONTRACT = Contract(
     dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
     inputs={"gate": Input(("rows", "cols")), "up": Input(("rows", "cols"))},
     outputs={"out": Output(("rows", "cols"), like="gate")},
+    intermediates={"act": "the activation, before its product with up"},
     variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
     separable=("rows", "cols"),
     reference=reference,

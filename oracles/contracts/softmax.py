@@ -18,7 +18,7 @@ from corpus.formats import Array
 from corpus.records import Case, Fill
 from oracles.axes import Attrs, Dims
 from oracles.balls import Ball, ball, balls, shares
-from oracles.bounds import exp_error, quotient_error, range_of, reference_error, row_sum_rel
+from oracles.bounds import exp_error, log_error, quotient_error, range_of, reference_error, row_sum_rel
 from oracles.contract import INTERVAL, NAN, ZERO, Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.products import exact_bits
 from oracles.relations import alone, only_if, reversed_along, row_sums, shifted
@@ -55,15 +55,18 @@ def budget(q: Question) -> dict[str, Budget]:
     s = logits(x, mask, scale)
     top = np.max(s, axis=-1, keepdims=True, initial=-np.inf)
     z = np.maximum(s - top, VANISHED)
-    off = _logit_error(q, x, mask, s, scale)
+    off, claims = _logit_error(q, x, mask, s, scale), _claimed(q, mask, scale)
     rel = off + exp_error(q, z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * z
-    shared = np.einsum("ij,ij->i", p, rel)[:, None] + (row_sum_rel(q, x.shape[-1]) + 4.0 * q.u)
-    shared = shared + reference_error(q) * q.u + quotient_error(q)
-    error = p * (rel + shared) + 4.0 * q.tiny
-    if q.exact and q.numerics.exp != "poly3" and not q.numerics.fast_math:
+    shared = row_sum_rel(q, x.shape[-1]) + 4.0 * q.u + reference_error(q) * q.u + quotient_error(q)
+    if claims:
+        error = _coarse_error(q, p, rel + _rounded(q, mask, (x * scale, s, top, z), p), shared)
+    else:
+        error = p * (rel + (np.einsum("ij,ij->i", p, rel)[:, None] + shared)) + 4.0 * q.tiny
+    if q.exact and not claims and q.numerics.exp != "poly3" and not q.numerics.fast_math:
         error = np.where(_is_exact(s, z, exact_bits(q)), 0.0, error)
     unsure = ((off > UNSURE) & (s + 2.0 * off > top - 128.0)).any(axis=-1, keepdims=True)
-    over = _overflows(x, mask, s, scale, range_of(q)[1] * 0.999)
+    over = _overflows(x, mask, s, scale, min(range_of(q)[1], q.rounding("s").top) * 0.999)
+    over |= p.max(axis=-1, keepdims=True, initial=0.0) * q.every.top < 1.01  # the sum overflows
     error = np.where(unsure | over, 1.0, error)
     if np.isfinite(s).all() and not over.any():
         return {"out": Budget(error)}
@@ -83,6 +86,39 @@ def _logit_error(q: Question, x: Reals, mask: Reals | None, s: Reals, scale: flo
     if mask is not None:
         off += q.u * np.where(np.isfinite(s), np.abs(s), 0.0)
     return np.asarray(off * (1.0 + off))
+
+
+def _claimed(q: Question, mask: Reals | None, scale: float) -> bool:
+    """Whether something on the way is rounded more often than the formula demands."""
+    scaled = bool(q.rounding("s")) and (scale != 1.0 or mask is not None)
+    return scaled or bool(q.every) or "log" in q.numerics.intermediates
+
+
+def _rounded(q: Question, mask: Reals | None, parts: tuple[Reals, Reals, Reals, Reals], p: Reals) -> Reals:
+    """How far exponents may be off more than in the arithmetic: scores rounded, differences, logarithms of shares."""
+    scaled, s, top, z = (np.where(np.isfinite(x), x, 0.0) for x in parts)
+    narrow, every, off = q.rounding("s"), q.every, np.zeros(s.shape)
+    if float(q.attrs.get("scale", 1.0)) != 1.0:
+        off += narrow.of(scaled)
+    if mask is not None:
+        off += narrow.of(s)
+    if every:
+        off += every.of(z) + 2.0 * every.unit
+    if "log" in q.numerics.intermediates:
+        off += log_error(q, top, z, p)
+    return off
+
+
+def _coarse_error(q: Question, p: Reals, rel: Reals, shared: float) -> Reals:
+    """Error p (exp(rel) sum p exp(rel) exp(shared) - 1), which holds for exponents that are off by any number.
+
+    Exponentials that are rounded, and are less than 1 by their largest, are off by half a step of it, and so is their
+    sum as often as it has terms.
+    """
+    largest, rel = p.max(axis=-1, keepdims=True, initial=0.0), np.minimum(rel, 300.0)
+    steps = q.every.half * largest
+    more = np.log1p(np.einsum("ij,ij->i", p, np.expm1(rel)))[:, None] + shared + q.every.unit + p.shape[-1] * steps
+    return np.asarray(np.minimum(p * np.expm1(rel + more) + 2.0 * steps + 4.0 * q.tiny, 1.0))
 
 
 def _overflows(x: Reals, mask: Reals | None, s: Reals, scale: float, limit: float) -> NDArray[np.bool_]:
@@ -147,6 +183,10 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t, "mask": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"scale": (1.0, 0.125, 0.3, -2.0)},
+    intermediates={
+        "s": "scale times x, and that plus the mask",
+        "log": "the logarithm of a share, which is exponentiated",
+    },
     optional=("scale", "mask"),
     separable=("rows",),
     reference=reference,

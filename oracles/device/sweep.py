@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from corpus.formats import Array, format_of
 from corpus.materialize import Tensors, materialize_all
 from corpus.records import Case, Fill, Numerics, TensorRecipe, TensorSpec
-from oracles.activations import silu, silu_error, widened
+from oracles.activations import kept, silu, silu_error, widened
 from oracles.catalog import contract_of
 from oracles.contract import Question, Reals
 from oracles.failing import default_accept, failing
@@ -112,7 +112,7 @@ def gate_tables(numerics: Numerics) -> GateTables:
         accept = default_accept(want, has_inf=True) if budget.accept is None else budget.accept
         q = _question(case, {"gate": every, "up": every}, numerics)
         act = np.asarray(silu(widened(q, "gate")), np.float64)
-        own = silu_error(q, q.real("gate"), act)
+        own = kept(q, act, silu_error(q, q.real("gate"), act))
     return GateTables(
         every.astype(np.float64), act, own, want, np.broadcast_to(budget.error, want.shape), accept, q.u, q.tiny
     )

@@ -25,7 +25,8 @@ def _subjects(book: Book) -> Iterator[Result]:
 
 def _finding(book: Book, f: Finding) -> Result:
     name = f"{f.subject.name}: {f.verdict.kind} in {f.case.label} [{f.id}]"
-    text = "\n".join([f.verdict.message, f.verdict.blame, *f.gates, *book.commands(f).values()])
+    told = [f.verdict.message, f.verdict.blame, *([f.claim] if f.claim else []), *f.gates]
+    text = "\n".join([*told, *book.commands(f).values()])
     if book.news(f):
         return Result(name, f.subject.op, failure=f.verdict.message, text=text)
     return Result(name, f.subject.op, skipped=f"{book.standing(f)}: {f.verdict.message}")

@@ -90,6 +90,8 @@ def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
         yield f"- at: {_cell(Path(f.subject.path).name)}, line {stopped_at(f)}"
     if f.verdict.blame:
         yield f"- blame: {_cell(f.verdict.blame)}"
+    if f.claim:
+        yield f"- claim: {_cell(f.claim)}"
     if f.verdict.shares:
         yield f"- judged: {_cell(judged(f.verdict.shares))}"
     if f.probability < 1:

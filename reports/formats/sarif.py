@@ -43,7 +43,8 @@ def _rule(kind: Kind) -> dict[str, Any]:
 
 def _result(book: Book, f: Finding, rule: int) -> dict[str, Any]:
     region = {"startLine": stopped_at(f) or f.subject.line}
-    lines = [f.verdict.message, f.verdict.blame, f"smallest case: {f.case.label}", *f.gates, *book.commands(f).values()]
+    told = [f.verdict.message, f.verdict.blame, f.claim]
+    lines = [*told, f"smallest case: {f.case.label}", *f.gates, *book.commands(f).values()]
     return {
         "ruleId": f.verdict.kind.value,
         "ruleIndex": rule,

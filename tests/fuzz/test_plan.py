@@ -6,8 +6,11 @@ from random import Random
 
 import pytest
 
+from corpus.campaign import Campaign, Space
+from corpus.findings import Environment
 from corpus.records import Fill, Subject
 from corpus.specials import VALUES
+from fuzz import plan
 from fuzz.check import Checked
 from fuzz.coverage import cell_of
 from fuzz.elites import Elite, Elites
@@ -153,13 +156,30 @@ def test_values_of_a_probe_count():
     assert seen(contract, 600)["own|float32"][2] - set(spaces(contract)["own|float32"][2]) == set()
 
 
-def test_inputs_with_a_range_have_no_specials():
-    contract = own(inputs={"x": Input(("rows", "cols"), low=0.0, high=1.0), "y": Input(("cols",), low=0.0)})
+@pytest.mark.parametrize(
+    ("low", "inside"), [(0.0, {"0", "subnormal", "max_subnormal", "min_normal"}), (0.5, set())], ids=["zero", "above"]
+)
+def test_inputs_with_a_range_have_the_special_values_in_it(low, inside):
+    contract = own(inputs={"x": Input(("rows", "cols"), low=low, high=1.0), "y": Input(("cols",), low=low)})
     assert (
         set(spaces(contract)["own|float32"][2])
-        == seen(contract, 300)["own|float32"][2]
-        == {"least", "ends", "between", "tapered"}
+        == seen(contract, 900)["own|float32"][2]
+        == {"least", "ends", "between", "tapered", "whole"} | inside
     )
+
+
+def test_a_run_recorded_before_draws_what_it_drew(monkeypatch):
+    contract = own(inputs={"x": Input(("rows", "cols"), low=0.0, high=1.0), "y": Input(("cols",), low=0.0)})
+    monkeypatch.setattr(plan, "contract_of", lambda _: contract)
+    environment = Environment(python="3", platform="p", machine="m")
+    recorded = Campaign(run="r", seed=1, environment=environment, ops=("own",), space={"own|float32": Space()})
+    drawn = {}
+    for inner in (False, True):
+        (target,) = targets(recorded.but(inner=inner))
+        cases = [generate(target, Random(f"{n}"))[0] for n in range(200)]
+        drawn[inner] = {t.fill.distribution for c in cases for t in c.tensors.values()}
+        assert any(t.specials for c in cases for t in c.tensors.values()) == inner
+    assert drawn[True] - drawn[False] == {"whole"}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from fuzz.strategies import distributions_for
 from oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
 from oracles.contract import OPEN_END, Input
 
-RANGED = ("least", "ends", "between", "tapered")
+RANGED = ("least", "ends", "between", "tapered", "whole")
 RANGES = [(-4.0, 4.0), (0.0, 1.0), (0.1, 0.3), (-3.0, -2.7), (5.0, 5.0), (-1e30, 1e30), (60.0, 70.0), (-1e-3, 2e-3)]
 CONTRACT = """
 from corpus.records import Fill
@@ -122,7 +122,11 @@ def test_a_range_must_be_told():
 
 @pytest.mark.parametrize(
     ("names", "bytes_were"),
-    [(RANGED[:3], "73fba8ed0acc5efddf6572cfe16fe65c"), (RANGED[3:], "912203c2220dbc3d8dd5a1eace14365a")],
+    [
+        (RANGED[:3], "73fba8ed0acc5efddf6572cfe16fe65c"),
+        (RANGED[3:4], "912203c2220dbc3d8dd5a1eace14365a"),
+        (RANGED[4:], "f426ba2cde0dfd0571e3830123f8a03f"),
+    ],
 )
 def test_bytes_are_what_they_always_were(names, bytes_were):
     """As for all distributions: stored cases depend on them."""
@@ -195,7 +199,7 @@ def test_generated_cases_keep_to_the_ranges(contract):
         assert Case.model_validate_json(case.model_dump_json()).id == case.id
         for name in BOUNDS:
             recipe = case.tensors[name]
-            assert (recipe.specials, recipe.pokes, recipe.fill.scale) == ((), (), 1.0)
+            assert (recipe.pokes, recipe.fill.scale) == ((), 1.0)
             met.add(recipe.fill.distribution)
         met.add(case.tensors["free"].fill.distribution)
     assert set(RANGED) <= met

@@ -26,6 +26,8 @@ BLOCKS = {"qgemm", "qgemv"}
 NORMS = {"rmsnorm", "gemma_rmsnorm", "layernorm"}
 EXPONENTIAL = {"softmax", "attention", "silu", "silu_gate"}
 GELU = {"gelu", "gelu_gate"}
+ROUNDED = EXPONENTIAL | GELU | NORMS | BLOCKS | {"rope", "gemm", "gemv", "dequantize"}
+"""Ops that have results before the last one."""
 
 WIDER = {
     "accumulate float16": ({"accumulate": "float16"}, PRODUCTS | NORMS | BLOCKS | {"softmax", "dequantize"}),
@@ -42,7 +44,17 @@ WIDER = {
     "fast_math": ({"fast_math": True}, EXPONENTIAL | GELU | NORMS | {"rope"}),
     "fast_math, exp poly3": ({"fast_math": True, "exp": "poly3"}, EXPONENTIAL | GELU | NORMS | {"rope"}),
     "weights bfloat16": ({"intermediates": {"p": "bfloat16"}}, {"attention"}),
-    "normalized bfloat16": ({"intermediates": {"xr": "bfloat16"}}, {"rmsnorm", "gemma_rmsnorm"}),
+    "normalized bfloat16": ({"intermediates": {"xr": "bfloat16"}}, NORMS),
+    "activations bfloat16": ({"intermediates": {"act": "bfloat16"}}, {"silu_gate", "gelu_gate"}),
+    "sigmoids bfloat16": ({"intermediates": {"sigmoid": "bfloat16"}}, {"silu", "silu_gate"}),
+    "scores bfloat16": ({"intermediates": {"s": "bfloat16"}}, {"softmax", "attention"}),
+    "logarithms": ({"intermediates": {"log": "float32"}}, {"softmax", "attention"}),
+    "products bfloat16": ({"intermediates": {"products": "bfloat16"}}, {"rope"}),
+    "tables bfloat16": ({"intermediates": {"tables": "bfloat16"}}, {"rope"}),
+    "product bfloat16": ({"intermediates": {"product": "bfloat16"}}, {"gemm", "gemv"}),
+    "parts bfloat16": ({"intermediates": {"parts": "bfloat16"}}, {"gemm", "gemv", "row_sum"}),
+    "all float16": ({"intermediates": {"all": "float16"}}, ROUNDED),
+    "all bfloat16": ({"intermediates": {"all": "bfloat16"}}, ROUNDED),
     "store saturate": ({"store": "saturate"}, set()),
 }
 """A claim, and the ops of which it widens some budget; all others it leaves as they are."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import special
 
 from corpus.errors import InternalError, UsageError
 from corpus.materialize import materialize_all
@@ -204,3 +205,51 @@ def reference(x, *, slope):
 def test_a_range_without_sense(wrong):
     with pytest.raises(UsageError, match="range"):
         Input(("n",), **wrong)
+
+
+PROBIT = """
+from scipy import special
+
+def reference(x):
+    return {"out": x * special.ndtr(x)}
+
+CONTRACT = Contract(
+    name="probit",
+    summary="by a function of scipy, which takes no longdouble",
+    dims={"n": Dim(1, 64)},
+    inputs={"x": Input(("n",), low=-3.0, high=3.0)},
+    outputs={"out": Output(("n",), like="x")},
+    variants=({"x": "float32"}, {"x": "float64"}),
+    reference=reference,
+)
+"""
+BUDGETED = PROBIT.replace(
+    "    reference=reference,",
+    "    reference=reference,\n    budget=lambda q: {'out': Budget(8 * q.u * np.abs(q.want['out']))},",
+)
+
+
+@pytest.mark.parametrize(("text", "room"), [(PROBIT, 3.0 / 2.0), (BUDGETED, 2.0)])
+def test_a_reference_that_takes_no_longdouble_computes_in_float64_and_has_room_for_its_own_error(write, text, room):
+    contract = add_contract(write(text, "probit.py"))
+    x = TensorRecipe(shape=(32,), dtype="float64", fill=Fill(distribution="between", params={"low": -3.0, "high": 3.0}))
+    reference = Reference(
+        contract, Case(op="probit", tensors={"x": x}), materialize_all(Case(op="probit", tensors={"x": x}))
+    )
+    out, want = reference.inputs["x"] * special.ndtr(reference.inputs["x"]), reference.want["out"]
+    error = np.asarray(reference.budget(Numerics())["out"].error)
+    assert (np.abs(out - want) <= error).all()
+    assert (error < 1e-13).all()
+    narrow = Reference(
+        contract,
+        Case(op="probit", tensors={"x": x.but(dtype="float32")}),
+        {"x": reference.inputs["x"].astype(np.float32)},
+    )
+    same = np.asarray(narrow.budget(Numerics())["out"].error)
+    ratio = np.median(error / same) * 2.0**29
+    assert room * 0.9 < ratio < room * 1.8
+
+
+def test_a_reference_that_fails_in_float64_too_says_why(write):
+    with pytest.raises(UsageError, match=r"the reference fails on .*no such thing"):
+        add_contract(write(MINE.replace('return {"out"', 'raise ValueError("no such thing")\n    return {"out"')))

@@ -1,0 +1,101 @@
+"""Claims that nobody made: an honest kernel that rounds is told what to declare, and a bug is not excused."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from _eager import KERNELS, cases_of, evidence_of, verdict_of
+
+from corpus.formats import format_of
+from corpus.materialize import materialize_all
+from corpus.records import Kind, Numerics, Verdict
+from oracles.catalog import contract_of
+from oracles.reference import Reference
+from oracles.rounding import round_to
+from oracles.unclaimed import candidates, trials, unclaimed, would_excuse
+
+TOLD = [k for k in KERNELS if not k.rare]
+
+
+def said_of(kernel, reference, run=None):
+    """What is told of a case that fails without a claim."""
+    contract = contract_of(kernel.op)
+
+    def others():
+        cases = trials(contract, reference.case)
+        references = [Reference(contract, case, materialize_all(case)) for case in cases]
+        return [evidence_of(kernel, r, {}, run) for r in references]
+
+    return unclaimed([evidence_of(kernel, reference, {}, run)], others)
+
+
+def failing(kernel, run=None, most=2):
+    found = (r for r in cases_of(kernel, 200, Random(f"fails {kernel.op}"), most=256, plain=True)
+             if verdict_of(kernel, r, {}, run).failed)  # fmt: skip
+    return [r for r, _ in zip(found, range(most), strict=False)]
+
+
+@pytest.mark.parametrize("kernel", TOLD, ids=lambda k: f"{k.op} {k.name} {'+'.join(k.claims)}")
+def test_what_is_told_to_an_honest_kernel_excuses_it(kernel):
+    cases = failing(kernel)
+    told = [said_of(kernel, r) for r in cases]
+    assert any(told)
+    for sentence, reference in zip(told, cases, strict=True):
+        if sentence:
+            words, claim = sentence.removesuffix(", if that is intended").split(": declare NUMERICS = ")
+            assert words.startswith("consistent with ")
+            assert not verdict_of(kernel, reference, eval(claim)).failed
+
+
+def exactly(inputs, attrs, contract):
+    with np.errstate(all="ignore"):
+        wide = {n: x.astype(np.float64) if format_of(x.dtype).is_float else x for n, x in inputs.items()}
+        return contract.reference(**wide, **attrs)["out"]
+
+
+def wrong(contract, spoil):
+    """A right result of inputs, or of its own, that are spoilt."""
+
+    def run(inputs, attrs):
+        given, out = spoil(dict(inputs), lambda given: exactly(given, attrs, contract))
+        fmt = format_of(next(iter(given.values())).dtype)
+        return round_to(out, fmt)
+
+    return run
+
+
+def last_column_zero(inputs, compute):
+    name = next(iter(inputs))
+    cut = inputs[name].copy()
+    cut[..., -1:] = 0
+    return inputs, compute({**inputs, name: cut})
+
+
+def last_row_first(inputs, compute):
+    out = compute(inputs)
+    out[-1:] = out[:1]
+    return inputs, out
+
+
+@pytest.mark.parametrize("spoil", [last_column_zero, last_row_first])
+@pytest.mark.parametrize("op", sorted({k.op for k in KERNELS}))
+def test_a_bug_is_not_excused(op, spoil):
+    kernel = next(k for k in KERNELS if k.op == op)
+    run = wrong(contract_of(op), spoil)
+    cases = failing(kernel, run, most=4)
+    assert cases
+    assert [said_of(kernel, r, run) for r in cases if said_of(kernel, r, run)] == []
+
+
+def test_only_failures_of_values_have_an_excuse():
+    assert would_excuse(Verdict(kind=Kind.MISMATCH))
+    assert would_excuse(Verdict(kind=Kind.NONFINITE))
+    assert not would_excuse(Verdict(kind=Kind.MISMATCH, rule="law:negation"))
+    assert not would_excuse(Verdict(kind=Kind.UNWRITTEN))
+
+
+def test_what_is_claimed_already_stays_claimed():
+    said = Numerics(exp="fast", intermediates={"p": "input"})
+    for claim in candidates(contract_of("attention"), said, "float16"):
+        assert claim.exp == "fast"
+        assert claim.intermediates["p"] == "input"
