@@ -7,8 +7,8 @@ a call of its own: within one, a GPU may fuse a product and a sum. What is retur
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -26,8 +26,9 @@ from corpus.device.field import (
     steps,
 )
 from corpus.device.rounding import converted
-from corpus.distributions import limits_of, nearest_zero
+from corpus.distributions import limits_of, lowest, nearest_zero
 from corpus.errors import InternalError
+from corpus.field import MASK, mixed
 from corpus.formats import bits_of
 
 Sampler = Callable[[DeviceWindow], Tensor]
@@ -100,6 +101,18 @@ def sparse(w: DeviceWindow) -> Tensor:
 
 
 @sampler
+def lone_tile(w: DeviceWindow) -> Tensor:
+    """Normal in one tile of a row, and zero elsewhere."""
+    return torch.where(_in_tile(w), normal(w), 0.0)
+
+
+@sampler
+def lone_lane(w: DeviceWindow) -> Tensor:
+    """Normal in every 32nd column, and zero elsewhere."""
+    return torch.where((w.columns() & 31) == (w.per_row() & 31), normal(w), 0.0)
+
+
+@sampler
 def wide(w: DeviceWindow) -> Tensor:
     """Normal times a power of two from 2**-6 to 2**6."""
     return normal(w) * power_of_two(remainder(w.bits(2), 13) - 6)
@@ -132,6 +145,15 @@ def constant_rows(w: DeviceWindow) -> Tensor:
 
 
 @sampler
+def equal_rows(w: DeviceWindow) -> Tensor:
+    """Each row repeats the same normal numbers."""
+    if not w.shape:
+        return normal(w)
+    row = replace(w.of, origin=w.of.origin[-1:], shape=w.shape[-1:])
+    return normal(DeviceWindow(row, w.device)).expand(w.shape)
+
+
+@sampler
 def ties(w: DeviceWindow) -> Tensor:
     """Only the values 0, 1 and 2."""
     return real(remainder(w.bits(), 3))
@@ -158,14 +180,36 @@ def huge_row(w: DeviceWindow) -> Tensor:
 
 
 @sampler
+def peak_tile(w: DeviceWindow) -> Tensor:
+    """Normal, but in one tile of a row 2**12 times larger."""
+    values = normal(w)
+    return torch.where(_in_tile(w), values * 4096.0, values)
+
+
+@sampler
 def masked_rows(w: DeviceWindow) -> Tensor:
     """Normal with -Inf as a mask: rows masked whole, at random, from some column below 32 on, or not at all."""
     row = w.per_row()
     style = row & 3
     chosen = (style == 1) & ((w.bits(3) & 1) == 1)
     tail = (style == 2) & (w.columns() >= ((row >> 8) & 31))
-    low = -math.inf if w.format.has_inf else -w.format.max
-    return torch.where((style == 0) | chosen | tail, low, normal(w))
+    return torch.where((style == 0) | chosen | tail, lowest(w.format), normal(w))
+
+
+@sampler
+def masked_start(w: DeviceWindow) -> Tensor:
+    """Normal, but the first 32, 64, 128 or 256 columns of a row are -Inf."""
+    return torch.where(w.columns() < _tile_width(w), lowest(w.format), normal(w))
+
+
+@sampler
+def masked_first_rows(w: DeviceWindow) -> Tensor:
+    """Normal, but the first 32, 64, 128 or 256 rows begin with -Inf."""
+    if len(w.shape) < 2:
+        return normal(w)
+    rows = steps(w.of.origin[-2], w.shape[-2], w.device)[:, None]
+    masked = (rows < 32 << (mixed(w.of.seed & MASK) & 3)) & (w.columns() == 0)
+    return torch.where(masked, lowest(w.format), normal(w))
 
 
 @sampler
@@ -248,6 +292,18 @@ def every_bits(w: DeviceWindow) -> Tensor:
         rows = (steps(w.of.origin[0], w.shape[0], w.device) * 256).to(word)
         patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) + patterns
     return patterned(patterns >> skip if skip else patterns, w.format).expand(w.shape)
+
+
+def _tile_width(w: DeviceWindow) -> Tensor:
+    """Of each row: 32, 64, 128 or 256 columns."""
+    return torch.bitwise_left_shift(32, w.per_row() & 3)
+
+
+def _in_tile(w: DeviceWindow) -> Tensor:
+    """One tile of each row: the first in half of the rows, else the second or the fourth."""
+    width, drawn = _tile_width(w), (w.per_row() >> 8) & 3
+    begin = width * ((drawn * (drawn - 1)) >> 1)
+    return (w.columns() >= begin) & (w.columns() < begin + width)
 
 
 def _listed(w: DeviceWindow, *values: float) -> Tensor:
