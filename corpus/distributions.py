@@ -170,15 +170,6 @@ def constant_rows(w: Window) -> Values:
     return np.broadcast_to(value, w.shape).copy()
 
 
-@distribution("structured", integers=False, since=2)
-def equal_rows(w: Window) -> Values:
-    """Each row repeats the same normal numbers: keys that are equal make scores that are flat."""
-    if not w.shape:
-        return normal(w)
-    row = Window(w.seed, w.origin[-1:], w.shape[-1:], w.format, w.params)
-    return np.broadcast_to(normal(row), w.shape).copy()
-
-
 @distribution("structured")
 def ties(w: Window) -> Values:
     """Only the values 0, 1 and 2: many equal maxima."""
@@ -203,12 +194,6 @@ def huge_row(w: Window) -> Values:
     """Normal; about one row in four is 2**12 times larger."""
     big = (w.per_row() & np.uint64(3)) == 0
     return np.where(big, 4096.0, 1.0) * normal(w)
-
-
-@distribution("structured", integers=False, since=2)
-def peak_tile(w: Window) -> Values:
-    """Normal, but in one tile of a row, of 32 to 256 columns, 2**12 times larger."""
-    return np.where(_in_tile(w), 4096.0, 1.0) * normal(w)
 
 
 @distribution("adversarial", integers=False)

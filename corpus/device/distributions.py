@@ -8,7 +8,6 @@ a call of its own: within one, a GPU may fuse a product and a sum. What is retur
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -145,15 +144,6 @@ def constant_rows(w: DeviceWindow) -> Tensor:
 
 
 @sampler
-def equal_rows(w: DeviceWindow) -> Tensor:
-    """Each row repeats the same normal numbers."""
-    if not w.shape:
-        return normal(w)
-    row = replace(w.of, origin=w.of.origin[-1:], shape=w.shape[-1:])
-    return normal(DeviceWindow(row, w.device)).expand(w.shape)
-
-
-@sampler
 def ties(w: DeviceWindow) -> Tensor:
     """Only the values 0, 1 and 2."""
     return real(remainder(w.bits(), 3))
@@ -177,13 +167,6 @@ def huge_row(w: DeviceWindow) -> Tensor:
     """Normal; about one row in four is 2**12 times larger."""
     values = normal(w)
     return torch.where((w.per_row() & 3) == 0, values * 4096.0, values)
-
-
-@sampler
-def peak_tile(w: DeviceWindow) -> Tensor:
-    """Normal, but in one tile of a row 2**12 times larger."""
-    values = normal(w)
-    return torch.where(_in_tile(w), values * 4096.0, values)
 
 
 @sampler

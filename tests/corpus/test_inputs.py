@@ -169,22 +169,18 @@ def test_a_signalling_nan_lacks_the_bit_that_makes_one_quiet(dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_tile_that_is_alone_holds_all_there_is(dtype):
-    fmt, shape = FORMATS[dtype], (64, 1100)
-
     def drawn(name):
-        values = materialize(TensorRecipe(shape=shape, dtype=dtype, fill=Fill(distribution=name, seed=3)))
+        values = materialize(TensorRecipe(shape=(64, 1100), dtype=dtype, fill=Fill(distribution=name, seed=3)))
         return values.astype(np.float64)
 
     lanes = [{int(c) % 32 for c in np.flatnonzero(row)} for row in drawn("lone_lane")]
     assert {len(some) for some in lanes} == {1}
     assert len(set.union(*lanes)) > 16
     begins = set()
-    for lone, peak in zip(drawn("lone_tile"), drawn("peak_tile"), strict=True):
+    for lone in drawn("lone_tile"):
         at = np.flatnonzero(lone)
         width = next(w for w in (32, 64, 128, 256) if at[-1] < at[0] // w * w + w)
         begins.add(int(at[0]) // width)
-        inside = np.arange(shape[1]) // width == at[0] // width
-        assert np.abs(peak[inside]).max() > 3 * np.abs(peak[~inside]).max() or fmt.max < 1e3
     assert begins == {0, 1, 3}
 
 
