@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, pairwise
 from random import Random
 from typing import Any
@@ -248,13 +249,17 @@ def _rules(dim: str, sizes: Iterable[int], bad: set[int]) -> Iterator[Rule]:
     yield Rule(f"{dim} >= {low}", lambda n: n >= low)
     yield Rule(f"{dim} == {low}", lambda n: n == low)
     for tile in TILES:
-        rest = low % tile
         for bound, least in (("", 0), (f" and {dim} >= {low}", low)):
-            yield Rule(f"{dim} % {tile} != 0{bound}", lambda n, t=tile, s=least: n >= s and n % t != 0)
-            yield Rule(f"{dim} % {tile} == {rest}{bound}", lambda n, t=tile, s=least, r=rest: n >= s and n % t == r)
+            yield Rule(f"{dim} % {tile} != 0{bound}", partial(_is_rest, tile, least, None))
+            yield Rule(f"{dim} % {tile} == {low % tile}{bound}", partial(_is_rest, tile, least, low % tile))
     yield Rule(f"{dim} is a power of two", is_power_of_two)
     yield Rule(f"{dim} is no power of two", lambda n: not is_power_of_two(n))
     ordered = sorted(sizes)
     step = min(b - a for a, b in pairwise(ordered))
     if high + step in ordered:  # else nobody knows where it ends: what an error budget hides ends anywhere
         yield Rule(f"{low} <= {dim} <= {high}", lambda n: low <= n <= high)
+
+
+def _is_rest(tile: int, least: int, rest: int | None, size: int) -> bool:
+    """Whether a size of at least so many leaves this rest; None: any."""
+    return size >= least and (size % tile != 0 if rest is None else size % tile == rest)

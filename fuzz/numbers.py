@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from corpus.record import Scalar
 from corpus.records import Case
 from fuzz.moves import with_attrs
 from oracles.catalog import contract_of
@@ -33,7 +32,7 @@ def numbers_of(case: Case) -> dict[str, dict[float, Case]]:
     return found
 
 
-def _between(contract: Contract, name: str, numbers: list[Scalar], random: Random) -> Iterator[float]:
+def _between(contract: Contract, name: str, numbers: Sequence[float], random: Random) -> Iterator[float]:
     """Numbers of every kind within the range of those, in no order."""
     known = [float(v) for v in numbers]
     low, high = min(known), max(known)

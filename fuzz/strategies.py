@@ -87,8 +87,7 @@ def _cases(
     def choose(low: int, high: int) -> int:
         return draw(_integers(low, high))
 
-    limits = {"max_elements": max_elements, "memory": memory}
-    return build(contract, choose, dtypes=dtypes, generation=generation, **limits)
+    return build(contract, choose, dtypes=dtypes, max_elements=max_elements, memory=memory, generation=generation)
 
 
 @cache
