@@ -97,7 +97,10 @@ def long_turn(contract: Contract, most: int, run_seed: int, number: int) -> Long
     random = Random(f"{run_seed}:{contract.name}:{number}:long")
     dims = list(contract.dims)
     random.shuffle(dims)
-    shapes = (_stretched(contract, due, dims[i:] + dims[:i], random) for i in range(len(dims)))
+    orders = (dims[i:] + dims[:i] for i in range(len(dims)))
+    if due > BROAD:  # who judges it takes a part of it
+        orders = (order for order in orders if order[0] in contract.separable)
+    shapes = (_stretched(contract, due, order, random) for order in orders)
     fitting = (s for s in shapes if s is not None and elements_of(contract, s) <= most)
     shape = next(fitting, None)
     return None if shape is None else Long(_flattened(contract, random), shape)
