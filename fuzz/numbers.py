@@ -54,8 +54,9 @@ def number_rules(name: str, fails: dict[float, bool]) -> Iterator[tuple[str, Hol
     """Rules about one number, the plainest first. Where a float begins to show, an error budget decides: none says."""
     yield f"{name} < 0", lambda v: v < 0
     yield f"{name} > 0", lambda v: v > 0
-    yield f"{name} is no power of two", lambda v: not is_power_of_two(v)
-    yield f"{name} is a power of two", is_power_of_two
+    if 2 <= sum(map(is_power_of_two, fails)) <= len(fails) - 2:  # else it is one number that is told apart
+        yield f"{name} is no power of two", lambda v: not is_power_of_two(v)
+        yield f"{name} is a power of two", is_power_of_two
     bad, good = ([v for v, failed in fails.items() if failed is wanted] for wanted in (True, False))
     if len(good) == 1:
         yield f"{name} != {good[0]}", lambda v: v != good[0]
