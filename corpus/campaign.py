@@ -8,6 +8,9 @@ from corpus.findings import Environment
 from corpus.record import Record, Scalar
 from corpus.records import Subject
 
+GENERATION = 2
+"""Counts up when the same seed and index give another case; runs that began before keep theirs."""
+
 
 class Space(Record):
     """What the cases of one op and dtype could be: the classes that coverage counts, so that holes have names."""
@@ -67,6 +70,19 @@ class Moment(Record):
     findings: int
 
 
+class Tried(Record):
+    """What is known of the cases that were declined of an op (fuzz/declines.py), since a trait was last left out."""
+
+    took: tuple[str, ...] = ()
+    """Traits of cases that were taken."""
+    only: dict[str, tuple[str, int]] = {}
+    """Trait -> the only reason for which cases with it were declined ('': there were several), and how many."""
+    ends: dict[str, int] = {}
+    """Reason -> cases that no trait explains that is left out; '': those that were taken."""
+    refused: tuple[str, ...] = ()
+    """Traits that are left out."""
+
+
 class Campaign(Record):
     """One run of the search, as far as it got."""
 
@@ -74,10 +90,10 @@ class Campaign(Record):
     run: str
     seed: int
     engine: str = "conjecture"
+    generation: int = 1
+    """Of the rules by which cases are drawn from the seed; a run that does not say began with the first."""
     most_lead: int = 2
     """Batches that the search may run ahead of the elites it knows, at most."""
-    inner: bool = False
-    """Inputs with a range are given small integers and special values that lie in it."""
     ops: tuple[str, ...] = ()
     subjects: tuple[Subject, ...] = ()
     revision: str = ""
@@ -123,6 +139,10 @@ class Campaign(Record):
     processors beside it, else why not."""
     limits: dict[str, tuple[str, ...]] = {}
     """Key of a person's own kernel in CUDA C++ -> at which sizes, larger than any that are run, it would be wrong."""
+    tried: dict[str, Tried] = {}
+    """By op."""
+    reach: dict[str, dict[str, int]] = {}
+    """Subject key -> how large dims were in cases that it was judged on, and `elements` of the largest tensor."""
     statistics: dict[str, Statistics] = {}
     """By subject key."""
     timeline: tuple[Moment, ...] = ()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from corpus.distributions_blocks import exact, packed, plain, ramp, wild
 from corpus.errors import InternalError, UsageError
-from corpus.field import Window
+from corpus.field import MASK, Window, mixed
 from corpus.formats import Format, format_of
 
 Values = NDArray[Any]
@@ -39,6 +39,8 @@ class Distribution:
     rank: int
     """Position in this file: lower is plainer."""
     summary: str
+    since: int = 1
+    """The generation of cases (corpus/campaign.py) from which on it is drawn: older runs give what they gave."""
 
     @property
     def by_name_only(self) -> bool:
@@ -55,7 +57,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {}
 
 
 def distribution(
-    nature: Nature, *, floats: bool = True, integers: bool = True, patterns: bool = False
+    nature: Nature, *, floats: bool = True, integers: bool = True, patterns: bool = False, since: int = 1
 ) -> Callable[[Callable[[Window], Values]], Callable[[Window], Values]]:
     """Enter a sampler into the table under its own name."""
 
@@ -65,7 +67,7 @@ def distribution(
             raise InternalError(f"distribution {name!r} is defined twice in corpus/distributions.py")
         summary = (sample.__doc__ or "").strip().splitlines()[0]
         DISTRIBUTIONS[name] = Distribution(
-            name, sample, nature, floats, integers, patterns, len(DISTRIBUTIONS), summary
+            name, sample, nature, floats, integers, patterns, len(DISTRIBUTIONS), summary, since
         )
         return sample
 
@@ -120,6 +122,18 @@ def sparse(w: Window) -> Values:
     """Normal, but seven of eight elements are zero."""
     keep = (w.bits(2) & np.uint64(7)) == 0
     return np.where(keep, normal(w), 0.0)
+
+
+@distribution("structured", integers=False, since=2)
+def lone_tile(w: Window) -> Values:
+    """Normal in one tile of a row, of 32 to 256 columns, and zero elsewhere."""
+    return np.where(_in_tile(w), normal(w), 0.0)
+
+
+@distribution("structured", integers=False, since=2)
+def lone_lane(w: Window) -> Values:
+    """Normal in every 32nd column, the row decides which, and zero elsewhere: one lane of each warp has it all."""
+    return np.where((w.columns() & 31) == (w.per_row() & np.uint64(31)).astype(np.int64), normal(w), 0.0)
 
 
 @distribution("iid", integers=False)
@@ -189,8 +203,23 @@ def masked_rows(w: Window) -> Values:
     begin = ((row >> np.uint64(8)) & np.uint64(31)).astype(np.int64)
     style = row & np.uint64(3)
     masked = (style == 0) | ((style == 1) & ((w.bits(3) & np.uint64(1)) == 1)) | ((style == 2) & (w.columns() >= begin))
-    low = -np.inf if w.format.has_inf else -w.format.max
-    return np.where(masked, low, normal(w))
+    return np.where(masked, lowest(w.format), normal(w))
+
+
+@distribution("adversarial", integers=False, since=2)
+def masked_start(w: Window) -> Values:
+    """Normal, but the first 32, 64, 128 or 256 columns of a row are -Inf: whole tiles are masked, later ones not."""
+    return np.where(w.columns() < _tile_width(w), lowest(w.format), normal(w))
+
+
+@distribution("adversarial", integers=False, since=2)
+def masked_first_rows(w: Window) -> Values:
+    """Normal, but the first 32, 64, 128 or 256 rows begin with -Inf: so many keys are masked, and later ones not."""
+    if len(w.shape) < 2:
+        return normal(w)
+    rows = np.arange(w.origin[-2], w.origin[-2] + w.shape[-2], dtype=np.int64)[:, None]
+    masked = (rows < 32 << (mixed(w.seed & MASK) & 3)) & (w.columns() == 0)
+    return np.where(masked, lowest(w.format), normal(w))
 
 
 @distribution("adversarial", integers=False, patterns=True)
@@ -295,6 +324,23 @@ def every_bits(w: Window) -> Values:
         patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) * 256 + patterns
     patterns = patterns >> max(0, min(int(w.params.get("skip", 0)), 63))
     return np.ascontiguousarray(np.broadcast_to(patterns, w.shape)).astype(w.format.carrier).view(w.format.dtype)
+
+
+def _tile_width(w: Window) -> NDArray[np.int64]:
+    """Of each row: 32, 64, 128 or 256 columns."""
+    return np.left_shift(32, (w.per_row() & np.uint64(3)).astype(np.int64))
+
+
+def _in_tile(w: Window) -> NDArray[np.bool_]:
+    """One tile of each row: the first in half of the rows, else the second or the fourth."""
+    width, drawn = _tile_width(w), ((w.per_row() >> np.uint64(8)) & np.uint64(3)).astype(np.int64)
+    begin = width * (drawn * (drawn - 1) // 2)
+    return np.asarray((w.columns() >= begin) & (w.columns() < begin + width))
+
+
+def lowest(fmt: Format) -> float:
+    """What stands for -Inf as a mask: the most negative number, where a format has no Inf."""
+    return -math.inf if fmt.has_inf else -fmt.max
 
 
 def limits_of(w: Window) -> tuple[int, int] | tuple[float, float]:

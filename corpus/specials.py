@@ -23,11 +23,15 @@ VALUES: dict[str, Callable[[Format], int]] = {
     "nan": lambda f: f.nan_bits,
     "-nan": lambda f: f.sign_bit | f.nan_bits,
     "nan_payload": lambda f: f.nan_bits | 1,
+    "signalling_nan": lambda f: f.inf_bits | 1 if f.has_inf else f.nan_bits,
 }
 """Name -> bit pattern in a float format, from harmless to harmful."""
 
 PLACES: dict[str, Place] = {}
 """Name -> flat indices (C order) in a tensor of that shape; never called for empty tensors."""
+
+SINCE = {"signalling_nan": 2, "first_tile": 2}
+"""The generation of cases (corpus/campaign.py) from which on a value or a place is drawn, if not the first."""
 
 TILE = 32
 """The width that 'tile' and 'lane' speak of: a warp."""
@@ -75,6 +79,12 @@ def tile_tail(shape: tuple[int, ...]) -> range:
     """In the first row, the first element behind the last full tile of 32 (or the last element)."""
     cols = _grid(shape)[1]
     return _only(min(cols - 1, cols // TILE * TILE))
+
+
+@place
+def first_tile(shape: tuple[int, ...]) -> range:
+    """The first 32 elements of the first row."""
+    return range(min(TILE, _grid(shape)[1]))
 
 
 @place

@@ -19,6 +19,7 @@ from corpus.store import Store
 from fuzz.check import Examiner
 from fuzz.clock import FILE, FLIGHT, LOOK, SHRINK, Clock, Ended
 from fuzz.collector import seldom
+from fuzz.declines import Declines
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
 from fuzz.extents import noted
@@ -140,7 +141,8 @@ class Search:
         self.ledger, self.judged_before = Ledger.of(c, self.store.covered(c)), c.judged
         self.known_hits, self._before = c.known_hits, c.seconds
         self.timeline = list(c.timeline)
-        self.elites = Elites(self.store.read_journal(c.run, "elites"), c.most_lead)
+        self.elites = Elites(self.store.read_journal(c.run, "elites"), c.most_lead, c.tried)
+        self.declines = Declines(c.tried)
         keys, stored = set(self.examiner.subjects), self.store.findings()
         for finding in [*stored, *(f for _, f in self.store.regressions())]:
             if finding.subject.key in keys:
@@ -266,6 +268,7 @@ class Search:
     def _admit(self, done: Round) -> list[dict[str, Any]]:
         """The elites among what a batch offers, to be called in the order of batches; lines of the journal."""
         admitted = [said for elite in done.offers if (said := self.elites.offer(elite)) is not None]
+        admitted += self.elites.weigh(done.batch, done.tries)
         for said in admitted:
             self.store.journal(self.campaign.run, "elites", said)
         return admitted
@@ -274,6 +277,7 @@ class Search:
         """Add what came of a batch, in the order of batches."""
         with self.clock.undisturbed():
             self.ledger.add(done.ledger)
+            self.declines.weigh(done.tries)
             for failure in done.failures:
                 self._meet(failure)
             self._advance(done.next_index)
@@ -453,6 +457,8 @@ class Search:
             coverage=self.ledger.coverage.flat() if finished else {},
             goals={name: self.ledger.reached.get(name, -1) for name in self.campaign.goals},
             max_rho=dict(self.ledger.max_rho),
+            reach={key: dict(sizes) for key, sizes in self.ledger.reach.items()},
+            tried=self.declines.record(),
             statistics=self.ledger.statistics(),
             timeline=tuple(self.timeline),
             fresh=tuple(sorted(self.fresh & set(self.findings))),

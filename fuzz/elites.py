@@ -1,17 +1,21 @@
 """MAP-elites over the error landscape: in every cell, the case that came closest to the line.
 
 A cell is (op, subject, dtype, coarse shape class); an elite is the passing case with the largest finite rho there. The
-table is a fold over its admissions, so any state it ever had can be rebuilt from the journal.
+table is a fold over its admissions, so any state it ever had can be rebuilt from the journal. What is always declined
+(fuzz/declines.py) is learned likewise, and stands in the same journal.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
+
+from corpus.campaign import Tried
+from fuzz.declines import Declines, Tries
 
 LEAST_LEAD, MOST_LEAD, LEAD_SHARE = 2, 64, 4
 """How far the search may run ahead of the elites it knows: a quarter of the batches so far, within these limits. So as
@@ -44,8 +48,17 @@ def seen_by(batch: int, most_lead: int = MOST_LEAD) -> int:
 class Elites:
     """All admissions so far, and for every op what was visible when."""
 
-    def __init__(self, admissions: Iterable[dict[str, Any]] = (), most_lead: int = MOST_LEAD) -> None:
-        """admissions: lines of a journal, in their order; most_lead: as the run's record has it."""
+    def __init__(
+        self,
+        admissions: Iterable[dict[str, Any]] = (),
+        most_lead: int = MOST_LEAD,
+        tried: Mapping[str, Tried] | None = None,
+    ) -> None:
+        """admissions: lines of a journal, in their order; most_lead and tried: as the run's record has them."""
+        self._declines = Declines(tried or {})
+        self._weighed: set[tuple[int, str, str]] = set()
+        self._refused: dict[str, list[tuple[int, frozenset[str]]]] = {}
+        """By op: traits that were left out, from some batch on."""
         self._best: dict[str, Elite] = {}
         self._recent: dict[str, list[Elite]] = {}
         """Cell -> its admissions that some batch may still see."""
@@ -57,7 +70,26 @@ class Elites:
     def learn(self, admissions: Iterable[dict[str, Any]]) -> None:
         """Take in what was admitted elsewhere, in its order."""
         for said in admissions:
-            self._admit(Elite(**{**said, "choices": tuple(said["choices"])}))
+            if "trait" in said:
+                self._leave_out(said)
+            else:
+                self._admit(Elite(**{**said, "choices": tuple(said["choices"])}))
+
+    def weigh(self, batch: int, tries: Mapping[str, Tries]) -> list[dict[str, Any]]:
+        """Take in what was declined in a batch, to be called in their order; the journal's lines for it."""
+        found = [
+            {"op": op, "trait": trait, "out": out, "batch": batch}
+            for op, trait, out in self._declines.weigh(tries)
+            if (batch, op, trait) not in self._weighed  # it is, after a kill, if the journal is ahead of the record
+        ]
+        self.learn(found)
+        return found
+
+    def refused(self, op: str, batch: int) -> frozenset[str]:
+        """Traits that cases of a batch are drawn without."""
+        history = self._refused.get(op, [])
+        visible = bisect_right(history, seen_by(batch, self._most_lead), key=lambda change: change[0])
+        return history[visible - 1][1] if visible else frozenset()
 
     def worth(self, cell: str, rho: float) -> bool:
         """Whether a passing case beats its cell."""
@@ -84,6 +116,12 @@ class Elites:
     def __len__(self) -> int:
         """Number of cells that have an elite."""
         return len(self._best)
+
+    def _leave_out(self, said: dict[str, Any]) -> None:
+        history = self._refused.setdefault(said["op"], [])
+        now, trait = history[-1][1] if history else frozenset[str](), frozenset({said["trait"]})
+        history.append((said["batch"], now | trait if said["out"] else now - trait))
+        self._weighed.add((said["batch"], said["op"], said["trait"]))
 
     def _admit(self, elite: Elite) -> None:
         """Whoever picks from now on does so for a later batch: what it can no longer see is forgotten."""

@@ -9,17 +9,20 @@ public API, in chunks whose body never raises; slower. tests/fuzz/test_engine.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
-from corpus.errors import InternalError
+from corpus.campaign import GENERATION
+from corpus.errors import InternalError, UsageError
 from corpus.records import Case
 from fuzz import provider
+from fuzz.declines import AS_IF, narrowed
 from fuzz.elites import Elites
 from fuzz.provider import Draws
-from fuzz.shapes import turn
+from fuzz.shapes import long_turn, turn
 from fuzz.strategies import ROOM_QUESTION, build, cases
 from kernels.simt.schedule import drawn_contracted
 from oracles.axes import Dims
@@ -43,6 +46,8 @@ class Proposal:
     """What was answered to every question of the grammar; Hypothesis can shrink from it."""
     parent: str = ""
     """Cell of the elite it was mutated from."""
+    is_long: bool = False
+    """It is larger than ordinary cases are: not everybody has the time for it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,18 @@ class Target:
     """Bytes of a case's inputs and outputs; with it, shapes of language models are tried as far as they fit."""
     contracted: bool = False
     """Whether some cases have kernels that are emulated compiled with a * b + c rounded once."""
+    longest: int = 0
+    """Elements of the largest tensor of a case that is long and thin."""
+    generation: int = GENERATION
+    """Of the rules by which cases are drawn, as the run's record has it."""
+    _narrowed: dict[frozenset[str], Target] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def without(self, refused: frozenset[str]) -> Target:
+        """The same without what is always declined."""
+        if refused not in self._narrowed:
+            contract, dtypes = narrowed(self.contract, self.dtypes, refused)
+            self._narrowed[refused] = replace(self, contract=contract, dtypes=dtypes)
+        return self._narrowed[refused]
 
 
 Engine = Callable[[Sequence[Target], int, int, Elites], Iterator[list[Proposal]]]
@@ -77,12 +94,23 @@ def conjecture_engine(targets: Sequence[Target], run_seed: int, start: int, elit
 
 def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites) -> Proposal:
     """Case number index of a run: a function of the seed, the index and the elites visible in its batch."""
-    random = Random(f"{run_seed}:{index}")
-    target = targets[index % len(targets)]
-    shapes = () if target.memory is None else turn(target.contract, run_seed, index // len(targets))
+    target, number = targets[index % len(targets)], index // len(targets)
+    if number % AS_IF and (refused := elites.refused(target.contract.name, index // BATCH)):
+        with suppress(UsageError):  # the smallest case of what is left may be too large
+            return _proposed(target.without(refused), run_seed, index, number, elites)
+    return _proposed(target, run_seed, index, number, elites)
+
+
+def _proposed(target: Target, run_seed: int, index: int, number: int, elites: Elites) -> Proposal:
+    """Case number index, which is one of this op; number: which."""
+    random, contract = Random(f"{run_seed}:{index}"), target.contract
+    shapes = () if target.memory is None else turn(contract, run_seed, number)
+    if not shapes and (long := long_turn(contract, target.longest, run_seed, number)):
+        roomy = replace(target, contract=long.contract, max_elements=None, memory=None)
+        return Proposal(index, *generate(roomy, random, shapes=(long.dims,)), is_long=True)
     parent = None
     if random.random() < MUTATE and not shapes:
-        parent = elites.pick(target.contract.name, index // BATCH, random)
+        parent = elites.pick(contract.name, index // BATCH, random)
     steer = _steer(parent.choices, random) if parent else {}
     case, choices = generate(target, random, steer, shapes)
     return Proposal(index, compiled(target, case), choices, parent.cell if parent else "")
@@ -107,7 +135,7 @@ def generate(
         return value
 
     limits = {"max_elements": target.max_elements, "memory": target.memory}
-    case = build(target.contract, choose, dtypes=target.dtypes, shapes=shapes, **limits)
+    case = build(target.contract, choose, dtypes=target.dtypes, shapes=shapes, generation=target.generation, **limits)
     return case, tuple(choices)
 
 
@@ -166,7 +194,15 @@ def _examples(target: Target, run_seed: str, count: int) -> list[Case]:
         suppress_health_check=list(HealthCheck),
         verbosity=Verbosity.quiet,
     )
-    @given(cases(target.contract, dtypes=target.dtypes, max_elements=target.max_elements, memory=target.memory))
+    @given(
+        cases(
+            target.contract,
+            dtypes=target.dtypes,
+            max_elements=target.max_elements,
+            memory=target.memory,
+            generation=target.generation,
+        )
+    )
     def collect(case: Case) -> None:
         found.append(compiled(target, case))
 

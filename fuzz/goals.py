@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corpus.distributions import DISTRIBUTIONS
 from corpus.records import Case, Kind
-from fuzz.check import Checked
+from fuzz.check import UNDECIDED, Checked
 from fuzz.coverage import nature
 
 
@@ -39,6 +39,8 @@ class Reach:
 Goal = Callable[[Checked], bool]
 Need = Callable[[Reach], bool]
 GOALS: dict[str, Goal] = {}
+COMPANY = frozenset({"side_by_side"})
+"""Goals that look at everybody's verdicts."""
 NEEDS: dict[str, Need] = {}
 
 
@@ -128,7 +130,7 @@ def broadcast(c: Checked) -> bool:
 @goal(lambda r: r.has("nan"))
 def nan_input(c: Checked) -> bool:
     """A NaN among the inputs, on purpose."""
-    return bool(_specials(c.case) & {"nan", "nan_payload"})
+    return bool(_specials(c.case) & {"nan", "nan_payload", "signalling_nan"})
 
 
 @goal(lambda r: r.has("inf"))
@@ -185,6 +187,16 @@ def side_by_side(c: Checked) -> bool:
     return sum(v.kind is Kind.PASS for v in c.verdicts.values()) >= 2
 
 
-def reached_now(open_goals: AbstractSet[str], checked: Checked) -> list[str]:
-    """Which of the goals still open this case reaches."""
-    return [name for name in sorted(open_goals) if GOALS[name](checked)]
+def reached_now(open_goals: AbstractSet[str], checked: Checked, deciding: AbstractSet[str] | None = None) -> list[str]:
+    """Which of the goals still open this case reaches.
+
+    deciding: keys of the subjects of which one must have been judged on it; None: any, or none. What a goal asks of
+    verdicts, it asks of theirs; only beside them are others looked at.
+    """
+    if deciding is None:
+        return [name for name in sorted(open_goals) if GOALS[name](checked)]
+    mine = {key: verdict for key, verdict in checked.verdicts.items() if key in deciding}
+    if all(verdict.kind in UNDECIDED for verdict in mine.values()):
+        return []
+    theirs = replace(checked, verdicts=mine)
+    return [name for name in sorted(open_goals) if GOALS[name](checked if name in COMPANY else theirs)]

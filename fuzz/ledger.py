@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Self
@@ -10,10 +11,11 @@ from typing import Self
 from corpus.campaign import Campaign, Statistics
 from corpus.coverage import Coverage
 from corpus.records import Case, Kind, Verdict
-from fuzz.check import Checked
+from fuzz.check import UNDECIDED, Checked
 from fuzz.coverage import cell_of
 from fuzz.goals import reached_now
 from fuzz.tally import Tally
+from oracles.catalog import contract_of
 
 CLOSEST = 4
 """Passing cases of each subject that are kept with their outputs: the closest calls."""
@@ -34,6 +36,8 @@ class Ledger:
         """Subject key -> its passing cases with the largest share of their budget used, the closest first."""
         self.reached: dict[str, int] = {}
         """Goal -> index of the first case that reached it."""
+        self.reach: dict[str, dict[str, int]] = {}
+        """Subject key -> how large the dims were, and `elements` of the largest tensor, of cases it was judged on."""
         self._tallies: dict[str, Tally] = {}
 
     @classmethod
@@ -44,17 +48,21 @@ class Ledger:
         made.coverage, made.kinds = coverage, Counter(campaign.kinds)
         made.by_subject = {k: dict(v) for k, v in campaign.by_subject.items()}
         made.reached = {name: index for name, index in campaign.goals.items() if index >= 0}
+        made.reach = {key: dict(sizes) for key, sizes in campaign.reach.items()}
         made._tallies = {s.key: Tally(campaign.statistics.get(s.key)) for s in campaign.subjects}
         return made
 
-    def count(self, index: int, checked: Checked, goals: AbstractSet[str]) -> None:
-        """A judged case. goals: those that may still be open."""
+    def count(
+        self, index: int, checked: Checked, goals: AbstractSet[str], deciding: AbstractSet[str] | None = None
+    ) -> None:
+        """A judged case. goals: those that may still be open; deciding: keys of those that reach them; None: of all."""
         self.cases += 1
         judged = tuple(_name(k) for k, verdict in checked.verdicts.items() if verdict.kind is not Kind.UNSUPPORTED)
         self.judged += len(judged)
         self.coverage.count(cell_of(checked.case), judged)
-        for name in reached_now(goals - self.reached.keys(), checked) if goals else ():
+        for name in reached_now(goals - self.reached.keys(), checked, deciding) if goals else ():
             self.reached[name] = index
+        self._count_size(checked)
         for key, verdict in checked.verdicts.items():
             self._count_kind(key, verdict)
             self._tally(key).add(checked, key)
@@ -87,6 +95,8 @@ class Ledger:
                 mine[kind] = mine.get(kind, 0) + count
         for key, rho in part.max_rho.items():
             self.max_rho[key] = max(rho, self.max_rho.get(key, 0.0))
+        for key, sizes in part.reach.items():
+            _enlarge(self.reach.setdefault(key, {}), sizes)
         for key, near in part.closest.items():
             self.closest[key] = _nearest([*self.closest.get(key, ()), *near])
         for key, tally in part._tallies.items():
@@ -95,6 +105,15 @@ class Ledger:
     def statistics(self) -> dict[str, Statistics]:
         """By subject key."""
         return {key: tally.record() for key, tally in self._tallies.items()}
+
+    def _count_size(self, checked: Checked) -> None:
+        judged = [key for key, verdict in checked.verdicts.items() if verdict.kind not in UNDECIDED]
+        if not judged:
+            return
+        largest = max((t.size for t in checked.case.tensors.values()), default=0)
+        sizes = {**contract_of(checked.case.op).dims_of(checked.case), "elements": largest}
+        for key in judged:
+            _enlarge(self.reach.setdefault(key, {}), sizes)
 
     def _tally(self, key: str) -> Tally:
         if key not in self._tallies:
@@ -113,6 +132,12 @@ class Ledger:
 def _name(key: str) -> str:
     """Of a subject, without its op."""
     return key.partition("/")[2]
+
+
+def _enlarge(known: dict[str, int], sizes: Mapping[str, int]) -> None:
+    for name, extent in sizes.items():
+        if extent > known.get(name, -1):
+            known[name] = extent
 
 
 def _nearest(cases: list[tuple[float, Case]]) -> list[tuple[float, Case]]:

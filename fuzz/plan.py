@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from corpus.campaign import Campaign, Space
+from corpus.campaign import GENERATION, Campaign, Space
 from corpus.record import Scalar
 from corpus.records import Subject
 from corpus.specials import VALUES
@@ -18,7 +18,7 @@ from fuzz.engine import Target
 from fuzz.filing import now
 from fuzz.goals import Reach, goals_of
 from fuzz.strategies import distributions_for, layouts_for, specials_for
-from fuzz.subjects import is_own, takes
+from fuzz.subjects import is_own, most_elements, takes
 from kernels.catalog import layouts_taken, size_hints
 from kernels.environment import environment
 from kernels.sandbox import Sandbox
@@ -27,13 +27,18 @@ from oracles.axes import filled, parse_axis
 from oracles.catalog import contract_of, origin_of
 from oracles.contract import Contract, Dim, Input
 
+DEFAULT_MEMORY = 4096
+"""Megabytes that a worker may use, where a record does not say it."""
+BYTES, WIDEST = 160, 32
+"""Bytes an element that a worker needs to make a case and to compute in float64, and those of its tensors alone."""
+
 
 def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
     """The campaign with what loading its subjects has told about the optional parts of their ops.
 
     Subjects of one's own decide; peers of the house decline what they cannot take.
     """
-    mine = {op: [s.key for s in _deciding(op, campaign.subjects)] for op in campaign.ops}
+    mine = {op: [s.key for s in deciding(op, campaign.subjects)] for op in campaign.ops}
     unused = {op: tuple(sorted(frozenset.intersection(*(box.lacks[k] for k in keys)))) for op, keys in mine.items()}
     needed = {op: tuple(sorted(frozenset.intersection(*(box.needs[k] for k in keys)))) for op, keys in mine.items()}
     return campaign.but(
@@ -51,11 +56,34 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
         hints = tuple(sorted({n for s in campaign.subjects if s.op == op for n in size_hints(s)}))
         layouts = campaign.layouts.get(op, {})
         contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()), layouts)
-        if not campaign.inner:
+        if campaign.generation < 2:  # then an input with a range had neither small integers nor special values
             inputs = {name: replace(spec, inner=False) for name, spec in contract.inputs.items()}
             contract = replace(contract, inputs=inputs)
-        found.append(Target(contract, dtypes, hints, max_elements, memory or None, campaign.contracted))
+        longest = 0 if campaign.generation < 2 else _longest(campaign, contract, max_elements)
+        found.append(
+            Target(
+                contract,
+                dtypes,
+                hints,
+                max_elements,
+                memory or None,
+                campaign.contracted,
+                longest,
+                campaign.generation,
+            )
+        )
     return found
+
+
+def _longest(campaign: Campaign, contract: Contract, max_elements: int | None) -> int:
+    """Elements of the largest tensor of a long case: what somebody who decides takes, and there is memory for."""
+    mine = max(most_elements(s) for s in deciding(contract.name, campaign.subjects))
+    room = int(campaign.options.get("memory_mb", DEFAULT_MEMORY)) << 20
+    given = int(campaign.options.get("case_memory", 0)) << 20
+    limits = [mine, room // BYTES, *([given // WIDEST] if given else []), *([max_elements] if max_elements else [])]
+    if contract.origin and contract.max_elements < Contract.max_elements:
+        limits.append(contract.max_elements)
+    return min(limits)
 
 
 def new_campaign(
@@ -68,8 +96,8 @@ def new_campaign(
         run=run,
         seed=seed,
         engine=engine,
+        generation=GENERATION,
         most_lead=MOST_LEAD,
-        inner=True,
         ops=ops,
         subjects=tuple(subjects),
         revision=revision,
@@ -106,7 +134,7 @@ def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space
     """
     spaces = {}
     first, everyone = next(iter(contract.inputs)), [s for s in subjects if s.op == contract.name]
-    mine, narrow = _deciding(contract.name, everyone), _layouts_of(contract, everyone)
+    mine, narrow = deciding(contract.name, everyone), _layouts_of(contract, everyone)
     layouts = tuple(dict.fromkeys(one for n, i in contract.inputs.items() for one in narrow.get(n, layouts_for(i))))
     for dtype in dict.fromkeys(variant[first] for variant in contract.variants):
         takers = [s.name for s in everyone if takes(s, dtype)]
@@ -121,7 +149,7 @@ def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space
     return spaces
 
 
-def _deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
+def deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
     """Those for which cases are made: a person's own, if there are any; peers decline what they cannot take."""
     everyone = [s for s in subjects if s.op == op]
     return [s for s in everyone if is_own(s)] or everyone
@@ -131,7 +159,7 @@ def _layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tu
     """Inputs that are given in some of their layouts only, as the others are declined by all that decide."""
     found: dict[str, tuple[str, ...]] = {}
     ranks = {name: len(spec.axes) for name, spec in contract.inputs.items()}
-    takers = [layouts_taken(s, ranks) for s in _deciding(contract.name, subjects)]
+    takers = [layouts_taken(s, ranks) for s in deciding(contract.name, subjects)]
     for name, spec in contract.inputs.items():
         taken = {one for taker in takers for one in taker[name]}
         every = tuple(dict.fromkeys(layouts_for(spec)))

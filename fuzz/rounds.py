@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from corpus.campaign import Campaign
-from corpus.records import Case, Kind
+from corpus.records import Case, Kind, Verdict
 from fuzz.beside import Beside
 from fuzz.check import Checked, Examiner, Flight, Inquiry
 from fuzz.clock import Ended
 from fuzz.coverage import elite_cells
+from fuzz.declines import Tries, traits_of
 from fuzz.elites import Elite, Elites
 from fuzz.engine import BATCH, Proposal
 from fuzz.filing import Failure
 from fuzz.hangs import Hangs
 from fuzz.ledger import Ledger
-from fuzz.subjects import fitting, is_own
+from fuzz.plan import deciding
+from fuzz.shapes import LONG
+from fuzz.subjects import bears, fitting, is_own
 from kernels.answers import left_undone
 from kernels.loader import loader_of
 from kernels.tickets import Outcome
@@ -29,6 +32,10 @@ INTERPRETED_EVERY = 5
 """One case of an op in so many is also run by right kernels of the house that are interpreted, where none is a person's
 own: they take as long as all others together. It shares no divisor with LAW_EVERY: laws meet them, too."""
 NOT_RUN = "not run: the time of the search was up"
+PATIENT_EVERY = 32
+"""One long case of an op in so many is also run by emulated kernels that take seconds for it."""
+BY_LENGTH = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
+"""Kinds that say nothing of a subject if a long case had them: the limits are made for ordinary ones."""
 MOST_DEATHS = 3
 """Crashes and time-outs of a subject in a batch after which it is let be until the next: they tell the same."""
 MOST_DEATHS_BESIDE = 1
@@ -46,6 +53,8 @@ class Round:
     offers: list[Elite]
     """Passing cases that may be elites, in their order."""
     failures: list[Failure]
+    tries: dict[str, Tries] = field(default_factory=dict)
+    """By op: which of its cases the subjects took for which they are made."""
 
 
 class Runner:
@@ -62,6 +71,9 @@ class Runner:
         others = () if any(is_own(s) for s in subjects) else (s for s in subjects if not s.planted)
         self._spared = {s.key for s in others if loader_of(s.loader).interprets}
         self._hangs = Hangs(hang_seconds, examiner.sandbox.timeout)
+        self._deciding = {s.key for op in campaign.ops for s in deciding(op, campaign.subjects)}
+        self._slow: set[str] = set()
+        """Keys of subjects that did not get through a long case."""
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def inquiry(self, proposal: Proposal) -> Inquiry:
@@ -72,7 +84,15 @@ class Runner:
         if contract.laws and turn % LAW_EVERY == 0:
             laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
         takers = self._takers(proposal.case, spare=turn % INTERPRETED_EVERY != 0)
+        if proposal.is_long:
+            takers = self._bearing(proposal.case, takers, patient=turn // min(LONG.values()) % PATIENT_EVERY == 1)
         return Inquiry(proposal.case, self._hangs.without(proposal.case, takers), laws)
+
+    def _bearing(self, case: Case, takers: tuple[str, ...], *, patient: bool) -> tuple[str, ...]:
+        """Keys of those that have the time for a long case."""
+        contract, subjects = self.examiner.contracts[case.op], self.examiner.subjects
+        able = (key for key in takers if key not in self._slow)
+        return tuple(key for key in able if bears(subjects[key], contract, case, patient=patient))
 
     def _takers(self, case: Case, *, spare: bool) -> tuple[str, ...]:
         """Keys of the subjects that run a case; all cases of an op and a dtype have the same, or the same less some."""
@@ -115,14 +135,15 @@ class Runner:
         last = proposals[-1].index
         done = Round(last // BATCH, last + 1, Ledger(), [], [])
         for proposal, ran in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
-            checked = self._with_left_out(proposal, ran)
-            done.ledger.count(proposal.index, checked, self._open)
+            checked = self._forgiven(ran) if proposal.is_long else self._with_left_out(proposal, ran)
+            done.ledger.count(proposal.index, checked, self._open, self._deciding)
             self._sort(proposal, checked, done)
         if self._beside is not None and flight.beside is not None:
             emulated = self._beside.judge(flight.beside, flight.emulated)
             for number, checked in zip(flight.asked, emulated, strict=True):
                 done.ledger.count_emulated(checked)
                 self._fail(proposals[number], checked, self._beside, done)
+            self._try(proposal, ran, done)
         self._open -= done.ledger.reached.keys()
         return done
 
@@ -139,6 +160,22 @@ class Runner:
         verdicts = {key: unsupported(execution) for key, execution in executions.items()}
         return replace(checked, verdicts=checked.verdicts | verdicts, executions=checked.executions | executions)
 
+    def _forgiven(self, checked: Checked) -> Checked:
+        """Without verdicts that say only that a case was long."""
+        late = {key for key, verdict in checked.verdicts.items() if verdict.kind in BY_LENGTH}
+        self._slow |= late
+        verdicts = {k: _only_long(checked.case, v) if k in late else v for k, v in checked.verdicts.items()}
+        return replace(checked, verdicts=verdicts) if late else checked
+
+    def _try(self, proposal: Proposal, checked: Checked, done: Round) -> None:
+        """Note whether a case was taken, if it is no mutant of one that was."""
+        mine = [v for key, v in checked.verdicts.items() if key in self._deciding]
+        if self._campaign.generation < 2 or proposal.parent or not mine:
+            return
+        traits = traits_of(self.examiner.contracts[checked.case.op], checked.case)
+        declined = all(v.kind is Kind.UNSUPPORTED for v in mine)
+        done.tries.setdefault(checked.case.op, Tries()).add(traits, [v.message for v in mine if declined])
+
     def _sort(self, proposal: Proposal, checked: Checked, done: Round) -> None:
         """What passes may steer, what fails is looked into."""
         cells = elite_cells(checked.case, checked.verdicts)
@@ -152,3 +189,8 @@ class Runner:
         found_by = f"{self._campaign.run}:{proposal.index}"
         failed = {key: verdict for key, verdict in checked.verdicts.items() if verdict.failed}
         done.failures.extend(Failure(checked.case, examiner.subjects[k], v, found_by) for k, v in failed.items())
+
+
+def _only_long(case: Case, verdict: Verdict) -> Verdict:
+    said = f"{verdict.kind.value} on a long case of {case.elements:,} elements, which says nothing: {verdict.message}"
+    return Verdict(kind=Kind.INCONCLUSIVE, rule=verdict.rule, message=said)

@@ -1,4 +1,4 @@
-"""Shapes of language models, as starting points: sizes that a search of small shapes does not reach.
+"""Shapes that a search of small ones does not reach: thin long ones in every run, and those of language models.
 
 Products as they are in models (one token or few by wide layers, prompts by all), and shapes at which kernels and
 libraries change their path. A contract gets those whose dims have the names it uses; other ops of one's own get none.
@@ -6,14 +6,17 @@ libraries change their path. A contract gets those whose dims have the names it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from corpus.blocks import ELEMENTS
+from corpus.formats import format_of
 from corpus.records import Case
-from fuzz.strategies import Choose, build
-from oracles.axes import Dims
-from oracles.contract import Contract
+from fuzz.strategies import MAX_WORK, Choose, build, distributions_for
+from oracles.axes import Dims, shape_of
+from oracles.contract import Contract, Input
 
 EVERY = 16
 """One case of an op in so many has such a shape, where there is room for one."""
@@ -65,6 +68,83 @@ SHAPES: dict[frozenset[str], tuple[Dims, ...]] = {
     )
 }
 """By the names of an op's dims."""
+
+
+LONG = {1 << 24: 1 << 18, 1 << 20: 1 << 14, 1 << 16: 1 << 10, 1 << 12: 1 << 8}
+"""Extents of a dim, and how many cases of an op there are to one of those: so that together they take a twentieth of
+the time. float32 counts to the first, grids that are fixed cover the second, a grid has the third along y and z."""
+BROAD = 1 << 20
+"""From here on a fourth of them is long along two dims, which is about their square root; below, ordinary ones are."""
+WIDER = 4
+"""A long case has at most so many times as many elements, and that many times the work, as its dim alone tells."""
+FLAT = ("zeros", "ones", "constant_rows")
+"""Distributions of half of the inputs of long cases: sums of many equal terms go wrong in their own way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Long:
+    """A case that is long along one dim, or two, and thin along the others."""
+
+    contract: Contract
+    dims: Dims
+
+
+def long_turn(contract: Contract, most: int, run_seed: int, number: int) -> Long | None:
+    """What case `number` of an op is, if it is a long one. most: elements of its largest tensor."""
+    due = next((base for base, every in LONG.items() if base < most and number % every == every // 4 + 3), None)
+    if due is None:
+        return None
+    random = Random(f"{run_seed}:{contract.name}:{number}:long")
+    dims = list(contract.dims)
+    random.shuffle(dims)
+    orders = (dims[i:] + dims[:i] for i in range(len(dims)))
+    if due > BROAD:  # who judges it takes a part of it
+        orders = (order for order in orders if order[0] in contract.separable)
+    shapes = (_stretched(contract, due, order, random) for order in orders)
+    fitting = (s for s in shapes if s is not None and elements_of(contract, s) <= most)
+    shape = next(fitting, None)
+    return None if shape is None else Long(_flattened(contract, random), shape)
+
+
+def _stretched(contract: Contract, base: int, order: Sequence[str], random: Random) -> dict[str, int] | None:
+    """A shape with about so many elements along the first of these dims (sometimes the first two); None: it has not."""
+    both = len(order) > 1 and base >= BROAD and random.random() < 0.25
+    stretched = order[: 1 + both]
+    shape = {d: _near(contract, d, random.choice((1, 1, 2, 3))) for d in contract.dims}
+    extent = math.isqrt(base) if both else base
+    excess = elements_of(contract, {**shape, **dict.fromkeys(stretched, extent)}) / base
+    if excess > WIDER:
+        extent = int(extent / (math.sqrt(excess) if both else excess))
+    off = random.choice((-1, 0, 1, 1))
+    shape |= {d: _near(contract, d, extent + off * contract.dims[d].multiple) for d in stretched}
+    reached = all(shape[d] > extent - 2 * contract.dims[d].multiple for d in stretched)
+    return shape if reached and (contract.work is None or contract.work(shape) <= WIDER * max(base, MAX_WORK)) else None
+
+
+def _near(contract: Contract, name: str, extent: int) -> int:
+    """An extent that a dim may have; only the user's own end somewhere."""
+    dim = contract.dims[name]
+    high = dim.high if contract.origin else max(dim.high, extent)
+    return max(-(-dim.low // dim.multiple), min(high, extent) // dim.multiple) * dim.multiple
+
+
+def elements_of(contract: Contract, dims: Dims) -> int:
+    """Of the largest tensor, with the plainest attributes."""
+    attrs = {name: values[0] for name, values in contract.attrs.items()}
+    return max(math.prod(shape_of(axes, dims, attrs)) for axes in contract.axes)
+
+
+def _flattened(contract: Contract, random: Random) -> Contract:
+    inputs = {n: _flat(contract, n, spec) if random.random() < 0.5 else spec for n, spec in contract.inputs.items()}
+    return replace(contract, inputs=inputs)
+
+
+def _flat(contract: Contract, name: str, spec: Input) -> Input:
+    dtypes = {variant[name] for variant in contract.variants}
+    if spec.ranged or spec.counts or spec.packed or not all(format_of(t).is_float for t in dtypes):
+        return spec
+    drawn = {d for t in dtypes for d in distributions_for(spec, t)}
+    return replace(spec, distributions=tuple(d for d in FLAT if d in drawn) or spec.distributions)
 
 
 def shapes_of(contract: Contract) -> tuple[Dims, ...]:

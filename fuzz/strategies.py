@@ -14,13 +14,14 @@ from functools import cache
 
 from hypothesis import strategies as st
 
+from corpus.campaign import GENERATION
 from corpus.distributions import DISTRIBUTIONS
 from corpus.errors import UsageError
 from corpus.formats import format_of
 from corpus.layouts import LAYOUTS
 from corpus.record import GENERATOR_VERSION, SCHEMA_VERSION, Scalar
 from corpus.records import Case, Fill, Special, TensorRecipe
-from corpus.specials import PLACES, VALUES
+from corpus.specials import PLACES, SINCE, VALUES
 from oracles.axes import Attrs, Dims, product_of, shape_of
 from oracles.catalog import contract_of
 from oracles.contract import Contract, Input, Output
@@ -54,28 +55,39 @@ MAX_WORK = 1 << 23
 
 
 def cases(
-    op: str | Contract, *, dtypes: tuple[str, ...] = (), max_elements: int | None = None, memory: int | None = None
+    op: str | Contract,
+    *,
+    dtypes: tuple[str, ...] = (),
+    max_elements: int | None = None,
+    memory: int | None = None,
+    generation: int = GENERATION,
 ) -> st.SearchStrategy[Case]:
     """Cases of an op, for `@given`.
 
     dtypes: only these for the first input; max_elements: of the largest tensor; memory: bytes of all inputs and outputs
-    together. Raises UsageError for an unknown op, or a dtype it does not have.
+    together; generation: of the rules by which they are drawn.
+    Raises UsageError for an unknown op, or a dtype it does not have.
     """
     contract = contract_of(op) if isinstance(op, str) else op
     known = [v[_first(contract)] for v in contract.variants]
     if dtypes and not set(dtypes) & set(known):
         raise UsageError(f"{contract.name} has no variant of dtype {', '.join(dtypes)}; it has {', '.join(known)}")
-    return _cases(contract, dtypes, max_elements, memory)
+    return _cases(contract, dtypes, max_elements, memory, generation)
 
 
 @st.composite
 def _cases(
-    draw: st.DrawFn, contract: Contract, dtypes: tuple[str, ...], max_elements: int | None, memory: int | None
+    draw: st.DrawFn,
+    contract: Contract,
+    dtypes: tuple[str, ...],
+    max_elements: int | None,
+    memory: int | None,
+    generation: int,
 ) -> Case:
     def choose(low: int, high: int) -> int:
         return draw(_integers(low, high))
 
-    return build(contract, choose, dtypes=dtypes, max_elements=max_elements, memory=memory)
+    return build(contract, choose, dtypes=dtypes, max_elements=max_elements, memory=memory, generation=generation)
 
 
 @cache
@@ -91,24 +103,27 @@ def build(
     max_elements: int | None = None,
     memory: int | None = None,
     shapes: Sequence[Dims] = (),
+    generation: int = GENERATION,
 ) -> Case:
     """One case from a sequence of choices.
 
     memory: bytes of all inputs and outputs; shapes: of which it has the first that fits into that, instead of the dims
-    that are chosen (which are asked for all the same). Raises UsageError if no case is small enough.
+    that are chosen (which are asked for all the same); generation: of the lists that answers choose from.
+    Raises UsageError if no case is small enough.
     """
     variants = contract.variants
     if dtypes:
         variants = tuple(v for v in variants if v[_first(contract)] in dtypes)
     variant = variants[choose(0, len(variants) - 1)]
-    room = min(max_elements or contract.max_elements, ROOMS[choose(0, len(ROOMS) - 1)])
+    most = max_elements or contract.max_elements
+    room = min(most, ROOMS[choose(0, len(ROOMS) - 1)])
     dims, attrs = _choose_dims(contract, choose), _choose_attrs(contract, choose)
-    within = Room(room, memory, variant)
+    within = Room(room, most, memory, variant)
     given = (shape for shape in shapes if memory is None or memory_of(contract, variant, shape, attrs) <= memory)
     dims = dict(next(given, ())) or _fit(contract, dims, attrs, within)
     present = _choose_inputs(contract, choose)
     fills = _probe(contract, choose, dims, variant)
-    frame = Frame(dims, attrs, choose, plain=bool(fills))
+    frame = Frame(dims, attrs, choose, generation, plain=bool(fills))
     drafts = {name: frame.tensor(contract.inputs[name], variant[name], fills.get(name)) for name in present}
     return _assemble(contract, drafts, attrs, choose(0, MAX_SEED - 1))
 
@@ -203,7 +218,9 @@ class Room:
     """How large a case may be."""
 
     elements: int
-    """Of the largest tensor."""
+    """Of the largest tensor, where that can be."""
+    most: int
+    """Likewise, at most."""
     memory: int | None
     """Bytes of all inputs and outputs; None: as many as that makes."""
     variant: Mapping[str, str]
@@ -215,8 +232,10 @@ def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> 
     tensors = [product_of(axes, attrs) for axes in contract.axes]
     while _too_many(tensors, dims, room.elements) or _too_large(contract, dims, attrs, room):
         wide = [name for name, extent in dims.items() if extent > lowest[name]]
-        if not wide:
+        if not wide and _too_many(tensors, dims, room.most) | _too_large(contract, dims, attrs, room):
             raise UsageError(f"the smallest case of {contract.name} needs more elements or memory than a case may have")
+        if not wide:
+            return dims
         widest = max(wide, key=lambda d: dims[d] // contract.dims[d].multiple)
         step = contract.dims[widest].multiple
         dims = {**dims, widest: max(lowest[widest], dims[widest] // step // 2 * step)}
@@ -256,18 +275,25 @@ def _probe(contract: Contract, choose: Choose, dims: dict[str, int], variant: Ma
 
 
 @cache
-def distributions_for(spec: Input, dtype: str) -> tuple[str, ...]:
+def distributions_for(spec: Input, dtype: str, generation: int = GENERATION) -> tuple[str, ...]:
     """Names a tensor of this input may be filled with, plainest first."""
     if spec.ranged:
         return (*RANGED, "whole", "whole") if spec.inner else RANGED
     if spec.distributions:
-        return spec.distributions
+        return tuple(name for name in spec.distributions if _is_drawn(name, generation))
     if spec.packed:
         return PACKED
     if spec.counts:
         return COUNTS
     is_float = format_of(dtype).is_float
-    return tuple(d.name for d in DISTRIBUTIONS.values() if (d.floats if is_float else d.integers))
+    return tuple(
+        d.name for d in DISTRIBUTIONS.values() if d.since <= generation and (d.floats if is_float else d.integers)
+    )
+
+
+def _is_drawn(name: str, generation: int) -> bool:
+    """Whether a contract's own list has it for cases of a generation; what is not known is refused elsewhere."""
+    return name not in DISTRIBUTIONS or DISTRIBUTIONS[name].since <= generation
 
 
 @cache
@@ -284,6 +310,7 @@ class Frame:
     dims: dict[str, int]
     attrs: Attrs
     choose: Choose
+    generation: int
     plain: bool
     """An exact probe: no scales, no special values."""
 
@@ -295,35 +322,39 @@ class Frame:
             draft.distribution, draft.scale = probe.distribution, probe.scale
             draft.params = {**draft.params, **probe.params}
         else:
-            names = distributions_for(spec, dtype)
+            names = distributions_for(spec, dtype, self.generation)
             draft.distribution = names[choose(0, len(names) - 1)]
             if not spec.ranged and not self.plain and format_of(dtype).is_float:
                 draft.scale = SCALES[choose(0, len(SCALES) - 1)] if spec.specials or spec.scaled else 1.0
-                draft.specials = _choose_specials(choose, tuple(VALUES)) if spec.specials else ()
-            elif not self.plain and (values := specials_for(spec, dtype)):
-                draft.specials = _choose_specials(choose, values)
+                draft.specials = _choose_specials(choose, specials_known(self.generation)) if spec.specials else ()
+            elif not self.plain and (values := specials_for(spec, dtype, self.generation)):
+                draft.specials = _choose_specials(choose, (values, specials_known(self.generation)[1]))
         layouts = layouts_for(spec)
         draft.layout = layouts[choose(0, len(layouts) - 1)]
         return draft
 
 
 @cache
-def specials_for(spec: Input, dtype: str) -> tuple[str, ...]:
+def specials_for(spec: Input, dtype: str, generation: int = GENERATION) -> tuple[str, ...]:
     """Special values that may be sprinkled into a tensor of this input; of a range, those in it."""
     fmt = format_of(dtype)
     if not fmt.is_float or not spec.specials or (spec.ranged and not spec.inner):
         return ()
-    return tuple(name for name, bits in VALUES.items() if spec.holds(fmt.number(bits(fmt))))
+    return tuple(name for name in specials_known(generation)[0] if spec.holds(fmt.number(VALUES[name](fmt))))
 
 
-_PLACES = tuple(PLACES)
-
-
-def _choose_specials(choose: Choose, values: tuple[str, ...]) -> tuple[Special, ...]:
+def _choose_specials(choose: Choose, known: tuple[tuple[str, ...], tuple[str, ...]]) -> tuple[Special, ...]:
     if choose(0, SPECIAL_WEIGHT) < SPECIAL_WEIGHT:
         return ()
-    value, place = values[choose(0, len(values) - 1)], _PLACES[choose(0, len(_PLACES) - 1)]
-    return (_special(value, place),)
+    values, places = known
+    return (_special(values[choose(0, len(values) - 1)], places[choose(0, len(places) - 1)]),)
+
+
+@cache
+def specials_known(generation: int = GENERATION) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Special values, and the places where they may be."""
+    values, places = (tuple(n for n in table if SINCE.get(n, 1) <= generation) for table in (VALUES, PLACES))
+    return values, places
 
 
 @cache

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from corpus.errors import UsageError, about
@@ -169,6 +171,20 @@ def layouts_taken(subject: Subject, ranks: Mapping[str, int]) -> dict[str, froze
         return dict.fromkeys(ranks, frozenset(LAYOUTS))
     strided = read_front_matter(path, subject.launch).strided
     return {name: layouts_of(rank, strided.get(name, ())) for name, rank in ranks.items()}
+
+
+def threads_of(subject: Subject, shapes: Mapping[str, tuple[int, ...]], attrs: Mapping[str, Any]) -> int:
+    """How many threads a CUDA file launches for tensors of these shapes; 0 if it is none, or does not say."""
+    path = resolve(subject)
+    if path.suffix != ".cu" or not path.is_file():
+        return 0
+    front = read_front_matter(path, subject.launch)
+    tensors = {name: np.broadcast_to(np.zeros((), np.uint8), shape) for name, shape in shapes.items()}
+    try:
+        scope = front.scope(tensors, dict(attrs))
+        return math.prod(formula.whole(scope) for formula in (*front.grid, *front.block))
+    except (ArithmeticError, IndexError, KeyError, TypeError, ValueError):  # who launches it says what is wrong
+        return 0
 
 
 def _integers(tree: ast.Module) -> set[int]:

@@ -218,6 +218,8 @@ class Budget:
     """Expected deviation of the internal error; None: the Z statistic is not used."""
     bitwise: bool = False
     """The output must equal `bits_of` bit for bit, NaN payloads and signs of zero included (copies)."""
+    signed: bool = False
+    """A zero must have the sign of the reference, which may round to it."""
     rows: int = 1
     """Number of independent groups of errors, for the Z line."""
     estimated: bool = False

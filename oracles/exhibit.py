@@ -13,7 +13,7 @@ from corpus.records import Kind, Verdict
 from oracles import plain
 from oracles.contract import Budget, Invariant, Law, Reals
 from oracles.criteria import due_of, opinions
-from oracles.failing import Mask, misclassed, tie_failures
+from oracles.failing import Mask, misclassed, sign_failures, tie_failures
 from oracles.invariants import groups_of, sums
 from oracles.judge import Evidence, unwritten, value_failures
 from oracles.laws import pair
@@ -104,7 +104,10 @@ def _failing(e: Evidence, verdict: Verdict, got: Array, budget: Budget) -> Mask:
     for m in verdict.measurements:
         if m.metric == "rho_rigorous" and m.index is not None:  # the reference may have let it pass
             bad[m.index] = True
-    return bad if bad.any() or budget.bitwise else tie_failures(got, e.want(name), budget)
+    if bad.any() or budget.bitwise:
+        return bad
+    want = e.want(name)
+    return tie_failures(got, want, budget) | sign_failures(got, want, budget)
 
 
 def _elements(got: Array, want: Reals, due: Array, budget: Budget, bad: Mask, lead: Mask) -> tuple[Element, ...]:

@@ -45,6 +45,14 @@ def tie_failures(got: Array, want: Reals, budget: Budget) -> Mask:
     return mask
 
 
+def sign_failures(got: Array, want: Reals, budget: Budget) -> Mask:
+    """True where a zero has the other sign than the number that is zero, or rounds to it."""
+    if not budget.signed or not format_of(got.dtype).is_float:
+        return np.zeros(want.shape, np.bool_)
+    wrong: Mask = (got == 0) & np.isfinite(want) & (np.signbit(got) != np.signbit(want))
+    return wrong
+
+
 def default_accept(want: Reals, *, has_inf: bool) -> NDArray[np.uint8]:
     """INTERVAL where the reference is finite, else exactly its own class."""
     plus, minus = (PINF, NINF) if has_inf else (NAN, NAN)

@@ -18,7 +18,7 @@ from corpus.materialize import Tensors
 from corpus.records import Execution, Kind, Measurement, OutputReport, Signature, Status, Subject, Verdict
 from oracles.arbiter import Ruling, arbitrate
 from oracles.contract import Budget, Reals
-from oracles.failing import Mask, failing, failing_bits, tie_failures
+from oracles.failing import Mask, failing, failing_bits, sign_failures, tie_failures
 from oracles.measure import Measured, measure
 from oracles.patterns import error_pattern, index_pattern
 from oracles.plain import OVERFLOW, facts_of
@@ -272,7 +272,8 @@ def _judge_anew(e: Evidence) -> Verdict:
             return Verdict(kind=Kind.INCONCLUSIVE, message=text, output=name, rho=m.rho)
         if m.bad if ruling is None else ruling.fails:
             return _value_failure(e, name, budget, m, ruling)
-        if verdict := _judge_ties(e, name, want, budget, m) or _judge_z(e, name, budget, m):
+        said = _judge_ties(e, name, want, budget, m) or _judge_signs(e, name, want, budget, m)
+        if verdict := said or _judge_z(e, name, budget, m):
             return verdict
         rho, ulps = max(rho, m.rho if ruling is None else ruling.rho), max(ulps, m.max_ulp)
     return Verdict(kind=Kind.PASS, rho=rho, ulps=ulps)
@@ -380,6 +381,21 @@ def _judge_ties(e: Evidence, name: str, want: Reals, budget: Budget, m: Measured
     )
     found = measurements(m, got, want, 0.0)
     return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), "tie", found, m.rho)
+
+
+def _judge_signs(e: Evidence, name: str, want: Reals, budget: Budget, m: Measured) -> Verdict | None:
+    """Where the sign of a zero counts, it is that of the reference."""
+    got = e.outputs[name]
+    bad = np.flatnonzero(sign_failures(got, want, budget).reshape(-1)) if budget.signed else np.zeros(0, np.int64)
+    if not bad.size:
+        return None
+    y, r = float(got.reshape(-1)[bad[0]]), float(want.reshape(-1)[bad[0]])
+    text = (
+        f"{name}{place_of(int(bad[0]), got.shape)} is {y:g}, must be {-y:g}: the sign of {r!r} "
+        f"({bad.size} of {got.size} elements fail)"
+    )
+    found = measurements(m, got, want, 0.0)
+    return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), "sign", found, m.rho)
 
 
 def _at_the_end(want: Reals, fmt: Format) -> bool:

@@ -109,6 +109,8 @@ class Report(Record):
     """Ops whose error budgets are estimated, not derived."""
     coverage_cells: int = 0
     holes: tuple[HoleReport, ...] = ()
+    reach: dict[str, dict[str, int]] = {}
+    """Subject key -> how large dims were in cases that it was judged on, and `elements` of the largest tensor."""
     goals: dict[str, int] = {}
     """Goal -> index of the case that reached it, -1 for none."""
     goals_open: tuple[str, ...] = ()
@@ -139,6 +141,7 @@ def report(book: Book) -> Report:
         estimated=c.estimated,
         coverage_cells=len(c.coverage),
         holes=tuple(HoleReport(op=h.op, dtype=h.dtype, axis=h.axis, missing=h.missing) for h in holes(c)),
+        reach=c.reach,
         goals=c.goals,
         goals_open=tuple(name for name, index in c.goals.items() if index < 0),
         environment=c.environment,

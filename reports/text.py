@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 from corpus.campaign import Campaign, Statistics
 from corpus.findings import Finding
@@ -32,6 +33,8 @@ MAX_ALSO = 6
 """Findings of one kind that are named beside the one that leads their bug."""
 MAX_REASONS = 3
 """For which a kernel declines cases."""
+MANY_DECLINED = 0.5
+"""Of the cases: a warning, for what was not judged was not searched."""
 
 
 def campaign_text(book: Book) -> str:
@@ -46,6 +49,7 @@ def campaign_text(book: Book) -> str:
         _mended(c),
         _subjects(c),
         _declined(c),
+        _sizes(c),
         _fidelity(c),
         _checked(c),
         _limits(c),
@@ -108,8 +112,9 @@ def _declined(c: Campaign) -> str:
         if skipped and Path(subject.path).is_absolute():
             most = list(largest_first(skipped).items())[:MAX_REASONS]
             told = "; ".join(f"{reason} ({count(cases, 'case')})" for reason, cases in most)
-            cases = f"{sum(skipped.values()):,} of {sum(kinds_of(c, subject).values()):,}"
-            lines.append(f"{subject.key} declined {cases}: {told}")
+            declined, every = sum(skipped.values()), sum(kinds_of(c, subject).values())
+            many = f"{percent(declined / every)} of its cases, " if declined >= MANY_DECLINED * every else ""
+            lines.append(f"{'warning: ' * bool(many)}{subject.key} declined {many}{declined:,} of {every:,}: {told}")
     return "\n".join(lines)
 
 
@@ -128,6 +133,34 @@ def _limits(c: Campaign) -> str:
     """What would be wrong with larger tensors."""
     said = [(key, sentence) for key, sentences in c.limits.items() for sentence in sentences]
     return "\n".join(f"warning: {key}: not tested, would be wrong with {words}" for key, words in said)
+
+
+def _sizes(c: Campaign) -> str:
+    """How large cases were on which implementations were judged: bugs of larger ones were out of reach."""
+    lines = []
+    for op in c.ops:
+        everyone = [s for s in c.subjects if s.op == op and not s.planted and s.key in c.reach]
+        mine = [s for s in everyone if Path(s.path).is_absolute()] or everyone
+        reached = {s.backend: _largest(c.reach[o.key] for o in mine if o.backend == s.backend) for s in mine}
+        told = [f"{', '.join(backends)} {_extents(sizes)}" for sizes, *backends in _alike(reached)]
+        lines += [f"  {op}: {'; '.join(told)}"] if told else []
+    return "\n".join(["largest sizes that were judged, by backend; nothing larger was tried", *lines]) if lines else ""
+
+
+def _largest(reached: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    some = list(reached)
+    return {name: max(sizes[name] for sizes in some) for name in some[0]}
+
+
+def _alike(reached: Mapping[str, dict[str, int]]) -> list[tuple[Any, ...]]:
+    """Sizes, each with the backends that reached just those, largest first."""
+    distinct = sorted({tuple(sizes.items()) for sizes in reached.values()}, key=lambda s: -dict(s)["elements"])
+    return [(dict(one), *(b for b, sizes in reached.items() if sizes == dict(one))) for one in distinct]
+
+
+def _extents(sizes: Mapping[str, int]) -> str:
+    dims = ", ".join(f"{name} {extent:,}" for name, extent in sizes.items() if name != "elements")
+    return f"{dims} ({sizes['elements']:,} elements)"
 
 
 def _warnings(c: Campaign) -> str:

@@ -7,7 +7,6 @@ a call of its own: within one, a GPU may fuse a product and a sum. What is retur
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -26,8 +25,9 @@ from corpus.device.field import (
     steps,
 )
 from corpus.device.rounding import converted
-from corpus.distributions import limits_of, nearest_zero, whole_of
+from corpus.distributions import limits_of, lowest, nearest_zero, whole_of
 from corpus.errors import InternalError
+from corpus.field import MASK, mixed
 from corpus.formats import bits_of
 
 Sampler = Callable[[DeviceWindow], Tensor]
@@ -100,6 +100,18 @@ def sparse(w: DeviceWindow) -> Tensor:
 
 
 @sampler
+def lone_tile(w: DeviceWindow) -> Tensor:
+    """Normal in one tile of a row, and zero elsewhere."""
+    return torch.where(_in_tile(w), normal(w), 0.0)
+
+
+@sampler
+def lone_lane(w: DeviceWindow) -> Tensor:
+    """Normal in every 32nd column, and zero elsewhere."""
+    return torch.where((w.columns() & 31) == (w.per_row() & 31), normal(w), 0.0)
+
+
+@sampler
 def wide(w: DeviceWindow) -> Tensor:
     """Normal times a power of two from 2**-6 to 2**6."""
     return normal(w) * power_of_two(remainder(w.bits(2), 13) - 6)
@@ -164,8 +176,23 @@ def masked_rows(w: DeviceWindow) -> Tensor:
     style = row & 3
     chosen = (style == 1) & ((w.bits(3) & 1) == 1)
     tail = (style == 2) & (w.columns() >= ((row >> 8) & 31))
-    low = -math.inf if w.format.has_inf else -w.format.max
-    return torch.where((style == 0) | chosen | tail, low, normal(w))
+    return torch.where((style == 0) | chosen | tail, lowest(w.format), normal(w))
+
+
+@sampler
+def masked_start(w: DeviceWindow) -> Tensor:
+    """Normal, but the first 32, 64, 128 or 256 columns of a row are -Inf."""
+    return torch.where(w.columns() < _tile_width(w), lowest(w.format), normal(w))
+
+
+@sampler
+def masked_first_rows(w: DeviceWindow) -> Tensor:
+    """Normal, but the first 32, 64, 128 or 256 rows begin with -Inf."""
+    if len(w.shape) < 2:
+        return normal(w)
+    rows = steps(w.of.origin[-2], w.shape[-2], w.device)[:, None]
+    masked = (rows < 32 << (mixed(w.of.seed & MASK) & 3)) & (w.columns() == 0)
+    return torch.where(masked, lowest(w.format), normal(w))
 
 
 @sampler
@@ -259,6 +286,18 @@ def every_bits(w: DeviceWindow) -> Tensor:
         rows = (steps(w.of.origin[0], w.shape[0], w.device) * 256).to(word)
         patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) + patterns
     return patterned(patterns >> skip if skip else patterns, w.format).expand(w.shape)
+
+
+def _tile_width(w: DeviceWindow) -> Tensor:
+    """Of each row: 32, 64, 128 or 256 columns."""
+    return torch.bitwise_left_shift(32, w.per_row() & 3)
+
+
+def _in_tile(w: DeviceWindow) -> Tensor:
+    """One tile of each row: the first in half of the rows, else the second or the fourth."""
+    width, drawn = _tile_width(w), (w.per_row() >> 8) & 3
+    begin = width * ((drawn * (drawn - 1)) >> 1)
+    return (w.columns() >= begin) & (w.columns() < begin + width)
 
 
 def _listed(w: DeviceWindow, *values: float) -> Tensor:

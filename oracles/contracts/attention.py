@@ -22,6 +22,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus.distributions import DISTRIBUTIONS
 from corpus.formats import Array, format_of
 from corpus.records import Fill
 from oracles.attention_laws import ATTENTION_LAWS
@@ -228,6 +229,9 @@ _HEADS, _KEYS = ("batch", "kv_heads*group", "queries", "head"), ("batch", "kv_he
 _LENGTHS = ("zeros", *("uniform",) * 4, "edge_indices")
 """Only some keys of a sequence tell whether the others are read; repeats are weights."""
 
+_DRAWN = (*(d.name for d in DISTRIBUTIONS.values() if d.floats), *("masked_first_rows",) * 3)
+"""Keys without weight before others is what kernels that go tile by tile forget."""
+
 CONTRACT = Contract(
     name="attention",
     summary="mixtures of values, weighted by how well queries and keys agree",
@@ -241,7 +245,7 @@ CONTRACT = Contract(
     },
     inputs={
         "q": Input(_HEADS),
-        "k": Input(_KEYS),
+        "k": Input(_KEYS, distributions=_DRAWN),
         "v": Input(_KEYS),
         "lengths": Input(("batch",), upto="keys", distributions=_LENGTHS),
     },

@@ -5,7 +5,7 @@
 Source: IEEE 754-2019, 5.4.2 and 4.3.1; OCP 8-bit Floating Point Specification, 2023, for float8. Budget: one rounding
 and nothing before it, so E = 0. Beyond the largest finite number plus half a step the nearest "number" is Inf, with
 `saturate` the largest number; float8_e4m3fn, which has no Inf, may have NaN there or the largest number. Subnormals are
-values, not intermediates: ftz is no excuse.
+values, not intermediates: ftz is no excuse. A zero has the sign of x, whether x is one or rounds to it (IEEE 754, 6.3).
 """
 
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ def reference(x: Reals, *, to: str, saturate: bool = False) -> dict[str, Reals]:
 def budget(q: Question) -> dict[str, Budget]:
     """The correctly rounded value, whatever the subject's arithmetic."""
     if q.attrs.get("saturate") or format_of(str(q.attrs["to"])).has_inf:
-        return {"out": Budget(0.0)}
+        return {"out": Budget(0.0, signed=True)}
     x = q.real("x")
     accept = np.where(np.isnan(x), NAN, np.where(np.abs(x) > E4M3_OVER, INTERVAL | NAN, INTERVAL)).astype(np.uint8)
-    return {"out": Budget(0.0, accept=accept)}
+    return {"out": Budget(0.0, accept=accept, signed=True)}
 
 
 def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:

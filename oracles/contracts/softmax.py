@@ -172,13 +172,15 @@ def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -
     return Ball(infinite[column]) / sum(infinite) if any(infinite) else shares(s)[column]
 
 
+_MASKS = ("zeros", "masked_rows", "masked_start", "normal")
+
 CONTRACT = Contract(
     name="softmax",
     summary="exponentials of a row divided by their sum",
     dims={"rows": Dim(0, 512), "cols": Dim(0, 4096)},
     inputs={
         "x": Input(("rows", "cols")),
-        "mask": Input(("rows", "cols"), distributions=("zeros", "masked_rows", "normal"), specials=False),
+        "mask": Input(("rows", "cols"), distributions=_MASKS, specials=False),
     },
     outputs={"out": Output(("rows", "cols"), like="x")},
     variants=tuple({"x": t, "mask": t} for t in ("float32", "float16", "bfloat16", "float64")),

@@ -69,7 +69,7 @@ def test_bytes_are_what_they_always_were():
 
 
 def test_random_distributions_differ_from_each_other_and_by_seed():
-    plain = TensorRecipe(shape=(8, 32), dtype="float32")
+    plain = TensorRecipe(shape=(8, 300), dtype="float32")
     drawn = {}
     for name, d in DISTRIBUTIONS.items():
         for seed in (0, 1):
@@ -128,7 +128,8 @@ def test_negative_special_in_scalar():
 
 def special(value: str, dtype: str) -> float:
     recipe = TensorRecipe(shape=(3,), dtype=dtype, specials=(Special(value=value, place="middle"),))
-    tensor = materialize(recipe).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        tensor = materialize(recipe).astype(np.float64)
     assert (tensor[0], tensor[2]) == (0.0, 0.0)
     return float(tensor[1])
 
@@ -137,7 +138,7 @@ def special(value: str, dtype: str) -> float:
 def test_specials_are_what_they_are_called(dtype):
     f = FORMATS[dtype]
     met = {value: special(value, dtype) for value in VALUES}
-    for name in ("nan", "-nan", "nan_payload"):
+    for name in ("nan", "-nan", "nan_payload", "signalling_nan"):
         assert np.isnan(met.pop(name)), name
     for name, sign in (("inf", 1), ("-inf", -1)):
         value = met.pop(name)
@@ -160,6 +161,42 @@ def test_nan_payload_is_another_nan(dtype):
     assert VALUES["nan"](f) != VALUES["nan_payload"](f)
 
 
+@pytest.mark.parametrize("dtype", [d for d in FLOATS if d != "float8_e4m3fn"])
+def test_a_signalling_nan_lacks_the_bit_that_makes_one_quiet(dtype):
+    f = FORMATS[dtype]
+    assert VALUES["signalling_nan"](f) & (f.nan_bits ^ f.inf_bits) == 0
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_tile_that_is_alone_holds_all_there_is(dtype):
+    def drawn(name):
+        values = materialize(TensorRecipe(shape=(64, 1100), dtype=dtype, fill=Fill(distribution=name, seed=3)))
+        return values.astype(np.float64)
+
+    lanes = [{int(c) % 32 for c in np.flatnonzero(row)} for row in drawn("lone_lane")]
+    assert {len(some) for some in lanes} == {1}
+    assert len(set.union(*lanes)) > 16
+    begins = set()
+    for lone in drawn("lone_tile"):
+        at = np.flatnonzero(lone)
+        width = next(w for w in (32, 64, 128, 256) if at[-1] < at[0] // w * w + w)
+        begins.add(int(at[0]) // width)
+    assert begins == {0, 1, 3}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_masked_tiles_are_whole_and_others_follow(dtype):
+    low = -np.inf if FORMATS[dtype].has_inf else -FORMATS[dtype].max
+
+    def drawn(name, seed):
+        recipe = TensorRecipe(shape=(300, 300), dtype=dtype, fill=Fill(distribution=name, seed=seed))
+        return materialize(recipe).astype(np.float64) == low
+
+    assert {int(row.sum()) for row in drawn("masked_start", 0)} == {32, 64, 128, 256}
+    found = {tuple(np.flatnonzero(drawn("masked_first_rows", seed).any(axis=1))) for seed in range(32)}
+    assert found == {tuple(range(n)) for n in (32, 64, 128, 256)}
+
+
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (32,), (33,), (100,), (3, 1), (4, 70), (2, 3, 33)], ids=str)
 def test_places_lie_inside(name, shape):
@@ -173,7 +210,7 @@ def test_places_lie_inside(name, shape):
 def test_places_are_where_they_say():
     shape = (4, 70)
     wanted = {"first": [0], "last": [279], "middle": [140], "tile_tail": [64], "one_lane": [5, 37, 69]}
-    wanted |= {"one_row": list(range(210, 280)), "one_column": [69, 139, 209, 279]}
+    wanted |= {"first_tile": list(range(32)), "one_row": list(range(210, 280)), "one_column": [69, 139, 209, 279]}
     assert {name: list(find(shape)) for name, find in PLACES.items()} == wanted
 
 

@@ -174,12 +174,12 @@ def test_a_run_recorded_before_draws_what_it_drew(monkeypatch):
     environment = Environment(python="3", platform="p", machine="m")
     recorded = Campaign(run="r", seed=1, environment=environment, ops=("own",), space={"own|float32": Space()})
     drawn = {}
-    for inner in (False, True):
-        (target,) = targets(recorded.but(inner=inner))
+    for generation in (1, 2):
+        (target,) = targets(recorded.but(generation=generation))
         cases = [generate(target, Random(f"{n}"))[0] for n in range(200)]
-        drawn[inner] = {t.fill.distribution for c in cases for t in c.tensors.values()}
-        assert any(t.specials for c in cases for t in c.tensors.values()) == inner
-    assert drawn[True] - drawn[False] == {"whole"}
+        drawn[generation] = {t.fill.distribution for c in cases for t in c.tensors.values()}
+        assert any(t.specials for c in cases for t in c.tensors.values()) == (generation > 1)
+    assert drawn[2] - drawn[1] == {"whole"}
 
 
 @pytest.mark.parametrize(

@@ -160,8 +160,10 @@ def element(number, fmt):
     return np.array([bits(number, fmt)], fmt.carrier).view(fmt.dtype)
 
 
-def alike(a, b, *, bitwise):
-    return a.tobytes() == b.tobytes() if bitwise else np.array_equal(a, b) or bool(np.isnan(a) & np.isnan(b))
+def alike(a, b, *, bitwise, signed=False):
+    if bitwise or (signed and a == 0 == b):
+        return a.tobytes() == b.tobytes()
+    return np.array_equal(a, b) or bool(np.isnan(a) & np.isnan(b))
 
 
 def accepts(reference, numerics, output):
@@ -181,12 +183,13 @@ def complaints(row, case, numerics, words):
     answers = row.answers(words, math.prod(shape))
     free = [some == [ANYTHING] for some in answers]
     right = [[element(n, fmt) for n in some if n != ANYTHING] for some in answers]
+    how = {"bitwise": row.contract.copies is not None, "signed": reference.budget(numerics)["out"].signed}
     out = np.concatenate([some[0] if some else element(0.0, fmt) for some in right])
     for at, some in enumerate(right):
         for candidate in [*(element(n, fmt) for n in candidates), *some]:
             spoiled = out.copy()
             spoiled[at : at + 1] = candidate
-            is_right = free[at] or any(alike(candidate, n, bitwise=row.contract.copies is not None) for n in some)
+            is_right = free[at] or any(alike(candidate, n, **how) for n in some)
             if accepts(reference, numerics, spoiled.reshape(shape)) != is_right:
                 yield f"{case.label}: out[{at}] = {candidate[0]} is {'refused' if is_right else 'accepted'}"
 
