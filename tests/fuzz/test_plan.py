@@ -171,6 +171,7 @@ def test_inputs_with_a_range_have_the_special_values_in_it(low, inside):
 def test_a_run_recorded_before_draws_what_it_drew(monkeypatch):
     contract = own(inputs={"x": Input(("rows", "cols"), low=0.0, high=1.0), "y": Input(("cols",), low=0.0)})
     monkeypatch.setattr(plan, "contract_of", lambda _: contract)
+    monkeypatch.setattr(plan, "_longest", lambda *_: 0)
     environment = Environment(python="3", platform="p", machine="m")
     recorded = Campaign(run="r", seed=1, environment=environment, ops=("own",), space={"own|float32": Space()})
     drawn = {}
