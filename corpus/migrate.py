@@ -33,6 +33,7 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
     ("finding", 2): _only_more_fields,
     ("finding", 3): _only_more_fields,
     ("finding", 4): _only_more_fields,
+    ("finding", 5): _only_more_fields,
     ("campaign", 1): _only_more_fields,
     ("campaign", 2): _declined_apart,
 }
@@ -41,7 +42,8 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
 A step sees one record; a finding's cases come to it as records of their own.
 """
 
-_NESTED = {"finding": ("case", "original"), "kept": ("case",)}
+_NESTED = {"finding": ("case", "original", "before"), "kept": ("case",)}
+"""Kind of record -> its fields that hold a case, or several."""
 
 
 def _unscaled(tensor: Raw) -> None:
@@ -66,8 +68,10 @@ def upgrade(raw: Raw, kind: str) -> Raw:
     """
     current = _stepped(dict(raw), kind)
     for name in _NESTED.get(kind, ()):
-        if isinstance(current.get(name), dict):
-            current[name] = upgrade(current[name], "case")
+        if isinstance(held := current.get(name), dict):
+            current[name] = upgrade(held, "case")
+        elif isinstance(held, list):
+            current[name] = [upgrade(one, "case") if isinstance(one, dict) else one for one in held]
     return _regenerated(current) if kind == "case" else current
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from corpus.campaign import Campaign
-from corpus.records import Case, Kind
+from corpus.records import Case, Kind, Verdict
 from fuzz.check import Checked, Examiner, Flight, Inquiry
 from fuzz.clock import Ended
 from fuzz.coverage import elite_cells
@@ -58,6 +58,8 @@ class Runner:
         others = () if any(is_own(s) for s in subjects) else (s for s in subjects if not s.planted)
         self._spared = {s.key for s in others if loader_of(s.loader).interprets}
         self._hangs = Hangs(hang_seconds, examiner.sandbox.timeout)
+        self._told: set[str] = set()
+        """Keys of the signatures of which a failure was told with what led to it."""
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def inquiry(self, proposal: Proposal) -> Inquiry:
@@ -108,7 +110,7 @@ class Runner:
         for proposal, ran in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
             checked = self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open)
-            self._sort(proposal, checked, done)
+            self._sort(proposal, checked, flight, done)
         self._open -= done.ledger.reached.keys()
         return done
 
@@ -125,14 +127,23 @@ class Runner:
         verdicts = {key: unsupported(execution) for key, execution in executions.items()}
         return replace(checked, verdicts=checked.verdicts | verdicts, executions=checked.executions | executions)
 
-    def _sort(self, proposal: Proposal, checked: Checked, done: Round) -> None:
+    def _sort(self, proposal: Proposal, checked: Checked, flight: Flight, done: Round) -> None:
         """What passes may steer, what fails is looked into."""
+        found_by = f"{self._campaign.run}:{proposal.index}"
+        failed = [(checked.case, key, v) for key, v in checked.verdicts.items() if v.failed]
+        for case, key, verdict in (*failed, *checked.beside):
+            before = self._before(flight, case, key, verdict)
+            done.failures.append(Failure(case, self.examiner.subjects[key], verdict, found_by, before))
         cells = elite_cells(checked.case, checked.verdicts)
         for key, verdict in checked.verdicts.items():
-            if verdict.kind is Kind.PASS:
-                if self._elites.worth(cell := cells[key], verdict.rho):
-                    elite = Elite(cell, checked.case.op, verdict.rho, done.batch, proposal.index, proposal.choices)
-                    done.offers.append(elite)
-            elif verdict.failed:
-                found_by = f"{self._campaign.run}:{proposal.index}"
-                done.failures.append(Failure(checked.case, self.examiner.subjects[key], verdict, found_by))
+            if verdict.kind is Kind.PASS and self._elites.worth(cell := cells[key], verdict.rho):
+                elite = Elite(cell, checked.case.op, verdict.rho, done.batch, proposal.index, proposal.choices)
+                done.offers.append(elite)
+
+    def _before(self, flight: Flight, case: Case, key: str, verdict: Verdict) -> tuple[Case, ...]:
+        """What led to a failure, if it is the first of its signature: only that one is looked into."""
+        assert verdict.signature is not None
+        if verdict.signature.key in self._told:
+            return ()
+        self._told.add(verdict.signature.key)
+        return self.examiner.ran_before(case, key, flight)

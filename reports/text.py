@@ -13,6 +13,7 @@ from corpus.records import Kind, Subject
 from reports.book import (
     DEFAULT_CORPUS,
     Book,
+    after,
     blind,
     commands,
     failing,
@@ -20,6 +21,7 @@ from reports.book import (
     judged_of,
     planted_missed,
     sanitized,
+    shows_in,
     stopped_at,
 )
 from reports.page_words import count, largest_first, percent
@@ -46,6 +48,7 @@ def campaign_text(book: Book) -> str:
         _declined(c),
         _fidelity(c),
         _warnings(c),
+        _elusive(book),
         _planted(c, book) if planted else "",
         _findings(book),
         _coverage(c),
@@ -110,6 +113,11 @@ def _warnings(c: Campaign) -> str:
     seen = ((s.key, c.statistics[s.key]) for s in c.subjects if s.key in c.statistics and not s.planted)
     warned = ((key, f"{said.warning}  ({count(said.warned, 'case')})") for key, said in seen if said.warned)
     return "\n".join(f"warning (doubtful, but no finding): {key}: {words}" for key, words in warned)
+
+
+def _elusive(book: Book) -> str:
+    """Failures that did not show again: told always, whether they count or not."""
+    return "\n".join(f"warning: {book.elusive_text(f)}" for f in book.elusive)
 
 
 def _fidelity(c: Campaign) -> str:
@@ -193,9 +201,10 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
         f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
+        *after(f, "   after     "),
         *(f"   learned   {gate}" for gate in f.gates),
         *(f"   sanitizer {line}" for line in sanitized(f)),
-        f"   shows in  {f.probability:.0%} of runs" if f.probability < 1 else "",
+        f"   shows in  {shows_in(f)}" if f.probability < 1 else "",
         _metrics(f),
         f"   blind     {', '.join(blind(f))} would have passed" if blind(f) else "",
         f"   reason    {_expectation(f)}" if f.expect == "fail" else "",
