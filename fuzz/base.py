@@ -35,9 +35,7 @@ def known_on_base(
     """
     check_base(base)
     recorded = _recorded(base)
-    return frozenset(
-        f.id for f in findings if _is_known(f, base, recorded, late, timeout=timeout, memory_mb=memory_mb)
-    )
+    return frozenset(f.id for f in findings if _is_known(f, base, recorded, late, timeout=timeout, memory_mb=memory_mb))
 
 
 def beside_base(results: Sequence[Replayed], base: Path, *, timeout: float, memory_mb: int) -> list[Replayed]:

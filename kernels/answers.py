@@ -59,6 +59,7 @@ def _touching(key: str, touch: Touch, tail: str) -> Execution:
         mutated=(touch.name,) if mutated else (),
     )
 
+
 def _tupled(value: Any) -> Any:
     """JSON has lists only."""
     return tuple(value) if isinstance(value, list) else value
