@@ -207,6 +207,10 @@ class Finding(Record):
     case: Case
     """The smallest that still fails."""
     original: Case
+    before: tuple[Case, ...] = ()
+    """Of a stateful failure: what the process must have run before, in this order; alone the case passes."""
+    twin: NonNegativeInt = 0
+    """Findings of the same signature that were fixed when this one came up: it is none of them."""
     subject: Subject
     verdict: Verdict
     environment: Environment
@@ -251,8 +255,9 @@ class Finding(Record):
 
     @property
     def id(self) -> str:
-        """A finding is its signature: counts and cases may change, the identity stays."""
-        return hashlib.sha256(self.signature.canonical().encode()).hexdigest()[:16]
+        """A finding is its signature, and which of them it is: counts and cases may change, the identity stays."""
+        said = self.signature.canonical() + (f"#{self.twin}" if self.twin else "")
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -263,6 +268,11 @@ class Finding(Record):
     def shows_again(self) -> bool:
         """Whether it failed again when it was run again; if not, that it does not fail today says nothing."""
         return self.probability > 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Whether it stands, however rarely it shows: two runs on one input that differ cannot both be right."""
+        return self.shows_again or self.verdict.kind is Kind.NONDETERMINISTIC
 
     def expected(self, today: date | None = None) -> bool:
         """Whether a failure of it is no news today: a planted bug, or an expectation that has not expired."""

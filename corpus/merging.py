@@ -26,7 +26,7 @@ def merge(stored: Finding, met: Finding) -> Finding:
     """
     best = stored if stored.expect == "fail" else min(stored, met, key=_size)
     state = _state(stored, met, best)
-    return best.but(
+    return _as_last_seen(best, stored, met).but(
         aliases=tuple(sorted({*stored.aliases, *met.aliases})),
         original=stored.original,
         found_by=stored.found_by,
@@ -40,6 +40,15 @@ def merge(stored: Finding, met: Finding) -> Finding:
         reason=stored.reason,
         expires=stored.expires,
     )
+
+
+def _as_last_seen(best: Finding, stored: Finding, met: Finding) -> Finding:
+    """What is kept, with how its case was seen to fail last: the kernel, or the judge, may have changed."""
+    if stored.case.id != met.case.id or best is met or not met.last_seen or met.last_seen < stored.last_seen:
+        return best
+    verdict = met.verdict.but(blame=met.verdict.blame or best.verdict.blame)
+    shown = met.exhibit or best.exhibit
+    return best.but(verdict=verdict, exhibit=shown, subject=met.subject, environment=met.environment)
 
 
 def _sanitized(stored: Finding, met: Finding, best: Finding) -> tuple[Sanitized, ...]:
@@ -63,11 +72,15 @@ def _smaller(stored: Finding, best: Finding) -> str:
     return f"smaller: {before:,} -> {after:,} elements" if before != after else "plainer, of the same size"
 
 
-def _size(finding: Finding) -> tuple[int, int, int, str, int]:
-    """Smaller is better; the text makes the order total, and of one case the finding that got further wins."""
+def _size(finding: Finding) -> tuple[bool, int, int, int, int, str, int]:
+    """What shows again is better, then what is smaller.
+
+    The text makes the order total, and of one case the finding that got further wins.
+    """
     case, text = finding.case, finding.case.canonical()
     exceptions = sum(len(t.specials) + len(t.pokes) for t in case.tensors.values())
-    return (case.elements, exceptions, len(text), text, -_RANK[finding.state])
+    alone = (not finding.shows_again, len(finding.before))
+    return (*alone, case.elements, exceptions, len(text), text, -_RANK[finding.state])
 
 
 def _state(stored: Finding, met: Finding, best: Finding) -> State:

@@ -43,7 +43,8 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
 A step sees one record; a finding's cases come to it as records of their own.
 """
 
-_NESTED = {"finding": ("case", "original"), "kept": ("case",)}
+_NESTED = {"finding": ("case", "original", "before"), "kept": ("case",)}
+"""Kind of record -> its fields that hold a case, or several."""
 
 
 def _unscaled(tensor: Raw) -> None:
@@ -68,8 +69,10 @@ def upgrade(raw: Raw, kind: str) -> Raw:
     """
     current = _stepped(dict(raw), kind)
     for name in _NESTED.get(kind, ()):
-        if isinstance(current.get(name), dict):
-            current[name] = upgrade(current[name], "case")
+        if isinstance(held := current.get(name), dict):
+            current[name] = upgrade(held, "case")
+        elif isinstance(held, list):
+            current[name] = [upgrade(one, "case") if isinstance(one, dict) else one for one in held]
     return _regenerated(current) if kind == "case" else current
 
 

@@ -82,7 +82,7 @@ def _refuse_drifted(record: Record, where: str) -> None:
     """A recipe of another generator must not be materialized by this one."""
     cases: tuple[Record, ...] = (record,)
     if isinstance(record, Finding):
-        cases = (record.case, record.original)
+        cases = (record.case, record.original, *record.before)
     elif isinstance(record, Kept):
         cases = (record.case,)
     for case in cases:

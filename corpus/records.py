@@ -14,6 +14,7 @@ How an experiment can end, and whom each end speaks about:
     ├── crashed | launch_failed ─────────────────── crashed
     ├── out_of_memory ───────────────────────────── out_of_memory
     ├── build_failed ────────────────────────────── build_failed
+    ├── any of these after other cases, and not alone ── stateful    (said by whoever looks into it)
     └── unsupported ─────────────────────────────── unsupported     (about the question)
                                                      inconclusive    (about the question)
     trouble of our own is corpus.errors.InternalError, never a record
@@ -280,6 +281,7 @@ class Kind(StrEnum):
     WRONG_LAYOUT = "wrong_layout"
     ALIASED = "aliased"
     NONDETERMINISTIC = "nondeterministic"
+    STATEFUL = "stateful"
     OUT_OF_BOUNDS = "out_of_bounds"
     UNWRITTEN = "unwritten"
     INPUT_MUTATED = "input_mutated"
@@ -318,6 +320,10 @@ class OutputReport(Record):
     first_differing: int = -1
     digest: str = ""
     """blake2b-128 of the bytes of the first run, in C order."""
+    digest_again: str = ""
+    """Of the second run; both are noted where they differ."""
+    differing_bits: tuple[int, ...] = ()
+    """Of the first element that differs: what it was in each run."""
 
 
 class GuardDamage(Record):
@@ -407,6 +413,10 @@ class Verdict(Record):
     """Largest excess over budget of any finite element; 1 is the line."""
     ulps: int = 0
     """Of an output that passes: the most representable steps between it and the rounded reference."""
+    symptom: Kind | None = None
+    """Of a stateful failure: what is wrong with its last case."""
+    digests: tuple[str, ...] = ()
+    """Of two runs that differ: of what each of them left."""
     shares: tuple[Share, ...] = ()
     """Of a large case: how much of each output was judged, and by what."""
 

@@ -1,20 +1,23 @@
 """The base that a change is compared with: what fails there, too, is not the change's fault.
 
-A base is a checkout of another revision. A finding is known on it if its corpus has it as an open or an expected one,
-or if its version of the subject's file fails on the same case in the same way: the second is a fact of today, whatever
-anybody recorded. A regression test that is kept there without an expectation is one that has to pass.
+A base is a checkout of another revision. A finding is known on it if its version of the subject's file fails on the
+same case in the same way: a fact of today, whatever anybody recorded. Where there is no such file, or none that can be
+run, its corpus is asked for an open or an expected finding of the same signature; a regression test that is kept there
+without an expectation is one that has to pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from corpus.errors import UsageError
 from corpus.findings import Finding, State
 from corpus.records import Signature, Subject
 from corpus.store import Store
-from fuzz.check import Examiner, Inquiry
+from fuzz.check import Examiner
+from fuzz.replay import Item, Outcome, Replayed, rerun
 from kernels.catalog import read_subject, resolve
 
 
@@ -32,11 +35,19 @@ def known_on_base(
     """
     check_base(base)
     recorded = _recorded(base)
-    return frozenset(
-        f.id
-        for f in findings
-        if _today(f).key in recorded or (not late() and _fails_there(f, base, timeout=timeout, memory_mb=memory_mb))
-    )
+    return frozenset(f.id for f in findings if _is_known(f, base, recorded, late, timeout=timeout, memory_mb=memory_mb))
+
+
+def beside_base(results: Sequence[Replayed], base: Path, *, timeout: float, memory_mb: int) -> list[Replayed]:
+    """The results, with those told apart that fail on the base, too."""
+    failing = [r.as_finding() for r in results if not r.good and r.verdict.failed]
+    known = known_on_base(failing, base, timeout=timeout, memory_mb=memory_mb)
+
+    def told(r: Replayed) -> Replayed:
+        theirs = not r.good and r.verdict.failed and r.as_finding().id in known
+        return replace(r, outcome=Outcome.KNOWN_ON_BASE) if theirs else r
+
+    return [told(r) for r in results]
 
 
 def check_base(base: Path) -> None:
@@ -58,17 +69,27 @@ def _today(finding: Finding) -> Signature:
     return finding.verdict.signature or finding.signature
 
 
-def _fails_there(finding: Finding, base: Path, *, timeout: float, memory_mb: int) -> bool:
-    """Whether the base's version of the subject fails on the case in the same way."""
-    laws = (finding.verdict.law,) if finding.verdict.law else ()
+def _is_known(
+    finding: Finding,
+    base: Path,
+    recorded: Collection[str],
+    late: Callable[[], bool],
+    *,
+    timeout: float,
+    memory_mb: int,
+) -> bool:
+    """Whether the base fails in the same way: by what its version of the subject does, or by records if it has none.
+
+    A record of the same signature alone may be another bug's, which is no excuse for this one.
+    """
     try:
-        subject = subject_on(finding.subject, base)
+        subject = None if late() else subject_on(finding.subject, base)
         if subject is None:
-            return False
+            return _today(finding).key in recorded
         with Examiner([subject], timeout=timeout, memory_mb=memory_mb) as examiner:
-            verdict = examiner.check([Inquiry(finding.case, (subject.key,), laws)])[0].verdicts[subject.key]
+            _, verdict = rerun(examiner, Item(finding.id, finding.case, subject, finding))
     except UsageError:  # it does not even load there
-        return False
+        return _today(finding).key in recorded
     return verdict.failed and verdict.signature is not None and verdict.signature.coarse == _today(finding).coarse
 
 

@@ -9,28 +9,32 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from corpus.campaign import Campaign, Moment
+from corpus.errors import InternalError, UsageError
 from corpus.findings import Finding, State
-from corpus.records import Case, Verdict
+from corpus.records import Case, Subject, Verdict
 from corpus.store import Store
-from fuzz.check import Examiner
+from fuzz.check import DEAR, Examiner
 from fuzz.clock import FILE, FLIGHT, LOOK, SHRINK, Clock, Ended
 from fuzz.collector import seldom
 from fuzz.declines import Declines
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
 from fuzz.extents import noted
-from fuzz.filing import Failure, Found, coarse, met_again, now, put_away
+from fuzz.filing import Failure, Found, coarse, event, met_again, now, put_away
 from fuzz.fleet import Fleet
 from fuzz.hangs import HANG_SHARE
 from fuzz.ledger import Ledger
 from fuzz.plan import targets
+from fuzz.replay import Item, replay_one
 from fuzz.rounds import Round, Runner
 from fuzz.tally import thinned
-from fuzz.triage import as_met, investigate
+from fuzz.triage import SEQUENCE_SECONDS, as_met, investigate
+from kernels.environment import environment
 
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_SHARE = 0.04
@@ -57,6 +61,10 @@ LATE_SHARE = 0.25
 LATE_LEAST = 5.0
 UNSHRUNK = frozenset({State.NEW, State.CONFIRMED})
 """States of findings that were filed in a hurry, and are shrunk when they are met again."""
+ANOTHER_SEQUENCE = 2.0
+"""Seconds for shrinking a sequence of cases of a kernel of which one is known: most are the same bug."""
+MOST_TRIES = 3
+"""Failures of a finding that never showed again which are looked into: the next one may be another bug, and show."""
 PER_PLANTED = 1
 """The same for bugs that were planted: one is proof enough, and further ones are counted with it."""
 
@@ -107,12 +115,26 @@ class Search:
     known_hits: int = 0
     pending: dict[str, Failure] = field(default_factory=dict)
     """By signature key: failures nobody has looked into yet."""
+    troubles: list[UsageError | InternalError] = field(default_factory=list)
+    """What went wrong with us, or with a contract, while failures were looked into: they were filed all the same."""
+    ended_by: UsageError | InternalError | None = None
+    """What ended the search before its time; whoever runs it notes it here to tell what was found first."""
     _known: dict[str, str] = field(default_factory=dict)
-    """Signature key -> finding id."""
+    """Signature key -> id of a finding of this run, or of one from before it that was seen to fail today."""
+    _old: dict[str, list[str]] = field(default_factory=dict)
+    """Signature key -> ids of findings from before this run that have it: known once they have failed today."""
+    _asking: bool = True
+    """Whether findings from before this run can still be run again."""
+    _tries: Counter[str] = field(default_factory=Counter)
+    """Finding id -> failures of it that were looked into in this session."""
+    _today: dict[str, bool] = field(default_factory=dict)
+    """Finding id -> whether its own case fails in this run, of those that were run again."""
     _filed: dict[str, Finding] = field(default_factory=dict)
     """By id: every finding about these subjects, of this run or of earlier ones."""
     _hits: Counter[str] = field(default_factory=Counter)
     """Finding id -> failing executions not yet added to the store."""
+    _uncounted: set[str] = field(default_factory=set)
+    """Keys of pending failures that no finding has counted yet."""
     _repeats: Counter[str] = field(default_factory=Counter)
     """Signature key -> times it was met again before anybody looked into it."""
     _coarse: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -144,12 +166,13 @@ class Search:
         self.elites = Elites(self.store.read_journal(c.run, "elites"), c.most_lead, c.tried)
         self.declines = Declines(c.tried)
         keys, stored = set(self.examiner.subjects), self.store.findings()
-        for finding in [*stored, *(f for _, f in self.store.regressions())]:
+        for finding in [*(f for _, f in self.store.regressions()), *stored]:
             if finding.subject.key in keys:
-                self._learn(finding, fresh=finding.id in c.fresh)
+                self._remember(finding, fresh=finding.id in c.fresh)
         self.findings = {f.id: f for f in stored if f.id in c.findings}
         met = [Failure.read(said) for said in self.store.read_journal(c.run, "pending")]
         self.pending = {key: f for f in met if self._wanting(key := self._key(f.verdict))}
+        self._uncounted = {key for key in self.pending if key not in self._known}
 
     @property
     def elapsed(self) -> float:
@@ -170,12 +193,19 @@ class Search:
         """Search until a limit, then see to what is left; the finished record."""
         self._begin = self._saved = time.monotonic()
         with seldom(), self.clock.ticking():
-            self._until(FLIGHT, self._search)
-            self.clock.finish()
-            if not self.stop_requested:
-                self._until(SHRINK, self._triage_all)
-                self._until(LOOK, self._keep_closest)
-                self._until(LOOK, self._note_limits)
+            try:
+                self._until(FLIGHT, self._search)
+                self.clock.finish()
+                if not self.stop_requested:
+                    self._until(SHRINK, self._triage_all)
+                    self._until(LOOK, self._keep_closest)
+                    self._until(LOOK, self._note_limits)
+            except (UsageError, InternalError):
+                self._asking = False
+                for key in list(self.pending):
+                    self._triage(key, None, late=True)
+                self._checkpoint(finished=False)
+                raise
             self._until(FILE, self._file_rest)
         self._checkpoint(finished=not self.stop_requested and not self.pending)
         self.campaign = self.campaign.but(coverage=self.ledger.coverage.flat())
@@ -290,12 +320,18 @@ class Search:
         elif key in self.pending:
             self._repeats[key] += 1
             self.known_hits += 1
+        else:
+            self._uncounted.add(key)
         if self._wanting(key):
             self._queue(key, failure)
 
     def _wanting(self, key: str) -> bool:
-        """Whether a signature has no finding yet, or only one that was never shrunk."""
-        return key not in self._known or self._filed[self._known[key]].state in UNSHRUNK
+        """Whether a signature has no finding today, or only one that was never shrunk."""
+        if key not in self._known:
+            return True
+        finding = self._filed[self._known[key]]
+        elusive = not finding.shows_again and self._tries[finding.id] < MOST_TRIES
+        return finding.state in UNSHRUNK or elusive
 
     def _queue(self, key: str, failure: Failure) -> None:
         """Look into it later; the journal first, so that a kill loses nothing."""
@@ -339,6 +375,7 @@ class Search:
 
     def _file_rest(self) -> None:
         """File what nobody has looked into, as it was met; what there is no time for stays in the journal."""
+        self._asking = False
         for key in list(self.pending):
             if self.clock.hurried:
                 return
@@ -348,6 +385,11 @@ class Search:
         """See to one failure. seconds: for shrinking it; None: it is not even run again."""
         begin = time.monotonic()
         failure = self.pending[key]
+        if key not in self._known:
+            self._ask_the_old(key)
+        if key in self._known and key in self._uncounted:
+            self._hit(self._known[key])
+        self._uncounted.discard(key)
         filed = self._coarse.get(coarse(failure.verdict), [])
         alike = self._alike(failure, filed)
         if key not in self._known and alike:
@@ -372,7 +414,7 @@ class Search:
         return mine[0] if len(mine) >= PER_DTYPE else ""
 
     def _investigate(self, key: str, failure: Failure, seconds: float | None) -> None:
-        """Make a finding of a failure; one that was filed unshrunk before gives way to it."""
+        """Make a finding of a failure."""
         found = as_met(failure)
         if seconds is not None:
             found = investigate(
@@ -381,11 +423,21 @@ class Search:
                 seconds=min(seconds, max(0.0, self.clock.left)),
                 stopping=self._stopping,
                 on_other=self._on_other(failure),
+                sequence_seconds=ANOTHER_SEQUENCE if self._is_stateful(failure.subject) else SEQUENCE_SECONDS,
             )
+        if found.trouble:
+            self.troubles.append(InternalError(f"{found.finding.id} was not looked into to the end: {found.trouble}"))
+        found = replace(found, finding=self._own(found.finding))
         with self.clock.undisturbed():
             self._put_away(key, found)
 
+    def _is_stateful(self, subject: Subject) -> bool:
+        """Whether a subject is known today to keep something between two calls."""
+        ids = {*self._known.values()}
+        return any(f.subject.key == subject.key and f.before for f in (self._filed[i] for i in ids))
+
     def _put_away(self, key: str, found: Found) -> None:
+        """Store a finding; one that was filed unshrunk before gives way to it."""
         before = self._filed.get(self._known.get(key, ""))
         finding = found.finding
         known = {finding.id} & set(self._filed) | {self._known[k] for k in finding.keys if k in self._known}
@@ -395,6 +447,58 @@ class Search:
             self.findings.pop(before.id, None)
             self._hits[kept.id] += self._hits.pop(before.id, 0)
         self._learn(kept, key, fresh=known <= self.fresh)
+        self._tries[kept.id] += 1
+
+    def _own(self, finding: Finding) -> Finding:
+        """The finding under an id that none has which does not fail today: what was repaired stays so."""
+        for twin in count(finding.twin):
+            mine = finding.but(twin=twin)
+            if mine.id not in self._filed or self._fails_today(self._filed[mine.id]):
+                return mine
+        raise AssertionError
+
+    def _ask_the_old(self, key: str) -> None:
+        """Let a signature be known by a finding from before this run, if the finding's own case fails today."""
+        for finding_id in self._old.pop(key, []):
+            if key not in self._known and self._fails_today(self._filed[finding_id]):
+                self._learn(self._filed[finding_id])
+
+    def _fails_today(self, finding: Finding) -> bool:
+        """Whether a finding still stands: its case is run again, once in a run. One that never showed again does.
+
+        A planted bug is there on purpose, and when somebody wants an end there is no time to ask.
+        """
+        if finding.id in self.fresh or finding.subject.planted:
+            return True
+        if not self._asking or self.clock.hurried:
+            return self._today.get(finding.id, True)
+        if finding.id not in self._today:
+            self._today[finding.id] = self._replayed(finding)
+        return self._today[finding.id]
+
+    def _replayed(self, finding: Finding) -> bool:
+        """Run a finding's case again; what it shows now is what its finding says from now on."""
+        item = Item(finding.id, finding.case, self.examiner.subjects[finding.subject.key], finding)
+        try:
+            again = replay_one(self.examiner, item)
+        except (UsageError, InternalError) as error:
+            self.troubles.append(error)
+            self.examiner.sandbox.renew()
+            return False
+        if again.shows:
+            self._filed[finding.id] = self._as_seen(again.as_finding(), finding.verdict)
+        elif again.repaired and finding.state is not State.FIXED and self.store.has(finding):
+            said = event(State.FIXED, f"its case passed in run {self.campaign.run}")
+            fixed = finding.but(state=State.FIXED, count=0, history=(said,))
+            self._filed[finding.id] = self.store.save_finding(fixed)
+        return again.shows or not finding.shows_again
+
+    def _as_seen(self, finding: Finding, before: Verdict) -> Finding:
+        """A finding as it shows today; before: how it did."""
+        shown, verdict = finding.exhibit, finding.verdict
+        if verdict.message != before.message and verdict.kind not in DEAR:
+            shown = self.examiner.look_at(finding.case, finding.subject.key, verdict, finding.before).exhibit
+        return finding.but(exhibit=shown, environment=environment(), last_seen=now())
 
     def _stopping(self) -> bool:
         """Whether time is nearly up; asked again and again, so the fleet is kept busy here, too."""
@@ -406,11 +510,22 @@ class Search:
         def meet(case: Case, verdict: Verdict) -> None:
             key = self._key(verdict)
             if key not in self._known:
-                self._queue(key, Failure(case, failure.subject, verdict, failure.found_by))
+                before = self.examiner.ran_before(case, failure.subject.key)
+                self._queue(key, Failure(case, failure.subject, verdict, failure.found_by, before))
 
         return meet
 
-    def _learn(self, finding: Finding, *keys: str, fresh: bool) -> None:
+    def _remember(self, finding: Finding, *, fresh: bool) -> None:
+        """Take up a finding from the store: one from before this run is known when it has failed again."""
+        if fresh or finding.subject.planted:
+            self._learn(finding, fresh=fresh)
+            return
+        self._filed[finding.id] = finding
+        for key in finding.keys:
+            if finding.id not in (ids := self._old.setdefault(key, [])):
+                ids.append(finding.id)
+
+    def _learn(self, finding: Finding, *keys: str, fresh: bool = False) -> None:
         """From now on these signatures are known; fresh: nobody knew the finding before this run."""
         self._filed[finding.id] = finding
         for key in (*finding.keys, *keys):

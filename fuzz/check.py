@@ -6,6 +6,7 @@ The whole of their inputs is made by the worker alone, and they have a road of t
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -35,15 +36,18 @@ from kernels.tickets import Outcome, Ticket
 from oracles.blame import Heard, blame
 from oracles.catalog import contract_of, origin_of
 from oracles.contract import Contract, Invariant, Law
+from oracles.domain import outside, stays
 from oracles.exhibit import exhibit, exhibit_of_invariant, exhibit_of_law
 from oracles.invariants import invariants, judge_invariant
-from oracles.judge import Evidence, judge, unsupported
+from oracles.judge import RULES, Evidence, judge, unsupported
 from oracles.large import Where, places_of
 from oracles.laws import applies, judge_law, law_of
 from oracles.reference import Reference
 
 UNDECIDED = BLAMELESS - {Kind.PASS}
 """Kinds that say neither that a subject is right nor that it is wrong."""
+MOST_BEFORE = 512
+"""Cases that a subject had run before a failure, with which it is told: its worker's state may be why."""
 DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
 """Kinds of failure that are not run again to be seen closely: each try may cost a whole timeout."""
 
@@ -73,6 +77,8 @@ class Checked:
     """Laws that could be tested on this case."""
     classes: tuple[str, ...] = ()
     """Which of nan, inf and -inf the reference demands; of a case that nobody passed empty."""
+    beside: tuple[tuple[Case, str, Verdict], ...] = ()
+    """Failures, by subject key, of the other cases that laws asked for; not of values, of which no oracle was asked."""
     fidelity: dict[str, tuple[str, Fidelity]] = field(default_factory=dict)
     """Of those that passed, if the op has such a thing: the kind, and this case's number as the worst."""
 
@@ -165,6 +171,8 @@ class Examiner:
         self.beside: Examiner | None = None
         """Who emulates some cases meanwhile; it is closed with this one."""
         self._road = LargeRoad(self.subjects, self.contracts, place, judge)
+        self.latest: Flight | None = None
+        """The batch that was checked last."""
         self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place)
         try:
             wrong = self._box.probe(ready_by)
@@ -214,15 +222,42 @@ class Examiner:
 
     def check(self, inquiries: Iterable[Inquiry]) -> list[Checked]:
         """Check a batch now."""
-        flight = self.launch(inquiries)
+        flight = self.latest = self.launch(inquiries)
         self._prepare(flight)
         return self.land(flight)
 
-    def look(self, case: Case, key: str, law: str = "", places: tuple[Where, ...] = ()) -> Look:
-        """Run one case once more and keep what a person will want to see of it; of a large one no outputs."""
+    def check_after(self, before: Sequence[Case], inquiry: Inquiry) -> Checked:
+        """Check a case in a worker whose subjects have run these cases before, and nothing else."""
+        flight, outcomes = self._run_after(before, inquiry)
+        return self.judge(flight, outcomes)[0]
+
+    def _run_after(self, before: Sequence[Case], inquiry: Inquiry) -> tuple[Flight, list[dict[str, Outcome]]]:
+        """The flight and the outcomes of the last case alone: what came of those before is nobody's question."""
+        self._box.renew(*inquiry.subjects)
+        whole = self.launch([*(Inquiry(case, inquiry.subjects) for case in before), inquiry])
+        outcomes = self.collect(whole)
+        mine = {0: whole.checked[len(before)]} if len(before) in whole.checked else {}
+        last = Flight(whole.ticket, [] if mine else whole.sent[-1:], checked=mine)
+        return last, outcomes[len(whole.sent) - len(last.sent) :]
+
+    def look(
+        self,
+        case: Case,
+        key: str,
+        law: str = "",
+        places: tuple[Where, ...] = (),
+        before: Sequence[Case] = (),
+    ) -> Look:
+        """Run one case once more and keep what a person will want to see of it; of a large one no outputs.
+
+        before: what the subject runs first, in the same new worker.
+        """
         if self.is_large(case):
             return self._look_large(self._in_order(Inquiry(case, (key,), places=places)))
-        flight, outcomes = self._run_once(case, key, (law,) if law else ())
+        asked = (law,) if law else ()
+        flight, outcomes = (
+            self._run_after(before, Inquiry(case, (key,), asked)) if before else self._run_once(case, key, asked)
+        )
         sent, outcome = flight.sent[0], outcomes[0][key]
         verdict = self.judge(flight, outcomes)[0].verdicts[key]
         mine = Evidence(sent.reference, self.subjects[key], outcome.execution, outcome.outputs)
@@ -250,10 +285,10 @@ class Examiner:
         outcome = outcomes[0][key]
         return Evidence(flight.sent[0].reference, self.subjects[key], outcome.execution, outcome.outputs)
 
-    def look_at(self, case: Case, key: str, verdict: Verdict) -> Look:
-        """A failure seen closely; where another try is dear, what is known without it."""
+    def look_at(self, case: Case, key: str, verdict: Verdict, before: Sequence[Case] = ()) -> Look:
+        """A failure seen closely; where another try is dear, what is known without it. before: as of look."""
         if verdict.kind not in DEAR:
-            return self.look(case, key, verdict.law, places_of(verdict))
+            return self.look(case, key, verdict.law, places_of(verdict), before)
         name, spec = next(iter(self.contracts[case.op].output_specs(case).items()))
         unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)
         return Look(verdict, unseen, None)
@@ -304,6 +339,18 @@ class Examiner:
         if self.beside is not None:
             self.beside.abandon()
 
+    def ran_before(self, case: Case, key: str, flight: Flight | None = None) -> tuple[Case, ...]:
+        """What a subject had run in the same worker when it came to a case, the latest, as far as remembered.
+
+        flight: that the case was in; None: the latest.
+        """
+        flight = flight or self.latest
+        tasks = flight.ticket.tasks if flight else ()
+        number = next((n for n, task in enumerate(tasks) if task.case is case), None)
+        if flight is None or number is None:
+            return ()
+        return tuple(flight.ticket.ran_before((number, key))[-MOST_BEFORE:])
+
     def land(self, flight: Flight) -> list[Checked]:
         """Wait for a batch and judge it."""
         return self.judge(flight, self.collect(flight))
@@ -352,15 +399,21 @@ class Examiner:
     def _other_cases(self, inquiry: Inquiry) -> Iterable[tuple[Law, Case]]:
         for law in self.contracts[inquiry.case.op].laws:
             asked = law if law.name in inquiry.laws and isinstance(law, Law) else None
-            if asked is not None and (other := asked.transform(inquiry.case)) is not None:
+            if asked is None or (other := asked.transform(inquiry.case)) is None:
+                continue
+            if stays(self.contracts[other.op], other, outside(self.contracts[other.op], inquiry.case)):
                 yield asked, other
 
     def _prepare(self, flight: Flight) -> None:
-        """What judging takes, made while the worker runs: for who waits for it, and has nothing else to do."""
-        for sent in flight.sent:
-            for key in sent.inquiry.subjects:
-                sent.reference.budget(self.subjects[key].numerics)
-            self._box.pump(flight.ticket)
+        """What judging takes, made while the worker runs: for who waits for it, and has nothing else to do.
+
+        Where that fails, judging will say so, when the worker is free again.
+        """
+        with contextlib.suppress(UsageError, InternalError):
+            for sent in flight.sent:
+                for key in sent.inquiry.subjects:
+                    sent.reference.budget(self.subjects[key].numerics)
+                self._box.pump(flight.ticket)
 
     def _judge(self, sent: _Sent, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
         executions = {k: o.execution for k, o in outcomes.items()}
@@ -375,11 +428,11 @@ class Examiner:
             heard = {k: Heard(self.subjects[k], verdicts[k], o.outputs) for k, o in outcomes.items()}
             for key, text in blame(sent.reference, heard).items():
                 verdicts[key] = verdicts[key].but(blame=text)
-        tested = self._judge_laws(sent, outcomes, rest, verdicts)
+        tested, beside = self._judge_laws(sent, outcomes, rest, verdicts)
         passed = {k: o for k, o in outcomes.items() if verdicts[k].kind is Kind.PASS}
         classes = sent.reference.classes if passed else ()
         fidelity = _fidelity(sent.reference, passed)
-        return Checked(sent.inquiry.case, sent.digest, verdicts, executions, tested, classes, fidelity)
+        return Checked(sent.inquiry.case, sent.digest, verdicts, executions, tested, classes, tuple(beside), fidelity)
 
     def _judge_laws(
         self,
@@ -387,12 +440,14 @@ class Examiner:
         outcomes: dict[str, Outcome],
         rest: Iterable[dict[str, Outcome]],
         verdicts: dict[str, Verdict],
-    ) -> int:
+    ) -> tuple[int, list[tuple[Case, str, Verdict]]]:
+        """How many laws could be tested, and what failed of the other cases on their own."""
+        tested, beside = 0, list[tuple[Case, str, Verdict]]()
         if not sent.inquiry.laws:
-            return 0
-        tested = 0
+            return tested, beside
         bases = {k: Evidence(sent.reference, self.subjects[k], o.execution, o.outputs) for k, o in outcomes.items()}
         for (law, second), others in zip(sent.laws, rest, strict=False):
+            beside += self._broken(second, others)
             if not applies(sent.inquiry.case, sent.reference.inputs, second.case, second.inputs):
                 continue
             tested += 1
@@ -405,7 +460,15 @@ class Examiner:
             for key, base in bases.items():
                 if verdicts[key].kind is Kind.PASS:
                     verdicts[key] = judge_invariant(kept, base) or verdicts[key]
-        return tested
+        return tested, beside
+
+    def _broken(self, second: Reference, outcomes: dict[str, Outcome]) -> Iterable[tuple[Case, str, Verdict]]:
+        """What is wrong with runs of a law's other case whatever their values are."""
+        for key, outcome in outcomes.items():
+            evidence = Evidence(second, self.subjects[key], outcome.execution, outcome.outputs)
+            verdict = next((said for rule in RULES if (said := rule(evidence))), None)
+            if verdict is not None and verdict.failed:
+                yield second.case, key, verdict
 
 
 def _fidelity(reference: Reference, passed: Mapping[str, Outcome]) -> dict[str, tuple[str, Fidelity]]:

@@ -73,11 +73,9 @@ def _none_fails(shrinker: Shrinker, cases: list[Case]) -> bool:
 
 def _fails(shrinker: Shrinker, choice: Choice) -> dict[str, bool | None]:
     """With which values it fails, in whatever way; None where nobody knows, as it is not taken or not settled."""
-    verdicts = [c.verdicts[shrinker.subject] for c in shrinker.judge(list(choice.cases.values()))]
-    return {
-        value: None if verdict.kind in UNDECIDED else verdict.failed
-        for value, verdict in zip(choice.cases, verdicts, strict=True)
-    }
+    told = {c.case.id: c.verdicts[shrinker.subject] for c in shrinker.judge(list(choice.cases.values()))}
+    verdicts = {value: told.get(case.id) for value, case in choice.cases.items()}
+    return {value: None if v is None or v.kind in UNDECIDED else v.failed for value, v in verdicts.items()}
 
 
 def explain_choice(name: str, fails: Mapping[str, bool | None]) -> str:

@@ -21,14 +21,14 @@ from typing import Any
 import click
 
 from corpus.campaign import Campaign, Statistics
-from corpus.errors import UsageError
+from corpus.errors import InternalError, UsageError
 from corpus.findings import Finding
 from corpus.records import Kind, Subject
 from corpus.store import Store
 from fuzz import beside
 from fuzz.base import known_on_base
 from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner, Inquiry, all_laws
+from fuzz.check import Examiner
 from fuzz.clock import LOAD, Clock, Ended
 from fuzz.contracts import know_run
 from fuzz.filing import Failure, Found, put_away
@@ -36,7 +36,7 @@ from fuzz.fleet import Fleet
 from fuzz.output import FOUND, check_json, write_json
 from fuzz.plan import fitted, new_campaign
 from fuzz.progress import Progress
-from fuzz.replay import Item, gather, moved
+from fuzz.replay import Item, gather, moved, rerun
 from fuzz.selection import Own, as_is, only_dtypes, placed, select
 from fuzz.subjects import is_own
 from fuzz.triage import investigate
@@ -78,6 +78,7 @@ def run(**options: Any) -> int:
     with Store(options["corpus"]) as store:
         store.prepare()
         campaign = know_run(_resumed(store)) if options["resume"] else _fresh(store, options, limits)
+        campaign = _strict(campaign) if options["strict"] else campaign
         if options["resume"] and not (options["budget"] or options["case_limit"]):
             limits = _rest(campaign)
         with stopping(limits.clock(began)) as clock:
@@ -147,12 +148,18 @@ def _search(
     progress: Progress,
     clock: Clock,
 ) -> Search:
-    """Search alone, or with others if the crew is more than one; the search when it is over."""
+    """Search alone, or with others if the crew is more than one; the search when it is over, whatever ended it.
+
+    What was found by then is told before that.
+    """
     most = int(campaign.options["max_elements"]) or None
     with ExitStack() as stack:
         fleet = stack.enter_context(Fleet(examiner, campaign, crew, most, clock)) if len(crew) > 1 else None
         search = Search(examiner, store, campaign, limits, most, progress, fleet, clock)
-        search.run()
+        try:
+            search.run()
+        except (UsageError, InternalError) as error:
+            search.ended_by = error
     return search
 
 
@@ -240,6 +247,11 @@ def stopping(clock: Clock) -> Iterator[Clock]:
             signal.signal(number, handler)
 
 
+def _strict(campaign: Campaign) -> Campaign:
+    """Which takes every failure for news."""
+    return campaign.but(options={**campaign.options, "strict": True})
+
+
 def _conclude(search: Search, options: dict[str, Any]) -> int:
     """Say what was found; the exit code. The summary comes first: whoever reads the rest may have gone."""
     campaign, found, corpus = search.campaign, in_order(search.findings.values()), Path(options["corpus"])
@@ -256,9 +268,15 @@ def _conclude(search: Search, options: dict[str, Any]) -> int:
     if search.pending:
         left = f"{len(search.pending):,} more failures are in the run's journal, which nobody has looked into"
         click.echo(f"left      {left}: python -m fuzz run --resume{elsewhere}", err=to_stdout)
+    for told in search.troubles:
+        click.echo(f"warning: {told}", err=True)
+    if search.ended_by is not None:
+        raise search.ended_by
     unseen = any(not failure.subject.planted for failure in search.pending.values())
     if unseen or any(map(book.news, book.real)) or planted_missed(campaign):
         return FOUND
+    if search.troubles:
+        raise search.troubles[0]
     _refuse_untested(campaign)
     return 0
 
@@ -326,12 +344,13 @@ def _file(store: Store, before: Finding | None, found: Found) -> Finding:
 
 def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> Found | None:
     begin = time.monotonic()
-    checked = examiner.check([Inquiry(item.case, (item.subject.key,), all_laws(item.case))])[0]
-    verdict = checked.verdicts[item.subject.key]
+    checked, verdict = rerun(examiner, item)
     if not verdict.failed:
         return None
-    found_by = item.finding.found_by if item.finding else item.name
-    failure = Failure(item.case, item.subject, verdict, found_by)
+    found_by, before = (item.finding.found_by, item.finding.before) if item.finding else (item.name, ())
+    failure = Failure(
+        item.case, item.subject, checked.verdicts[item.subject.key] if before else verdict, found_by, before
+    )
     found = investigate(examiner, failure, seconds=seconds)
     finding = found.finding
     took = time.monotonic() - begin

@@ -19,8 +19,9 @@ from corpus.mended import mended_text
 from corpus.records import BLAMELESS, Kind
 from corpus.specials import PLACES, VALUES
 from corpus.store import Store
+from fuzz.base import beside_base
 from fuzz.output import FOUND, write_json
-from fuzz.replay import Outcome, Replayed, beside_base, gather, moved, replay
+from fuzz.replay import Outcome, Replayed, gather, moved, replay
 from fuzz.selection import Own
 from kernels.catalog import subjects_of
 from kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version, version_of

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
+
+from pydantic_core import from_json, to_json
 
 from corpus.findings import Event, Exhibit, Finding, Sanitized, State, Variant
 from corpus.kept import Kept
@@ -33,17 +37,32 @@ class Failure:
     subject: Subject
     verdict: Verdict
     found_by: str = ""
+    before: tuple[Case, ...] = ()
+    """What the subject had run in the same process, as far as anybody remembers."""
 
     def plain(self) -> dict[str, Any]:
         """As a line of a journal."""
         parts = {"case": self.case, "subject": self.subject, "verdict": self.verdict}
-        return {**{name: part.model_dump(mode="json") for name, part in parts.items()}, "found_by": self.found_by}
+        said = {name: part.model_dump(mode="json") for name, part in parts.items()}
+        return {**said, "found_by": self.found_by, "before": _packed(self.before)}
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Self:
         """From a line of a journal."""
         case, subject = Case.model_validate(said["case"]), Subject.model_validate(said["subject"])
-        return cls(case, subject, Verdict.model_validate(said["verdict"]), str(said["found_by"]))
+        verdict, before = Verdict.model_validate(said["verdict"]), _unpacked(str(said.get("before", "")))
+        return cls(case, subject, verdict, str(said["found_by"]), before)
+
+
+def _packed(cases: Sequence[Case]) -> str:
+    """Many cases, which are much alike, as one word."""
+    text = to_json([case.plain() for case in cases])
+    return base64.b64encode(zlib.compress(text)).decode("ascii") if cases else ""
+
+
+def _unpacked(word: str) -> tuple[Case, ...]:
+    cases = from_json(zlib.decompress(base64.b64decode(word))) if word else ()
+    return tuple(Case.model_validate(case) for case in cases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +71,8 @@ class Found:
 
     finding: Finding
     kept: Kept | None = None
+    trouble: str = ""
+    """What went wrong with us while it was looked into."""
 
 
 def put_away(store: Store, found: Found, before: Finding | None) -> Finding:
@@ -72,6 +93,8 @@ class Observed:
     case: Case
     verdict: Verdict
     digest: str = ""
+    before: tuple[Case, ...] = ()
+    """Of a stateful failure: what must run first."""
     probability: float = 1.0
     gates: tuple[str, ...] = ()
     exhibit: Exhibit | None = None
@@ -89,6 +112,7 @@ def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
         aliases=(failure.verdict.signature.key,),
         case=seen.case,
         original=failure.case,
+        before=seen.before,
         subject=failure.subject,
         verdict=seen.verdict,
         environment=environment(),

@@ -60,6 +60,7 @@ def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ..
     None if values decide it, which may not be so of a smaller case as it was of the first.
     original: the case it was found with, which a rule must not contradict.
     """
+    shrinker.grant(original)
     if shrinker.target.kind in UNTRIED or (not shrinker.examiner.is_large(case) and shrinker.hits(case) < SEED_TRIALS):
         return ()
     sizes = _learn_sizes(shrinker, case, original)
@@ -76,9 +77,7 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
         if shrinker.expired():
             break
         near = _few_neighbours(extent) if is_dear(shrinker.target) else _neighbours(extent)
-        sizes = [n for n in near if contract.dims[dim].low <= n <= contract.dims[dim].high]
-        sizes = [n for n in sizes if n % contract.dims[dim].multiple == 0]
-        fails = _fails(shrinker, case, dim, sizes)
+        fails = _fails(shrinker, case, dim, near)
         fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
         if fails.setdefault(before[dim], True) and rule_of(dim, fails):
             # Plain values may hide it, as ones do what a mean leaves out, and so may other extents that are small.
@@ -195,8 +194,9 @@ def _grown(case: Case, dim: str) -> Case:
     contract = contract_of(case.op)
     dims = contract.dims_of(case)
     for extent in GROWN:
-        wanted = {d: extent // contract.dims[d].multiple * contract.dims[d].multiple for d in dims if d != dim}
-        larger = with_dims(case, {d: max(dims[d], min(n, contract.dims[d].high)) for d, n in wanted.items()})
+        steps = {d: contract.dims[d] for d in dims if d != dim}
+        wanted = {d: min(extent // step.multiple * step.multiple, step.most) for d, step in steps.items()}
+        larger = with_dims(case, {d: max(dims[d], n) for d, n in wanted.items()})
         if larger.elements <= GROWN_ELEMENTS:
             return larger
     return case

@@ -1,9 +1,12 @@
-"""The moves of shrinking: one table of small functions, Case -> candidates, boldest first. To add one, write one."""
+"""The moves of shrinking: one table of small functions, Case -> candidates, boldest first. To add one, write one.
+
+A move need not look whether its candidates are within the ranges of the contract: the shrinker drops the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,7 @@ from corpus.specials import PLACES, VALUES
 from fuzz.strategies import distributions_for, specials_for
 from oracles.axes import Dims, shape_of
 from oracles.catalog import contract_of
-from oracles.contract import Input
+from oracles.contract import Dim, Input
 
 Move = Callable[[Case], Iterator[Case]]
 MOVES: list[Move] = []
@@ -132,24 +135,34 @@ def with_attrs(case: Case, attrs: dict[str, Scalar], dims: Dims) -> Case:
     return case.but(attrs=attrs, tensors=tensors)
 
 
-def _smaller(extent: int, low: int, multiple: int) -> list[int]:
+def _smaller(extent: int, dim: Dim) -> list[int]:
     """Extents worth trying below this one, smallest first."""
-    wanted = {low, 1, 2, 3, extent // 4, extent // 2, extent * 3 // 4, extent - 1}
+    wanted = {
+        dim.least,
+        *(dim.multiple * n for n in (0, 1, 2, 3)),
+        extent // 4,
+        extent // 2,
+        extent * 3 // 4,
+        extent - 1,
+    }
     wanted |= {(1 << k) + d for k in range(1, extent.bit_length()) for d in (-1, 0, 1) if k > extent.bit_length() - 3}
-    rounded = {w // multiple * multiple for w in wanted}
-    return sorted(w for w in rounded if low <= w < extent)
+    rounded = {w // dim.multiple * dim.multiple for w in wanted}
+    return sorted(w for w in rounded if dim.least <= w < extent)
 
 
 @move
 def cut_all_axes(case: Case) -> Iterator[Case]:
     """All axes at once: to one, to a quarter, to half."""
     contract = contract_of(case.op)
-    dims = contract.dims_of(case)
     for divisor in (1 << 20, 4, 2):
-        small = {d: max(contract.dims[d].low, min(n, 1), n // divisor) for d, n in dims.items()}
-        small = {d: n // contract.dims[d].multiple * contract.dims[d].multiple for d, n in small.items()}
+        small = {d: _part(n, divisor, contract.dims[d]) for d, n in contract.dims_of(case).items()}
         for front in (False, True):
             yield with_dims(case, small, front=front)
+
+
+def _part(extent: int, divisor: int, dim: Dim) -> int:
+    """Part of an extent, but not nothing of something."""
+    return max(dim.least, min(extent, dim.multiple), extent // divisor // dim.multiple * dim.multiple)
 
 
 @move
@@ -157,7 +170,7 @@ def cut_axis(case: Case) -> Iterator[Case]:
     """One axis, from either end."""
     contract = contract_of(case.op)
     for dim, extent in contract.dims_of(case).items():
-        for smaller in _smaller(extent, contract.dims[dim].low, contract.dims[dim].multiple):
+        for smaller in _smaller(extent, contract.dims[dim]):
             yield with_dims(case, {dim: smaller})
             yield with_dims(case, {dim: smaller}, front=True)
 
@@ -169,9 +182,7 @@ def cut_equal_axes(case: Case) -> Iterator[Case]:
     dims = contract.dims_of(case)
     for a, b in combinations(dims, 2):
         if dims[a] == dims[b] > 1:
-            for smaller in _smaller(
-                dims[a], max(contract.dims[a].low, contract.dims[b].low), contract.dims[a].multiple
-            ):
+            for smaller in _smaller(dims[a], contract.dims[a]):
                 yield with_dims(case, {a: smaller, b: smaller})
 
 
@@ -180,7 +191,7 @@ def cut_axis_elsewhere(case: Case) -> Iterator[Case]:
     """One axis, on other fields: what is left may need other values to fail."""
     contract = contract_of(case.op)
     for dim, extent in contract.dims_of(case).items():
-        for smaller in _smaller(extent, contract.dims[dim].low, contract.dims[dim].multiple)[-SHORTER:]:
+        for smaller in _smaller(extent, contract.dims[dim])[-SHORTER:]:
             yield from next_seeds(with_dims(case, {dim: smaller}), OTHER_FIELDS + 1)[1:]
 
 
@@ -189,11 +200,10 @@ def trade_axes(case: Case) -> Iterator[Case]:
     """Move a factor from one axis to another."""
     contract = contract_of(case.op)
     dims = contract.dims_of(case)
-    for a in dims:
-        for b in dims:
-            for factor in (2, 3, dims[a]):
-                if a != b and factor > 1 and dims[a] % factor == 0 and 0 < dims[b] * factor <= contract.dims[b].high:
-                    yield with_dims(case, {a: dims[a] // factor, b: dims[b] * factor})
+    for a, b in permutations(dims, 2):
+        for factor in (2, 3, dims[a] // contract.dims[a].multiple):
+            if factor > 1 and dims[a] % factor == 0 and dims[b] > 0:
+                yield with_dims(case, {a: dims[a] // factor, b: dims[b] * factor})
 
 
 @move
@@ -293,7 +303,7 @@ def small_seeds(case: Case) -> Iterator[Case]:
 def fewer_pokes(case: Case) -> Iterator[Case]:
     """Without the written-out elements: all, halves, each."""
     for name, t in case.tensors.items():
-        for kept in _subsets(t.pokes):
+        for kept in subsets(t.pokes):
             yield with_tensor(case, name, pokes=kept)
 
 
@@ -309,7 +319,7 @@ def write_out(case: Case) -> Iterator[Case]:
         base = t.but(specials=(), origin=(), pokes=(), fill=_in_range(spec, plain))
         bits, plain_bits = _bits(t), _bits(base)
         present = tuple((int(i), int(bits[i])) for i in np.flatnonzero(bits != plain_bits))
-        for kept in (present, *_subsets(present)):
+        for kept in (present, *subsets(present)):
             if len(kept) <= MAX_POKES:
                 yield case.but(tensors={**case.tensors, name: base.but(pokes=kept)})
 
@@ -343,7 +353,7 @@ def _plainer_bits(bits: int, width: int, precision: int, is_float: bool) -> Iter
             yield plain
 
 
-def _subsets(items: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def subsets(items: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Nothing; halves, quarters, ... alone; then all but one piece, pieces getting smaller."""
     if not items:
         return

@@ -214,7 +214,7 @@ def _extents(dims: Sequence[Dim], factor: int) -> set[int]:
     """What an axis can measure that is a product of these dimensions and a factor."""
     found = {factor}
     for dim in dims:
-        low = max(dim.multiple, -(-dim.low // dim.multiple) * dim.multiple)
+        low = max(dim.multiple, dim.least)
         found = {n * extent for n in found for extent in range(low, dim.high + 1, dim.multiple)}
     return found
 

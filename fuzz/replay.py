@@ -16,8 +16,7 @@ from corpus.reading import load_record
 from corpus.records import TOKEN, Case, Subject, Verdict
 from corpus.rows import rows_digest
 from corpus.store import Store
-from fuzz.base import known_on_base
-from fuzz.check import UNDECIDED, Checked, Examiner, Inquiry, all_laws
+from fuzz.check import DEAR, UNDECIDED, Checked, Examiner, Inquiry, all_laws
 from fuzz.contracts import know_contracts
 from fuzz.filing import Failure, Observed, file, now
 from fuzz.large import is_large
@@ -26,6 +25,7 @@ from fuzz.subjects import fitting
 from kernels.catalog import resolve
 from kernels.places import Place
 from oracles.catalog import contract_of
+from oracles.judge import stateful
 from oracles.large import places_of
 
 SURE = 0.01
@@ -78,6 +78,17 @@ class Replayed:
         if self.item.finding is not None:
             return self.item.finding.but(verdict=self.verdict, subject=self.item.subject)
         return file(failure, Observed(self.item.case, self.verdict), [Event(at=now(), state=State.NEW)])
+
+    @property
+    def shows(self) -> bool:
+        """Whether the finding's own failure is there, and not another one in its place."""
+        mine, seen = self.item.finding, self.verdict.signature
+        return mine is not None and seen is not None and self.verdict.failed and seen.coarse == mine.signature.coarse
+
+    @property
+    def repaired(self) -> bool:
+        """Whether what failed until now passes."""
+        return self.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS} and not self.lost
 
     @property
     def good(self) -> bool:
@@ -156,7 +167,8 @@ def _gather_one(store: Store, target: str, own: Own) -> list[Item]:
 def _items(name: str, record: Case | Finding, own: Own) -> list[Item]:
     if isinstance(record, Finding):
         know_contracts({record.case.op: record.contract}, f"finding {record.id}")
-    _refuse_unsound(record if isinstance(record, Case) else record.case, name)
+    for case in (record,) if isinstance(record, Case) else (*record.before, record.case):
+        _refuse_unsound(case, name)
     if isinstance(record, Case):
         return [Item(name, record, s) for s in _chosen(record, own, ())]
     if own.files:
@@ -217,22 +229,47 @@ def _without_namesakes(items: Sequence[Item]) -> list[list[tuple[int, Item]]]:
 
 
 def replay_one(examiner: Examiner, item: Item) -> Replayed:
-    """Run one item again, as often as it takes to see a failure that shows only sometimes."""
-    key = item.subject.key
-    laws = all_laws(item.case)
-    places = places_of(item.finding.verdict) if item.finding else ()
-    checked: list[Checked] = examiner.check([Inquiry(item.case, (key,), laws, places)] * _times(item.finding))
-    verdicts = [c.verdicts[key] for c in checked]
-    verdict = next((v for v in verdicts if v.failed), verdicts[0])
+    """Run one item again, as often as it takes to see a failure that shows only sometimes.
+
+    Of a finding it is run in a process that has run nothing else, or what the finding says that must run before.
+    """
+    checked, verdict = rerun(examiner, item)
     recorded = item.finding.input_digest if item.finding else ""
-    if recorded and checked[0].input_digest and recorded != checked[0].input_digest:
+    if recorded and checked.input_digest and recorded != checked.input_digest:
         return Replayed(item, Outcome.DRIFTED, verdict)
     return Replayed(item, _outcome(item.finding, verdict), verdict)
 
 
+def rerun(examiner: Examiner, item: Item) -> tuple[Checked, Verdict]:
+    """What came of an item when it was run again, and what that says of its subject."""
+    key, finding = item.subject.key, item.finding
+    inquiry = Inquiry(item.case, (key,), all_laws(item.case), places_of(finding.verdict) if finding else ())
+    if finding is not None and finding.before:
+        return _rerun_after(examiner, inquiry, finding)
+    if finding is not None:
+        examiner.sandbox.renew(key)
+    checked = examiner.check([inquiry] * _times(finding))
+    verdicts = [c.verdicts[key] for c in checked]
+    return checked[0], next((v for v in verdicts if v.failed), verdicts[0])
+
+
+def _rerun_after(examiner: Examiner, inquiry: Inquiry, finding: Finding) -> tuple[Checked, Verdict]:
+    """The same of a case that fails after others; if it has come to fail alone, that is another failure."""
+    (key,) = inquiry.subjects
+    for _ in range(_times(finding)):
+        checked = examiner.check_after(finding.before, inquiry)
+        if checked.verdicts[key].failed:
+            alone = examiner.check_after((), inquiry).verdicts[key]
+            return checked, alone if alone.failed else stateful(checked.verdicts[key], len(finding.before))
+    return checked, checked.verdicts[key]
+
+
 def _times(finding: Finding | None) -> int:
-    if finding is None or not 0.0 < finding.probability < 1.0:
+    """How often to run a finding: one that never showed again as often as anything."""
+    if finding is None or finding.probability >= 1.0:
         return 1
+    if not finding.shows_again:
+        return 1 if finding.verdict.kind in DEAR else MAX_RUNS
     return min(MAX_RUNS, math.ceil(math.log(SURE) / math.log(1.0 - finding.probability)))
 
 
@@ -261,18 +298,6 @@ def _failing(finding: Finding | None, verdict: Verdict) -> Outcome:
     return Outcome.FAILS_AS_EXPECTED if finding.expected() else Outcome.FAILS
 
 
-def beside_base(results: Sequence[Replayed], base: Path, *, timeout: float, memory_mb: int) -> list[Replayed]:
-    """The results, with those told apart that fail on the base, too. See fuzz.base."""
-    failing = [r.as_finding() for r in results if not r.good and r.verdict.failed]
-    known = known_on_base(failing, base, timeout=timeout, memory_mb=memory_mb)
-
-    def told(r: Replayed) -> Replayed:
-        theirs = not r.good and r.verdict.failed and r.as_finding().id in known
-        return replace(r, outcome=Outcome.KNOWN_ON_BASE) if theirs else r
-
-    return [told(r) for r in results]
-
-
 def _same_place(a: Subject, b: Subject) -> bool:
     return (a.key, a.device) == (b.key, b.device)
 
@@ -282,7 +307,7 @@ def _remember(store: Store, replayed: Replayed) -> None:
     finding = replayed.item.finding
     if finding is None or not store.has(finding) or not _same_place(replayed.item.subject, finding.subject):
         return
-    if replayed.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS} and not replayed.lost:
+    if replayed.repaired:
         event = Event(at=now(), state=State.FIXED, what="a replay passed")
         store.save_finding(finding.but(state=State.FIXED, count=0, history=(event,)))
     elif replayed.verdict.failed and finding.state is State.FIXED:

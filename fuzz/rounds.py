@@ -74,6 +74,8 @@ class Runner:
         self._deciding = {s.key for op in campaign.ops for s in deciding(op, campaign.subjects)}
         self._slow: set[str] = set()
         """Keys of subjects that did not get through a long case."""
+        self._told: set[str] = set()
+        """Keys of the signatures of which a failure was told with what led to it."""
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def inquiry(self, proposal: Proposal) -> Inquiry:
@@ -137,13 +139,13 @@ class Runner:
         for proposal, ran in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
             checked = self._forgiven(ran) if proposal.is_long else self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open, self._deciding)
-            self._sort(proposal, checked, done)
+            self._sort(proposal, checked, flight, done)
+            self._try(proposal, ran, done)
         if self._beside is not None and flight.beside is not None:
             emulated = self._beside.judge(flight.beside, flight.emulated)
             for number, checked in zip(flight.asked, emulated, strict=True):
                 done.ledger.count_emulated(checked)
-                self._fail(proposals[number], checked, self._beside, done)
-            self._try(proposal, ran, done)
+                self._fail_beside(proposals[number], checked, done)
         self._open -= done.ledger.reached.keys()
         return done
 
@@ -176,19 +178,33 @@ class Runner:
         declined = all(v.kind is Kind.UNSUPPORTED for v in mine)
         done.tries.setdefault(checked.case.op, Tries()).add(traits, [v.message for v in mine if declined])
 
-    def _sort(self, proposal: Proposal, checked: Checked, done: Round) -> None:
+    def _sort(self, proposal: Proposal, checked: Checked, flight: Flight, done: Round) -> None:
         """What passes may steer, what fails is looked into."""
+        found_by = f"{self._campaign.run}:{proposal.index}"
+        failed = [(checked.case, key, v) for key, v in checked.verdicts.items() if v.failed]
+        for case, key, verdict in (*failed, *checked.beside):
+            before = self._before(flight, case, key, verdict)
+            done.failures.append(Failure(case, self.examiner.subjects[key], verdict, found_by, before))
         cells = elite_cells(checked.case, checked.verdicts)
         for key, verdict in checked.verdicts.items():
             if verdict.kind is Kind.PASS and self._elites.worth(cell := cells[key], verdict.rho):
                 elite = Elite(cell, checked.case.op, verdict.rho, done.batch, proposal.index, proposal.choices)
                 done.offers.append(elite)
-        self._fail(proposal, checked, self.examiner, done)
 
-    def _fail(self, proposal: Proposal, checked: Checked, examiner: Examiner, done: Round) -> None:
+    def _fail_beside(self, proposal: Proposal, checked: Checked, done: Round) -> None:
+        """What fails in check mode, on the processors beside a GPU, is looked into there."""
+        assert self._beside is not None
         found_by = f"{self._campaign.run}:{proposal.index}"
         failed = {key: verdict for key, verdict in checked.verdicts.items() if verdict.failed}
-        done.failures.extend(Failure(checked.case, examiner.subjects[k], v, found_by) for k, v in failed.items())
+        done.failures.extend(Failure(checked.case, self._beside.subjects[k], v, found_by) for k, v in failed.items())
+
+    def _before(self, flight: Flight, case: Case, key: str, verdict: Verdict) -> tuple[Case, ...]:
+        """What led to a failure, if it is the first of its signature: only that one is looked into."""
+        assert verdict.signature is not None
+        if verdict.signature.key in self._told:
+            return ()
+        self._told.add(verdict.signature.key)
+        return self.examiner.ran_before(case, key, flight)
 
 
 def _only_long(case: Case, verdict: Verdict) -> Verdict:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from corpus.errors import InternalError, UsageError
 from corpus.records import Case, Kind, Verdict
 from fuzz.check import Checked, Examiner, Inquiry
 from fuzz.moves import MOVES, next_seeds, weight
+from oracles.catalog import contract_of
+from oracles.domain import outside, stays
 
 BATCH = 12
 """Candidates judged at once."""
@@ -31,6 +34,8 @@ CAUGHT = "check"
 
 Other = Callable[[Case, Verdict], None]
 """Told about failures of another kind that were met on the way."""
+Among = Callable[[Case], tuple[Sequence[Case], Case]]
+"""The cases that run before a candidate's verdict is given, and the case that it is given on."""
 
 
 @dataclass(slots=True)
@@ -65,6 +70,13 @@ class Shrinker:
     on_other: Other | None = None
     seeds: int = 1
     executions: int = 0
+    trouble: str = ""
+    """What the oracle failed of on a candidate, which was left out then; the first of them."""
+    granted: frozenset[str] = frozenset()
+    """What is outside of the contract in the failing case itself, and may be in what is made of it."""
+    among: Among | None = None
+    """What a process of its own runs to judge a candidate: the cases before, and the one whose verdict counts.
+    None: candidates run one after the other, in a process that has run others, too."""
     _memo: dict[str, Checked] = field(default_factory=dict)
 
     def same(self, verdict: Verdict) -> bool:
@@ -74,21 +86,51 @@ class Shrinker:
         kept = not self.target.law or verdict.law == self.target.law
         return kept and verdict.signature.coarse == self.target.signature.coarse
 
+    def admits(self, case: Case) -> bool:
+        """Whether a candidate is a case that its op may be asked."""
+        return stays(contract_of(case.op), case, self.granted)
+
+    def grant(self, case: Case) -> None:
+        """Let candidates be where this case is, which was given."""
+        self.granted |= outside(contract_of(case.op), case)
+
     def judge(self, cases: Sequence[Case]) -> list[Checked]:
-        """Verdicts on cases, from memory where they are known."""
-        new = {c.id: c for c in cases if c.id not in self._memo}
-        laws = (self.target.law,) if self.target.law else ()
-        for checked in self.examiner.check(Inquiry(c, (self.subject,), laws) for c in new.values()):
+        """Verdicts on cases, from memory where they are known; those outside of the contract are dropped.
+
+        So are those on which the oracle fails: that says nothing of the failure being shrunk.
+        """
+        new = {c.id: c for c in cases if c.id not in self._memo and self.admits(c)}
+        for checked in self._check(list(new.values())):
             self._memo[checked.case.id] = checked
             self.executions += 1
-        return [self._memo[c.id] for c in cases]
+        return [self._memo[c.id] for c in cases if c.id in self._memo]
+
+    def _check(self, cases: list[Case]) -> list[Checked]:
+        laws = (self.target.law,) if self.target.law else ()
+        try:
+            if self.among is not None:
+                return [self._check_among(c, self.among, laws) for c in cases]
+            return self.examiner.check(Inquiry(c, (self.subject,), laws) for c in cases)
+        except (UsageError, InternalError) as error:
+            self.trouble = self.trouble or str(error)
+            self.examiner.sandbox.renew()
+            return [] if len(cases) == 1 else [checked for c in cases for checked in self._check([c])]
+
+    def _check_among(self, case: Case, among: Among, laws: tuple[str, ...]) -> Checked:
+        before, last = among(case)
+        return replace(self.examiner.check_after(before, Inquiry(last, (self.subject,), laws)), case=case)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each try costs a process, so that none is made for nothing."""
+        return is_dear(self.target) or self.among is not None
 
     def estimate_seeds(self, case: Case) -> None:
         """Choose K from how often the failure shows on other fields: 1 if always, else ceil(3/p), at most 64.
 
         Not of a large case, of which each try is dear: when it has got small.
         """
-        if is_dear(self.target) or self.examiner.is_large(case):
+        if self.one_by_one or self.examiner.is_large(case):
             return
         self.seeds = 1
         hits = self.hits(case)
@@ -101,6 +143,7 @@ class Shrinker:
 
     def run(self, case: Case) -> Case:
         """The smallest case found."""
+        self.grant(case)
         self.estimate_seeds(case)
         was_large, improved = self.examiner.is_large(case), True
         while improved and not self.expired():
@@ -117,8 +160,7 @@ class Shrinker:
         """The first candidate that is lighter and still fails (on one of K fields)."""
         limit = weight(case)
         lighter = (c for c in candidates if weight(c) < limit)
-        one_by_one = is_dear(self.target) or self.examiner.is_large(case)
-        size = 1 if one_by_one else max(1, BATCH // self.seeds)
+        size = 1 if self.one_by_one or self.examiner.is_large(case) else max(1, BATCH // self.seeds)
         while not self.expired() and (group := list(islice(lighter, size))):
             swept = [s for c in group for s in next_seeds(c, self.seeds) if weight(s) < limit]
             for checked in self.judge(swept):
@@ -156,13 +198,14 @@ def shrink(shrinker: Shrinker, case: Case) -> Shrunk:
         shrinker.examiner.sandbox.timeout = patience
     if shrinker.target.kind is Kind.TIMEOUT and small.id != case.id:
         shrinker.forget()
-        if not shrinker.same(shrinker.judge([small])[0].verdicts[shrinker.subject]):
+        if not any(shrinker.same(c.verdicts[shrinker.subject]) for c in shrinker.judge([small])):
             small = case  # it was only slow
-    checked = shrinker.judge([small])[0]
-    final = checked.verdicts[shrinker.subject]
-    if not shrinker.same(final):  # it failed once, elsewhere, and does not now: nothing smaller is known
-        final = shrinker.target
+    final, digest = shrinker.target, ""
+    for checked in shrinker.judge([small]):
+        digest = checked.input_digest
+        if shrinker.same(
+            checked.verdicts[shrinker.subject]
+        ):  # else it failed once, elsewhere: nothing smaller is known
+            final = checked.verdicts[shrinker.subject]
     took = time.monotonic() - begin
-    return Shrunk(
-        small, final, checked.input_digest, shrinker.executions, took, complete=time.monotonic() < shrinker.deadline
-    )
+    return Shrunk(small, final, digest, shrinker.executions, took, complete=time.monotonic() < shrinker.deadline)

@@ -208,8 +208,7 @@ def _first(contract: Contract) -> str:
 def _choose_dims(contract: Contract, choose: Choose) -> dict[str, int]:
     dims = {}
     for name, dim in contract.dims.items():
-        low, high = -(-dim.low // dim.multiple), dim.high // dim.multiple
-        dims[name] = choose(low, high) * dim.multiple
+        dims[name] = choose(dim.least // dim.multiple, dim.most // dim.multiple) * dim.multiple
     return dims
 
 
@@ -228,7 +227,7 @@ class Room:
 
 def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> dict[str, int]:
     """Halve the largest dimension until every tensor and the work fit; halving keeps what is odd about a size."""
-    lowest = {name: dim.low for name, dim in contract.dims.items()}
+    lowest = {name: dim.least for name, dim in contract.dims.items()}
     tensors = [product_of(axes, attrs) for axes in contract.axes]
     while _too_many(tensors, dims, room.elements) or _too_large(contract, dims, attrs, room):
         wide = [name for name, extent in dims.items() if extent > lowest[name]]

@@ -14,6 +14,7 @@ from corpus.records import Case, Kind, Subject, TensorRecipe, Verdict
 from fuzz.check import DEAR, Examiner, Inquiry
 from fuzz.subjects import fitting
 from oracles.catalog import contract_of
+from oracles.domain import outside, stays
 
 
 def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: str = "") -> tuple[Variant, ...]:
@@ -41,8 +42,10 @@ def _asked(keys: tuple[str, ...], accused: str, kind: Kind) -> tuple[str, ...]:
 def recast(case: Case) -> list[Case]:
     """The case in every combination of dtypes the op admits and its distributions suit, its own first."""
     present = {name: t.dtype for name, t in case.tensors.items()}
-    others = [v for v in contract_of(case.op).variants if dict(v) != present]
-    return [case, *(_recast(case, v) for v in others if _suits(case, v))]
+    contract = contract_of(case.op)
+    others = [v for v in contract.variants if dict(v) != present]
+    recast_to = (_recast(case, v) for v in others if _suits(case, v))
+    return [case, *(c for c in recast_to if stays(contract, c, outside(contract, case)))]
 
 
 def _suits(case: Case, variant: Mapping[str, str]) -> bool:

@@ -28,7 +28,7 @@ def outcome_of(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
 def execution_of(key: str, head: dict[str, Any]) -> Execution:
     """What the head of a message says."""
     said = head.get("outputs", ())
-    reports = [OutputReport.trusted(**{**_REPORT, **one, "shape": tuple(one["shape"])}) for one in said]
+    reports = [OutputReport.trusted(**_REPORT | {n: _tupled(value) for n, value in one.items()}) for one in said]
     return Execution.trusted(
         status=Status(head["status"]),
         subject=key,
@@ -58,6 +58,11 @@ def _touching(key: str, touch: Touch, tail: str) -> Execution:
         damage=() if mutated else (left,),
         mutated=(touch.name,) if mutated else (),
     )
+
+
+def _tupled(value: Any) -> Any:
+    """JSON has lists only."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 _REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if not f.is_required()}

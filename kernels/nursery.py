@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,7 @@ from kernels.protocol import (
     STACK_SIGNAL,
     ZYGOTE_LOST,
     Channel,
+    Task,
 )
 from kernels.walls import Touch, order_of, touched
 
@@ -48,6 +50,8 @@ _CLOSE_SECONDS = 1.5
 """In which a zygote ends by itself, unless it is still importing; whoever waits has said that it is over."""
 _MOST_STACK = 1 << 14
 """Bytes of a stack that are read."""
+HISTORY = 1024
+"""Tasks of a worker that are remembered: what it keeps between two calls may be why the next one fails."""
 
 
 @dataclass(slots=True)
@@ -91,6 +95,8 @@ class Handle:
     """Tasks given to it."""
     warmed: set[str] = field(default_factory=set)
     """Subjects that have come back from a call in it."""
+    history: deque[Task] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    """The latest of them, in their order."""
     lost: str = ""
     """Why nothing runs on the GPU any more in it, if it has said so; it is about to end."""
     stack: str = ""

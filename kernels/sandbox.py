@@ -213,6 +213,14 @@ class Sandbox:
             for n, task in enumerate(ticket.tasks)
         ]
 
+    def renew(self, *warm: str) -> None:
+        """Have what is submitted next run in a worker that has run nothing else; a batch under way is given up.
+
+        warm: what the worker after that one loads while it waits.
+        """
+        if self._active.served or self._active.shared:
+            self._promote(warm=warm)
+
     def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
         if self._active.served > RECYCLE or (self._sharing.wanted and not self._active.shared):
             self._promote()
@@ -226,6 +234,7 @@ class Sandbox:
         ticket.waiting = [w for w in ticket.waiting if w not in batch]
         ticket.set_aside -= {(n, key) for n, task in batch for key in task.subjects}
         self._active.served += len(batch)
+        self._active.history.extend(task for _, task in batch)
         try:
             self._active.channel.send(encode_batch(batch, ticket.taker.way if ticket.taker else ""))
         except OSError:
@@ -337,6 +346,7 @@ class Sandbox:
         if "internal" in head:
             raise InternalError(f"the worker failed on its own:\n{head['internal']}")
         key: Key = (head.pop("n"), head.pop("subject"))
+        ticket.histories[key] = self._active.history
         offers = head.pop("offers", None)
         if head["status"] != Status.UNSUPPORTED:
             self._active.warmed.add(key[1])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from corpus.formats import Array
-from corpus.records import Execution, OutputReport
+from corpus.records import Case, Execution, OutputReport
 from corpus.remote import Outputs, Remote
 from corpus.wire import Message
 from kernels.nursery import Ending
@@ -59,6 +59,8 @@ class Ticket:
 
     tasks: Sequence[Task]
     outcomes: dict[Key, Outcome] = field(default_factory=dict)
+    histories: dict[Key, Sequence[Task]] = field(default_factory=dict)
+    """Of each outcome: what the worker was given that it came from, this task among it."""
     waiting: list[tuple[int, Task]] = field(default_factory=list)
     """What still has to be sent, as (number, task with the subjects still to run)."""
     sent: list[tuple[int, Task]] = field(default_factory=list)
@@ -98,6 +100,13 @@ class Ticket:
         number, subject = key
         task = self.tasks[number]
         return number, replace(task, subjects=(subject,))
+
+    def ran_before(self, key: Key) -> list[Case]:
+        """The cases that a subject had run in the same worker when it came to an execution, as far as remembered."""
+        number, subject = key
+        this, found = self.tasks[number].case, list(self.histories.get(key, ()))
+        at = next((n for n in reversed(range(len(found))) if found[n].case is this), 0)
+        return [task.case for task in found[:at] if subject in task.subjects and not task.large]
 
     def unfinished(self) -> list[tuple[int, Task]]:
         """Of what was sent, what has not come back."""

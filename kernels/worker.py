@@ -14,6 +14,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from mmap import mmap
 from typing import Any
 
@@ -419,6 +420,9 @@ def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:
         if mask.any():
             report[word] = int(mask.sum())
             report[f"first_{word}"] = int(np.argmax(mask))
+    if differing.any():
+        report["digest"], report["digest_again"] = (blake2b(r.tobytes(), digest_size=16).hexdigest() for r in (a, b))
+        report["differing_bits"] = tuple(int.from_bytes(bits[np.argmax(differing)], sys.byteorder) for bits in (x, y))
     return report
 
 

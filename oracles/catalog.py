@@ -117,6 +117,11 @@ def _must_fit(contract: Contract) -> None:
     asked |= {d for i in contract.inputs.values() for d in (i.below, i.upto) if d}
     if lost := sorted((known - set(contract.dims)) | (asked - known)):
         raise UsageError(f"{where}: dimension {lost[0]!r} must be one of the dims and an axis of an input")
+    if none := next((name for name, dim in contract.dims.items() if dim.least > dim.most), ""):
+        dim = contract.dims[none]
+        raise UsageError(
+            f"{where}: no multiple of {dim.multiple} lies in {dim.low} to {dim.high}, the range of {none!r}"
+        )
     if not contract.factor >= 1.0:
         raise UsageError(f"{where}: the factor of an estimated budget must be at least 1, not {contract.factor}")
     for name, out in contract.outputs.items():
@@ -141,9 +146,8 @@ def _must_part(contract: Contract) -> None:
 
 def _must_answer(contract: Contract) -> None:
     """Raises UsageError if the reference or the budget fails on smallest or on small inputs of any variant."""
-    steps = {name: (dim, dim.multiple) for name, dim in contract.dims.items()}
-    smallest = {name: -(-dim.low // step) * step for name, (dim, step) in steps.items()}
-    small = {name: max(smallest[name], min(2 * step, dim.high // step * step)) for name, (dim, step) in steps.items()}
+    smallest = {name: dim.least for name, dim in contract.dims.items()}
+    small = {name: max(dim.least, min(2 * dim.multiple, dim.most)) for name, dim in contract.dims.items()}
     for variant in contract.variants:
         for dims in (smallest, small):
             case = _sample(contract, variant, dims)

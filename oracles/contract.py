@@ -50,6 +50,16 @@ class Dim:
     high: int = 4096
     multiple: int = 1
 
+    @property
+    def least(self) -> int:
+        """The smallest extent there is."""
+        return -(-self.low // self.multiple) * self.multiple
+
+    @property
+    def most(self) -> int:
+        """The largest extent that is tried."""
+        return self.high // self.multiple * self.multiple
+
 
 @dataclass(frozen=True, slots=True)
 class Input:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corpus.errors import InternalError
-from corpus.formats import Array, Format, format_of
+from corpus.formats import FORMATS, Array, Format, format_of
 from corpus.materialize import Tensors
 from corpus.records import Execution, Kind, Measurement, OutputReport, Signature, Status, Subject, Verdict
 from oracles.arbiter import Ruling, arbitrate
@@ -230,9 +230,22 @@ def _rerun(e: Evidence) -> Verdict | None:
         if report.differing:
             at = place_of(report.first_differing, report.shape)
             count = f"{report.differing} element{'s' * (report.differing != 1)}"
-            text = f"two runs on the same input differ in {count}, first at {report.name}{at}"
-            return e.verdict(Kind.NONDETERMINISTIC, "rerun", text, report.name)
+            text = f"two runs on the same input differ in {count}, first at {report.name}{at}{_both(report)}"
+            told = e.verdict(Kind.NONDETERMINISTIC, "rerun", text, report.name)
+            return told.but(digests=(report.digest, report.digest_again)) if report.digest_again else told
     return None
+
+
+def _both(report: OutputReport) -> str:
+    """What the first element that differs was in each run, where that is known; NaN and such by their bits."""
+    if not report.differing_bits or report.dtype not in FORMATS:
+        return ""
+    fmt = format_of(report.dtype)
+    values = [np.array(bits, fmt.carrier).view(fmt.dtype)[()] for bits in report.differing_bits]
+    words = [str(float(value) if fmt.is_float else value) for value in values]
+    if len(set(words)) == 1:
+        words = [f"{bits:#x}" for bits in report.differing_bits]
+    return ": {}, then {}".format(*words)
 
 
 RULES: tuple[Rule, ...] = (_status, _guards, _inputs, _form, _poison, _rerun)
@@ -447,6 +460,15 @@ def measurements(m: Measured, got: Array, want: Array, limit: float) -> list[Mea
 
 def _at_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(index, shape)) if shape else ()
+
+
+def stateful(verdict: Verdict, before: int) -> Verdict:
+    """The verdict on a case that fails after so many others in one process, and passes alone."""
+    assert verdict.signature is not None
+    said = f"after {before} other case{'s' * (before != 1)} in the same process, and not alone"
+    signature = verdict.signature.but(kind=Kind.STATEFUL, rule="sequence", index_pattern="none", error_pattern="none")
+    text, kind = f"{said}: {verdict.message}", verdict.kind
+    return verdict.but(kind=Kind.STATEFUL, rule="sequence", message=text, signature=signature, symptom=kind)
 
 
 def place_of(index: int, shape: tuple[int, ...]) -> str:

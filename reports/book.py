@@ -20,6 +20,8 @@ from reports.page_words import count
 
 DEFAULT_CORPUS = "corpus"
 """Folder that commands use if none is named."""
+MOST_BEFORE = 5
+"""Cases of a sequence that are named in a list."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,29 @@ class Book:
         return tuple(f for f in self.findings if not f.subject.planted)
 
     def news(self, finding: Finding) -> bool:
-        """Whether it needs a person: it shows when it is run again, is not expected, and the base does not have it."""
-        shows = finding.shows_again and finding.state is not State.FIXED
-        return shows and not finding.expected() and finding.id not in self.known
+        """Whether it needs a person: it stands, is not expected, and the base does not have it."""
+        stands = (finding.proven or self.strict) and finding.state is not State.FIXED
+        return stands and not finding.expected() and finding.id not in self.known
+
+    @property
+    def strict(self) -> bool:
+        """Whether a failure counts that did not show again, and proves nothing by itself; the run was asked to."""
+        return self.campaign is not None and bool(self.campaign.options.get("strict"))
+
+    @property
+    def elusive(self) -> tuple[Finding, ...]:
+        """Failures that did not show again when they were run again, of kernels that are meant to be right."""
+        return tuple(f for f in self.real if not f.shows_again)
+
+    def elusive_text(self, finding: Finding) -> str:
+        """What was seen of one of them, how often, and whether it counts."""
+        kind, seen = finding.verdict.kind, count(finding.count, "time")
+        runs = next(
+            (e.what for e in reversed(finding.history) if e.what.startswith("0 of ")), "none of the runs failed"
+        )
+        counts = "" if self.news(finding) else "; it does not count, but with --strict"
+        told = f"{finding.subject.key}: {kind}, seen {seen}, did not show again when it was run again ({runs})"
+        return f"{told}{counts}  [{finding.id}]"
 
     @cached_property
     def groups(self) -> list[list[Finding]]:
@@ -139,6 +161,21 @@ def sanitized(finding: Finding) -> list[str]:
     lines += [f"{s.tool}: no answer, for {s.trouble}" for s in said if s.trouble]
     silent = [s.tool for s in said if s.silent]
     return [*lines, *([f"{', '.join(silent)}: silent"] if silent else [])]
+
+
+def after(finding: Finding, lead: str = "") -> list[str]:
+    """The cases that must run before a stateful failure, first to last, a line each; the middle of many is left out."""
+    labels = [case.label for case in finding.before]
+    if len(labels) > MOST_BEFORE:
+        labels[1 : 2 - MOST_BEFORE] = [f"... {len(labels) - MOST_BEFORE + 1} more ..."]
+    return [f"{lead}{label}" for label in labels]
+
+
+def shows_in(finding: Finding) -> str:
+    """How often a failure shows that does so in some runs only."""
+    return (
+        f"{finding.probability:.0%} of runs" if finding.shows_again else "none of the runs that were made of it again"
+    )
 
 
 def judged(shares: Sequence[Share]) -> str:

@@ -8,7 +8,7 @@ from textwrap import indent
 
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.records import Case, Kind
-from reports.book import Book, judged, sanitized, stopped_at
+from reports.book import Book, judged, sanitized, shows_in, stopped_at
 from reports.page_words import bits, count, only_bits_tell, relation, value
 from reports.tensors import described
 from reports.terminal import table
@@ -50,7 +50,7 @@ def _head(book: Book, f: Finding) -> str:
         f"  claim    {f.claim}" if f.claim else "",
         f"  judged   {judged(f.verdict.shares)}" if f.verdict.shares else "",
         *(f"  learned  {gate}" for gate in f.gates),
-        f"  shows in {f.probability:.0%} of runs" if f.probability < 1 else "",
+        f"  shows in {shows_in(f)}" if f.probability < 1 else "",
         f"  means    python -m fuzz explain {f.verdict.kind}",
     ]
     return "\n".join(line for i, line in enumerate(lines) if line or i == 1)
@@ -61,6 +61,8 @@ def _cases(f: Finding) -> str:
     if f.exhibit is not None and f.exhibit.partner is not None:
         other = f.exhibit.partner
         text += f"\n\nthe other case of the pair{relation(f.exhibit)}\n  {other.label}\n{_tensors(other)}"
+    for number, case in enumerate(f.before, 1):
+        text += f"\n\nmust run before it, {number} of {len(f.before)}\n  {case.label}\n{_tensors(case)}"
     if f.original.id == f.case.id:
         return text
     found = f"\n\nfound with, {count(f.original.elements, 'element')}\n  {f.original.label}"

@@ -62,6 +62,8 @@ class FindingReport(Record):
     case_id: str
     case: Case
     original: Case
+    before: tuple[Case, ...] = ()
+    """What must run before it in the same process; without it the case passes."""
     elements: int
     original_elements: int
     gates: tuple[str, ...] = ()
@@ -187,6 +189,7 @@ def finding_report(book: Book, f: Finding) -> FindingReport:
         case_id=f.case.id,
         case=f.case,
         original=f.original,
+        before=f.before,
         elements=f.case.elements,
         original_elements=f.original.elements,
         gates=f.gates,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
 from corpus.records import Case, Measurement, TensorRecipe
 from corpus.specials import spelled
-from reports.book import Book, judged, sanitized, stopped_at
+from reports.book import Book, judged, sanitized, shows_in, stopped_at
 from reports.explain import short as meaning_of
 from reports.explain import topics
 from reports.page_summary import Entry, entry, environment
@@ -133,7 +133,7 @@ def _facts(f: Finding) -> Iterator[str]:
     yield f"seen {count(f.count, 'time')}"
     yield f"rule {f.verdict.rule}" if f.verdict.rule else ""
     if f.probability < 1:
-        yield f"shows in {f.probability:.0%} of runs"
+        yield f"shows in {shows_in(f)}"
     if f.exhibit and f.exhibit.failing:
         fail = "fails" if f.exhibit.failing == 1 else "fail"
         yield f"{count(f.exhibit.failing, 'element')} of {f.exhibit.output or 'the output'} {fail}"
@@ -152,6 +152,8 @@ def _facts(f: Finding) -> Iterator[str]:
 def _inputs(f: Finding) -> Iterator[Inputs]:
     same = f.original.id == f.case.id
     yield _case("Smallest case that fails" if not same else "The case that fails, as found", f.case, None)
+    for number, case in enumerate(f.before, 1):
+        yield _case(f"Must run before it in the same process, {number} of {len(f.before)}", case, f.case)
     if not same:
         yield _case("As it was found", f.original, f.case)
     if f.exhibit and f.exhibit.partner is not None:

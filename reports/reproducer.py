@@ -62,6 +62,7 @@ def _tell(script: Script) -> None:
     if script.finding.verdict.kind is not Kind.BUILD_FAILED:
         loaded = "load(SUBJECT, FUNCTION)"
         script.say(f"{script.kernel} = {f'on_gpu({loaded})' if script.there else loaded}", "")
+    script.run_before()
     begin = len(script.lines)
     story_of(script)(script)
     if any(f.startswith("def make_") for f in script.source.functions):

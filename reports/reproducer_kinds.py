@@ -28,15 +28,16 @@ GROUPS = "first element (flat index), step to the next, their number, their {}, 
 def story_of(script: Script) -> Story:
     """The story that shows this failure."""
     verdict, shown = script.finding.verdict, script.finding.exhibit
-    if verdict.law and shown is not None and shown.partner is not None:
+    kind = verdict.symptom or verdict.kind
+    if shown is not None and shown.partner is not None:
         return _law
-    if verdict.law and shown is not None and shown.groups:
+    if shown is not None and shown.groups:
         return _invariant
-    if verdict.kind in {Kind.MISMATCH, Kind.NONFINITE}:
+    if kind in {Kind.MISMATCH, Kind.NONFINITE}:
         if not worst(script.finding):
             return _look
         return _statistic if verdict.rule == "z" else _bits if is_bitwise(script.finding) else _values
-    return STORIES.get(verdict.kind, _look)
+    return STORIES.get(kind, _look)
 
 
 def _values(s: Script) -> None:
@@ -98,7 +99,8 @@ def _law(s: Script) -> None:
     rows = room_rows(worst(s.finding), s.spec.dtype)
     s.constants.append(table("WORST", ROOM, rows))
     s.make_inputs(s.case)
-    s.say("", f"# The same, changed as the law {prose(s.finding.verdict.law)!r} has it.")
+    law = s.finding.verdict.law
+    s.say("", f"# The same, changed as the law{f' {prose(law)!r}' if law else ''} has it.")
     others = s.make_inputs(shown.partner, "_other")
     s.say("", *s.run("first", values="first_values", shape=shown.whole or None))
     if shown.view:

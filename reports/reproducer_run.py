@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from corpus.findings import Finding
+from corpus.findings import Exhibit, Finding
 from corpus.formats import FORMATS, format_of
 from corpus.layouts import LAYOUTS, Shape
 from corpus.record import Scalar
@@ -181,6 +181,30 @@ class Script:
             self.say(f"{variable} = {placed(self.source, recipe, values)}")
             variables.append(variable)
         return variables
+
+    def run_before(self) -> None:
+        """Lines that run what must run before, each case twice, as when it failed."""
+        count = len(self.finding.before)
+        for number, case in enumerate(self.finding.before, 1):
+            other = Script(self.finding.but(case=case, before=(), exhibit=self._exhibit_of(case)))
+            other.source = self.source
+            other.inputs = {name: text.variable(f"{name}_{number}", self._reserved) for name in case.tensors}
+            other.make_inputs(case)
+            other.say("for _ in range(2):", *text.indented(other.run()))
+            self.say(f"# {number} of {count} that must run before: {text.prose(case.label)}", *other.lines, "")
+
+    def _exhibit_of(self, case: Case) -> Exhibit:
+        """The form of another case's output: an axis is as long as the input's that it is as long as here."""
+        spec, usual = self.spec, self.case.dtype
+        axes = {n: (name, axis) for name, t in self.case.tensors.items() for axis, n in reversed([*enumerate(t.shape)])}
+        shape = list(spec.shape)
+        for place, extent in enumerate(shape):
+            name, axis = axes.get(extent, ("", 0))
+            shape[place] = case.tensors[name].shape[axis] if name in case.tensors else extent
+        dtype = case.dtype if spec.dtype == usual else spec.dtype
+        if spec.shape == customary(self.case).shape:
+            shape = list(customary(case).shape)
+        return Exhibit(output=self.named_output, shape=tuple(shape), dtype=dtype, returns=bool(self.returns))
 
     def run(
         self, out: str = "", byte: str = "", values: str = "", other: Other | None = None, shape: Shape | None = None

@@ -15,6 +15,7 @@ from corpus.records import Kind, Subject
 from reports.book import (
     DEFAULT_CORPUS,
     Book,
+    after,
     blind,
     commands,
     failing,
@@ -22,6 +23,7 @@ from reports.book import (
     judged_of,
     planted_missed,
     sanitized,
+    shows_in,
     stopped_at,
 )
 from reports.page_words import count, largest_first, percent
@@ -54,6 +56,7 @@ def campaign_text(book: Book) -> str:
         _checked(c),
         _limits(c),
         _warnings(c),
+        _elusive(book),
         _planted(c, book) if planted else "",
         _findings(book),
         _coverage(c),
@@ -170,6 +173,11 @@ def _warnings(c: Campaign) -> str:
     return "\n".join(f"warning (doubtful, but no finding): {key}: {words}" for key, words in warned)
 
 
+def _elusive(book: Book) -> str:
+    """Failures that did not show again: told always, whether they count or not."""
+    return "\n".join(f"warning: {book.elusive_text(f)}" for f in book.elusive)
+
+
 def _fidelity(c: Campaign) -> str:
     """What right results lose by design, where an op does."""
     seen = {s.key: c.statistics[s.key].fidelity for s in c.subjects if not s.planted and s.key in c.statistics}
@@ -264,9 +272,10 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
         f"   claim     {f.claim}" if f.claim else "",
         f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
+        *after(f, "   after     "),
         *(f"   learned   {gate}" for gate in f.gates),
         *(f"   sanitizer {line}" for line in sanitized(f)),
-        f"   shows in  {f.probability:.0%} of runs" if f.probability < 1 else "",
+        f"   shows in  {shows_in(f)}" if f.probability < 1 else "",
         _metrics(f),
         f"   blind     {', '.join(blind(f))} would have passed" if blind(f) else "",
         f"   reason    {_expectation(f)}" if f.expect == "fail" else "",

@@ -8,7 +8,7 @@ from pathlib import Path
 from corpus.campaign import Campaign
 from corpus.findings import Element, Finding
 from corpus.records import Kind
-from reports.book import Book, blind, headline, judged, planted_missed, sanitized, stopped_at
+from reports.book import Book, after, blind, headline, judged, planted_missed, sanitized, shows_in, stopped_at
 from reports.form import Format
 from reports.holes import holes
 from reports.page_words import count, first_of, value
@@ -84,6 +84,7 @@ def _details(book: Book, group: Sequence[Finding]) -> str:
 
 def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
     yield f"- smallest case: `{f.case.label}` ({f.case.elements:,} elements; found with {f.original.elements:,})"
+    yield from (f"- after: `{line}`" for line in after(f))
     yield from (f"- learned: {_cell(gate)}" for gate in f.gates)
     yield from (f"- compute-sanitizer {_cell(line)}" for line in sanitized(f))
     if stopped_at(f):
@@ -95,7 +96,7 @@ def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
     if f.verdict.shares:
         yield f"- judged: {_cell(judged(f.verdict.shares))}"
     if f.probability < 1:
-        yield f"- shows in {f.probability:.0%} of runs"
+        yield f"- shows in {shows_in(f)}"
     if blind(f):
         yield f"- would have passed: {', '.join(blind(f))}"
     if len(group) > 1:

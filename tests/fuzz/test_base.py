@@ -11,9 +11,9 @@ from corpus.errors import UsageError
 from corpus.findings import State
 from corpus.records import Case, Fill, TensorRecipe
 from corpus.store import Store
-from fuzz.base import known_on_base, subject_on
+from fuzz.base import beside_base, known_on_base, subject_on
 from fuzz.check import all_laws
-from fuzz.replay import Outcome, beside_base, gather, replay
+from fuzz.replay import Outcome, gather, replay
 from fuzz.selection import Own
 from kernels.catalog import subjects_of, user_subject
 
@@ -65,8 +65,7 @@ def no_runs(monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["findings", "regressions"])
-def test_what_the_bases_corpus_has_is_known_without_running_it(base, finding, no_runs, where):
-    put(base, WRONG)
+def test_what_the_bases_corpus_has_is_known_where_its_kernel_cannot_be_run(base, finding, no_runs, where):
     with Store(base / "corpus") as store:
         if where == "findings":
             store.save_finding(finding)
@@ -80,6 +79,14 @@ def test_a_signature_met_before_shrinking_is_known_too(base, finding, no_runs):
     with Store(base / "corpus") as store:
         store.save_finding(twin)
     assert known(finding, base)
+
+
+def test_what_the_bases_kernel_does_right_is_known_by_no_record(base, finding):
+    """Another bug of the same signature is there, and excuses nothing."""
+    put(base, RIGHT)
+    with Store(base / "corpus") as store:
+        store.save_finding(finding)
+    assert not known(finding, base)
 
 
 def test_another_signature_is_not(base, finding):

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from corpus.errors import UsageError
-from corpus.records import Case, Fill, Kind, TensorRecipe
+from corpus.findings import State
+from corpus.records import Case, Fill, Kind, Signature, TensorRecipe, Verdict
 from fuzz.check import Examiner
 from fuzz.commands_store import _line
+from fuzz.filing import Failure, Observed, event, file
 from fuzz.replay import Item, replay
 from fuzz.rounds import LAW_EVERY, MOST_DEATHS
 from fuzz.shrinking import HANG_SECONDS
@@ -240,11 +242,26 @@ def subject_of(name, folder):
     return subject
 
 
+BEFORE = {"stateful": "silu float32 x=1x1:zeros"}
+"""What must run before the case of an example."""
+
+
+def item_of(name, subject):
+    """What is run again: the case of an example, or a finding where it takes more than one."""
+    case = case_of(label_of(name))
+    if name not in BEFORE:
+        return Item(name, case, subject)
+    signature = Signature(op=case.op, subject=subject.name, kind=name, rule="sequence", dtype=case.dtype)
+    failure = Failure(case, subject, Verdict(kind=name, rule="sequence", signature=signature))
+    seen = Observed(case, failure.verdict, before=(case_of(BEFORE[name]),))
+    return Item(name, case, subject, file(failure, seen, [event(State.NEW, "")]))
+
+
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory):
     """What comes of every example, under the short timeout that one of them names."""
     folder = tmp_path_factory.mktemp("examples")
-    items = [Item(name, case_of(label_of(name)), subject_of(name, folder)) for name in RUN]
+    items = [item_of(name, subject_of(name, folder)) for name in RUN]
     python = [item for item in items if item.subject.backend != "cuda"]
     compiled = [item for item in items if item.subject.backend == "cuda"]
     done = replay(python, None, timeout=2.0, memory_mb=4096)
