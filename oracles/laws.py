@@ -12,6 +12,7 @@ from corpus.materialize import Tensors
 from corpus.records import Case, Kind, TensorRecipe, Verdict
 from oracles import plain
 from oracles.contract import (
+    ALL,
     INTERVAL,
     NINF,
     PINF,
@@ -126,6 +127,7 @@ def pair(law: Law, base: Evidence, other: Evidence, name: str) -> Pair:
     if not law.within:
         copied = base.reference.budget(base.subject.numerics)[name].bitwise
         bad = broken(law, whole[view], got, bitwise=copied) & ~_chosen(base, name, view, got)
+        bad &= limits(base, name)[1][view] != ALL
         return Pair(got, want, budget, bad, bad, at)
     fmt, (budget, known) = format_of(got.dtype), _allowed(law, base, name, view)
     overflowed = np.isinf(want) & (budget.accept == INTERVAL)
@@ -165,7 +167,8 @@ def _allowed(law: Law, base: Evidence, name: str, view: View) -> tuple[Budget, M
     first, fmt = base.outputs[name].astype(np.float64), format_of(base.outputs[name].dtype)
     error, accept = limits(base, name)
     room = law.within * error + rounding(np.clip(first, -fmt.max, fmt.max), fmt)
-    allowed = np.where(error > 0.0, abs(law.factor) * room, 0.0)
+    coarse = (abs(law.factor) != 1.0) & (np.abs(first) < fmt.tiny)  # a subnormal number does not scale
+    allowed = np.where((error > 0.0) | coarse, abs(law.factor) * room, 0.0)
     one = (accept & (accept - 1)) == 0
     known = one & ((accept != INTERVAL) | ~np.isnan(first)) & ((accept & (PINF | NINF) == 0) | (law.factor > 0.0))
     return Budget(np.where(np.isnan(allowed), np.inf, allowed)[view], accept[view]), known[view]

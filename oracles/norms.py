@@ -22,6 +22,7 @@ from oracles.bounds import (
     sum_range,
 )
 from oracles.contract import ALL, INTERVAL, NAN, NINF, PINF, ZERO, Budget, Question, Reals
+from oracles.products import exact_bits
 
 
 def rms_normalized(x: Reals, weight: Reals, eps: float) -> Reals:
@@ -50,9 +51,8 @@ def rms_budget(q: Question, weight: Reals, off: float = 0.0) -> Budget:
     error = np.abs(q.want["out"]) * relative
     if narrowest := _narrow(q)[1]:
         error += 0.5 * narrowest * factor
-    if q.tiny:
-        error += (q.tiny * (1.0 + 1.0 / np.sqrt(v))) * factor
-        error += q.tiny * (1.0 + n**0.5)
+    error += (q.least * (2.0 + 1.0 / np.sqrt(v))) * factor
+    error += q.least * (1.0 + n**0.5)
     error[lost[:, 0]] = np.inf
     error[x == 0.0] = 0.0  # times anything finite
     top = range_of(q)[1]
@@ -70,11 +70,11 @@ def _below(x: Reals, limit: float) -> bool:
 def _relative(q: Question, x: Reals, v: Reals, least: float) -> Reals:
     """Relative error of each row; squares that underflow cost v at most 2 least."""
     n, eps = x.shape[-1], float(q.attrs["eps"])
-    e_v = row_sum_rel(q, n) * (1.0 - eps / v) + 2.0 * q.u + quotient_error(q) + 2.0 * least / v
-    relative = 0.5 * e_v + (7.0 + reference_error(q)) * q.u + quotient_error(q) + _narrow(q)[0]
-    if q.exact and n & (n - 1) == 0 and not q.numerics.fast_math:  # mean 1 and its root are exact; so are the products
-        relative[(np.abs(x) == 1.0).all(axis=-1, keepdims=True) & ((v == 1.0) | (v == 4.0))] = 0.0
-    return relative
+    sums = np.full(v.shape, row_sum_rel(q, n))
+    if q.exact and n & (n - 1) == 0 and n <= 2.0 ** exact_bits(q):  # sums of ones, and their mean; a root rounds
+        sums[(np.abs(x) == 1.0).all(axis=-1, keepdims=True)] = 0.0
+    e_v = sums * (1.0 - eps / v) + 2.0 * q.u + quotient_error(q) + 2.0 * least / v
+    return np.asarray(0.5 * e_v + (7.0 + reference_error(q)) * q.u + quotient_error(q) + _narrow(q)[0])
 
 
 def _narrow(q: Question) -> tuple[float, float]:
@@ -104,6 +104,6 @@ def _accept(q: Question, weight: Reals, sum_square: Reals, v: Reals, lost: NDArr
 
 
 def signs(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
-    """Ones of either sign: their mean square is 1, and with eps 0 or 3 so is its root, or 2."""
+    """Ones of either sign: in a power of two of columns their mean square is 1, whatever the order."""
     del dims, dtypes
     return {"x": Fill(distribution="unit_steps")}
