@@ -109,6 +109,10 @@ class Pair:
     at: Array
     """Where in the first run's output each element is to be found, as a flat index."""
 
+    def room(self, at: int) -> float:
+        """How far the two may be apart at a flat index."""
+        return float(np.broadcast_to(self.budget.error, self.got.shape).reshape(-1)[at])
+
     @property
     def worst(self) -> tuple[int, float]:
         """The element to be named, as a flat index, and how many times too far off it is."""
@@ -248,6 +252,8 @@ def _told(law: Law, base: Evidence, name: str, p: Pair) -> str:
     elif rho < 0.0:
         said = f"{here}, but {there} is {x}"
     else:
-        times = f"{rho:.3g}" if rho < MANY else "more than a million"
-        said = f"{here}, but {there} is {x}: {times} times as far as {law.within:g} error budgets and rounding explain"
+        within = f"{law.within:g} error budgets and rounding"
+        said = f"{here}, but {there} is {x}: {rho:.3g} times as far as {within} explain"
+        if rho >= MANY:
+            said = f"{here}, but {there} is {x}, to within the {p.room(at):.3g} that {within} explain"
     return f"law {law.name}: {said} ({share})"

@@ -12,7 +12,8 @@ the lesser of sum p d |v| + |out| sum p d and sqrt(A sum p d (v - out)**2), A = 
 declared accumulator, the sum of p, rescaling both whenever the running maximum changes and, if declared, the rounding
 of p. A row that sees no key, or only scores of -Inf, may be 0 or NaN; one with a score of +Inf is NaN, or shared among
 those. A finite score beyond the range of the arithmetic may be any number, Inf or NaN: its row is NaN, or any mixture
-of values. What has no weight may show as NaN if it is not finite, for 0 * Inf and -Inf + Inf are NaN.
+of values. One so large that fusing its scale into the difference from the maximum leaves hundreds leaves anything. What
+has no weight may show as NaN if it is not finite, for 0 * Inf and -Inf + Inf are NaN.
 """
 
 from __future__ import annotations

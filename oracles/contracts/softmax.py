@@ -5,7 +5,8 @@
 Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, algorithm 2; scale and mask as in
 attention. Budget: scaling and masking leave s off by 2u|scale x| + u|s|; an exponent z = s - m is off by that and u|z|,
 and its exponential by e_exp; the sum inherits the mean of all over p and its own e_s; four roundings (numerics.md 2.2).
-Where s itself is too uncertain to tell shares apart, any number from 0 to 1 will do. A row with a +Inf may be NaN or
+Where s itself is too uncertain to tell shares apart, any number from 0 to 1 will do; where exp(s - m) of the maximum
+itself may overflow or vanish, as s - m is no 0 if a product is fused into it, anything. A row with a +Inf may be NaN or
 shared among its infinities; a row of -Inf may be NaN or 0.
 """
 
