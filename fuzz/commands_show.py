@@ -29,6 +29,7 @@ from reports.closeup import case_text, closeup
 from reports.explain import explain
 from reports.format import write
 from reports.model import finding_report
+from reports.page_words import times
 from reports.reproducer import reproducer
 from reports.terminal import table
 
@@ -73,7 +74,7 @@ def _observed(items: list[Item], options: dict[str, Any]) -> list[Finding]:
 
 
 def _verdicts(checked: Checked) -> str:
-    rows = [(key, v.kind.value, f"{v.rho:.3g}", v.message or judged(v.shares)) for key, v in checked.verdicts.items()]
+    rows = [(key, v.kind.value, times(v.rho), v.message or judged(v.shares)) for key, v in checked.verdicts.items()]
     return table(("subject", "verdict", "rho", ""), rows)
 
 

@@ -118,10 +118,16 @@ def flushed(q: Question, a: Reals, b: Reals) -> Reals:
     return np.where(lost & np.isfinite(size), size, 0.0)
 
 
-def silu_classes(x: Reals, y: Reals) -> NDArray[np.uint8]:
-    """silu(-inf) is -inf * 0: NaN as computed, 0 as the limit."""
+def almost_top(q: Question) -> float:
+    """What is larger may be Inf for having been rounded up."""
+    return (1.0 - 16.0 * q.u) * range_of(q)[1]
+
+
+def silu_classes(q: Question, x: Reals, y: Reals) -> NDArray[np.uint8]:
+    """silu(-inf) is -inf * 0: NaN as computed, 0 as the limit. What rounds up from the largest number is Inf."""
     mask = classes_of(y)
     mask[x == -np.inf] = NAN | ZERO
+    mask[np.isfinite(y) & (y > almost_top(q))] |= PINF
     return mask
 
 

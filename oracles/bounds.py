@@ -123,6 +123,27 @@ LEAST_SHARE = 2.0**-1000
 """Whose logarithm is a number."""
 
 
+def wild(q: Question, left: Reals) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where a maximum less itself, which may leave so much, may be beyond all exponents, and where just at their end.
+
+    Fused with a difference, a product is not its own maximum: exp(s - max) of the largest is not 1. That divides out,
+    but Inf / Inf and 0 / 0 are NaN, or 0 if somebody looks, and few digits are left at the end of the range. What the
+    fusion leaves has a last digit, too: of much larger numbers it is nothing, or beyond the end for sure.
+    """
+    beyond = left > exponents(q)
+    return beyond, beyond & (left * q.u < 4.0 * exponents(q))
+
+
+def grown(q: Question, left: Reals) -> Reals:
+    """By what factor all exponentials of a row may be too large or too small, short of the end of the range."""
+    return np.where(left > exponents(q), 1.0, np.exp(np.minimum(left, exponents(q))))
+
+
+def exponents(q: Question) -> float:
+    """The largest exponent with an exponential; the lowest is hardly more."""
+    return float(np.log(range_of(q)[1]))
+
+
 def quotient_error(q: Question) -> float:
     """What fast math adds to the rounding of a quotient or a root: 2.5 ulp are 5u (numerics.md 2.2)."""
     return 4.0 * q.u if q.numerics.fast_math else 0.0

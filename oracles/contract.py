@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from corpus.errors import UsageError
 from corpus.findings import GroupOf
-from corpus.formats import Array, compute_unit, format_of
+from corpus.formats import Array, compute_format, compute_unit, format_of
 from corpus.record import Scalar
 from corpus.records import EVERY, Case, Fill, Numerics, TensorSpec
 from oracles.axes import Attrs as Attrs  # noqa: PLC0414  contract files take both from here
@@ -209,6 +209,11 @@ class Question:
     def every(self) -> Rounding:
         """That of the result of every operation."""
         return self.rounding(EVERY)
+
+    @property
+    def least(self) -> float:
+        """What a result near 0 may be off: the smallest normal number if subnormals are flushed, else the smallest."""
+        return self.tiny or compute_format(self.case.dtype).eta
 
     def real(self, name: str) -> Reals:
         """An input as float64."""

@@ -28,7 +28,7 @@ Z_FLOOR, Z_SPREAD = 1.05, 3.0
 """The line of the Z statistic: 1.05 + 3/sqrt(independent rows) (numerics.md 2.3)."""
 
 MANY = 1e6
-"""Times a budget beyond which the number says nothing more to a person."""
+"""Times a budget beyond which the number says nothing more to a person, only what the budget is."""
 
 UNWRITTEN, UNSET = 0xFF, 0xFE
 """Bytes that fill memory before a run (kernels.guarded, shared memory in kernels/simt/runtime/block.cpp), and local
@@ -357,10 +357,11 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: 
         text = f"{where}, wanted {due} ({share})"
     elif limit == 0:
         text = f"{where}, must be exactly {due} after rounding ({share})"
+    elif rho >= MANY:
+        text = f"{where}, must be {due} to within {limit:.3g} ({share})"
     else:
-        times = f"{rho:.3g}" if rho < MANY else "more than a million"
         text = (
-            f"{where}, wanted {due}: {times} times its {'estimated ' * budget.estimated}error budget of {limit:.3g}"
+            f"{where}, wanted {due}: {rho:.3g} times its {'estimated ' * budget.estimated}error budget of {limit:.3g}"
             f"{', confirmed in ball arithmetic' * (ruling is not None)} ({share})"
         )
     text += _never_set(e, got.reshape(-1)[worst])

@@ -12,6 +12,7 @@ from corpus.materialize import Tensors
 from corpus.records import Case, Kind, TensorRecipe, Verdict
 from oracles import plain
 from oracles.contract import (
+    ALL,
     INTERVAL,
     NINF,
     PINF,
@@ -108,6 +109,10 @@ class Pair:
     at: Array
     """Where in the first run's output each element is to be found, as a flat index."""
 
+    def room(self, at: int) -> float:
+        """How far the two may be apart at a flat index."""
+        return float(np.broadcast_to(self.budget.error, self.got.shape).reshape(-1)[at])
+
     @property
     def worst(self) -> tuple[int, float]:
         """The element to be named, as a flat index, and how many times too far off it is."""
@@ -126,6 +131,7 @@ def pair(law: Law, base: Evidence, other: Evidence, name: str) -> Pair:
     if not law.within:
         copied = base.reference.budget(base.subject.numerics)[name].bitwise
         bad = broken(law, whole[view], got, bitwise=copied) & ~_chosen(base, name, view, got)
+        bad &= limits(base, name)[1][view] != ALL
         return Pair(got, want, budget, bad, bad, at)
     fmt, (budget, known) = format_of(got.dtype), _allowed(law, base, name, view)
     overflowed = np.isinf(want) & (budget.accept == INTERVAL)
@@ -165,7 +171,8 @@ def _allowed(law: Law, base: Evidence, name: str, view: View) -> tuple[Budget, M
     first, fmt = base.outputs[name].astype(np.float64), format_of(base.outputs[name].dtype)
     error, accept = limits(base, name)
     room = law.within * error + rounding(np.clip(first, -fmt.max, fmt.max), fmt)
-    allowed = np.where(error > 0.0, abs(law.factor) * room, 0.0)
+    coarse = (abs(law.factor) != 1.0) & (np.abs(first) < fmt.tiny)  # a subnormal number does not scale
+    allowed = np.where((error > 0.0) | coarse, abs(law.factor) * room, 0.0)
     one = (accept & (accept - 1)) == 0
     known = one & ((accept != INTERVAL) | ~np.isnan(first)) & ((accept & (PINF | NINF) == 0) | (law.factor > 0.0))
     return Budget(np.where(np.isnan(allowed), np.inf, allowed)[view], accept[view]), known[view]
@@ -245,6 +252,8 @@ def _told(law: Law, base: Evidence, name: str, p: Pair) -> str:
     elif rho < 0.0:
         said = f"{here}, but {there} is {x}"
     else:
-        times = f"{rho:.3g}" if rho < MANY else "more than a million"
-        said = f"{here}, but {there} is {x}: {times} times as far as {law.within:g} error budgets and rounding explain"
+        within = f"{law.within:g} error budgets and rounding"
+        said = f"{here}, but {there} is {x}: {rho:.3g} times as far as {within} explain"
+        if rho >= MANY:
+            said = f"{here}, but {there} is {x}, to within the {p.room(at):.3g} that {within} explain"
     return f"law {law.name}: {said} ({share})"

@@ -18,6 +18,7 @@ from oracles.bounds import (
     EVEN,
     LAMBDA,
     exp_error,
+    grown,
     log_error,
     quotient_error,
     range_of,
@@ -224,6 +225,7 @@ def mixture_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
     mixed, square = _moments(w.p, np.abs(w.finite), w.finite * w.finite)
     least = range_of(q)[0] * (1.0 if q.tiny else 2.0 * q.u)  # weights below it are lost, and what is made of them
     flushed = 4.0 * w.keys * least * (1.0 + np.abs(w.finite).max(axis=(-2, -1), keepdims=True, initial=0.0))
+    flushed = flushed * grown(q, left(q, w))
     sums = _sums_error(q, w, out, mixed) + _narrow_error(q, w, out, mixed, square)
     return np.asarray(_weight_error(q, w, out, off) + _log_error(q, w, off) + sums + flushed)
 
@@ -267,6 +269,12 @@ def near(q: Question, w: Scores, off: Reals) -> Mask:
     """Which keys may have a weight at all; where it is only one, the others' are 0."""
     least = np.max(w.s - off, axis=-1, keepdims=True, initial=-np.inf, where=w.weighed & np.isfinite(off))
     return np.asarray((w.weighed & (w.s + off >= least - FAR.get(q.case.dtype, 128.0))) | (off == np.inf))
+
+
+def left(q: Question, w: Scores) -> Reals:
+    """What may be left of the largest score of a row if its maximum is subtracted, as `wild` has it."""
+    size = np.where(np.isnan(w.s), np.inf, np.abs(w.s))
+    return np.asarray(2.0 * q.u * np.max(size, axis=-1, keepdims=True, initial=0.0, where=w.seen & ~np.isinf(w.s)))
 
 
 def vanishing(q: Question, w: Scores, off: Reals) -> Mask:

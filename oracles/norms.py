@@ -21,6 +21,7 @@ from oracles.bounds import (
     sum_range,
 )
 from oracles.contract import ALL, INTERVAL, NAN, NINF, PINF, ZERO, Budget, Question, Reals
+from oracles.products import exact_bits
 
 
 def rms_normalized(x: Reals, weight: Reals, eps: float) -> Reals:
@@ -49,9 +50,8 @@ def rms_budget(q: Question, weight: Reals, off: float = 0.0) -> Budget:
     error = np.abs(q.want["out"]) * relative
     if (narrow := q.rounding("xr")) and narrow.half:
         error += narrow.half * factor
-    if q.tiny:
-        error += (q.tiny * (1.0 + 1.0 / np.sqrt(v))) * factor
-        error += q.tiny * (1.0 + n**0.5)
+    error += (q.least * (2.0 + 1.0 / np.sqrt(v))) * factor
+    error += q.least * (1.0 + n**0.5)
     error[lost[:, 0]] = np.inf
     error[x == 0.0] = 0.0  # times anything finite
     top = range_of(q)[1]
@@ -69,13 +69,14 @@ def _below(x: Reals, limit: float) -> bool:
 def _relative(q: Question, x: Reals, v: Reals, least: float) -> Reals:
     """Relative error of each row; squares that underflow cost v at most 2 least."""
     n, eps = x.shape[-1], float(q.attrs["eps"])
-    e_v = row_sum_rel(q, n) * (1.0 - eps / v) + 2.0 * q.u + quotient_error(q) + 2.0 * least / v
+    sums, every = np.full(v.shape, row_sum_rel(q, n)), q.every
+    if q.exact and not every and n & (n - 1) == 0 and n <= 2.0 ** exact_bits(q):
+        sums[(np.abs(x) == 1.0).all(axis=-1, keepdims=True)] = 0.0  # of ones, and their mean; a root rounds
+    e_v = sums * (1.0 - eps / v) + 2.0 * q.u + quotient_error(q) + 2.0 * least / v
     relative = 0.5 * e_v + (7.0 + reference_error(q)) * q.u + quotient_error(q) + q.rounding("xr").unit
-    if every := q.every:  # of squares and their mean in row_sum_rel, of v, its root and the root's reciprocal here
+    if every:  # of squares and their mean in row_sum_rel, of v, its root and the root's reciprocal here
         relative = relative + 2.55 * every.unit + 2.2 * every.half / v
-    if q.exact and n & (n - 1) == 0 and not q.numerics.fast_math:  # mean 1 and its root are exact; so are the products
-        relative[(np.abs(x) == 1.0).all(axis=-1, keepdims=True) & ((v == 1.0) | (v == 4.0))] = 0.0
-    return relative
+    return np.asarray(relative)
 
 
 INTERMEDIATES = {"xr": "x divided by the root, before its product with the weight"}
@@ -100,6 +101,6 @@ def _accept(q: Question, weight: Reals, sum_square: Reals, v: Reals, lost: NDArr
 
 
 def signs(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
-    """Ones of either sign: their mean square is 1, and with eps 0 or 3 so is its root, or 2."""
+    """Ones of either sign: in a power of two of columns their mean square is 1, whatever the order."""
     del dims, dtypes
     return {"x": Fill(distribution="unit_steps")}

@@ -61,7 +61,7 @@ class Scaling:
     @property
     def exact(self) -> bool:
         """Whether both factors are powers of two, or 0: multiplying by them rounds nothing."""
-        return _is_power(self.alpha) and (self.c is None or _is_power(self.beta))
+        return is_power(self.alpha) and (self.c is None or is_power(self.beta))
 
     @property
     def added(self) -> Reals:
@@ -180,7 +180,7 @@ def scaled_ball(product: Ball, attrs: Attrs, c: Ball | None) -> Ball:
     return scaled if c is None or beta == 0 else scaled + beta * c
 
 
-def _is_power(x: float) -> bool:
+def is_power(x: float) -> bool:
     """Whether multiplying by it is exact: plus or minus a power of two, or 0."""
     return x == 0.0 or abs(math.frexp(x)[0]) == 0.5
 
@@ -188,9 +188,9 @@ def _is_power(x: float) -> bool:
 def _scaled_error(q: Question, scaling: Scaling, k: int, product: Reals, factor: Reals) -> Reals:
     """The summand may stand at the head of the sum, so that each addition rounds it again (numerics.md 2.1)."""
     alpha, unit = abs(scaling.alpha), ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u)
-    scaled = alpha * (product if _is_power(alpha) else product + factor) if alpha else np.zeros(product.shape)
+    scaled = alpha * (product if is_power(alpha) else product + factor) if alpha else np.zeros(product.shape)
     held = max((k + 1) * unit, aligned_steps(q, k + 1) if q.numerics.accumulate in TENSOR_CORES else 0.0)
-    held += 0.0 if _is_power(scaling.beta) else 2.0 * unit
+    held += 0.0 if is_power(scaling.beta) else 2.0 * unit
     return np.asarray(scaled + held * scaling.added)
 
 
@@ -227,8 +227,8 @@ def _rounded_error(
             whole = np.minimum(whole, typical + steps)
         found = alpha * whole
     if product and not scaling.plain:
-        times = (0.0 if scaling.c is None else 1.0) + (0.0 if _is_power(alpha) else 1.0)
-        once = product.unit * (times * alpha * np.abs(acc) + (not _is_power(scaling.beta)) * scaling.added)
+        times = (0.0 if scaling.c is None else 1.0) + (0.0 if is_power(alpha) else 1.0)
+        once = product.unit * (times * alpha * np.abs(acc) + (not is_power(scaling.beta)) * scaling.added)
         found = once + 4.0 * product.half * many * max(1.0, alpha) + (0.0 if found is None else found)
     return found
 

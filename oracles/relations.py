@@ -62,11 +62,11 @@ def moved(name: str, tensor: str) -> Law:
     return Law(name=name, transform=transform)
 
 
-def doubled(name: str, attrs: Mapping[str, Scalar], *, within: float = 0.0) -> Law:
+def doubled(name: str, attrs: Mapping[str, Scalar], *, within: float = EITHER) -> Law:
     """The law: twice these attributes (those that a case leaves out are as given here) make the outputs twice as large.
 
     It does not apply where one of them is 0, which says that something is not read at all. A library may take another
-    path where one of them is 1, and then fuse a multiplication with an addition: EITHER result is right.
+    path where one of them is 1, with sums in another order or a product that is fused into one: EITHER result is right.
     """
 
     def transform(case: Case) -> Case | None:

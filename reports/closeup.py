@@ -7,9 +7,9 @@ from pathlib import Path
 from textwrap import indent
 
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
-from corpus.records import Case, Kind
+from corpus.records import Case, Kind, Measurement
 from reports.book import Book, judged, sanitized, shows_in, stopped_at
-from reports.page_words import bits, count, only_bits_tell, relation, value
+from reports.page_words import bits, count, only_bits_tell, relation, times, value
 from reports.tensors import described
 from reports.terminal import table
 
@@ -87,7 +87,7 @@ def _element(e: Element, dtype: str) -> Sequence[str]:
     got, wanted = value(e.got, dtype), value(e.wanted, dtype)
     if only_bits_tell(e, got, wanted):
         got, wanted = f"{got} ({bits(e.bits, dtype)})", f"{wanted} ({bits(e.wanted_bits, dtype)})"
-    return ("x" if e.fails else " ", index, got, wanted, f"{e.bound:.3g}", f"{e.rho:.3g}", steps)
+    return ("x" if e.fails else " ", index, got, wanted, f"{e.bound:.3g}", times(e.rho), steps)
 
 
 def _picture(shown: Exhibit) -> str:
@@ -102,9 +102,13 @@ def _picture(shown: Exhibit) -> str:
     return f"where it fails, {size}{scale} (. none, 1-9 tenths, # all)\n" + _indented(picture.lines)
 
 
+def _line(m: Measurement) -> str:
+    return "" if m.limit is None else f"line {m.limit:.3g}"
+
+
 def _measurements(f: Finding) -> str:
     rows = [
-        (m.metric, f"{m.value:.6g}", "" if m.limit is None else f"line {m.limit:.3g}") for m in f.verdict.measurements
+        (m.metric, times(m.value) if m.metric == "rho" else f"{m.value:.6g}", _line(m)) for m in f.verdict.measurements
     ]
     return "metrics\n" + table(("metric", "value", ""), rows) if rows else ""
 

@@ -12,7 +12,7 @@ from reports.book import Book, judged, sanitized, shows_in, stopped_at
 from reports.explain import short as meaning_of
 from reports.explain import topics
 from reports.page_summary import Entry, entry, environment
-from reports.page_words import DASH, bits, count, extent, figure, moment, only_bits_tell, place, relation, value
+from reports.page_words import DASH, bits, count, extent, figure, moment, only_bits_tell, place, relation, times, value
 from reports.plots import Map, Plot, failure_map, histogram, ulps_labels
 from reports.tensors import filled
 
@@ -192,7 +192,7 @@ def _spot(e: Element, dtype: str) -> Spot:
         bits=bits(e.bits, dtype),
         wanted=wanted + due,
         bound=figure(e.bound),
-        rho=figure(e.rho),
+        rho=times(e.rho),
         ulps=figure(e.ulps) if e.ulps >= 0 else DASH,
         fails=e.fails,
     )
@@ -209,7 +209,8 @@ def _metric(m: Measurement, dtype: str) -> tuple[str, str, str, str]:
     where = place(m.index)
     if m.got is not None and m.wanted is not None:
         where += f": {value(m.got, dtype)}, wanted {value(m.wanted, dtype)}"
-    return m.metric.replace("_", " "), figure(m.value), "" if m.limit is None else figure(m.limit), where
+    said = times(m.value) if m.metric == "rho" else figure(m.value)
+    return m.metric.replace("_", " "), said, "" if m.limit is None else figure(m.limit), where
 
 
 def _matrix(variants: Iterable[Variant]) -> Matrix | None:

@@ -54,6 +54,11 @@ def figure(x: float | None) -> str:
     return f"{x:,.0f}" if abs(x) < 1e7 and float(x).is_integer() else f"{x:.3g}"
 
 
+def times(rho: float) -> str:
+    """How many times its budget an element is off; beyond a million, or of a budget of 0, the number says nothing."""
+    return "-" if math.isinf(rho) else f"{rho:.3g}" if rho < 1e6 else "> 1e6"
+
+
 def value(x: float, dtype: str) -> str:
     """One element, with as many digits as its type needs."""
     known = FORMATS.get(dtype)

@@ -26,7 +26,7 @@ from reports.book import (
     shows_in,
     stopped_at,
 )
-from reports.page_words import count, largest_first, percent
+from reports.page_words import count, largest_first, percent, times
 from reports.terminal import table
 
 MAX_HOLES = 12
@@ -292,7 +292,11 @@ def _expectation(f: Finding) -> str:
 def _metrics(f: Finding) -> str:
     if f.verdict.kind is Kind.NONFINITE:
         return ""  # metrics leave out what is not finite, which is what is wrong here
-    shown = [f"{m.metric} {m.value:.3g}" for m in f.verdict.measurements if m.metric != "budget"]
+    shown = [
+        f"{m.metric} {times(m.value) if m.metric == 'rho' else f'{m.value:.3g}'}"
+        for m in f.verdict.measurements
+        if m.metric != "budget"
+    ]
     return f"   metrics   {', '.join(shown)}" if shown else ""
 
 

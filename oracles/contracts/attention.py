@@ -12,7 +12,8 @@ the lesser of sum p d |v| + |out| sum p d and sqrt(A sum p d (v - out)**2), A = 
 declared accumulator, the sum of p, rescaling both whenever the running maximum changes and, if declared, the rounding
 of p. A row that sees no key, or only scores of -Inf, may be 0 or NaN; one with a score of +Inf is NaN, or shared among
 those. A finite score beyond the range of the arithmetic may be any number, Inf or NaN: its row is NaN, or any mixture
-of values. What has no weight may show as NaN if it is not finite, for 0 * Inf and -Inf + Inf are NaN.
+of values. One so large that fusing its scale into the difference from the maximum leaves hundreds leaves anything. What
+has no weight may show as NaN if it is not finite, for 0 * Inf and -Inf + Inf are NaN.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from corpus.records import Fill
 from oracles.attention_laws import ATTENTION_LAWS
 from oracles.axes import Attrs, Dims
 from oracles.balls import Ball, ball, balls, dot, shares, total
-from oracles.bounds import classes_of, grain, sum_range
+from oracles.bounds import classes_of, grain, grown, reference_error, sum_range, wild
 from oracles.contract import (
     ALL,
     INTERVAL,
@@ -52,8 +53,8 @@ from oracles.mixtures import (
     deviation,
     doubtful,
     held,
+    left,
     mixture_error,
-    near,
     scale_of,
     score_error,
     scores_of,
@@ -111,10 +112,13 @@ def budget(q: Question) -> dict[str, Budget]:
     out = np.where(np.isfinite(want), want, 0.0)
     error = mixture_error(q, w, out, off)
     if q.exact and not q.numerics.fast_math and not coarse(q):
-        error = np.where(_is_exact(q, w, off), 0.0, error)
+        error = np.where(_is_flat(q, w), (4.0 + reference_error(q)) * q.u * np.abs(out), error)
     error = np.where(np.isnan(error), np.inf, np.where(_blind(w), 0.0, error))
     accept = _accept(q, w, want, off, fits)
-    if (free := free_rows(q, want.shape)) is not None:
+    free = wild(q, left(q, w))[1]
+    if (lost := free_rows(q, want.shape)) is not None:
+        free = free | lost
+    if free.any():
         error = np.where(free, np.inf, error)
         accept = np.where(free, ALL, classes_of(want) if accept is None else accept).astype(np.uint8)
     accept = None if accept is None else accept.reshape(shape)
@@ -130,17 +134,18 @@ def _different_rows(q: Question) -> int:
     return max(1, len(np.unique(rounded.reshape(-1, rounded.shape[-1]), axis=0)))
 
 
-def _is_exact(q: Question, w: Scores, off: Reals) -> Mask:
-    """Rows of equal scores, whose values and weights are summed without rounding, or of one key that has all weight."""
+def _is_flat(q: Question, w: Scores) -> Mask:
+    """Rows of products that are all 0, of a power of two of keys: exp(0) = 1, and all sums exact; the quotient is not.
+
+    Other equal scores may round: fused with the difference, a product is not its own maximum.
+    """
     bits = exact_bits(q) if tf32_of(q) == "none" else 11
     step = grain(w.finite, axis=-2)
     count = np.count_nonzero(w.seen, axis=-1, keepdims=True)
     equal = ~w.size.any(axis=-1, keepdims=True) & np.isfinite(w.dot).all(axis=-1, keepdims=True)
     equal = equal & (count > 0) & (count & (count - 1) == 0) & (count <= 2.0**bits)
     equal = equal & (w.seen.astype(np.float64) @ np.abs(w.finite) <= 2.0**bits * step)
-    alone = np.count_nonzero(near(q, w, off), axis=-1, keepdims=True) == 1
-    alone = alone & (np.abs(w.finite).max(axis=-2, keepdims=True, initial=0.0) <= 2.0**bits * step)
-    return np.asarray((equal | alone) & (step >= sum_range(q)[0] * w.keys) & (q.numerics.exp != "poly3"))
+    return np.asarray(equal & (step >= sum_range(q)[0] * w.keys) & (q.numerics.exp != "poly3"))
 
 
 def _accept(q: Question, w: Scores, want: Reals, off: Reals, fits: Mask) -> NDArray[np.uint8] | None:
@@ -148,10 +153,12 @@ def _accept(q: Question, w: Scores, want: Reals, off: Reals, fits: Mask) -> NDAr
     limit = sum_range(q)[1] * 0.999
     blind = _blind(w)
     finite = fits.all() and np.isfinite(w.dot).all() and np.isfinite(w.v).all()
-    if finite and np.abs(w.v).sum(axis=-2).max(initial=0.0) <= limit:
+    beyond, _ = wild(q, left(q, w))
+    factor = grown(q, left(q, w))
+    if finite and not beyond.any() and (np.abs(w.v).sum(axis=-2, keepdims=True) * factor).max(initial=0.0) <= limit:
         return classes_of(want) | _where(blind, NAN) if blind.any() else None
-    mask = classes_of(want) | _from_scores(q, w, fits) | _from_values(q, w, off)
-    seen = w.seen.astype(np.float64)
+    mask = classes_of(want) | _from_scores(q, w, fits) | _from_values(q, w, off) | _where(beyond, NAN | ZERO)
+    seen = w.seen * factor
     up, down = (seen @ np.maximum(sign * w.finite, 0.0) > limit for sign in (1.0, -1.0))
     mask |= _where(up | down, NAN) | _where((mask & INTERVAL) != 0, _where(up, PINF) | _where(down, NINF))
     mask[np.isnan(want)] = NAN

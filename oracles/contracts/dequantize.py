@@ -5,8 +5,9 @@
 Source: dequantize_row_* in GGML's ggml-quants.c; q8_1 likewise, its sum is not read. Budget: d * q has at most 19 bits,
 so float32 holds it, and the sum with a min is the one rounding there is: E = 0. Outputs of 16 bits may have been made
 float32 before, which matters where float32 does not hold the sum: E = u |y| there, else 0. Scales that are subnormal in
-float16 are normal numbers of float32, and subnormal float16 results are values: ftz is no excuse. A subject that
-declares a narrow accumulator multiplies and adds in it.
+float16 are normal numbers of float32, and subnormal float16 results are values: ftz is no excuse. An infinite scale may
+make NaN: d * q - d * offset is Inf - Inf (dequantize_block_q4_0 in ggml-cuda/convert.cu). A subject that declares a
+narrow accumulator multiplies and adds in it.
 """
 
 from collections.abc import Mapping
@@ -20,8 +21,8 @@ from oracles.axes import Attrs
 from oracles.balls import Ball
 from oracles.block_balls import value
 from oracles.blocks import dequantized, unpack
-from oracles.bounds import ACCUMULATOR_UNIT
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.bounds import ACCUMULATOR_UNIT, classes_of
+from oracles.contract import NAN, Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import alone, moved
 
 
@@ -36,6 +37,8 @@ def budget(q: Question) -> dict[str, Budget]:
     want, name = q.want["out"], str(q.attrs["format"])
     if q.numerics.accumulate in ACCUMULATOR_UNIT or q.every:
         return {"out": Budget(_narrow_error(q, name, want))}
+    if block_format(name).offset and np.isinf(want).any():
+        return {"out": Budget(0.0, accept=classes_of(want) | np.where(np.isinf(want), np.uint8(NAN), np.uint8(0)))}
     if block_format(name).second != "min" or q.attrs.get("to", "float32") == "float32":
         return {"out": Budget(0.0)}
     held = (want.astype(np.float32) == want) | ~np.isfinite(want)

@@ -31,7 +31,7 @@ def budget(q: Question) -> dict[str, Budget]:
     approximate = str(q.attrs["approximate"])
     act = np.asarray(gelu(widened(q, "gate"), approximate), np.float64)
     own = kept(q, act, gelu_error(q, gate, act, approximate))
-    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny + flushed(q, act, up)
+    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.least + flushed(q, act, up)
     tame = np.abs(gate).max(initial=0.0) < 0.29 * range_of(q)[1]
     if tame and np.isfinite(np.abs(y) + error).all():  # so up is finite
         return {"out": Budget(error)}

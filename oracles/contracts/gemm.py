@@ -29,7 +29,7 @@ from oracles.products import (
     scaling_of,
     summed,
 )
-from oracles.relations import EITHER, alone, doubled, only_if, reversed_along, scaled
+from oracles.relations import alone, doubled, only_if, reversed_along, scaled
 
 
 def reference(a: Reals, b: Reals, c: Reals | None = None, *, alpha: float = 1.0, beta: float = 1.0) -> dict[str, Reals]:
@@ -76,7 +76,7 @@ CONTRACT = Contract(
         scaled("b_scaling", {"b": 2.0, "c": 2.0}, factor=2.0),
         scaled("negation", {"b": -1.0, "c": -1.0}, factor=-1.0),
         only_if(lambda case: "c" not in case.tensors, doubled("alpha", {"alpha": 1.0})),
-        only_if(lambda case: "c" in case.tensors, doubled("linearity", {"alpha": 1.0, "beta": 1.0}, within=EITHER)),
+        only_if(lambda case: "c" in case.tensors, doubled("linearity", {"alpha": 1.0, "beta": 1.0})),
         alone("row_alone", {"a": 0, "c": 0}),
         alone("column_alone", {"b": 1, "c": 1}, out=1),
         reversed_along("k_reversed", {"a": 1, "b": 0}),

@@ -24,7 +24,7 @@ from oracles.products import (
     scaling_of,
     summed,
 )
-from oracles.relations import EITHER, alone, doubled, only_if, reversed_along, scaled
+from oracles.relations import alone, doubled, only_if, reversed_along, scaled
 
 
 def reference(a: Reals, x: Reals, y: Reals | None = None, *, alpha: float = 1.0, beta: float = 1.0) -> dict[str, Reals]:
@@ -70,7 +70,7 @@ CONTRACT = Contract(
         scaled("x_scaling", {"x": 2.0, "y": 2.0}, factor=2.0),
         scaled("negation", {"x": -1.0, "y": -1.0}, factor=-1.0),
         only_if(lambda case: "y" not in case.tensors, doubled("alpha", {"alpha": 1.0})),
-        only_if(lambda case: "y" in case.tensors, doubled("linearity", {"alpha": 1.0, "beta": 1.0}, within=EITHER)),
+        only_if(lambda case: "y" in case.tensors, doubled("linearity", {"alpha": 1.0, "beta": 1.0})),
         alone("row_alone", {"a": 0, "y": 0}),
         reversed_along("k_reversed", {"a": 1, "x": 0}),
     ),

@@ -55,9 +55,9 @@ def budget(q: Question) -> dict[str, Budget]:
     e_v = ((row_sum_rel(q, n) + 2.0 * q.u) * var + dmu * dmu + 2.0 * least) / v + 2.0 * q.u + quotient_error(q)
     normal = centred * root * weight
     error = normal * (0.5 * e_v + (8.0 + reference_error(q)) * q.u + quotient_error(q))
-    error += (root * (dmu + q.tiny) + q.tiny) * weight
+    error += (root * (dmu + q.least) + 2.0 * q.least) * weight
     error += _rounded(q, normal, root * weight, weight, v)
-    error += (q.u if q.case.dtype != "float64" else 2.0 * q.u) * np.abs(q.want["out"]) + q.tiny * (1.0 + n**0.5)
+    error += (q.u if q.case.dtype != "float64" else 2.0 * q.u) * np.abs(q.want["out"]) + q.least * (1.0 + n**0.5)
     lost = (v < max(8.0 * least, 40.0 * q.every.half)) | ~np.isfinite(e_v)
     lost |= (eps < 8.0 * least) & (dmu * dmu > 4.0 * var)
     # Welford's merge squares the difference of two means, up to twice the whole sum; also where the mean overflowed.
@@ -68,7 +68,7 @@ def budget(q: Question) -> dict[str, Budget]:
     if highest.max(initial=0.0) <= 0.99 * top and not lost.any() and not huge.any():
         return {"out": Budget(error)}
     normal[np.isnan(normal) & huge] = 0.0
-    rest = 1.25 * np.abs(q.want["out"] - q.real("bias")) + 4.0 * q.u * np.abs(q.real("bias")) + q.tiny
+    rest = 1.25 * np.abs(q.want["out"] - q.real("bias")) + 4.0 * q.u * np.abs(q.real("bias")) + q.least
     error = np.where(lost, np.inf, np.where(huge, np.fmax(error, rest), error))
     return {"out": Budget(error, accept=_accept(q, normal, lost, huge, centred <= 2.0 * (dmu + least)))}
 
@@ -83,7 +83,7 @@ def _mean_error(q: Question, x: Reals, mean: Reals, var: Reals) -> Reals:
             LAMBDA * sum_unit(q) * (np.sqrt(n / 3.0) * size + np.sqrt(var + mean * mean)) + 2.0 * sum_unit(q) * size
         )
         worst = np.minimum(worst, typical)
-    return np.asarray(worst + quotient_error(q) * np.abs(mean) + 2.0 * q.tiny + q.every.of(mean))
+    return np.asarray(worst + quotient_error(q) * np.abs(mean) + 2.0 * q.least + q.every.of(mean))
 
 
 def _top(q: Question) -> float:

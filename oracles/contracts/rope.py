@@ -87,9 +87,9 @@ def budget(q: Question) -> dict[str, Budget]:
     np.add(a * c, b * s, out=t0)
     np.add(a * s, b * c, out=t1)
     double = q.case.dtype == "float64"
-    smallest, products = q.tiny or compute_format(q.case.dtype).eta, q.rounding("products")
+    products = q.rounding("products")
     for e, t in ((e0, t0), (e1, t1)):
-        e[...] = np.minimum(t, LIMIT) * ((4.0 if double else 2.0) * q.u) + 2.0 * smallest + (a * off + b * off)
+        e[...] = np.minimum(t, LIMIT) * ((4.0 if double else 2.0) * q.u) + 2.0 * q.least + (a * off + b * off)
         if products:
             np.add(e, products.of(np.minimum(t, LIMIT)) + products.half, out=e)
     turned = _turned(q, style, part, (c < off) | (s < off))

@@ -4,6 +4,7 @@
 
 Source: IEEE 754-2019, 9.6 (maximum, maximumNumber). Budget: nothing is computed, E = 0. In a row with a NaN either
 answer is right: NaN, or the largest of the numbers; a row of nothing but NaN may also be -Inf, where a fold begins.
+With a signalling NaN any is: maxNum of IEEE 754-2008, and C's fmax, make a quiet one of it and forget what came before.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.distributions import DISTRIBUTIONS
-from corpus.formats import Array
+from corpus.formats import Array, format_of
 from oracles.axes import Attrs
 from oracles.balls import Ball, balls
 from oracles.bounds import classes_of
-from oracles.contract import NAN, NINF, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.contract import ALL, NAN, NINF, Budget, Contract, Dim, Input, Output, Question, Reals
 from oracles.relations import alone, reversed_along, scaled
 
 
@@ -28,18 +29,24 @@ def reference(x: Reals) -> dict[str, Reals]:
 
 def budget(q: Question) -> dict[str, Budget]:
     """The value itself; a subnormal one may be taken for zero."""
-    top = q.want["out"]
+    x, top = q.real("x"), q.want["out"]
     error = np.where(np.abs(top) < q.tiny, q.tiny, 0.0)
-    return {"out": Budget(error, accept=_accept(q.real("x"), top))}
-
-
-def _accept(x: Reals, top: Reals) -> NDArray[np.uint8] | None:
     spoiled = np.isnan(x).any(axis=-1)
     if not spoiled.any():
-        return None
+        return {"out": Budget(error)}
     mask = classes_of(top)
     mask[spoiled] |= NAN
     mask[np.isnan(top)] |= NINF
+    forgetful = _signalling(q.inputs["x"]).any(axis=-1)
+    mask[forgetful] = ALL
+    return {"out": Budget(np.where(forgetful, np.inf, error), accept=mask)}
+
+
+def _signalling(x: Array) -> NDArray[np.bool_]:
+    """NaN whose first bit of payload is 0."""
+    fmt = format_of(x.dtype)
+    quiet = fmt.nan_bits & ~fmt.inf_bits
+    mask: NDArray[np.bool_] = np.isnan(x) & (np.ascontiguousarray(x).view(fmt.carrier) & fmt.carrier.type(quiet) == 0)
     return mask
 
 

@@ -12,7 +12,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from corpus.formats import Array
-from oracles.activations import flushed, gated_classes, kept, silu, silu_ball, silu_classes, silu_error, widened
+from oracles.activations import (
+    almost_top,
+    flushed,
+    gated_classes,
+    kept,
+    silu,
+    silu_ball,
+    silu_classes,
+    silu_error,
+    widened,
+)
 from oracles.axes import Attrs
 from oracles.balls import Ball, ball
 from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
@@ -29,13 +39,14 @@ def budget(q: Question) -> dict[str, Budget]:
     gate, up, y = q.real("gate"), q.real("up"), q.want["out"]
     act = np.asarray(silu(widened(q, "gate")), np.float64)
     own = kept(q, act, silu_error(q, gate, act))
-    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.tiny + flushed(q, act, up)
-    if np.isfinite(gate).all() and np.isfinite(np.abs(y) + error).all():  # so up is finite
+    error = own * np.abs(up) + 2.0 * q.u * np.abs(y) + 4.0 * q.least + flushed(q, act, up)
+    tame = np.abs(gate).max(initial=0.0) <= almost_top(q)  # there is no NaN, either
+    if tame and np.isfinite(np.abs(y) + error).all():  # so up is finite
         return {"out": Budget(error)}
     low, high = act - own, act + own
     ends = np.where(gate > 0.0, np.maximum(low, 0.0), low), np.where(gate < 0.0, np.minimum(high, 0.0), high)
-    mask = gated_classes(y, act, ends, silu_classes(gate, act), up)
-    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.tiny, error), accept=mask)}
+    mask = gated_classes(y, act, ends, silu_classes(q, gate, act), up)
+    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.least, error), accept=mask)}
 
 
 def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:

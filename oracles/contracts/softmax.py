@@ -5,7 +5,8 @@
 Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, algorithm 2; scale and mask as in
 attention. Budget: scaling and masking leave s off by 2u|scale x| + u|s|; an exponent z = s - m is off by that and u|z|,
 and its exponential by e_exp; the sum inherits the mean of all over p and its own e_s; four roundings (numerics.md 2.2).
-Where s itself is too uncertain to tell shares apart, any number from 0 to 1 will do. A row with a +Inf may be NaN or
+Where s itself is too uncertain to tell shares apart, any number from 0 to 1 will do; where exp(s - m) of the maximum
+itself may overflow or vanish, as s - m is no 0 if a product is fused into it, anything. A row with a +Inf may be NaN or
 shared among its infinities; a row of -Inf may be NaN or 0.
 """
 
@@ -18,9 +19,18 @@ from corpus.formats import Array
 from corpus.records import Case, Fill
 from oracles.axes import Attrs, Dims
 from oracles.balls import Ball, ball, balls, shares
-from oracles.bounds import exp_error, log_error, quotient_error, range_of, reference_error, row_sum_rel
-from oracles.contract import INTERVAL, NAN, ZERO, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.products import exact_bits
+from oracles.bounds import (
+    exp_error,
+    grown,
+    log_error,
+    quotient_error,
+    range_of,
+    reference_error,
+    row_sum_rel,
+    wild,
+)
+from oracles.contract import ALL, INTERVAL, NAN, ZERO, Budget, Contract, Dim, Input, Output, Question, Reals
+from oracles.products import exact_bits, is_power
 from oracles.relations import alone, only_if, reversed_along, row_sums, shifted
 
 VANISHED = -1100.0
@@ -49,7 +59,7 @@ def reference(x: Reals, mask: Reals | None = None, *, scale: float = 1.0) -> dic
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """Error p (rel + sum p rel + e_s + 4u) with rel = d + u|z| + e_exp(z); what is masked or exact has no error."""
+    """Error p (rel + sum p rel + e_s + 4u) with rel = d + u|z| + e_exp(z); only 4u p where nothing else can round."""
     x, p, scale = q.real("x"), q.want["out"], float(q.attrs.get("scale", 1.0))
     mask = q.real("mask") if "mask" in q.inputs else None
     s = logits(x, mask, scale)
@@ -61,18 +71,22 @@ def budget(q: Question) -> dict[str, Budget]:
     if claims:
         error = _coarse_error(q, p, rel + _rounded(q, mask, (x * scale, s, top, z), p), shared)
     else:
-        error = p * (rel + (np.einsum("ij,ij->i", p, rel)[:, None] + shared)) + 4.0 * q.tiny
+        error = p * (rel + (np.einsum("ij,ij->i", p, rel)[:, None] + shared)) + 4.0 * q.least
     if q.exact and not claims and q.numerics.exp != "poly3" and not q.numerics.fast_math:
-        error = np.where(_is_exact(s, z, exact_bits(q)), 0.0, error)
+        error = np.where(_is_exact(q, s, z), (4.0 + reference_error(q)) * q.u * p, error)
     unsure = ((off > UNSURE) & (s + 2.0 * off > top - 128.0)).any(axis=-1, keepdims=True)
     over = _overflows(x, mask, s, scale, min(range_of(q)[1], q.rounding("s").top) * 0.999)
     over |= p.max(axis=-1, keepdims=True, initial=0.0) * q.every.top < 1.01  # the sum overflows
-    error = np.where(unsure | over, 1.0, error)
-    if np.isfinite(s).all() and not over.any():
+    apart = 2.0 * off.max(axis=-1, keepdims=True, initial=0.0)  # the sum's exponents and the result's
+    beyond, free = wild(q, apart)
+    error = np.where(unsure | over, grown(q, apart), error)
+    if np.isfinite(s).all() and not over.any() and not beyond.any():
         return {"out": Budget(error)}
     accept = _accept(s, top)
     accept[np.broadcast_to(over, s.shape)] = INTERVAL | ZERO | NAN
-    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.u, error), accept=accept)}
+    accept |= np.where(beyond, np.uint8(NAN), np.uint8(0))
+    accept[np.broadcast_to(free, s.shape)] = ALL
+    return {"out": Budget(np.where(free, np.inf, np.where(np.isnan(error), 4.0 * q.u, error)), accept=accept)}
 
 
 def _logit_error(q: Question, x: Reals, mask: Reals | None, s: Reals, scale: float) -> Reals:
@@ -131,12 +145,17 @@ def _overflows(x: Reals, mask: Reals | None, s: Reals, scale: float, limit: floa
     return np.asarray(over.any(axis=-1, keepdims=True))
 
 
-def _is_exact(x: Reals, z: Reals, bits: int) -> NDArray[np.bool_]:
-    """Rows of a power of two of maxima c and otherwise nothing: exp(0) = 1, the sum c, the quotient 1/c."""
+def _is_exact(q: Question, s: Reals, z: Reals) -> NDArray[np.bool_]:
+    """Rows of a power of two of maxima c and otherwise nothing: exp(0) = 1, the sum c; the quotient keeps its error.
+
+    Only if the arithmetic holds their s: fused with the difference, a product that rounds is not its own maximum.
+    """
     maxima = np.count_nonzero(z == 0.0, axis=-1, keepdims=True)
-    alone = ((z == 0.0) | (z == VANISHED)).all(axis=-1, keepdims=True) & np.isfinite(x).all(axis=-1, keepdims=True)
-    exact: NDArray[np.bool_] = alone & (maxima & (maxima - 1) == 0) & (maxima <= 2**bits)
-    return exact
+    alone = ((z == 0.0) | (z == VANISHED)).all(axis=-1, keepdims=True) & np.isfinite(s).all(axis=-1, keepdims=True)
+    scale = float(q.attrs.get("scale", 1.0))
+    held = is_power(scale) & ((s == s.astype(np.float32)) if q.case.dtype != "float64" else "mask" not in q.inputs)
+    exact: NDArray[np.bool_] = alone & (maxima & (maxima - 1) == 0) & (maxima <= 2.0 ** exact_bits(q))
+    return np.asarray(exact & np.all(held, axis=-1, keepdims=True))
 
 
 def _accept(x: Reals, top: Reals) -> NDArray[np.uint8]:

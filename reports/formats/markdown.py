@@ -11,7 +11,7 @@ from corpus.records import Kind
 from reports.book import Book, after, blind, headline, judged, planted_missed, sanitized, shows_in, stopped_at
 from reports.form import Format
 from reports.holes import holes
-from reports.page_words import count, first_of, value
+from reports.page_words import count, first_of, times, value
 from reports.text import kinds_of
 
 DETAILED = 20
@@ -111,7 +111,7 @@ def _elements(f: Finding) -> str:
 
 
 def _element(e: Element, dtype: str) -> str:
-    return f"| `{list(e.index)}` | {value(e.got, dtype)} | {value(e.wanted, dtype)} | {e.bound:.3g} | {e.rho:.3g} |"
+    return f"| `{list(e.index)}` | {value(e.got, dtype)} | {value(e.wanted, dtype)} | {e.bound:.3g} | {times(e.rho)} |"
 
 
 def _picture(f: Finding) -> str:

@@ -12,7 +12,7 @@ from corpus.materialize import materialize_all
 from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Status, Subject, TensorRecipe
 from kernels.attention import numpy_flash, numpy_float32, numpy_online
 from oracles.catalog import contract_of
-from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO
+from oracles.contract import ALL, INTERVAL, NAN, NINF, PINF, ZERO
 from oracles.judge import judge
 from oracles.mixtures import visible
 from oracles.reference import Reference
@@ -102,31 +102,37 @@ def probed(keys, dtype="float32", **more):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("keys", [1, 8, 512])
-def test_equal_scores_of_a_power_of_two_of_keys_are_exact(dtype, keys):
+def test_equal_scores_of_a_power_of_two_of_keys_leave_the_quotient_its_error(dtype, keys):
     reference = probed(keys, dtype)
-    assert (budget(reference)[0] == 0).all()
+    assert flat(reference).all()
     out = answer(reference)
     assert verdict(reference, out).kind is Kind.PASS
-    out[1, 2, 3, 1] += 2 * np.spacing(np.abs(out[1, 2, 3, 1]))
-    assert (verdict(reference, out).rule, verdict(reference, out).kind) == ("exact", Kind.MISMATCH)
+    out[1, 2, 3, 1] += 16 * np.spacing(np.abs(out[1, 2, 3, 1]))
+    assert verdict(reference, out).kind is Kind.MISMATCH
+
+
+def flat(reference, **claims):
+    """Where only the quotient rounds."""
+    unit = 8 * 2.0**-53 if reference.case.dtype == "float64" else 4 * 2.0**-24
+    return budget(reference, **claims)[0] == unit * np.abs(reference.want["out"])
 
 
 def test_with_a_mask_it_is_the_rows_of_a_power_of_two():
-    error = budget(probed(8, causal=True, queries=8))[0][0, 0, :, 0]
-    assert [int(i) + 1 for i in np.flatnonzero(error == 0)] == [1, 2, 4, 8]
+    rows = flat(probed(8, causal=True, queries=8))[0, 0, :, 0]
+    assert [int(i) + 1 for i in np.flatnonzero(rows)] == [1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 @pytest.mark.parametrize(("keys", "head"), [(7, 1), (9, 4), (100, 33), (333, 256)])
 def test_scores_far_apart_select_a_key(dtype, keys, head):
     reference = probed(keys, dtype, head=head, causal=True)
-    error = budget(reference)[0]
-    assert (error == 0).mean() > 0.8
     for module in (numpy_float32, numpy_flash):
         assert verdict(reference, answer(reference, module)).kind is Kind.PASS
     v = reference.inputs["v"].astype(np.float64)[0, 0]
-    rows = reference.want["out"][0, 0][error[0, 0].max(axis=-1) == 0]
-    assert all((np.abs(row - v) < 1e-30).all(axis=1).any() for row in rows), "each is a row of v"
+    rows = reference.want["out"][0, 0]
+    assert np.mean([(np.abs(row - v) < 1e-30).all(axis=1).any() for row in rows]) > 0.8, "each is a row of v"
+    error = budget(reference)[0]
+    assert (error <= 2.0**-24 * (4 * keys + 16) * np.abs(v).max()).mean() > 0.8, "of the key, not of the scores"
 
 
 def test_a_narrow_accumulator_must_hold_the_sum_of_weights():
@@ -134,16 +140,16 @@ def test_a_narrow_accumulator_must_hold_the_sum_of_weights():
     claim = {"accumulate": "bfloat16"}
     for keys, exact in ((256, True), (512, False)):
         reference = asked("bfloat16", keys=keys, fills=dict.fromkeys("qkv", Fill(distribution="zeros")))
-        assert (budget(reference, **claim)[0] == 0).all() == exact
-        assert (budget(reference)[0] == 0).all()
+        assert flat(reference, **claim).all() == exact
+        assert flat(reference).all()
 
 
 def test_a_narrow_accumulator_must_hold_the_smallest_product():
     """A weight of 1/8 times 2**-14 is a subnormal float16."""
     fills = {"q": Fill(distribution="zeros"), "v": Fill(distribution="ones", scale=2.0**-14)}
     reference = asked("float16", keys=8, fills=fills, exact=True)
-    assert (budget(reference)[0] == 0).all()
-    assert (budget(reference, accumulate="float16")[0] > 0).all()
+    assert flat(reference).all()
+    assert not flat(reference, accumulate="float16").any()
 
 
 def test_infinite_scores_are_not_equal_ones():
@@ -165,10 +171,10 @@ def test_a_cubic_exponential_is_not_exact_anywhere():
 
 
 def test_an_uncertain_score_leaves_a_mixture_of_what_may_be_chosen():
-    """q k is 2**40 for two keys, off by some 2**16, and far less for the third."""
+    """q k is 2**24 for two keys, off by some 2**2, and far less for the third."""
     reference = asked(batch=1, kv_heads=1, group=1, queries=1, keys=3, head=2, scale=1.0)
-    reference.inputs["q"][...] = 2.0**20
-    reference.inputs["k"][0, 0] = [[2.0**20, 2.0**10], [2.0**10, 2.0**20], [-1.0, 1.0]]
+    reference.inputs["q"][...] = 2.0**12
+    reference.inputs["k"][0, 0] = [[2.0**12, 2.0**2], [2.0**2, 2.0**12], [-1.0, 1.0]]
     reference.inputs["v"][0, 0] = [[1.0, 1.0], [3.0, 1.0], [1e9, 1.0]]
     for share in (0.0, 0.3, 1.0):
         out = np.float32([[[[1.0 + 2.0 * share, 1.0]]]])
@@ -180,11 +186,18 @@ def test_an_uncertain_score_leaves_a_mixture_of_what_may_be_chosen():
 
 def test_one_key_that_is_far_above_all_others_leaves_no_choice():
     reference = asked(batch=1, kv_heads=1, group=1, queries=1, keys=2, head=1, scale=1.0)
-    reference.inputs["q"][...] = 2.0**20
+    reference.inputs["q"][...] = 2.0**12
     reference.inputs["k"][0, 0] = [[3.0 * 2.0**10], [2.0**10]]
     reference.inputs["v"][0, 0] = [[0.1], [1e9]]
     assert verdict(reference, np.float32([[[[0.1]]]])).kind is Kind.PASS
     assert verdict(reference, np.float32([[[[0.10001]]]])).kind is Kind.MISMATCH
+
+
+def test_scores_so_large_that_a_fused_product_leaves_hundreds_leave_anything():
+    assert budget(one_query(2.0**14, [3.0 * 2.0**10, 2.0**10]))[1].item() == INTERVAL
+    assert budget(one_query(2.0**20, [3.0 * 2.0**10, 2.0**10]))[1].item() == ALL
+    far = one_query(2.0**50, [3.0 * 2.0**10, 2.0**10], [0.1, 1e9])
+    assert [verdict(far, np.float32([[[[x]]]])).failed for x in (0.1, 0.0, np.nan, 0.2, np.inf)] == [0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("module", [numpy_float32, numpy_flash, numpy_online])
@@ -214,13 +227,12 @@ def test_scores_beyond_the_range_leave_any_mixture_or_nan():
         assert verdict(reference, np.float32([[[row]]])).kind is Kind.PASS
     for row in ([np.inf, 5.0], [1.0, -np.inf], [100.0, 5.0]):
         assert verdict(reference, np.float32([[[row]]])).failed
-    assert (budget(reference)[1] == INTERVAL | NAN).all(), "one score is held, so the row is not masked"
+    assert (budget(reference)[1] == INTERVAL | ZERO | NAN).all()
 
 
 def test_a_row_whose_scores_may_all_be_minus_infinity_may_be_masked():
     reference = one_query(-1e30, [1e30, 2e30], [3.0, 3.0])
     assert (budget(reference)[1] == INTERVAL | ZERO | NAN).all()
-    assert (budget(one_query(-1e30, [1e30, 1.0], [3.0, 3.0]))[1] == INTERVAL | NAN).all()
 
 
 def test_a_score_beyond_float64_takes_nothing_for_certain():
@@ -230,14 +242,13 @@ def test_a_score_beyond_float64_takes_nothing_for_certain():
     reference.inputs["k"][0, 0] = [[1e200, -5e199], [1.0, 1.0]]
     reference.inputs["v"][0, 0] = [[1.0, 5.0], [3.0, 6.0]]
     assert reference.want["out"].tolist() == [[[[1.0, 5.0]]]]
-    assert (budget(reference)[1] == INTERVAL | NAN).all()
+    assert (budget(reference)[1] == INTERVAL | ZERO | NAN).all()
     assert (budget(reference)[0] >= [2.0, 1.0]).all()
 
 
 def test_an_exponential_to_the_base_of_two_has_less_range():
     """Scores of 3e38 are numbers of float32, their 1.44 times are not."""
-    assert (budget(one_query(1e19, [3e19, 1.0]))[1] == INTERVAL | NAN).all()
-    assert (budget(one_query(1e19, [2e19, 1.0]))[1] == INTERVAL).all()
+    assert budget(one_query(1e19, [3e19, 1.0]))[0].item() > budget(one_query(1e19, [2e19, 1.0]))[0].item()
 
 
 @pytest.mark.parametrize(("values", "accepted"), [([2e38, 2e38], PINF), ([-2e38, -2e38], NINF), ([3e38, -1.0], 0)])
@@ -344,7 +355,7 @@ def test_what_a_score_of_infinity_outdoes_may_show_as_nan_only():
     assert accepted(one_query(1.0, [np.inf, 1.0], [4.0, np.nan])) == (4.0, INTERVAL | NAN)
     assert accepted(one_query(1.0, [-np.inf, 1.0], [np.inf, 4.0])) == (4.0, INTERVAL | NAN)
     assert accepted(one_query(1.0, [np.inf, 1.0], [np.inf, 4.0])) == (np.inf, PINF | NAN)
-    assert accepted(one_query(1e30, [np.inf, 1e30], [4.0, -np.inf])) == (4.0, INTERVAL | NINF | NAN)
+    assert accepted(one_query(1e30, [np.inf, 1e30], [4.0, -np.inf])) == (4.0, INTERVAL | ZERO | NINF | NAN)
 
 
 @pytest.mark.parametrize(
