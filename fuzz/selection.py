@@ -87,7 +87,7 @@ def select(
     own = Own(files, launch).subjects(ops)
     wanted = tuple(dict.fromkeys(s.op for s in own)) if own else tuple(ops) or tuple(load_contracts())
     for backend in backends:
-        if why := loader_of(backend).unavailable():
+        if why := _unavailable(backend):
             raise UsageError(f"backend {backend!r} is not available here, because {why}")
     house = [s for op in wanted for s in runnable(op) if not backends or s.backend in backends]
     if own or peers:
@@ -131,8 +131,14 @@ def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
     """
     kind = places_of(device)[0].device
     if kind == "cpu":
-        return [s.but(device=kind) for s in subjects]
-    return [s.but(device=kind, planted=shown_on_gpu(s)) if _runs_on_gpu(s) else s for s in subjects]
+        made = [s.but(device=kind) for s in subjects]
+    else:
+        made = [s.but(device=kind, planted=shown_on_gpu(s)) if _runs_on_gpu(s) else s for s in subjects]
+    left = [s for s in made if is_own(s) or s.device != "cpu" or not loader_of(s.backend).unavailable()]
+    if made and not left:
+        why = loader_of(made[0].backend).unavailable()
+        raise UsageError(f"backend {made[0].backend!r} is not available on device {device!r}, because {why}")
+    return left
 
 
 def as_is(subjects: Sequence[Subject]) -> list[Subject]:
@@ -145,8 +151,14 @@ def _runs_on_gpu(subject: Subject) -> bool:
 
 
 def runnable(op: str) -> list[Subject]:
-    """The house's own subjects of an op whose backend is available here."""
-    return [s for s in subjects_of(op) if not loader_of(s.backend).unavailable()]
+    """The house's own subjects of an op whose backend is available here, on the CPU or on a GPU."""
+    return [s for s in subjects_of(op) if not _unavailable(s.backend)]
+
+
+def _unavailable(backend: str) -> str:
+    """Why a backend runs nowhere here, in half a sentence; empty if it does. Triton interprets in versions it knows."""
+    why = loader_of(backend).unavailable()
+    return "" if why and backend in ON_GPU and not ON_GPU[backend].unavailable() else why
 
 
 def claims(subject: Subject) -> bool:

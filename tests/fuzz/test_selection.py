@@ -89,3 +89,28 @@ def test_a_dtype_that_nobody_takes_is_refused(write):
     mine = write("mine", '// dtypes = ["float16"]\n')
     with pytest.raises(UsageError, match="silu/mine takes float16, not float32"):
         selection.only_dtypes([mine, *subjects_of("silu")], ["float32"])
+
+
+class Nowhere:
+    """A loader that refuses, as Triton's interpreter refuses a version that it does not know."""
+
+    name = "triton"
+
+    def unavailable(self):
+        return "its version is not known"
+
+
+def test_what_only_a_gpu_runs_is_selected_and_stays_there(write, monkeypatch):
+    """Triton compiles in any version, and interprets in one."""
+    there = selection.loader_of
+    monkeypatch.setattr(selection, "loader_of", lambda name: Nowhere() if name == "triton" else there(name))
+    with pytest.raises(UsageError, match="its version is not known"):
+        selection.select(["silu"], backends=["triton"])
+    monkeypatch.setitem(selection.ON_GPU, "triton", Here())
+    found = selection.select(["silu"], backends=["triton"])
+    assert {s.device for s in placed(found, "cuda")} == {"cuda"}
+    with pytest.raises(UsageError, match="'triton' is not available on device 'cpu', because its version is not known"):
+        placed(found, "cpu")
+    assert [
+        s.backend for s in placed([*found, *(s for s in subjects_of("silu") if s.name == "numpy_float32")], "cpu")
+    ] == ["numpy"]
