@@ -81,5 +81,9 @@ class Beside(Examiner):
 
 def _told(execution: Execution) -> Verdict:
     """The verdict on an execution in which nothing was caught."""
-    why = "" if execution.status is Status.OK else execution.message or execution.status.value
-    return Verdict(kind=Kind.UNSUPPORTED if why else Kind.PASS, rule="status", message=why)
+    kind = _TOLD.get(execution.status, Kind.INCONCLUSIVE)
+    why = "" if kind is Kind.PASS else execution.message or execution.status.value
+    return Verdict(kind=kind, rule="status", message=why)
+
+
+_TOLD = {Status.OK: Kind.PASS, Status.UNSUPPORTED: Kind.UNSUPPORTED}

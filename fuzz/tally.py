@@ -33,9 +33,9 @@ class Tally:
 
     def add_emulated(self, verdict: Verdict) -> None:
         """Count a case that was to be run in check mode beside a GPU."""
-        if verdict.kind is Kind.UNSUPPORTED:
+        if verdict.kind is Kind.INCONCLUSIVE:
             self._unchecked = self._unchecked or verdict.message
-        else:
+        elif verdict.kind is not Kind.UNSUPPORTED:
             self._checked += 1
 
     def add(self, checked: Checked, key: str) -> None:

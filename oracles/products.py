@@ -202,10 +202,12 @@ def _factor_error(q: Question, acc: Reals, total: Reals, root: Reals) -> Reals:
 
 
 PART = 64
-"""Products that a part of a sum has at least, where it is made of parts."""
+"""Products that a part of a sum has at least, where it is made of many parts."""
+FEW_PARTS = 4
+"""Parts that a sum of fewer products may have: cuBLAS splits 10 products on an H200."""
 INTERMEDIATES = {
     "product": "the product, and it and the summand times their factors, before they are added",
-    "parts": f"sums of parts of at least {PART} products, and of some of these",
+    "parts": f"sums of parts, {FEW_PARTS} or of at least {PART} products each, and of some of these",
 }
 """What is rounded where a sum of products is made in several steps."""
 
@@ -218,7 +220,7 @@ def _rounded_error(
     columns: of how many elements the numbers are norms.
     """
     product, parts, alpha = q.rounding("product"), q.rounding("parts", alone=True), abs(scaling.alpha)
-    count, many, found = -(-k // PART), math.sqrt(columns), None
+    count, many, found = max(-(-k // PART), min(k, FEW_PARTS)), math.sqrt(columns), None
     if parts and count > 1:
         steps = 2.0 * count * parts.half * many
         whole = 2.0 * count * parts.unit * size + steps

@@ -15,7 +15,7 @@ from fuzz.check import Examiner, Inquiry, interface_of
 from kernels import sandbox as module
 from kernels.catalog import subjects_of, user_subject
 from kernels.nursery import Handle
-from kernels.protocol import IDLE, JOURNAL, Task
+from kernels.protocol import IDLE, JOURNAL, STACK_AT, Task
 from kernels.sandbox import Sandbox
 from kernels.tickets import Ticket
 from kernels.worker import Worker
@@ -362,6 +362,7 @@ def test_a_batch_is_under_way_until_its_last_execution_is_back_whatever_the_orde
 def test_a_journal_is_never_read_while_half_of_a_number_is_written():
     """A time that is off by a byte would end a kernel that has only begun."""
     journal = os.memfd_create("journal")
+    os.ftruncate(journal, STACK_AT)
     os.pwrite(journal, JOURNAL.pack(IDLE, IDLE, time.monotonic_ns()), 0)
     handle, begin, beginner = Handle(None, journal), time.monotonic_ns(), os.getpid()
     if not (child := os.fork()):
