@@ -61,7 +61,7 @@ class Elites:
         """By op: traits that were left out, from some batch on."""
         self._best: dict[str, Elite] = {}
         self._recent: dict[str, list[Elite]] = {}
-        """Cell -> its admissions that some batch may still see."""
+        """Cell -> its admissions, without those that no batch can see any more."""
         self._admissions: dict[str, tuple[array[int], list[str]]] = {}
         """Op -> the batch and the cell of every admission."""
         self._most_lead = most_lead
@@ -104,14 +104,19 @@ class Elites:
         return {name: getattr(elite, name) for name in _FIELDS}
 
     def pick(self, op: str, batch: int, random: Random) -> Elite | None:
-        """An elite of the op that is visible in a batch: a cell at random, then its best at that time."""
+        """An elite of the op that is visible in a batch: a cell at random, then its best at that time.
+
+        Batches must come in their order: what they can no longer see is forgotten.
+        """
         batches, cells = self._admissions.get(op, _NONE)
         last = seen_by(batch, self._most_lead)
         visible = bisect_right(batches, last)
         if not visible:
             return None
         recent = self._recent[cells[int(random.random() * visible)]]
-        return next(e for e in reversed(recent) if e.batch <= last)
+        while len(recent) > 1 and recent[1].batch <= last:  # who picks here from now on does so for a later batch
+            del recent[0]
+        return recent[0]
 
     def __len__(self) -> int:
         """Number of cells that have an elite."""
@@ -124,13 +129,9 @@ class Elites:
         self._weighed.add((said["batch"], said["op"], said["trait"]))
 
     def _admit(self, elite: Elite) -> None:
-        """Whoever picks from now on does so for a later batch: what it can no longer see is forgotten."""
         self._best[elite.cell] = elite
         recent = self._recent.setdefault(elite.cell, [])
         recent.append(elite)
-        last = seen_by(elite.batch, self._most_lead)
-        while len(recent) > 1 and recent[1].batch <= last:
-            del recent[0]
         batches, cells = self._admissions.setdefault(elite.op, (array("q"), []))
         batches.append(elite.batch)
         cells.append(recent[0].cell)  # one text for all admissions

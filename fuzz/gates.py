@@ -78,6 +78,10 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
             break
         near = _few_neighbours(extent) if is_dear(shrinker.target) else _neighbours(extent)
         fails = _fails(shrinker, case, dim, near)
+        while not shrinker.expired() and (middle := _between(fails, contract.dims[dim].multiple)):
+            if not (found_out := _fails(shrinker, case, dim, [middle])):
+                break
+            fails |= found_out
         fails.setdefault(extent, True)  # it may lie beyond the range, as shapes of language models do
         if fails.setdefault(before[dim], True) and rule_of(dim, fails):
             # Plain values may hide it, as ones do what a mean leaves out, and so may other extents that are small.
@@ -88,6 +92,15 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
             if rule and not shrinker.expired() and _agree(shrinker, _held_out(case, dim, fails, rule)):
                 found.append(rule.said)
     return tuple(found)
+
+
+def _between(fails: Mapping[int, bool], multiple: int) -> int:
+    """A size between the largest that works and the smallest that fails, if all larger ones fail; 0: there is none."""
+    low = min((n for n, failed in fails.items() if failed), default=0)
+    below = max((n for n in fails if n < low), default=low)
+    if not all(failed for n, failed in fails.items() if n > low) or low - below <= multiple:
+        return 0
+    return (low + below) // 2 // multiple * multiple or multiple
 
 
 def _held_out(case: Case, dim: str, fails: dict[int, bool], rule: Rule) -> list[Due]:

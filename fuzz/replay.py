@@ -237,7 +237,7 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
     recorded = item.finding.input_digest if item.finding else ""
     if recorded and checked.input_digest and recorded != checked.input_digest:
         return Replayed(item, Outcome.DRIFTED, verdict)
-    return Replayed(item, _outcome(item.finding, verdict), verdict)
+    return Replayed(item, _outcome(item, verdict), verdict)
 
 
 def rerun(examiner: Examiner, item: Item) -> tuple[Checked, Verdict]:
@@ -273,17 +273,23 @@ def _times(finding: Finding | None) -> int:
     return min(MAX_RUNS, math.ceil(math.log(SURE) / math.log(1.0 - finding.probability)))
 
 
-def _outcome(finding: Finding | None, verdict: Verdict) -> Outcome:
+def _outcome(item: Item, verdict: Verdict) -> Outcome:
+    finding = item.finding
     if verdict.kind in UNDECIDED:
         return Outcome.NOT_TOLD
     if verdict.failed:
         return _failing(finding, verdict)
-    if finding is not None and not finding.shows_again:
+    if finding is not None and (not finding.shows_again or _is_as_met(finding, item.subject)):
         return Outcome.NOT_TOLD
     expected = finding is not None and (finding.expect == "fail" or bool(finding.subject.planted))
     if finding is None or finding.state in {State.REGRESSION, State.FIXED}:
         return Outcome.PASSES
     return Outcome.STARTED_TO_PASS if expected else Outcome.FIXED
+
+
+def _is_as_met(finding: Finding, subject: Subject) -> bool:
+    """Whether nobody has seen it fail alone, in a file that is the same now: what ran before it may have mattered."""
+    return finding.state is State.NEW and finding.subject.source_digest == subject.source_digest
 
 
 def _failing(finding: Finding | None, verdict: Verdict) -> Outcome:

@@ -65,13 +65,23 @@ def unclaimed(cases: Sequence[Evidence], others: Callable[[], Sequence[Evidence]
 
 
 def candidates(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numerics]:
-    """Arithmetics one step beyond what is said, those that excuse least first."""
+    """Arithmetics one step beyond what is said, those that excuse least first.
+
+    Of float64 nothing narrower than float32 is supposed, which is what a kernel that widens its inputs so computes in.
+    """
+    narrower = {16: (INPUT,), 32: ("float16", "bfloat16"), 64: ("float32",)}[max(16, format_of(dtype).bits)]
+    if dtype == "float64":
+        yield _also(said, {EVERY: "float32"})
+    if "log" in contract.intermediates:
+        yield _also(said, {"log": "float32"})
     single = {"exp": ("fast",), "tanh": ("approx",), "tf32": ("rn", "rz") if dtype == "float32" else ()}
     yield from (said.but(**{key: value}) for key, values in single.items() for value in values)
     names = tuple(name for name in contract.intermediates if name != "log")
-    for narrow in (INPUT,) if format_of(dtype).bits == 16 else ("float16", "bfloat16"):
+    for narrow in narrower:
         yield from (_also(said, {name: narrow}) for name in names)
         yield _also(said, dict.fromkeys(names, narrow))
+    if dtype == "float64":
+        return
     yield said.but(accumulate="hopper")
     if dtype == "float32":
         yield said.but(fast_math=True, ftz=True)
@@ -80,7 +90,7 @@ def candidates(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numer
         yield _also(said, {EVERY: narrow})
         yield _also(said.but(accumulate=narrow), {EVERY: narrow})
     if "log" in contract.intermediates:
-        yield from (_also(said, {"log": narrow}) for narrow in ("float32", INPUT))
+        yield _also(said, {"log": INPUT})
         yield _also(said, dict.fromkeys(contract.intermediates, INPUT))
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from corpus.findings import Finding
+from corpus.findings import Finding, State
 from corpus.records import Case, Kind
 from corpus.specials import spelled
 
@@ -53,11 +53,11 @@ def same_bug(first: Finding, other: Finding) -> bool:
     """Whether two findings of a subject have one cause, as far as is known.
 
     They have if both fail on one case, if one condition decides both, if their values give the same away, or if they
-    fail alike. They have not if one's case was seen to pass with the other's dtype, or if each has a condition of its
-    own for the same dtype.
+    fail alike; so has what nobody had the time to shrink, as far as values tell. They have not if one's case was seen
+    to pass with the other's dtype, or if each has a condition of its own for the same dtype.
     """
-    if first.subject.key != other.subject.key:
-        return False
+    if first.subject.key != other.subject.key or _is_symptom(other, of=first):
+        return first.subject.key == other.subject.key
     seen, back = _seen(first, other), _seen(other, first)
     if _case(first.case) == _case(other.case) or seen is other.verdict.kind or back is first.verdict.kind:
         return True
@@ -71,6 +71,14 @@ def same_bug(first: Finding, other: Finding) -> bool:
         return True
     apart = first.signature.dtype == other.signature.dtype and all(conditions) and conditions[0] != conditions[1]
     return _alike(first, other) and not apart
+
+
+def _is_symptom(other: Finding, *, of: Finding) -> bool:
+    """Whether a finding says too little of its own: values that were never looked into, or that a race makes differ."""
+    if of.verdict.kind in CAUSES and other.verdict.kind is Kind.NONDETERMINISTIC:
+        return True
+    unshrunk = {State.NEW, State.CONFIRMED}
+    return other.state in unshrunk and of.state not in unshrunk and {of.verdict.kind, other.verdict.kind} <= VALUES
 
 
 def _alike(first: Finding, other: Finding) -> bool:

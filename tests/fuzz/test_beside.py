@@ -153,7 +153,7 @@ def test_who_waits_for_what_is_not_emulated_is_asked_once(tmp_path, monkeypatch)
     with emulated(written(tmp_path, WAITS)) as there:
         (key,) = there.subjects
         (checked,) = there.check([there.inquiry(0, silu(3, 7))])
-        assert checked.verdicts[key].kind is Kind.UNSUPPORTED
+        assert checked.verdicts[key].kind is Kind.INCONCLUSIVE
         assert there.inquiry(1, silu(3, 7)) is None
 
 

@@ -31,3 +31,22 @@ def test_what_is_picked_is_what_all_admissions_would_give(most_lead):
                 admitted.append(made)
     assert len(admitted) > 60, "nothing was forgotten"
     assert sum(map(len, elites._recent.values())) < len(admitted) / 2
+
+
+@pytest.mark.parametrize("begin", [0, 3, 17, 60, 199])
+def test_a_journal_that_is_ahead_gives_what_there_was(begin):
+    """After kill -9 it may be; and a case of long ago is drawn with all of it (replay RUN:INDEX)."""
+    random, elites, admitted, lines = Random(2), Elites(), [], []
+    for batch in range(200):
+        made = [
+            Elite(f"a|{random.randrange(6)}", "a", random.random() * (batch + 1) / 200, batch, n, (n,))
+            for n in range(4)
+        ]
+        lines += [
+            line for elite in made if (line := elites.offer(elite)) is not None and admitted.append(elite) is None
+        ]
+    resumed, member = Elites(lines), Elites()
+    member.learn(lines)
+    for batch in range(begin, 210):
+        wanted = naive(admitted, "a", batch, Random(batch), 64)
+        assert resumed.pick("a", batch, Random(batch)) == member.pick("a", batch, Random(batch)) == wanted
