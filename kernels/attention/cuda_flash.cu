@@ -18,7 +18,7 @@ dims.keys = "k.shape[2]"
 dims.head = "q.shape[3]"
 dims.width = "ceil_div(head, 4) * 4"
 dims.pitch = "width + 4 - width % 8"
-requires = ["head <= 256"]
+requires = ["head <= 256", "heads <= 65535", "q.shape[0] <= 65535"]
 grid = ["ceil_div(queries, 16)", "heads", "q.shape[0]"]
 block = 128
 shared = "4 * (16 * width + 32 * pitch + 32 * width)"

@@ -17,7 +17,7 @@ dims.queries = "q.shape[2]"
 dims.keys = "k.shape[2]"
 dims.head = "q.shape[3]"
 dims.width = "ceil_div(head, 16) * 16"
-requires = ["head <= 256"]
+requires = ["head <= 256", "heads <= 65535", "q.shape[0] <= 65535"]
 grid = ["ceil_div(queries, 64)", "heads", "q.shape[0]"]
 block = 128
 shared = "(64 + 32 + 32) * (width + 8) * 2 + 64 * (32 + 8) * 2 + 64 * (32 + 4) * 4 + 64 * (width + 4) * 4"

@@ -15,7 +15,7 @@ dims.group = "heads // k.shape[1]"
 dims.queries = "q.shape[2]"
 dims.keys = "k.shape[2]"
 dims.head = "q.shape[3]"
-requires = ["keys <= 16384"]
+requires = ["keys <= 16384", "heads <= 65535", "q.shape[0] <= 65535"]
 grid = ["queries", "heads", "q.shape[0]"]
 block = 128
 shared = "8 * keys"  # doubles, at the most

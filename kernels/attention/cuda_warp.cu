@@ -13,7 +13,7 @@ dims.group = "heads // k.shape[1]"
 dims.queries = "q.shape[2]"
 dims.keys = "k.shape[2]"
 dims.head = "q.shape[3]"
-requires = ["head <= 256"]
+requires = ["head <= 256", "heads <= 65535", "q.shape[0] <= 65535"]
 grid = ["ceil_div(queries, 4)", "heads", "q.shape[0]"]
 block = [32, 4]
 ---

@@ -9,6 +9,7 @@ entry = "gemm<{T}, {T}>"
 dtypes = ["float8_e4m3fn", "float8_e5m2"]
 args = ["out", "a", "b", "c?", "m", "n", "k", "alpha", "beta"]
 dims = { m = "a.shape[0]", n = "b.shape[1]", k = "a.shape[1]" }
+requires = ["m <= 2097120"]
 grid = ["ceil_div(n, 32)", "ceil_div(m, 32)"]
 block = [32, 8]
 ---

@@ -7,6 +7,7 @@ entry = "gemm<{T}>"
 dtypes = ["float32", "float16", "bfloat16", "float64"]
 args = ["out", "a", "b", "c?", "m", "n", "k", "alpha", "beta"]
 dims = { m = "a.shape[0]", n = "b.shape[1]", k = "a.shape[1]" }
+requires = ["m <= 524280"]
 grid = ["ceil_div(n, 32)", "ceil_div(m, 8)"]
 block = [32, 8]
 ---

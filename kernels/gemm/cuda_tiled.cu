@@ -10,6 +10,7 @@ entry = "gemm<{T}>"
 dtypes = ["float32", "float16", "bfloat16", "float64"]
 args = ["out", "a", "b", "c?", "m", "n", "k", "alpha", "beta"]
 dims = { m = "a.shape[0]", n = "b.shape[1]", k = "a.shape[1]" }
+requires = ["m <= 4194240"]
 grid = ["ceil_div(n, 64)", "ceil_div(m, 64)"]
 block = 256
 ---

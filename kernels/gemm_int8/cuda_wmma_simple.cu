@@ -10,6 +10,7 @@ entry = "gemm<{T}>"
 dtypes = ["int8", "uint8"]
 args = ["out", "a", "b", "c", "m", "n", "k", "alpha", "beta"]
 dims = { m = "a.shape[0]", n = "b.shape[1]", k = "a.shape[1]" }
+requires = ["m <= 1048560"]
 grid = ["ceil_div(n, 16)", "ceil_div(m, 16)"]
 block = 32
 ---

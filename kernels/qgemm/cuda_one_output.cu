@@ -11,7 +11,7 @@ choices = { format = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"], activations = ["q
 dtypes = ["uint8"]
 args = ["out", "w", "a", "m", "n", "blocks"]
 dims = { m = "w.shape[0]", n = "a.shape[0]", blocks = "a.shape[1] // (34 + 2 * (activations == 'q8_1'))" }
-requires = ["w.address % 4 == 0", "a.address % 4 == 0"]
+requires = ["w.address % 4 == 0", "a.address % 4 == 0", "n <= 262140"]
 grid = ["ceil_div(m, 32)", "ceil_div(n, 4)"]
 block = [32, 4]
 ---

@@ -13,7 +13,7 @@ entry = "qgemm"
 choices = { format = ["q4_0"], activations = ["q8_1"] }
 dtypes = ["uint8"]
 args = ["out", "w", "a", "m", "n", "blocks"]
-requires = ["w.address % 2 == 0", "a.address % 4 == 0"]
+requires = ["w.address % 2 == 0", "a.address % 4 == 0", "n <= 524280"]
 grid = ["ceil_div(m, rows)", "ceil_div(n, 8)"]
 block = "threads"
 shared = "stages * (144 * threads * each + 16 * rows + 288 * columns * (threads * each // rows))"
