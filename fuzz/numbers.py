@@ -80,7 +80,12 @@ def comparisons(a: str, b: str) -> Iterator[tuple[str, Callable[[tuple[int, int]
     yield f"{a} < {b}", lambda p: p[0] < p[1]
     yield f"{a} >= {b}", lambda p: p[0] >= p[1]
     yield f"{a} <= {b}", lambda p: p[0] <= p[1]
-    yield f"{a} % {b} != 0", lambda p: p[0] % p[1] != 0
-    yield f"{a} % {b} == 0", lambda p: p[0] % p[1] == 0
-    yield f"{b} % {a} != 0", lambda p: p[1] % p[0] != 0
-    yield f"{b} % {a} == 0", lambda p: p[1] % p[0] == 0
+    yield f"{a} % {b} != 0", lambda p: not _divides(p[1], p[0])
+    yield f"{a} % {b} == 0", lambda p: _divides(p[1], p[0])
+    yield f"{b} % {a} != 0", lambda p: not _divides(p[0], p[1])
+    yield f"{b} % {a} == 0", lambda p: _divides(p[0], p[1])
+
+
+def _divides(divisor: int, extent: int) -> bool:
+    """Whether there is no rest; no extent is a multiple of one that is empty."""
+    return divisor != 0 and extent % divisor == 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import format_of
+from corpus.formats import compute_format, format_of
 from oracles.contract import INTERVAL, NAN, NINF, PINF, Question, Reals
 
 LIMIT = float(np.finfo(np.float64).max)
@@ -140,8 +140,11 @@ def grown(q: Question, left: Reals) -> Reals:
 
 
 def exponents(q: Question) -> float:
-    """The largest exponent with an exponential; the lowest is hardly more."""
-    return float(np.log(range_of(q)[1]))
+    """The largest exponent with an exponential; the lowest is hardly more.
+
+    Of the arithmetic: who rounds every result to a narrower type fuses nothing.
+    """
+    return float(np.log(compute_format(q.case.dtype).max))
 
 
 def quotient_error(q: Question) -> float:

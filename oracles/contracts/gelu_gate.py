@@ -36,7 +36,7 @@ def budget(q: Question) -> dict[str, Budget]:
     if tame and np.isfinite(np.abs(y) + error).all():  # so up is finite
         return {"out": Budget(error)}
     mask = gated_classes(y, act, (act - own, act + own), gelu_classes(q, gate, act), up)
-    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.tiny, error), accept=mask)}
+    return {"out": Budget(np.where(np.isnan(error), 4.0 * q.least, error), accept=mask)}
 
 
 def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:

@@ -65,7 +65,8 @@ def budget(q: Question) -> dict[str, Budget]:
     s = logits(x, mask, scale)
     top = np.max(s, axis=-1, keepdims=True, initial=-np.inf)
     z = np.maximum(s - top, VANISHED)
-    off, claims = _logit_error(q, x, mask, s, scale), _claimed(q, mask, scale)
+    differ, claims = _logit_error(q, x, mask, s, scale), _claimed(q, mask, scale)
+    off = differ * (1.0 + differ)  # exp(d) - 1 is more than d, by no more than d**2 for what is below UNSURE
     rel = off + exp_error(q, z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * z
     shared = row_sum_rel(q, x.shape[-1]) + 4.0 * q.u + reference_error(q) * q.u + quotient_error(q)
     if claims:
@@ -77,7 +78,7 @@ def budget(q: Question) -> dict[str, Budget]:
     unsure = ((off > UNSURE) & (s + 2.0 * off > top - 128.0)).any(axis=-1, keepdims=True)
     over = _overflows(x, mask, s, scale, min(range_of(q)[1], q.rounding("s").top) * 0.999)
     over |= p.max(axis=-1, keepdims=True, initial=0.0) * q.every.top < 1.01  # the sum overflows
-    apart = 2.0 * off.max(axis=-1, keepdims=True, initial=0.0)  # the sum's exponents and the result's
+    apart = 2.0 * _fused(differ, scale)  # the sum's exponents and the result's
     beyond, free = wild(q, apart)
     error = np.where(unsure | over, grown(q, apart), error)
     if np.isfinite(s).all() and not over.any() and not beyond.any():
@@ -90,16 +91,19 @@ def budget(q: Question) -> dict[str, Budget]:
 
 
 def _logit_error(q: Question, x: Reals, mask: Reals | None, s: Reals, scale: float) -> Reals:
-    """How far scale * x + mask may be off: a scale rounded to the arithmetic, a product, a sum.
-
-    exp(d) - 1 is more than d, by no more than d**2 for what is below UNSURE.
-    """
+    """How far scale * x + mask may be off: a scale rounded to the arithmetic, a product, a sum."""
     off = np.zeros(s.shape)
     if scale != 1.0:
         off += 2.0 * q.u * np.where(np.isfinite(x), np.abs(scale * x), 0.0)
     if mask is not None:
         off += q.u * np.where(np.isfinite(s), np.abs(s), 0.0)
-    return np.asarray(off * (1.0 + off))
+    return off
+
+
+def _fused(differ: Reals, scale: float) -> Reals:
+    """What may be left of a maximum less itself; differ: how far scores may be off. Without a product nothing fuses."""
+    largest = differ.max(axis=-1, keepdims=True, initial=0.0)
+    return largest if scale != 1.0 else np.zeros(largest.shape)
 
 
 def _claimed(q: Question, mask: Reals | None, scale: float) -> bool:
@@ -132,7 +136,7 @@ def _coarse_error(q: Question, p: Reals, rel: Reals, shared: float) -> Reals:
     largest, rel = p.max(axis=-1, keepdims=True, initial=0.0), np.minimum(rel, 300.0)
     steps = q.every.half * largest
     more = np.log1p(np.einsum("ij,ij->i", p, np.expm1(rel)))[:, None] + shared + q.every.unit + p.shape[-1] * steps
-    return np.asarray(np.minimum(p * np.expm1(rel + more) + 2.0 * steps + 4.0 * q.tiny, 1.0))
+    return np.asarray(np.minimum(p * np.expm1(rel + more) + 2.0 * steps + 4.0 * q.least, 1.0))
 
 
 def _overflows(x: Reals, mask: Reals | None, s: Reals, scale: float, limit: float) -> NDArray[np.bool_]:

@@ -180,7 +180,7 @@ def test_queries_that_others_follow():
 @pytest.mark.parametrize("op", sorted(FORMULAS))
 def test_one_element_that_is_off_is_noticed(op):
     """By a ten-billionth of its size; integers by one, moved bits by the lowest."""
-    noticed = 0
+    noticed = met = 0
     for case, inputs, reference in cases_of(op):
         got = on_host(reference_on(case, "cpu")["out"]).copy()
         if reference.contract.copies:
@@ -189,13 +189,15 @@ def test_one_element_that_is_off_is_noticed(op):
             where = np.flatnonzero(np.isfinite(got) & (np.abs(got) > 1e-200))
         if not len(where):
             continue
+        met += 1
         flat, at = got.reshape(-1), where[len(where) // 2]
         if reference.contract.copies:
             flat.view(f"u{got.itemsize}")[at] ^= 1
         else:
             flat[at] += 1 if format_of(reference.specs["out"].dtype).kind == "int" else flat[at] * 1e-10
         noticed += bool(difference(case, inputs, reference, got))
-    assert noticed > CASES * (0.25 if op in {"attention", "layernorm"} else 0.5)
+    assert met > CASES / 3
+    assert noticed > met * (0.5 if op in {"attention", "layernorm"} else 0.9)
 
 
 def turned(content, name):

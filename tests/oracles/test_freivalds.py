@@ -63,8 +63,8 @@ def test_right_products_never_alarm(op):
         inputs, out, _ = exact(case)
         found = algebra(Product(contract, case, inputs, out), CLAIMS[number % len(CLAIMS)])
         assert found.suspects.size == 0, case
-        known, rows = known + len(found.rho) - found.left_out, rows + len(found.rho)
-    assert known > 0.6 * rows
+        known, rows = known + len(found.rho) - found.left_out, rows + np.isfinite(out).all(axis=1).sum()
+    assert known > 0.9 * rows, "of numbers"
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -320,10 +320,11 @@ def softmax(rows, cols, *, mask=True, scale=1.0, dtype="float32", **fields):
 def test_a_mask_turns_the_levels_of_a_probe_round(variant, scale):
     case = probe("softmax", {"scale": scale}, variant, rows=2, cols=16)
     answer = Answer(case)
-    assert (answer.error == 0).all()
     assert sorted(set(answer.want.ravel())) == [0.0, 0.125]
     bare = Answer(case.but(tensors={"x": case.tensors["x"]}))
-    assert (bare.error == 0).all()
+    for either in (answer, bare):  # a quotient may be off, and a product that rounds is not its own maximum
+        assert np.array_equal(either.error, 4.0 * U * either.want) is (scale != 0.3)
+        assert (either.error <= 4.0 * 2.0**-126 + 0.005 * either.want).all()
     assert (answer.fails(bare.want) == 32) is (scale > 0), "a negative scale turns them round, too"
 
 
@@ -360,7 +361,8 @@ def test_shares_of_numbers_too_large_to_tell_apart_are_free():
     s = x * np.float32(0.3)
     e = np.exp(s - s.max())
     assert answer.rho(e / e.sum()) < 1
-    assert answer.fails([[1.5, 0, 0]]) == 1
+    assert answer.fails([[1.5, 0, 0]]) == 0, "the sum may be made of other exponentials than the result"
+    assert answer.fails([[np.nan, 1e35, 0]]) == 2, "none is at the end of the range"
     sure = Answer(softmax(1, 3, mask=False, scale=0.3), x=[[1e9, 1e9 + 64, -1e9]])
     assert sure.fails([[0, 1, 0]]) == 0
     small = Answer(softmax(1, 3, mask=False, scale=0.3), x=[[1.0, 2.0, 3.0]])

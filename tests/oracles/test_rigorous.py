@@ -23,7 +23,7 @@ from oracles.catalog import contract_of, load_contracts
 from oracles.contract import INTERVAL, Budget
 from oracles.exhibit import exhibit
 from oracles.judge import Evidence, judge
-from oracles.reference import Reference, _wide
+from oracles.reference import Reference
 from oracles.rounding import round_to
 
 CARELESS = np.errstate(all="ignore")
@@ -91,7 +91,7 @@ class Answer:
         self.contract, self.case, self.inputs = contract, case, materialize_all(case)
         self.reference = Reference(contract, case, self.inputs)
         self.want = self.reference.want["out"]
-        self.raw = np.asarray(contract.reference(**{k: _wide(v) for k, v in self.inputs.items()}, **case.attrs)["out"])
+        self.raw = np.asarray(contract.reference(**{k: widened(v, np.longdouble) for k, v in self.inputs.items()}, **case.attrs)["out"])
         budget = self.reference.budget(Numerics(ftz=False))["out"]
         self.error = np.broadcast_to(np.asarray(budget.error, np.float64), self.want.shape)
         accept = INTERVAL if budget.accept is None else budget.accept
