@@ -146,7 +146,7 @@ def test_a_killed_night_goes_on_with_what_is_left(tmp_path):
     assert run.finished
     cut = re.search(rf"resuming {run.run}: cut short after ([\d.]+) s of 5.4 s, ", result.stdout)
     assert "call again for what this call asks for" in result.stdout
-    assert float(cut[1]) < run.seconds < 60, "what is left of 5.4 s after loading and the time to shrink, not five hours"
+    assert float(cut[1]) < run.seconds < 60, "what is left of 5.4 s and the time to shrink, not five hours"
     assert {*REPORTS, "night.json"} < {p.name for p in (tmp_path / "out" / "nightly" / run.run).iterdir()}
 
 
