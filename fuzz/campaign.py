@@ -10,39 +10,36 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field, replace
-from itertools import count
 from typing import Any
 
 from corpus.campaign import Campaign, Moment
 from corpus.errors import InternalError, UsageError
 from corpus.findings import Finding, State
-from corpus.records import Case, Subject, Verdict
+from corpus.records import Case, Verdict
 from corpus.store import Store
-from fuzz.check import DEAR, Examiner
+from fuzz.check import Examiner
 from fuzz.clock import FILE, FLIGHT, LOOK, SHRINK, Clock, Ended
 from fuzz.collector import seldom
+from fuzz.covered import CoverageJournal
 from fuzz.declines import Declines
 from fuzz.elites import Elites
 from fuzz.engine import BATCH, ENGINES, Proposal, Target
 from fuzz.extents import noted
-from fuzz.filing import Failure, Found, coarse, event, met_again, now, put_away
+from fuzz.filing import Failure, Found, met_again, now, put_away
 from fuzz.fleet import Fleet
 from fuzz.hangs import HANG_SHARE
+from fuzz.known import Known
 from fuzz.ledger import Ledger
 from fuzz.plan import targets
-from fuzz.replay import Item, replay_one
 from fuzz.rounds import Round, Runner
 from fuzz.tally import thinned
 from fuzz.triage import SEQUENCE_SECONDS, as_met, investigate
-from kernels.environment import environment
 
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_SHARE = 0.04
 """Of the time that checkpoints may take: they come more rarely where there is more to write."""
 CHECKPOINT_RATE = 20_000
 """Bytes a second that they may write, for the same reason."""
-COMPACT_BYTES, COMPACT_AFTER = 4 << 20, 8
-"""The journal of what was covered is written anew when it is so many times as long as it would then be."""
 SHRINK_SECONDS = 5.0
 SHRINK_SHARE = 0.25
 """Of the time so far that may go into findings while the search is on; the rest waits for its last quarter."""
@@ -105,8 +102,6 @@ class Search:
     clock: Clock = field(init=False)
     findings: dict[str, Finding] = field(default_factory=dict)
     """By id: those met in this run, as stored."""
-    fresh: set[str] = field(default_factory=set)
-    """Ids of the findings that nobody knew before this run."""
     ledger: Ledger = field(default_factory=Ledger)
     """Of the whole run."""
     timeline: list[Moment] = field(default_factory=list)
@@ -119,26 +114,16 @@ class Search:
     """What went wrong with us, or with a contract, while failures were looked into: they were filed all the same."""
     ended_by: UsageError | InternalError | None = None
     """What ended the search before its time; whoever runs it notes it here to tell what was found first."""
-    _known: dict[str, str] = field(default_factory=dict)
-    """Signature key -> id of a finding of this run, or of one from before it that was seen to fail today."""
-    _old: dict[str, list[str]] = field(default_factory=dict)
-    """Signature key -> ids of findings from before this run that have it: known once they have failed today."""
-    _asking: bool = True
-    """Whether findings from before this run can still be run again."""
+    _known: Known = field(init=False)
+    _journal: CoverageJournal = field(init=False)
     _tries: Counter[str] = field(default_factory=Counter)
     """Finding id -> failures of it that were looked into in this session."""
-    _today: dict[str, bool] = field(default_factory=dict)
-    """Finding id -> whether its own case fails in this run, of those that were run again."""
-    _filed: dict[str, Finding] = field(default_factory=dict)
-    """By id: every finding about these subjects, of this run or of earlier ones."""
     _hits: Counter[str] = field(default_factory=Counter)
     """Finding id -> failing executions not yet added to the store."""
     _uncounted: set[str] = field(default_factory=set)
     """Keys of pending failures that no finding has counted yet."""
     _repeats: Counter[str] = field(default_factory=Counter)
     """Signature key -> times it was met again before anybody looked into it."""
-    _coarse: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
-    """Op, subject, kind and rule -> ids of the findings that are new in this run (of planted bugs: of all)."""
     _late: set[str] = field(default_factory=set)
     """Keys of pending failures that wait for the search's end."""
     _triage_seconds: float = 0.0
@@ -150,11 +135,6 @@ class Search:
     _saving: float = 0.0
     _written: int = 0
     """Bytes of it."""
-    _lined: int = 0
-    """Index up to which the journal says what was covered; 0: it has to be said anew."""
-    _whole: int = 0
-    """Bytes of the journal if it were written anew, and those that it has."""
-    _journal: int = 0
 
     def __post_init__(self, began: Clock | None) -> None:
         """Take up what the record and the store already know."""
@@ -162,13 +142,14 @@ class Search:
         self.clock = began or self.limits.clock()
         self.ledger, self.judged_before = Ledger.of(c, self.store.covered(c)), c.judged
         self.known_hits, self._before = c.known_hits, c.seconds
-        self.timeline = list(c.timeline)
+        self.timeline, self._journal = list(c.timeline), CoverageJournal(self.store, c.run)
+        self._known = Known(self.examiner, self.store, c.run, lambda: self.clock.hurried, self.troubles)
         self.elites = Elites(self.store.read_journal(c.run, "elites"), c.most_lead, c.tried)
         self.declines = Declines(c.tried)
         keys, stored = set(self.examiner.subjects), self.store.findings()
         for finding in [*(f for _, f in self.store.regressions()), *stored]:
             if finding.subject.key in keys:
-                self._remember(finding, fresh=finding.id in c.fresh)
+                self._known.remember(finding, fresh=finding.id in c.fresh)
         self.findings = {f.id: f for f in stored if f.id in c.findings}
         met = [Failure.read(said) for said in self.store.read_journal(c.run, "pending")]
         self.pending = {key: f for f in met if self._wanting(key := self._key(f.verdict))}
@@ -201,7 +182,7 @@ class Search:
                     self._until(LOOK, self._keep_closest)
                     self._until(LOOK, self._note_limits)
             except (UsageError, InternalError):
-                self._asking = False
+                self._known.asking = False
                 for key in list(self.pending):
                     self._triage(key, None, late=True)
                 self._checkpoint(finished=False)
@@ -316,7 +297,7 @@ class Search:
         """Count a failure; queue it if it is new, or known but not shrunk yet."""
         key = self._key(failure.verdict)
         if key in self._known:
-            self._hit(self._known[key])
+            self._hit(self._known.ids[key])
         elif key in self.pending:
             self._repeats[key] += 1
             self.known_hits += 1
@@ -329,7 +310,7 @@ class Search:
         """Whether a signature has no finding today, or only one that was never shrunk."""
         if key not in self._known:
             return True
-        finding = self._filed[self._known[key]]
+        finding = self._known[key]
         elusive = not finding.shows_again and self._tries[finding.id] < MOST_TRIES
         return finding.state in UNSHRUNK or elusive
 
@@ -343,7 +324,7 @@ class Search:
         """A known finding was met again."""
         self._hits[finding_id] += 1
         self.known_hits += 1
-        self.findings.setdefault(finding_id, self._filed[finding_id])
+        self.findings.setdefault(finding_id, self._known.filed[finding_id])
 
     def _key(self, verdict: Verdict) -> str:
         assert verdict.signature is not None
@@ -375,7 +356,7 @@ class Search:
 
     def _file_rest(self) -> None:
         """File what nobody has looked into, as it was met; what there is no time for stays in the journal."""
-        self._asking = False
+        self._known.asking = False
         for key in list(self.pending):
             if self.clock.hurried:
                 return
@@ -386,14 +367,14 @@ class Search:
         begin = time.monotonic()
         failure = self.pending[key]
         if key not in self._known:
-            self._ask_the_old(key)
+            self._known.ask_the_old(key)
         if key in self._known and key in self._uncounted:
-            self._hit(self._known[key])
+            self._hit(self._known.ids[key])
         self._uncounted.discard(key)
-        filed = self._coarse.get(coarse(failure.verdict), [])
+        filed = self._known.like(failure.verdict)
         alike = self._alike(failure, filed)
         if key not in self._known and alike:
-            self._known[key] = alike
+            self._known.ids[key] = alike
             self._hit(alike)
         elif not late and len(filed) >= PER_COARSE:
             self._late.add(key)
@@ -401,16 +382,16 @@ class Search:
         elif key not in self._known or (seconds and self._wanting(key)):
             self._investigate(key, failure, seconds)
         if key in self._known:
-            self._hits[self._known[key]] += self._repeats.pop(key, 0)
+            self._hits[self._known.ids[key]] += self._repeats.pop(key, 0)
         del self.pending[key]
         self._triage_seconds += time.monotonic() - begin
         self.progress(self)
 
-    def _alike(self, failure: Failure, filed: list[str]) -> str:
+    def _alike(self, failure: Failure, filed: list[Finding]) -> str:
         """Id of the finding that a failure is counted with, because enough of its like are filed; or nothing."""
         if failure.subject.planted:
-            return filed[0] if len(filed) >= PER_PLANTED else ""
-        mine = [i for i in filed if self._filed[i].signature.dtype == failure.case.dtype]
+            return filed[0].id if len(filed) >= PER_PLANTED else ""
+        mine = [f.id for f in filed if f.signature.dtype == failure.case.dtype]
         return mine[0] if len(mine) >= PER_DTYPE else ""
 
     def _investigate(self, key: str, failure: Failure, seconds: float | None) -> None:
@@ -423,82 +404,27 @@ class Search:
                 seconds=min(seconds, max(0.0, self.clock.left)),
                 stopping=self._stopping,
                 on_other=self._on_other(failure),
-                sequence_seconds=ANOTHER_SEQUENCE if self._is_stateful(failure.subject) else SEQUENCE_SECONDS,
+                sequence_seconds=ANOTHER_SEQUENCE if self._known.is_stateful(failure.subject) else SEQUENCE_SECONDS,
             )
         if found.trouble:
             self.troubles.append(InternalError(f"{found.finding.id} was not looked into to the end: {found.trouble}"))
-        found = replace(found, finding=self._own(found.finding))
+        found = replace(found, finding=self._known.own(found.finding))
         with self.clock.undisturbed():
             self._put_away(key, found)
 
-    def _is_stateful(self, subject: Subject) -> bool:
-        """Whether a subject is known today to keep something between two calls."""
-        ids = {*self._known.values()}
-        return any(f.subject.key == subject.key and f.before for f in (self._filed[i] for i in ids))
-
     def _put_away(self, key: str, found: Found) -> None:
         """Store a finding; one that was filed unshrunk before gives way to it."""
-        before = self._filed.get(self._known.get(key, ""))
+        before = self._known.filed.get(self._known.ids.get(key, ""))
         finding = found.finding
-        known = {finding.id} & set(self._filed) | {self._known[k] for k in finding.keys if k in self._known}
+        known = {finding.id} & set(self._known.filed) | {self._known.ids[k] for k in finding.keys if k in self._known}
         kept = put_away(self.store, found, before)
         if before is not None and before.id != kept.id:
             self.store.drop(before)
             self.findings.pop(before.id, None)
             self._hits[kept.id] += self._hits.pop(before.id, 0)
-        self._learn(kept, key, fresh=known <= self.fresh)
+        self._known.learn(kept, key, fresh=known <= self._known.fresh)
+        self.findings[kept.id] = kept
         self._tries[kept.id] += 1
-
-    def _own(self, finding: Finding) -> Finding:
-        """The finding under an id that none has which does not fail today: what was repaired stays so."""
-        for twin in count(finding.twin):
-            mine = finding.but(twin=twin)
-            if mine.id not in self._filed or self._fails_today(self._filed[mine.id]):
-                return mine
-        raise AssertionError
-
-    def _ask_the_old(self, key: str) -> None:
-        """Let a signature be known by a finding from before this run, if the finding's own case fails today."""
-        for finding_id in self._old.pop(key, []):
-            if key not in self._known and self._fails_today(self._filed[finding_id]):
-                self._learn(self._filed[finding_id])
-
-    def _fails_today(self, finding: Finding) -> bool:
-        """Whether a finding still stands: its case is run again, once in a run. One that never showed again does.
-
-        A planted bug is there on purpose, and when somebody wants an end there is no time to ask.
-        """
-        if finding.id in self.fresh or finding.subject.planted:
-            return True
-        if not self._asking or self.clock.hurried:
-            return self._today.get(finding.id, True)
-        if finding.id not in self._today:
-            self._today[finding.id] = self._replayed(finding)
-        return self._today[finding.id]
-
-    def _replayed(self, finding: Finding) -> bool:
-        """Run a finding's case again; what it shows now is what its finding says from now on."""
-        item = Item(finding.id, finding.case, self.examiner.subjects[finding.subject.key], finding)
-        try:
-            again = replay_one(self.examiner, item)
-        except (UsageError, InternalError) as error:
-            self.troubles.append(error)
-            self.examiner.sandbox.renew()
-            return False
-        if again.shows:
-            self._filed[finding.id] = self._as_seen(again.as_finding(), finding.verdict)
-        elif again.repaired and finding.state is not State.FIXED and self.store.has(finding):
-            said = event(State.FIXED, f"its case passed in run {self.campaign.run}")
-            fixed = finding.but(state=State.FIXED, count=0, history=(said,))
-            self._filed[finding.id] = self.store.save_finding(fixed)
-        return again.shows or not finding.shows_again
-
-    def _as_seen(self, finding: Finding, before: Verdict) -> Finding:
-        """A finding as it shows today; before: how it did."""
-        shown, verdict = finding.exhibit, finding.verdict
-        if verdict.message != before.message and verdict.kind not in DEAR:
-            shown = self.examiner.look_at(finding.case, finding.subject.key, verdict, finding.before).exhibit
-        return finding.but(exhibit=shown, environment=environment(), last_seen=now())
 
     def _stopping(self) -> bool:
         """Whether time is nearly up; asked again and again, so the fleet is kept busy here, too."""
@@ -515,29 +441,6 @@ class Search:
 
         return meet
 
-    def _remember(self, finding: Finding, *, fresh: bool) -> None:
-        """Take up a finding from the store: one from before this run is known when it has failed again."""
-        if fresh or finding.subject.planted:
-            self._learn(finding, fresh=fresh)
-            return
-        self._filed[finding.id] = finding
-        for key in finding.keys:
-            if finding.id not in (ids := self._old.setdefault(key, [])):
-                ids.append(finding.id)
-
-    def _learn(self, finding: Finding, *keys: str, fresh: bool = False) -> None:
-        """From now on these signatures are known; fresh: nobody knew the finding before this run."""
-        self._filed[finding.id] = finding
-        for key in (*finding.keys, *keys):
-            self._known[key] = finding.id
-        if fresh:
-            self.fresh.add(finding.id)
-        filed = self._coarse.setdefault(coarse(finding.verdict), [])
-        if (fresh or finding.subject.planted) and finding.id not in filed:
-            filed.append(finding.id)
-        if keys:
-            self.findings[finding.id] = finding
-
     def _advance(self, next_index: int) -> None:
         self.campaign = self.campaign.moved(next_index)
         pause = max(CHECKPOINT_SECONDS, self._saving / CHECKPOINT_SHARE, self._written / CHECKPOINT_RATE)
@@ -548,9 +451,9 @@ class Search:
     def _checkpoint(self, *, finished: bool) -> None:
         self._saved = time.monotonic()
         for finding_id, hits in self._hits.items():
-            seen = self._filed[finding_id].but(count=hits, last_seen=now())
-            met = seen if finding_id in self.fresh else met_again(seen, self.campaign.run)
-            self.findings[finding_id] = self._filed[finding_id] = self.store.save_finding(met)
+            seen = self._known.filed[finding_id].but(count=hits, last_seen=now())
+            met = seen if finding_id in self._known.fresh else met_again(seen, self.campaign.run)
+            self.findings[finding_id] = self._known.filed[finding_id] = self.store.save_finding(met)
         self._hits.clear()
         moment = Moment(
             seconds=self._before + self.elapsed,
@@ -576,23 +479,10 @@ class Search:
             tried=self.declines.record(),
             statistics=self.ledger.statistics(),
             timeline=tuple(self.timeline),
-            fresh=tuple(sorted(self.fresh & set(self.findings))),
+            fresh=tuple(sorted(self._known.fresh & set(self.findings))),
         )
-        self._written = (0 if finished else self._journal_coverage()) + self.store.checkpoint(self.campaign)
-        if finished:
-            self.store.end_journal(self.campaign.run, "coverage")
-        elif self._journal > max(COMPACT_BYTES, COMPACT_AFTER * self._whole):
-            run, end = self.campaign.run, self.campaign.next_index
-            self._journal = self._whole = self.store.compact(
-                run, "coverage", self.ledger.coverage.line(0, end, whole=True)
-            )
+        covered = self.ledger.coverage
+        lined = 0 if finished else self._journal.add(covered, self.campaign.next_index)
+        self._written = lined + self.store.checkpoint(self.campaign)
+        self._journal.keep_short(covered, self.campaign.next_index, finished=finished)
         self._saving = time.monotonic() - self._saved
-
-    def _journal_coverage(self) -> int:
-        """Say what was covered since it was said last; how many bytes that took. It comes before the record."""
-        begin, end = self._lined, self.campaign.next_index
-        line = self.ledger.coverage.line(begin, end, whole=not begin)
-        written = self.store.journal(self.campaign.run, "coverage", line)
-        self._lined, self._journal = end, self._journal + written
-        self._whole = self._whole if begin else written
-        return written

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import TracebackType
 from typing import Self
-
-import numpy as np
 
 from corpus.campaign import Fidelity
 from corpus.errors import InternalError, UsageError
@@ -431,7 +429,7 @@ class Examiner:
         tested, beside = self._judge_laws(sent, outcomes, rest, verdicts)
         passed = {k: o for k, o in outcomes.items() if verdicts[k].kind is Kind.PASS}
         classes = sent.reference.classes if passed else ()
-        fidelity = _fidelity(sent.reference, passed)
+        fidelity = sent.reference.fidelity({k: o.outputs for k, o in passed.items()})
         return Checked(sent.inquiry.case, sent.digest, verdicts, executions, tested, classes, tuple(beside), fidelity)
 
     def _judge_laws(
@@ -469,19 +467,6 @@ class Examiner:
             verdict = next((said for rule in RULES if (said := rule(evidence))), None)
             if verdict is not None and verdict.failed:
                 yield second.case, key, verdict
-
-
-def _fidelity(reference: Reference, passed: Mapping[str, Outcome]) -> dict[str, tuple[str, Fidelity]]:
-    """How far right results are from what they stand for, by subject key."""
-    asked = reference.contract.fidelity
-    if asked is None or not reference.iid:
-        return {}
-    kind = str(reference.attrs[asked.by])
-    with np.errstate(all="ignore"):  # right results may be Inf
-        found = {k: asked.measure(o.outputs, reference.inputs, reference.attrs) for k, o in passed.items()}
-    limit = asked.customary[kind]
-    told = {k: Fidelity(what=asked.what, worst=lost, limit=limit) for k, lost in found.items() if lost is not None}
-    return {key: (kind, one) for key, one in told.items()}
 
 
 def interface_of(contract: Contract) -> Interface:

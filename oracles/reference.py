@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from corpus.campaign import Fidelity
 from corpus.distributions import DISTRIBUTIONS
 from corpus.errors import InternalError, UsageError
 from corpus.formats import Array
@@ -146,6 +147,18 @@ class Reference:
             with np.errstate(all="ignore"):
                 self._followed[question.numerics.id] = spans_of(self.contract, question)
         return self._followed[question.numerics.id]
+
+    def fidelity(self, passed: Mapping[str, Tensors]) -> dict[str, tuple[str, Fidelity]]:
+        """How far right results are from what they stand for, by subject key: the kind, and this case's number."""
+        asked = self.contract.fidelity
+        if asked is None or not self.iid:
+            return {}
+        kind = str(self.attrs[asked.by])
+        with np.errstate(all="ignore"):  # right results may be Inf
+            found = {k: asked.measure(outputs, self.inputs, self.attrs) for k, outputs in passed.items()}
+        limit = asked.customary[kind]
+        told = {k: Fidelity(what=asked.what, worst=lost, limit=limit) for k, lost in found.items() if lost is not None}
+        return {key: (kind, one) for key, one in told.items()}
 
 
 def _values(case: Case, contract: Contract) -> list[TensorRecipe]:

@@ -438,7 +438,8 @@ def test_what_cannot_be_listed_is_refused(fuzz, words, said):
 def test_the_doctor_says_of_every_backend_whether_it_runs_here(fuzz):
     code, out, err = fuzz("doctor")
     assert (code, err) == (0, "")
-    states = {cells(line)[0]: cells(line)[1] for line in out.partition("\n  backend")[2].splitlines()[1:]}
+    below = out.partition("\n  backend")[2].partition("\n\n")[0]
+    states = {cells(line)[0]: cells(line)[1] for line in below.splitlines()[1:]}
     assert set(states) == set(loaders())
     for name, state in states.items():
         why = loader_of(name).unavailable()

@@ -19,7 +19,7 @@ from kernels.guarded import GAP, POISONS, ZONE, Guarded
 from kernels.handover import bytes_of
 from kernels.large import LargeSetting, TorchRoad, run_on
 from kernels.loader import loader_of
-from kernels.protocol import JOURNAL
+from kernels.protocol import STACK_AT
 from kernels.worker import NO_ROOM, Worker, _Rooms
 from oracles.catalog import contract_of, load_contracts
 from oracles.large import LargeReference, Ran
@@ -207,7 +207,7 @@ def worker(tmp_path, monkeypatch):
     path.write_text(f"import torch\n\n\ndef run(out, x):\n{RIGHT}")
     subject = Subject(op="silu", name="mine", backend="torch", device="cuda", path=str(path))
     journal = os.memfd_create("journal")
-    os.ftruncate(journal, JOURNAL.size)
+    os.ftruncate(journal, STACK_AT)
     made = Worker(None, journal)
     os.close(journal)
     monkeypatch.setattr(made, "_note", lambda *_: None)

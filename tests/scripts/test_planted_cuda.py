@@ -110,7 +110,13 @@ def test_every_error_of_a_kernel_is_told():
     assert code == 0
 
 
-def test_an_error_that_is_told_otherwise_is_marked():
-    code, lines = bench("errors", "--timeout", "1e-9")
-    assert code == 1
-    assert any("WRONG" in line for line in lines)
+def test_an_error_that_is_told_otherwise_is_marked(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    module = module_of(BENCH / "errors", monkeypatch)
+    lines, _ = module.KERNELS["traps"]
+    monkeypatch.setattr(module, "KERNELS", {"right": ("", {Kind.PASS}), "traps": (lines, {Kind.TIMEOUT})})
+    monkeypatch.setattr(sys, "argv", ["errors"])
+    assert module.main() == 1
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said if "WRONG" in line] == ["traps"]
+    assert said[-1] == "errors: 1 of 2 kernels told as they must be on cpu; not: traps"

@@ -63,7 +63,7 @@ def test_a_failure_that_the_change_introduces_fails_the_job(head, introduced):
     assert levels(head / "out" / "ci" / "search.sarif") == {"error"}
     text = summary.read_text()
     assert text.startswith("of another step\n## Replay: ")
-    assert "## 2 findings in 1 kernel\n" in text
+    assert "## 1 finding in 1 kernel\n" in text
 
 
 def test_a_failure_that_the_base_has_does_not(head, introduced, tmp_path):
