@@ -154,7 +154,7 @@ def test_a_wrong_kernel_fails_in_words(write):
     with pytest.raises(AssertionError) as failed:
         hold(one(), write(WRONG))
     first, label, command = lines(failed.value)
-    assert first.startswith("mismatch: out[0, 3] is 5, wanted 0.731058579")
+    assert first.startswith("mismatch: out[0, 3] is 5, must be 0.731058579 to within 3.08e-07")
     assert label == one().label
     assert command == f"python -m fuzz show {one().token} --subject {write(WRONG)}:run"
 
