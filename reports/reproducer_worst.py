@@ -56,8 +56,7 @@ def value_rows(elements: Iterable[Element], dtype: str) -> list[Row]:
 
 def _right(e: Element, fmt: Format) -> tuple[float, float]:
     """The numbers of the format whose distance from what was wanted the budget and one rounding explain."""
-    with np.errstate(all="ignore"):
-        low, high = (_rounded(e.wanted + sign * e.bound, fmt) for sign in (-1.0, 1.0))
+    low, high = (_rounded(e.wanted + sign * e.bound, fmt) for sign in (-1.0, 1.0))
     if low <= e.got <= high and not is_other_zero(e, fmt):  # another rule refused it
         low, high = (
             (math.nextafter(e.got, math.inf), high) if e.got < e.wanted else (low, math.nextafter(e.got, -math.inf))
@@ -72,7 +71,8 @@ def is_other_zero(e: Element, fmt: Format) -> bool:
 
 
 def _rounded(value: float, fmt: Format) -> float:
-    return float(np.asarray(value, np.float64).astype(fmt.dtype)) if fmt.is_float else value
+    with np.errstate(all="ignore"):
+        return float(np.asarray(value, np.float64).astype(fmt.dtype)) if fmt.is_float else value
 
 
 def room_rows(elements: Iterable[Element], dtype: str) -> list[Row]:
