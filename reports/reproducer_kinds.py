@@ -5,11 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from corpus.formats import format_of
 from corpus.records import Kind
 from reports.reproducer_gpu import HERE
 from reports.reproducer_run import Script
 from reports.reproducer_text import entry, indented, number, parts, prose, quoted
-from reports.reproducer_worst import bit_rows, group_rows, is_bitwise, plain_rows, room_rows, table, value_rows, worst
+from reports.reproducer_worst import (
+    bit_rows,
+    group_rows,
+    is_bitwise,
+    is_other_zero,
+    plain_rows,
+    room_rows,
+    table,
+    value_rows,
+    worst,
+)
 
 Story = Callable[[Script], None]
 
@@ -42,12 +53,15 @@ def story_of(script: Script) -> Story:
 
 def _values(s: Script) -> None:
     """Every one of the worst elements against the interval of values that would be right."""
-    rows = value_rows(worst(s.finding), s.spec.dtype)
+    elements, fmt = worst(s.finding), format_of(s.spec.dtype)
+    rows = value_rows(elements, s.spec.dtype)
     s.constants.append(table("WORST", VALUES, rows))
     s.make_inputs(s.case)
     s.say("", *s.run(values="values"), "", "wrong = 0", "for index, was, wanted, budget, low, high in WORST:")
     nans = " or (np.isnan(low) and np.isnan(got))" if any("np.nan" in row[4:] for row in rows) else ""
-    s.say("    got = float(values[index])", f"    fine = low <= got <= high{nans}", "    wrong += not fine")
+    signed = any(is_other_zero(e, fmt) for e in elements)
+    signs = " and (got != 0 or np.signbit(got) == np.signbit(wanted))" if signed else ""
+    s.say("    got = float(values[index])", f"    fine = low <= got <= high{signs}{nans}", "    wrong += not fine")
     s.say(
         f'    print(f"{s.output}{{list(index)}} is {{got!r}}, wanted {{wanted!r}}, error budget {{budget!r}}", end="")'
     )

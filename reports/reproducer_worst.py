@@ -56,17 +56,23 @@ def value_rows(elements: Iterable[Element], dtype: str) -> list[Row]:
 
 def _right(e: Element, fmt: Format) -> tuple[float, float]:
     """The numbers of the format whose distance from what was wanted the budget and one rounding explain."""
-    with np.errstate(all="ignore"):
-        low, high = (_rounded(e.wanted + sign * e.bound, fmt) for sign in (-1.0, 1.0))
-    if low <= e.got <= high:  # another rule refused it
+    low, high = (_rounded(e.wanted + sign * e.bound, fmt) for sign in (-1.0, 1.0))
+    if low <= e.got <= high and not is_other_zero(e, fmt):  # another rule refused it
         low, high = (
             (math.nextafter(e.got, math.inf), high) if e.got < e.wanted else (low, math.nextafter(e.got, -math.inf))
         )
     return low, high
 
 
+def is_other_zero(e: Element, fmt: Format) -> bool:
+    """Whether nothing but the sign of a zero is wrong."""
+    due = _rounded(e.wanted, fmt)
+    return e.bound == 0 == e.got == due and math.copysign(1.0, e.got) != math.copysign(1.0, due)
+
+
 def _rounded(value: float, fmt: Format) -> float:
-    return float(np.asarray(value, np.float64).astype(fmt.dtype)) if fmt.is_float else value
+    with np.errstate(all="ignore"):
+        return float(np.asarray(value, np.float64).astype(fmt.dtype)) if fmt.is_float else value
 
 
 def room_rows(elements: Iterable[Element], dtype: str) -> list[Row]:

@@ -155,7 +155,7 @@ def test_what_fails_fails_in_words(replayed, commit, capsys):
     done.assert_outcomes(failed=1)
     said = done.stdout.str()
     assert "silu/mine: fails\n" in said
-    assert "mismatch: out[0, 3] is 5, wanted 0.731058579" in said
+    assert "mismatch: out[0, 3] is 5, must be 0.731058579 to within 3.08e-07" in said
     assert f"case      {CASE.label}" in said
     assert "Traceback" not in said
     assert "pytest_plugin.py" not in said, "no traceback through the tool"
@@ -271,7 +271,7 @@ def test_a_finding_of_an_op_of_ones_own(replayed, commit):
     try:
         done = replayed()
         done.assert_outcomes(failed=1)
-        assert "mismatch: out[0] is 3, wanted 2" in done.stdout.str()
+        assert "mismatch: out[0] is 3, must be 2 to within 2.38e-07" in done.stdout.str()
     finally:
         forget_contracts()
 
