@@ -218,7 +218,9 @@ def test_a_kernel_that_declines_some_cases_says_why(fuzz, write):
     )
     code, out, _ = fuzz("run", "--subject", write(some), *SHORT)
     assert code == 0
-    assert re.search(r"^(warning: )?silu/mine declined [\d.]+ % of its cases, \d+ of 64: tall \(\d+ cases\)$", out, re.MULTILINE)
+    assert re.search(
+        r"^(warning: )?silu/mine declined [\d.]+ % of its cases, \d+ of 64: tall \(\d+ cases\)$", out, re.MULTILINE
+    )
 
 
 def test_a_return_style_kernel_and_several_at_once(fuzz, write):
