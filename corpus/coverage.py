@@ -80,13 +80,12 @@ class Coverage:
         cases again.
         """
         kept: list[Mapping[str, Any]] = []
-        for line in lines:
+        for line in reversed(list(lines)):  # so a line that was overtaken takes nothing away of those before it
             if line["end"] <= end:
-                while kept and kept[-1]["end"] > line["begin"]:
-                    kept.pop()
                 kept.append(line)
+                end = line["begin"]
         made = cls()
-        for line in kept:
+        for line in reversed(kept):
             sets = [tuple(names) for names in line["sets"]]
             for cell, counts in line["cells"].items():
                 for number, cases in counts:

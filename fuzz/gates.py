@@ -78,7 +78,8 @@ def _learn_sizes(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, .
             break
         near = _few_neighbours(extent) if is_dear(shrinker.target) else _neighbours(extent)
         fails = _fails(shrinker, case, dim, near)
-        while not shrinker.expired() and (middle := _between(fails, contract.dims[dim].multiple)):
+        near_enough = is_dear(shrinker.target)  # each failure costs a worker
+        while not (near_enough or shrinker.expired()) and (middle := _between(fails, contract.dims[dim].multiple)):
             if not (found_out := _fails(shrinker, case, dim, [middle])):
                 break
             fails |= found_out

@@ -51,6 +51,9 @@ class Death:
 def accuse(ticket: Ticket, death: Death) -> None:
     """Name a culprit, or a suspect; what else the worker was to do waits for the next."""
     (n, task), key = death.culprit, death.key
+    if death.ending.aimless:  # what comes out between walls does not count: once more, where inputs lie as they should
+        ticket.waiting = [(n, replace(task, walls=False)), *(w for w in death.left if w[0] != n), *ticket.waiting]
+        return
     died = ticket.deaths[key] = ticket.deaths.get(key, 0) + 1
     if death.materializing and died > GUILTY_DEATHS:
         raise InternalError(f"the worker dies while materializing {task.case.label}: {death.ending.describe()}")

@@ -62,6 +62,8 @@ class Ending:
     tail: str
     touch: Touch | None = None
     """What it was killed for, where that was seen (kernels/walls.py)."""
+    aimless: bool = False
+    """Whether it crashed while inputs lay between walls, but left none: it may want them where vectors begin."""
 
     def describe(self) -> str:
         """In words."""
@@ -118,6 +120,11 @@ class Handle:
             return IDLE, IDLE, time.monotonic_ns()
         task, position, since = JOURNAL.unpack(raw)
         return task, position, since
+
+    def is_between_walls(self) -> bool:
+        """Whether inputs lay there when it ended."""
+        raw = os.pread(self.journal, FAULT.size, JOURNAL.size)
+        return len(raw) == FAULT.size and bool(FAULT.unpack(raw)[0])
 
     def touched(self, case: Case) -> Touch | None:
         """Which input it was to read, or beside which, when it was killed for that; None: it was not."""

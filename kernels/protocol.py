@@ -44,6 +44,8 @@ class Task:
     """Keys."""
     large: bool = False
     """Only parts of it are made a second time, by the judge: what cannot be compared with them is checked there."""
+    walls: bool = True
+    """Whether its inputs may lie between walls, too."""
 
 
 def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[str, Any]]) -> bytes:
@@ -53,7 +55,10 @@ def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[st
 
 def encode_batch(tasks: list[tuple[int, Task]], way: str = "") -> bytes:
     """A batch: (number, task) pairs; replies carry the numbers. way: how outputs are offered; empty: they are sent."""
-    said = [{"n": n, "case": t.case, "outputs": t.outputs, "subjects": t.subjects, "large": t.large} for n, t in tasks]
+    said = [
+        {"n": n, "case": t.case, "outputs": t.outputs, "subjects": t.subjects, "large": t.large, "walls": t.walls}
+        for n, t in tasks
+    ]
     return frame({"tasks": said, "way": way}, [])
 
 

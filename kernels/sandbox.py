@@ -402,7 +402,8 @@ class Sandbox:
         left = ticket.unfinished()
         culprit = next((w for w in left if w[0] == number and not garbled), left[0] if left else None)
         if culprit is not None and ending.code == -signal.SIGSEGV:
-            ending = replace(ending, touch=self._active.touched(culprit[1].case))
+            touch = self._active.touched(culprit[1].case)
+            ending = replace(ending, touch=touch, aimless=touch is None and self._active.is_between_walls())
         # Who shared its GPU was most likely killed by somebody else: none of those before it is suspected.
         told = set() if shared else {(n, k) for n, task in ticket.sent for k in task.subjects}
         self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])

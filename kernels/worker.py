@@ -54,9 +54,9 @@ _TASK, _POSITION, _SINCE, _WALLED, _FAULT = range(5)
 class Setting:
     """One case, materialized, in guarded memory; shared by all subjects that run it."""
 
-    def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool = False) -> None:
+    def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool = False, walls: bool = True) -> None:
         """large: the judge makes some rows of the inputs only, so that only their digest can be compared."""
-        self.case, self.large = case, large
+        self.case, self.large, self.walls = case, large, walls
         self.specs = outputs
         self.inputs: Tensors = materialize_all(case)
         self.digest = "" if large else digest(self.inputs)
@@ -104,14 +104,17 @@ class Setting:
 class _Rooms:
     """Where a case is made, when it is first wanted: here for subjects on the host, there for those on a GPU."""
 
-    def __init__(self, case: Case, outputs: dict[str, TensorSpec], *, large: bool, way: str = "") -> None:
+    def __init__(
+        self, case: Case, outputs: dict[str, TensorSpec], *, large: bool, walls: bool = True, way: str = ""
+    ) -> None:
         """way: how outputs of a large case are handed over; empty: they are sent."""
         self._case, self._outputs, self.large, self.way = case, outputs, large, way if large else ""
+        self._walls = walls
 
     @cached_property
     def here(self) -> Setting:
         """On the host."""
-        return Setting(self._case, self._outputs, large=self.large)
+        return Setting(self._case, self._outputs, large=self.large, walls=self._walls)
 
     @cached_property
     def there(self) -> Any:
@@ -201,7 +204,7 @@ class Worker:
             self._note(task["n"], IDLE)
             case = Case.model_validate(task["case"])
             outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
-            rooms = _Rooms(case, outputs, large=task["large"], way=way)
+            rooms = _Rooms(case, outputs, large=task["large"], walls=task["walls"], way=way)
             for position, key in enumerate(task["subjects"]):
                 self._run_and_tell(rooms, key, task["n"], position)
             rooms.leave()
@@ -290,7 +293,8 @@ class Worker:
                 again = _run_once(setting, bound, loader, extra, 1, 0)
                 if not _differ(runs[0], again):
                     return {**head, "status": Status.FAULTED, "fault": Kind.RACE, "message": OTHER_STREAM}, []
-            if loader.walled and not setting.large and is_walled(setting.order) and not _did_harm(runs):
+            may_be_walled = loader.walled and setting.walls and not setting.large and is_walled(setting.order)
+            if may_be_walled and not _did_harm(runs):
                 self._run_between_walls(setting, bound, loader, extra)
         except SubjectError as error:
             return {**head, **_not_returned(bound, error.cause, loader)}, []

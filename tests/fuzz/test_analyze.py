@@ -98,7 +98,7 @@ def test_what_passed_fails_under_another_contract():
     catalog.add_contract(Path("twice_contract.py"))
     again = analyze(kept)
     assert (again.verdict.kind, again.changed) == (Kind.MISMATCH, True)
-    assert "wanted 3" in again.verdict.message
+    assert "must be 3 " in again.verdict.message
 
 
 def test_what_failed_passes_under_another_contract():

@@ -84,6 +84,19 @@ def test_a_tile_of_48_is_no_single_size(tmp_path):
         assert learn_gates(Shrinker(examiner, "silu/tile", verdict), case(1, 49), case(3, 97)) == ()
 
 
+def test_where_sizes_begin_to_fail_is_looked_for_far_below(tmp_path):
+    (tmp_path / "wide.py").write_text(BOTH.replace("x.shape[1] % 8 == 3 or x.shape[0] == 7", "x.shape[1] > 4096"))
+
+    def case(rows, cols):
+        recipe = TensorRecipe(shape=(rows, cols), dtype="float32", fill=Fill(distribution="ones"))
+        return Case(op="silu", tensors={"x": recipe})
+
+    with Examiner([user_subject(str(tmp_path / "wide.py"), ())]) as examiner:
+        verdict = examiner.check([Inquiry(case(1, 6000), ("silu/wide",))])[0].verdicts["silu/wide"]
+        shrinker = Shrinker(examiner, "silu/wide", verdict)
+        assert learn_gates(shrinker, case(1, 6000), case(2, 7000)) == ("fails only if cols >= 4097",)
+
+
 DIES = """OP = "silu"
 def run(out, x):
     import ctypes

@@ -19,10 +19,12 @@ from corpus.store import Store
 from fuzz.__main__ import main
 from fuzz.campaign import Limits, Search
 from fuzz.check import Examiner, Inquiry
+from fuzz.filing import Failure
 from fuzz.plan import new_campaign
 from fuzz.replay import Item, Outcome, _remember, gather, moved, replay
 from fuzz.rerun import case_of_run
 from fuzz.selection import Own
+from fuzz.triage import as_met
 from kernels.catalog import subjects_of, user_subject
 from kernels.places import Place
 
@@ -334,6 +336,26 @@ def test_what_never_showed_again_is_not_fixed_when_it_does_not_show(home, store)
     edit(home, RIGHT + "    out[...] = np.nan\n")
     assert [said(f) for f in (never, planted)] == [(Outcome.FAILS, False), (Outcome.FAILS_AS_EXPECTED, True)]
     assert said(planted.but(probability=0.5)) == (Outcome.FAILS, False)
+
+
+def test_what_nobody_saw_fail_alone_is_not_fixed_when_it_passes_alone(tmp_path):
+    """It fails from its ninth call on, and there was no time to see that: its file is as it was."""
+    path = tmp_path / "late.py"
+    path.write_text(f"{RIGHT}    CALLS.append(1)\n    if len(CALLS) > 8:\n        out[...] = 9\nCALLS = []\n")
+    late = user_subject(str(path), ())
+    case = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 3), dtype="float32")})
+    with Examiner([late]) as examiner:
+        verdict = examiner.check([Inquiry(case, (late.key,))] * 20)[-1].verdicts[late.key]
+    finding = as_met(Failure(case, late, verdict)).finding
+    assert (verdict.failed, finding.state) == (True, State.NEW)
+    with Store(tmp_path / "corpus") as store:
+        store.prepare()
+        (result,) = replay([Item("it", case, late, finding)], store, timeout=5.0, memory_mb=512)
+        assert (result.verdict.kind, result.outcome) == (Kind.PASS, Outcome.NOT_TOLD)
+        path.write_text(RIGHT)
+        mended = user_subject(str(path), ())
+        (result,) = replay([Item("it", case, mended, finding)], store, timeout=5.0, memory_mb=512)
+        assert result.outcome is Outcome.FIXED
 
 
 def test_two_files_of_one_name_are_two_subjects(home, store):

@@ -146,7 +146,8 @@ def test_an_unknown_tool_is_refused():
 # sanitize: the command
 
 
-def test_errors_are_printed_and_kept_with_the_finding(fuzz, bench, found):
+def test_errors_are_printed_and_kept_with_the_finding(fuzz, bench, found, monkeypatch):
+    monkeypatch.setattr("reports.terminal.WIDTH", 500)
     bench.sanitizer(memcheck={**SAYS, "log": BEYOND}, racecheck=SAYS, initcheck=SAYS, synccheck=SAYS)
     code, out, err = fuzz("sanitize", found.id)
     assert (code, err) == (1, "")

@@ -152,6 +152,12 @@ def test_who_cannot_do_with_inputs_that_lie_there_is_not_judged_there(judged):
     assert judged(body, [silu(seed=AT_END), silu(seed=OPEN)])[0].kind is Kind.PASS
 
 
+def test_who_crashes_where_inputs_do_not_lie_where_vectors_begin_is_not_accused(judged):
+    """As instructions do that load a whole vector; contiguous inputs lie there wherever results count."""
+    body = "    if x.ctypes.data % 64:\n        ctypes.string_at(64)\n"
+    assert [v.kind for v in judged(body, [silu(seed=AT_END), silu(seed=OPEN)])] == [Kind.PASS, Kind.PASS]
+
+
 def test_another_crash_stays_one(judged):
     (verdict,) = judged("    ctypes.string_at(64)\n", [silu(seed=AT_END)])
     assert (verdict.kind, verdict.message) == (Kind.CRASHED, "it crashed: killed by SIGSEGV")
