@@ -35,8 +35,8 @@ COMPILED = {"cuda-on-a-laptop.md", "your-first-kernel.md"}
 """Pages with a kernel in CUDA C++."""
 ON_A_LAPTOP = "Test your CUDA kernel on a laptop"
 """A section of the README."""
-FOR_AUTHORS = [*ACTED, "add-a-distribution.md", "errors.md", "on-a-gpu.md", "special-values.md"]
-SHORTEST, LONGEST, WIDEST = 40, 125, 120
+FOR_AUTHORS = [*ACTED, "add-a-distribution.md", "claims.md", "errors.md", "on-a-gpu.md", "special-values.md"]
+SHORTEST, LONGEST, WIDEST = 40, 140, 120
 LOOKED_UP = {"errors.md", "special-values.md"}
 """Tables, which nobody reads from end to end: they may be longer."""
 VARIES = {

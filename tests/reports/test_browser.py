@@ -276,8 +276,13 @@ def test_it_can_be_read_without_scripts(browser, pages):
 
 def test_it_has_landmarks_and_names_for_what_can_be_used(browser, pages):
     browser.open(pages["small"])
-    tree = browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+
+    def nodes():
+        return browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+
+    landmarks = {"main", "navigation", "banner", "contentinfo", "search"}
+    wait(lambda: landmarks <= {n.get("role", {}).get("value") for n in nodes()})  # the tree is made beside the page
+    tree = nodes()
     used = {"button", "link", "searchbox", "combobox", "region", "img"}
     nameless = [n for n in tree if n.get("role", {}).get("value") in used and not n.get("name", {}).get("value")]
     assert json.dumps(nameless) == "[]"
-    assert {"main", "navigation", "banner", "contentinfo", "search"} <= {n.get("role", {}).get("value") for n in tree}
