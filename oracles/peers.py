@@ -91,7 +91,8 @@ def _examined(
     pairs, left = list(known[0]), 0
     for name in contract.outputs:
         found[name] = _suspects(x[name], y[name], room_of(pairs, name, known[1], y[name]))
-        near, rest = around(contract, case, name, found[name].at.tolist())
+        whole = any(not part.axes[name] for part, _ in known[0])  # then all its elements are judged already
+        near, rest = ([], []) if whole else around(contract, case, name, found[name].at.tolist())
         pairs += [(part, part.reference()) for part in near]
         left += len(rest)
     return found, pairs[len(known[0]) :], left

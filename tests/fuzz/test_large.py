@@ -22,6 +22,8 @@ from kernels.catalog import subjects_of, user_subject
 from oracles.catalog import contract_of
 
 FAULTS = {p.stem: user_subject(str(p), ()) for p in sorted((Path(__file__).parents[1] / "faults").glob("*.py"))}
+UNSEEN = {"returns_cached"}
+"""Faults of small cases only: of a large one no result is held until the next is there."""
 SILU = {s.name: s for s in subjects_of("silu")}
 PEER = SILU["numpy_float32"]
 ROWS, COLS = 700, 901
@@ -89,7 +91,7 @@ def test_a_fault_earns_its_verdict(faulty, name):
     assert [c.case.id for c in checked] == [CASE.id, other.id]
     assert checked[0].verdicts[PEER.key].kind is checked[1].verdicts[PEER.key].kind is Kind.PASS
     verdict = checked[0].verdicts[fault.key]
-    assert verdict.kind == (fault.planted or Kind.PASS), verdict
+    assert verdict.kind == (Kind.PASS if name in UNSEEN else fault.planted or Kind.PASS), verdict
     assert checked[0].input_digest == ""
     assert checked[1].input_digest
 

@@ -30,6 +30,8 @@ pytest.importorskip("torch")
 
 needs_gpu = pytest.mark.skipif(not device_count(), reason="there is no CUDA device")
 FAULTS = {p.stem: user_subject(str(p), ()) for p in sorted((Path(__file__).parents[1] / "faults").glob("*.py"))}
+UNSEEN = {"returns_cached"}
+"""Faults of small cases only: of a large one no result is held until the next is there."""
 SILU = {s.name: s for s in subjects_of("silu")}
 PEER = SILU["numpy_float32"]
 ROWS, COLS = 700, 901
@@ -135,7 +137,7 @@ def test_a_fault_earns_the_verdict_that_it_earns_on_the_host(faulty, name):
     checked = faulty.check([Inquiry(CASE, (PEER.key, fault.key))])[0]
     assert checked.verdicts[PEER.key].kind is Kind.PASS
     verdict = checked.verdicts[fault.key]
-    assert verdict.kind == (fault.planted or Kind.PASS), verdict
+    assert verdict.kind == (Kind.PASS if name in UNSEEN else fault.planted or Kind.PASS), verdict
 
 
 def test_one_wrong_element_is_found_beside_a_peer(kernel, without, taken):
