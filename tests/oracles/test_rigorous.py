@@ -21,6 +21,7 @@ from oracles.axes import shape_of
 from oracles.balls import Ball, ball, balls, beyond, cell, dot, excess, total, working
 from oracles.catalog import contract_of, load_contracts
 from oracles.contract import INTERVAL, Budget
+from oracles.estimate import widened
 from oracles.exhibit import exhibit
 from oracles.judge import Evidence, judge
 from oracles.reference import Reference
@@ -91,7 +92,8 @@ class Answer:
         self.contract, self.case, self.inputs = contract, case, materialize_all(case)
         self.reference = Reference(contract, case, self.inputs)
         self.want = self.reference.want["out"]
-        self.raw = np.asarray(contract.reference(**{k: widened(v, np.longdouble) for k, v in self.inputs.items()}, **case.attrs)["out"])
+        wide = {name: widened(values) for name, values in self.inputs.items()}
+        self.raw = np.asarray(contract.reference(**wide, **case.attrs)["out"])
         budget = self.reference.budget(Numerics(ftz=False))["out"]
         self.error = np.broadcast_to(np.asarray(budget.error, np.float64), self.want.shape)
         accept = INTERVAL if budget.accept is None else budget.accept
