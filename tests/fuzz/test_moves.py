@@ -52,7 +52,8 @@ def test_every_candidate_is_a_valid_case(op, data):
             assert list(candidate.tensors) == [name for name in case.tensors if name not in gone]
             assert candidate.op == op
             contract.check(candidate)
-            for name, extent in contract.dims_of(candidate).items():
+            dims = contract.dims_of(candidate)
+            for name, extent in dims.items():
                 assert extent % contract.dims[name].multiple == 0, move.__name__
             if not stays(contract, candidate, outside(contract, case)):
                 continue  # as the shrinker does
