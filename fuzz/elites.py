@@ -101,22 +101,20 @@ class Elites:
         if not elite.choices or not self.worth(elite.cell, elite.rho):
             return None
         self._admit(elite)
+        recent, last = self._recent[elite.cell], seen_by(elite.batch, self._most_lead)
+        while len(recent) > 1 and recent[1].batch <= last:  # who picks from now on does so for a later batch
+            del recent[0]
         return {name: getattr(elite, name) for name in _FIELDS}
 
     def pick(self, op: str, batch: int, random: Random) -> Elite | None:
-        """An elite of the op that is visible in a batch: a cell at random, then its best at that time.
-
-        Batches must come in their order: what they can no longer see is forgotten.
-        """
+        """An elite of the op that is visible in a batch: a cell at random, then its best at that time."""
         batches, cells = self._admissions.get(op, _NONE)
         last = seen_by(batch, self._most_lead)
         visible = bisect_right(batches, last)
         if not visible:
             return None
         recent = self._recent[cells[int(random.random() * visible)]]
-        while len(recent) > 1 and recent[1].batch <= last:  # who picks here from now on does so for a later batch
-            del recent[0]
-        return recent[0]
+        return next(e for e in reversed(recent) if e.batch <= last)
 
     def __len__(self) -> int:
         """Number of cells that have an elite."""

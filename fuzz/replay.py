@@ -22,7 +22,7 @@ from fuzz.filing import Failure, Observed, file, now
 from fuzz.large import is_large
 from fuzz.selection import Own, placed, select
 from fuzz.subjects import fitting
-from kernels.catalog import resolve
+from kernels.catalog import resolve, source_digest
 from kernels.places import Place
 from oracles.catalog import contract_of
 from oracles.judge import stateful
@@ -289,7 +289,9 @@ def _outcome(item: Item, verdict: Verdict) -> Outcome:
 
 def _is_as_met(finding: Finding, subject: Subject) -> bool:
     """Whether nobody has seen it fail alone, in a file that is the same now: what ran before it may have mattered."""
-    return finding.state is State.NEW and finding.subject.source_digest == subject.source_digest
+    if finding.state is not State.NEW:
+        return False
+    return finding.subject.source_digest == source_digest(resolve(subject), subject.launch)
 
 
 def _failing(finding: Finding | None, verdict: Verdict) -> Outcome:

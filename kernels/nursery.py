@@ -111,7 +111,9 @@ class Handle:
     def close(self) -> None:
         """Hang up, and let go of the journal."""
         self.channel.close()
-        os.close(self.journal)
+        if self.journal >= 0:  # it may be closed twice: when its zygote is lost, and with all others
+            os.close(self.journal)
+            self.journal = -1
 
     def running(self) -> tuple[int, int, int]:
         """(task, position, started at CLOCK_MONOTONIC ns) of the run in progress; IDLE when there is none."""

@@ -144,7 +144,6 @@ def test_another_failure_that_does_not_show_again_is_told_and_counts_if_asked(fu
 
 STATEFUL = {
     "by shape": KEPT.format(key="x.shape"),
-    "by pointer": KEPT.format(key='(x.__array_interface__["data"][0], x.shape, x.dtype)'),
     "from the seventh call": COUNTS.format(rule=">="),
     "in the seventh call": COUNTS.format(rule="=="),
     "across dtypes": ACROSS,
