@@ -88,7 +88,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
         path=_stored_path(path),
         function=called,
         line=_line(path, source, called),
-        source_digest=source_digest(path, launch),
+        source_digest=_digest_of(path, source, launch),
         numerics=numerics,
         dtypes=tuple(said.get("DTYPES", ())),
         planted=planted,
@@ -99,7 +99,11 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
 
 def source_digest(path: Path, launch: str = "") -> str:
     """Of a file as it is now, of what it includes from beside it, and of front matter that stands elsewhere."""
-    return hashlib.sha256(b"\0".join([path.read_bytes(), *_beside(path), *_words(launch)])).hexdigest()[:16]
+    return _digest_of(path, path.read_bytes(), launch)
+
+
+def _digest_of(path: Path, source: bytes, launch: str) -> str:
+    return hashlib.sha256(b"\0".join([source, *_beside(path), *_words(launch)])).hexdigest()[:16]
 
 
 def _beside(path: Path) -> list[bytes]:
