@@ -386,30 +386,33 @@ def _judge_ties(e: Evidence, name: str, want: Reals, budget: Budget, m: Measured
     if np.count_nonzero(error) == error.size or not (m.max_ulp or _at_the_end(want, format_of(got.dtype))):
         return None
     bad = np.flatnonzero(tie_failures(got, want, budget).reshape(-1))
-    if not bad.size:
-        return None
-    y, r = float(got.reshape(-1)[bad[0]]), float(want.reshape(-1)[bad[0]])
-    text = (
-        f"{name}{place_of(int(bad[0]), got.shape)} is {y:.9g}, must be {r!r} rounded to nearest even "
-        f"({bad.size} of {got.size} elements fail)"
-    )
-    found = measurements(m, got, want, 0.0)
-    return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), "tie", found, m.rho)
+    return _not_exact(e, name, want, m, bad, "tie", lambda y, r: f"{y:.9g}, must be {r!r} rounded to nearest even")
 
 
 def _judge_signs(e: Evidence, name: str, want: Reals, budget: Budget, m: Measured) -> Verdict | None:
     """Where the sign of a zero counts, it is that of the reference."""
     got = e.outputs[name]
     bad = np.flatnonzero(sign_failures(got, want, budget).reshape(-1)) if budget.signed else np.zeros(0, np.int64)
+    return _not_exact(e, name, want, m, bad, "sign", lambda y, r: f"{y:g}, must be {-y:g}: the sign of {r!r}")
+
+
+def _not_exact(
+    e: Evidence,
+    name: str,
+    want: Reals,
+    m: Measured,
+    bad: Array,
+    pattern: str,
+    said: Callable[[float, float], str],
+) -> Verdict | None:
+    """The verdict on elements that are not the ones they must be; said: what the first is, and what it must be."""
     if not bad.size:
         return None
-    y, r = float(got.reshape(-1)[bad[0]]), float(want.reshape(-1)[bad[0]])
-    text = (
-        f"{name}{place_of(int(bad[0]), got.shape)} is {y:g}, must be {-y:g}: the sign of {r!r} "
-        f"({bad.size} of {got.size} elements fail)"
-    )
+    got, first = e.outputs[name], int(bad[0])
+    words = said(float(got.reshape(-1)[first]), float(want.reshape(-1)[first]))
+    text = f"{name}{place_of(first, got.shape)} is {words} ({bad.size} of {got.size} elements fail)"
     found = measurements(m, got, want, 0.0)
-    return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), "sign", found, m.rho)
+    return e.verdict(Kind.MISMATCH, "exact", text, name, index_pattern(bad, got.shape), pattern, found, m.rho)
 
 
 def _at_the_end(want: Reals, fmt: Format) -> bool:
