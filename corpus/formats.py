@@ -135,3 +135,14 @@ def bits_of(value: float, dtype: np.dtype[Any]) -> int:
     """Bit pattern of a value in a dtype, as pokes store it."""
     array = np.array(value).astype(dtype)
     return int(array.view(f"u{dtype.itemsize}")[()])
+
+
+def spelled(pattern: int, dtype: str) -> str:
+    """A bit pattern as its value: `nan`, `-inf`, `1e-45(subnormal)`, `7`; in hex if the type has no such pattern."""
+    fmt = FORMATS.get(dtype)
+    if fmt is None or pattern >> fmt.bits:
+        return hex(pattern)
+    number = np.array(pattern, fmt.carrier).view(fmt.dtype)[()]
+    small = fmt.is_float and 0 < pattern & ~fmt.sign_bit < 1 << (fmt.precision - 1)
+    words = (str(number).removesuffix(".0"), f"{float(number):.0f}" if number == np.trunc(number) else str(number))
+    return f"{min(words, key=len)}{'(subnormal)' * small}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +15,7 @@ from corpus.findings import Finding
 from corpus.kept import Kept
 from corpus.migrate import upgrade
 from corpus.record import Record
-from corpus.records import Case
+from corpus.records import TOKEN, Case
 
 _R = TypeVar("_R", bound=Record)
 
@@ -88,3 +90,15 @@ def _refuse_drifted(record: Record, where: str) -> None:
     for case in cases:
         if isinstance(case, Case):
             case.refuse_drifted(where)
+
+
+def case_of(token: str) -> Case:
+    """The case of a token. Raises UsageError for a word that is none, is cut off, or is of another generator."""
+    packed = token.removeprefix(TOKEN)
+    try:
+        text = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+        case = Case.model_validate(upgrade(json.loads(text), "case"))
+    except (ValueError, TypeError, RecursionError, UsageError, zlib.error) as error:
+        raise UsageError(f"{token[:40]!r} is no case; it may have been cut off when it was copied") from error
+    case.refuse_drifted(f"the case {token[:40]!r}")
+    return case

@@ -29,15 +29,14 @@ import zlib
 from enum import StrEnum
 from functools import cached_property
 from operator import not_
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt
 
 from corpus.errors import UsageError
-from corpus.migrate import upgrade
+from corpus.formats import spelled
 from corpus.record import GENERATOR_VERSION, Record, Scalar, unnamed
 from corpus.share import Share
-from corpus.specials import spelled
 
 
 class Fill(Record):
@@ -134,18 +133,6 @@ class Case(Record):
         data = self.model_dump(mode="json", exclude_defaults=True) | {"generator_version": self.generator_version}
         text = json.dumps(data, separators=(",", ":"))
         return TOKEN + base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode("ascii").rstrip("=")
-
-    @classmethod
-    def of_token(cls, token: str) -> Self:
-        """The case of a token. Raises UsageError for a word that is none, is cut off, or is of another generator."""
-        packed = token.removeprefix(TOKEN)
-        try:
-            text = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
-            case = cls.model_validate(upgrade(json.loads(text), "case"))
-        except (ValueError, TypeError, RecursionError, UsageError, zlib.error) as error:
-            raise UsageError(f"{token[:40]!r} is no case; it may have been cut off when it was copied") from error
-        case.refuse_drifted(f"the case {token[:40]!r}")
-        return case
 
     def refuse_drifted(self, where: str) -> None:
         """Raise UsageError for a recipe of another generator: this one would make other inputs of it in silence."""

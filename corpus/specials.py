@@ -3,10 +3,8 @@
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from corpus.errors import InternalError, UsageError
-from corpus.formats import FORMATS, Format
+from corpus.formats import Format
 
 Place = Callable[[tuple[int, ...]], range]
 
@@ -118,14 +116,3 @@ def written(fmt: Format, shape: tuple[int, ...], value: str, where: str) -> tupl
     if not fmt.is_float or 0 in shape:
         return range(0), 0
     return PLACES[where](shape), VALUES[value](fmt)
-
-
-def spelled(pattern: int, dtype: str) -> str:
-    """A bit pattern as its value: `nan`, `-inf`, `1e-45(subnormal)`, `7`; in hex if the type has no such pattern."""
-    fmt = FORMATS.get(dtype)
-    if fmt is None or pattern >> fmt.bits:
-        return hex(pattern)
-    number = np.array(pattern, fmt.carrier).view(fmt.dtype)[()]
-    small = fmt.is_float and 0 < pattern & ~fmt.sign_bit < 1 << (fmt.precision - 1)
-    words = (str(number).removesuffix(".0"), f"{float(number):.0f}" if number == np.trunc(number) else str(number))
-    return f"{min(words, key=len)}{'(subnormal)' * small}"

@@ -12,7 +12,7 @@ from corpus.errors import UsageError, about
 from corpus.findings import Event, Finding, State
 from corpus.materialize import materialize_all
 from corpus.mended import AS_IS, INTERPRETED
-from corpus.reading import load_record
+from corpus.reading import case_of, load_record
 from corpus.records import TOKEN, Case, Subject, Verdict
 from corpus.rows import rows_digest
 from corpus.store import Store
@@ -138,12 +138,12 @@ def _is_emulated(item: Item) -> bool:
 
 def _named(target: str) -> str:
     """A target in words; a token tells nobody anything."""
-    return f"the case {Case.of_token(target).label}" if target.startswith(TOKEN) else target
+    return f"the case {case_of(target).label}" if target.startswith(TOKEN) else target
 
 
 def _gather_one(store: Store, target: str, own: Own) -> list[Item]:
     if target.startswith(TOKEN):
-        case = Case.of_token(target)
+        case = case_of(target)
         _refuse_unsound(case, f"the case {target[:40]!r}")
         return [Item(case.id, case, s) for s in _chosen(case, own, ())]
     path = Path(target)

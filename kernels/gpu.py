@@ -17,7 +17,9 @@ from numpy.lib.array_utils import byte_bounds
 
 from corpus.formats import Array
 from kernels.guarded import ALIGNMENT, ZONE
-from kernels.protocol import GPU_LOST
+
+GPU_LOST = 87
+"""Exit code of a worker in which nothing runs on the GPU any more; its last line says why."""
 
 
 @cache

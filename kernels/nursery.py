@@ -23,6 +23,7 @@ from corpus.errors import InternalError
 from corpus.records import Case
 from corpus.scratch import Scratch
 from kernels.caches import compiler_caches
+from kernels.gpu import GPU_LOST
 from kernels.mps import terminate
 from kernels.patience import PAUSE_SECONDS, Clock
 from kernels.processes import kill_group
@@ -30,7 +31,6 @@ from kernels.protocol import (
     CHANNEL_LOST,
     FAULT,
     FORK,
-    GPU_LOST,
     IDLE,
     JOURNAL,
     STACK_AT,

@@ -19,8 +19,6 @@ CHANNEL_LOST = 86
 
 FORK = b"fork"
 """What a supervisor tells a zygote that wants a worker; one that wants a zygote of its own sends variables as JSON."""
-GPU_LOST = 87
-"""Exit code of a worker in which nothing runs on the GPU any more; its last line says why."""
 ZYGOTE_LOST = 88
 """Stands for the exit code of a worker whose zygote is gone, so that nobody can know it."""
 

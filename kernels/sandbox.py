@@ -22,6 +22,7 @@ from corpus.wire import Message
 from kernels.accusing import Death, accuse, is_convicted, release, unexplained
 from kernels.answers import death_of, execution_of, left_undone, outcome_of
 from kernels.calling import Interface
+from kernels.gpu import GPU_LOST
 from kernels.handover import SHARED
 from kernels.loader import loader_of
 from kernels.mps import Sharing
@@ -31,7 +32,6 @@ from kernels.places import Place
 from kernels.probing import Probing, ReadyBy
 from kernels.protocol import (
     CHANNEL_LOST,
-    GPU_LOST,
     IDLE,
     ZYGOTE_LOST,
     GarbledError,

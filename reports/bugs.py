@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 
 from corpus.findings import Finding, State
+from corpus.formats import spelled
 from corpus.records import Case, Kind
-from corpus.specials import spelled
 
 CAUSES = frozenset({Kind.RACE, Kind.OUT_OF_BOUNDS, Kind.UNINITIALIZED, Kind.DIVERGENT})
 """Kinds that name the line at fault, of which wrong values are but symptoms."""

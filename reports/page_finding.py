@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from corpus.findings import STATES, Element, Exhibit, Finding, Variant
+from corpus.formats import spelled
 from corpus.records import Case, Measurement, TensorRecipe
-from corpus.specials import spelled
 from reports.book import Book, judged, sanitized, shows_in, stopped_at
 from reports.explain import short as meaning_of
 from reports.explain import topics

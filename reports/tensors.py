@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from corpus.formats import Array, format_of
+from corpus.formats import Array, format_of, spelled
 from corpus.materialize import materialize
 from corpus.records import POKES, Case, TensorRecipe
-from corpus.specials import spelled
 
 MOST = 1 << 22
 """Elements of a tensor that is made only to be described."""

@@ -16,6 +16,7 @@ from corpus.campaign import Campaign
 from corpus.errors import UsageError
 from corpus.findings import Environment, Finding, State
 from corpus.formats import bits_of
+from corpus.reading import case_of
 from corpus.record import GENERATOR_VERSION, SCHEMAS
 from corpus.records import TOKEN, Case, Fill, Kind, Measurement, Signature, Special, Subject, TensorRecipe, Verdict
 from corpus.store import Store, load_record
@@ -97,7 +98,7 @@ def test_that_a_case_is_contracted_is_only_written_where_it_is():
     fused = PLAIN.but(contracted=True)
     assert "contracted" not in PLAIN.plain()
     assert fused.label == PLAIN.label + " contracted"
-    for again in (Case.of_token(fused.token), Case.model_validate_json(fused.canonical())):
+    for again in (case_of(fused.token), Case.model_validate_json(fused.canonical())):
         assert (again.id, again.contracted) == (fused.id, True)
 
 
@@ -107,7 +108,7 @@ def test_layouts_of_outputs_are_only_written_where_there_are_any():
     assert "outputs" not in PLAIN.plain()
     assert moved.but(outputs={}).id == PLAIN.id
     assert moved.label == PLAIN.label + " out/offset_one"
-    for again in (Case.of_token(moved.token), Case.model_validate_json(moved.canonical())):
+    for again in (case_of(moved.token), Case.model_validate_json(moved.canonical())):
         assert (again.id, again.outputs) == (moved.id, {"out": "offset_one"})
 
 
@@ -316,7 +317,7 @@ def test_recipes_of_version_1_keep_their_bytes(tmp_path):
     found = load_record(written(tmp_path, {**FOUND, "original": old("float64")}))
     assert found.original.tensors["x"].fill.scale == 1.0
     word = TOKEN + base64.urlsafe_b64encode(zlib.compress(json.dumps(old("float64")).encode())).decode().rstrip("=")
-    assert Case.of_token(word).tensors["x"].fill == now["float64"]
+    assert case_of(word).tensors["x"].fill == now["float64"]
 
 
 @pytest.mark.parametrize("tensors", [3, {"x": 3}, {"x": {"shape": [2], "dtype": "float64", "fill": 3}}])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.errors import UsageError
+from corpus.reading import case_of
 from corpus.record import GENERATOR_VERSION
 from corpus.records import TOKEN, Case, Fill, Special, TensorRecipe
 from fuzz.engine import Target, generate
@@ -28,7 +29,7 @@ def packed(data):
 
 def refused(word):
     with pytest.raises(UsageError) as error:
-        Case.of_token(word)
+        case_of(word)
     text = str(error.value)
     assert "\n" not in text
     assert len(text) < 200
@@ -39,7 +40,7 @@ def refused(word):
 def test_every_case_comes_back(op):
     for case in generated(op):
         token = case.token
-        again = Case.of_token(token)
+        again = case_of(token)
         assert again.id == case.id
         assert again.label == case.label
         assert list(again.tensors) == list(case.tensors)
@@ -66,7 +67,7 @@ def test_what_shrinking_makes_of_a_case_comes_back():
     empty, scalar = TensorRecipe(shape=(0, 3), dtype="int64"), TensorRecipe(shape=(), dtype="uint8")
     for attrs in ({}, {"eps": 1e-5, "causal": True, "to": "Infinity", "n": 0}, {"scale": float("inf")}):
         case = Case(op="gemm", tensors={"z": x, "a": empty, "m": scalar}, attrs=attrs)
-        again = Case.of_token(case.token)
+        again = case_of(case.token)
         assert (again.id, list(again.tensors)) == (case.id, ["z", "a", "m"])
         assert [type(v) for v in again.attrs.values()] == [type(v) for v in case.attrs.values()]
 
@@ -122,7 +123,7 @@ def test_no_spoilt_word_is_more_than_a_mistake(noise, at, letter):
     token = generated_once().token
     for word in (TOKEN + base64.urlsafe_b64encode(noise).decode(), token[:at] + letter + token[at + 1 :]):
         try:
-            Case.of_token(word)
+            case_of(word)
         except UsageError as error:
             assert "\n" not in str(error)  # noqa: PT017  one that is still a case is as good
 

@@ -11,6 +11,7 @@ import pytest
 from _command import refused
 
 from corpus.errors import UsageError
+from corpus.reading import case_of
 from corpus.records import Case, Fill, Kind, TensorRecipe, Verdict
 from corpus.store import Store
 from fuzz.analyze import analyze, said
@@ -65,7 +66,7 @@ def one(op="twice", dtype="float16", shape=(3,)):
 @cache
 def looked(kernel, contract, token):
     """What a run keeps of a kernel's outputs; what lies in the folder is only read the first time."""
-    case = Case.of_token(token)
+    case = case_of(token)
     subject = user_subject("mine.py", (case.op,))
     with Examiner([subject], timeout=5.0) as examiner:
         return examiner.look(case, subject.key).kept

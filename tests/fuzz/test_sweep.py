@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from corpus.errors import UsageError
-from corpus.records import Case, Kind
+from corpus.reading import case_of
+from corpus.records import Kind
 from fuzz.sweep import ROWS, Sweeper, domains, excerpt, last_word, part_of
 from kernels.catalog import subjects_of, user_subject
 from kernels.gpu import device_count
@@ -76,7 +77,7 @@ def test_one_wrong_input_of_a_million_is_found(write):
     assert found.kind is Kind.MISMATCH
     token = re.search(r"case:\S+", found.message)[0]
     assert "; 1 of inputs" in found.message
-    assert Case.of_token(token).tensors["x"].pokes == ((0, 0x3F8ABCDE),)
+    assert case_of(token).tensors["x"].pokes == ((0, 0x3F8ABCDE),)
 
 
 @pytest.mark.parametrize(

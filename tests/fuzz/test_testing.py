@@ -14,6 +14,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from corpus.errors import UsageError
+from corpus.reading import case_of
 from corpus.records import Case, Fill, Kind, TensorRecipe
 from fuzz import testing
 from fuzz.__main__ import main
@@ -188,7 +189,7 @@ def test_hypothesis_names_the_case_so_that_it_can_be_brought_back(write):
     error, _ = failure(write(WRONG))
     said = "\n".join(error.__notes__)
     found = re.search(r"<(silu [^|]*) \| (case:[\w-]+)>", said)
-    assert Case.of_token(found[2]).label == found[1] == lines(error)[1]
+    assert case_of(found[2]).label == found[1] == lines(error)[1]
 
 
 def test_shrinking_goes_along_what_matters(write):
@@ -199,7 +200,7 @@ def test_shrinking_goes_along_what_matters(write):
     assert first.startswith("nonfinite: ")
     assert re.search(r"x=1x1:.*\+nan", label)
     with pytest.raises(AssertionError, match="nonfinite"):
-        hold(Case.of_token(re.search(r"case:[\w-]+", lines(error)[2])[0]), kernel)
+        hold(case_of(re.search(r"case:[\w-]+", lines(error)[2])[0]), kernel)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from corpus.errors import UsageError
+from corpus.reading import case_of
 from corpus.records import Case, Fill, Kind, TensorRecipe
 from fuzz.check import Examiner, Inquiry, interface_of
 from fuzz.strategies import build
@@ -931,7 +932,7 @@ def test_a_contracted_case_rounds_once_in_both_runs_and_is_replayed_so(tmp_path)
         seen = [
             examiner.look(c, "softmax/fused").kept.outputs()["out"][0, 0] for c in (case, case.but(contracted=True))
         ]
-        (again,) = examiner.check([Inquiry(Case.of_token(case.but(contracted=True).token), ("softmax/fused",))])
+        (again,) = examiner.check([Inquiry(case_of(case.but(contracted=True).token), ("softmax/fused",))])
     product = np.float32(0.3) * np.float64(np.float32(1 + 2**-23))
     assert seen == [0.0, product - np.float32(product)]
     assert again.verdicts["softmax/fused"].kind is Kind.MISMATCH
