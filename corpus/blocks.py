@@ -8,7 +8,7 @@ nibbles hold elements 0 to 15, the high ones 16 to 31. The fifth bits are one ui
 from dataclasses import dataclass
 from typing import Literal
 
-from corpus.errors import UsageError
+from kernel_assay.corpus.errors import UsageError
 
 ELEMENTS = 32
 """Numbers in a block; the same in all six formats."""

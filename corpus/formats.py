@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.errors import UsageError
+from kernel_assay.corpus.errors import UsageError
 
 Array = NDArray[Any]
 

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from corpus.errors import UsageError
+from kernel_assay.corpus.errors import UsageError
 
 PACKAGES = ("fuzz", "kernels", "oracles", "corpus", "reports")
 

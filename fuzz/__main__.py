@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from fuzz.options import (
+from kernel_assay.fuzz.cli.options import (
     AtLeast,
     base_option,
     box_options,
@@ -24,10 +24,10 @@ from fuzz.options import (
 )
 
 try:
-    from corpus.errors import InternalError, UsageError
-    from corpus.house import check_house
-    from corpus.streams import outlive_readers
-    from fuzz.commands_gpu import COMMANDS
+    from kernel_assay.corpus.errors import InternalError, UsageError
+    from kernel_assay.corpus.house import check_house
+    from kernel_assay.corpus.process.output_streams import outlive_readers
+    from kernel_assay.fuzz.cli.gpu_options import COMMANDS
 except ImportError as missing:  # too early for check_house to say it
     sys.stderr.write(f"fuzz: the package 'corpus' is another project's, which stands before this one ({missing})\n")
     sys.exit(2)
@@ -87,7 +87,7 @@ def run_command(**options: Any) -> int:
     expected, or that the base has too, do not count. One that did not show again when it was run again is told, and
     counts if two runs on one input differed, which proves it, or with --strict.
     """
-    from fuzz.commands import run  # noqa: PLC0415  --help must not wait for Hypothesis
+    from kernel_assay.fuzz.cli.run import run  # noqa: PLC0415  --help must not wait for Hypothesis
 
     return run(**options)
 
@@ -106,7 +106,7 @@ def run_command(**options: Any) -> int:
 @json_option
 def replay_command(**options: Any) -> int:
     """Run stored cases again (default: the whole corpus) and say what has changed. Exit code 1 if one fails."""
-    from fuzz.commands_store import replay_stored  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.store import replay_stored  # noqa: PLC0415  as above
 
     return replay_stored(**options)
 
@@ -122,7 +122,7 @@ def replay_command(**options: Any) -> int:
 @json_option
 def shrink_command(**options: Any) -> int:
     """Make a failing case smaller while it still fails in the same way."""
-    from fuzz.commands import shrink_stored  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.run import shrink_stored  # noqa: PLC0415  as above
 
     return shrink_stored(**options)
 
@@ -137,7 +137,7 @@ def shrink_command(**options: Any) -> int:
 @json_option
 def show_command(**options: Any) -> int:
     """Show all there is to know of a finding, with a program that reproduces it; a bare case is run first."""
-    from fuzz.commands_show import show  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.show import show  # noqa: PLC0415  as above
 
     return show(**options)
 
@@ -146,7 +146,7 @@ def show_command(**options: Any) -> int:
 @click.argument("topic", metavar="VERDICT|RULE")
 def explain_command(topic: str) -> int:
     """Explain a verdict or a rule: what it means, how it is decided, what causes it."""
-    from fuzz.commands_show import explain_topic  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.show import explain_topic  # noqa: PLC0415  as above
 
     return explain_topic(topic)
 
@@ -158,7 +158,7 @@ def explain_command(topic: str) -> int:
 @json_option
 def analyze_command(**options: Any) -> int:
     """Judge kept outputs again under the contracts of today, running nothing. Exit code 1 if a verdict changed."""
-    from fuzz.commands_show import analyze_kept  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.show import analyze_kept  # noqa: PLC0415  as above
 
     return analyze_kept(**options)
 
@@ -177,7 +177,7 @@ def prove_command(**options: Any) -> int:
     Of packed blocks it is every scale with every quant. With --device cuda convert is tried on every float32, too, and
     silu_gate on every pair of float16 numbers.
     """
-    from fuzz.commands_show import prove_subject  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.show import prove_subject  # noqa: PLC0415  as above
 
     return prove_subject(**options)
 
@@ -199,7 +199,7 @@ def compile_command(**options: Any) -> int:
     Says what their kernels need there: registers, shared memory, spilled bytes. Exit code 1 if one does not compile, or
     not without a warning.
     """
-    from fuzz.compiling import compile_files  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.compile import compile_files  # noqa: PLC0415  as above
 
     return compile_files(**options)
 
@@ -209,7 +209,7 @@ def compile_command(**options: Any) -> int:
 @old_corpus_option
 def promote_command(**options: Any) -> int:
     """Keep findings for good: copy them to regressions/, which is committed and replayed in CI."""
-    from fuzz.commands_show import promote_findings  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.show import promote_findings  # noqa: PLC0415  as above
 
     return promote_findings(**options)
 
@@ -224,7 +224,7 @@ def promote_command(**options: Any) -> int:
 @old_corpus_option
 def expect_command(**options: Any) -> int:
     """Say that a finding is a known, open bug: its failure is no news. Replay says when it starts to pass."""
-    from fuzz.commands_show import expect  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.show import expect  # noqa: PLC0415  as above
 
     return expect(**options)
 
@@ -237,7 +237,7 @@ def expect_command(**options: Any) -> int:
 @contract_option
 def new_command(what: str, name: str, op: str, folder: Path) -> int:
     """Write a small file that runs, to start from: an op with its contract, a subject, a CUDA kernel."""
-    from fuzz.new import new  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.new import new  # noqa: PLC0415  as above
 
     paths, command = new(what, name, op, folder)
     click.echo("\n".join([*(f"wrote {path}" for path in paths), f"run it: {command}"]))
@@ -256,7 +256,7 @@ def new_command(what: str, name: str, op: str, folder: Path) -> int:
 @json_option
 def list_command(**options: Any) -> int:
     """List what there is: all of it, or the rows in which every WORD occurs and every COLUMN has its VALUE."""
-    from fuzz.commands_store import list_things  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.store import list_things  # noqa: PLC0415  as above
 
     return list_things(**options)
 
@@ -264,7 +264,7 @@ def list_command(**options: Any) -> int:
 @cli.command("doctor")
 def doctor_command() -> int:
     """Say what is installed, which backends can run here, and why the others cannot."""
-    from fuzz.commands_store import doctor  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.cli.store import doctor  # noqa: PLC0415  as above
 
     return doctor()
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from corpus.records import Subject
-    from fuzz.check import Examiner
-    from fuzz.replay import Item, Replayed
+    from kernel_assay.corpus.model.subject import Subject
+    from kernel_assay.fuzz.checking.check import Examiner
+    from kernel_assay.fuzz.replay.replay import Item, Replayed
 
 TIMEOUT, MEMORY_MB = 10.0, 4096
 
@@ -40,9 +40,9 @@ class _FindingFile(pytest.File):
     """A finding, or a bare case, which becomes a test for every subject of its op."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from corpus.errors import UsageError  # noqa: PLC0415  pytest runs of others must not wait for us
-        from corpus.store import Store  # noqa: PLC0415  as above
-        from fuzz.replay import gather  # noqa: PLC0415  as above
+        from kernel_assay.corpus.errors import UsageError  # noqa: PLC0415  pytest runs of others must not wait for us
+        from kernel_assay.corpus.storage.file_store import Store  # noqa: PLC0415  as above
+        from kernel_assay.fuzz.replay.replay import gather  # noqa: PLC0415  as above
 
         try:
             items = gather(Store(self.path.parent), [str(self.path)])
@@ -57,7 +57,7 @@ _BOXES = pytest.StashKey[dict[str, "Examiner"]]()
 
 def _examiner(config: pytest.Config, subject: Subject) -> Examiner:
     """One sandbox a subject, for the whole session."""
-    from fuzz.check import Examiner  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.checking.check import Examiner  # noqa: PLC0415  as above
 
     boxes = config.stash.setdefault(_BOXES, {})
     if subject.id not in boxes:
@@ -80,7 +80,7 @@ class FindingItem(pytest.Item):
 
     def runtest(self) -> None:
         """Replay it. Nothing is written to the corpus."""
-        from fuzz.replay import Outcome, replay_one  # noqa: PLC0415  as above
+        from kernel_assay.fuzz.replay.replay import Outcome, replay_one  # noqa: PLC0415  as above
 
         replayed = replay_one(_examiner(self.config, self.item.subject), self.item)
         if replayed.outcome is Outcome.FAILS_AS_EXPECTED:
@@ -92,7 +92,7 @@ class FindingItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What is wrong, instead of a traceback through the tool."""
-        from corpus.errors import UsageError  # noqa: PLC0415  as above
+        from kernel_assay.corpus.errors import UsageError  # noqa: PLC0415  as above
 
         if isinstance(excinfo.value, ReplayError | UsageError):
             return str(excinfo.value)

@@ -2,8 +2,8 @@
 
 import sys
 
-from corpus.streams import outlive_readers
-from fuzz.__main__ import main
+from kernel_assay.corpus.process.output_streams import outlive_readers
+from kernel_assay.fuzz.__main__ import main
 
 if __name__ == "__main__":
     outlive_readers()

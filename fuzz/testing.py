@@ -1,8 +1,8 @@
 """For tests of your own: hold a kernel to its contract, case by case.
 
     from hypothesis import given, settings
-    from fuzz.strategies import cases
-    from fuzz.testing import hold
+    from kernel_assay.fuzz.generation.strategies import cases
+    from kernel_assay.fuzz.testing import hold
 
     @settings(deadline=None)  # the first case waits for the sandbox
     @given(cases("softmax"))
@@ -22,11 +22,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from corpus.errors import UsageError
-from corpus.records import Case, Kind, Verdict
-from fuzz.check import Examiner, Inquiry, all_laws
-from kernels.catalog import user_subject
-from oracles.catalog import origin_of
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.oracles.catalog import origin_of
 
 TIMEOUT = 10.0
 """Seconds for one execution."""

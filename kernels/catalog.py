@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from corpus.errors import UsageError, about
-from corpus.formats import FORMATS, format_of
-from corpus.layouts import LAYOUTS
-from corpus.records import ACCUMULATORS, BLAMELESS, INPUT, Kind, Numerics, Subject
-from kernels.front_matter import integers_of, line_of, read_front_matter
-from kernels.loader import loader_of
-from kernels.simt.toolchain import included
-from kernels.strides import layouts_of
-from kernels.syntax import PARSING
+from kernel_assay.corpus.errors import UsageError, about
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.subject import ACCUMULATORS, INPUT, Numerics, Subject
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.cuda_support.front_matter import integers_of, line_of, read_front_matter
+from kernel_assay.kernels.backends.cuda_support.strides import layouts_of
+from kernel_assay.kernels.backends.simt.toolchain import included
+from kernel_assay.kernels.backends.support.python_syntax import PARSING
 
 ROOT = Path(__file__).resolve().parent
 _CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED", "SHOWS")

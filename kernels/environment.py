@@ -9,8 +9,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from corpus.findings import Environment
-from kernels.loader import loaders
+from kernel_assay.corpus.model.findings import Environment
+from kernel_assay.kernels.backend_registry import loaders
 
 _ALWAYS = ("numpy", "hypothesis", "numba", "pydantic", "ml_dtypes")
 

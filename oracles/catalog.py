@@ -13,15 +13,16 @@ from pkgutil import iter_modules
 from traceback import extract_tb
 from types import ModuleType
 
-from corpus.errors import InternalError, UsageError
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Numerics, TensorRecipe
-from oracles import contracts
-from oracles.axes import dims_in, shape_of
-from oracles.contract import Contract
-from oracles.parts import check_separable
-from oracles.reference import Reference
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.oracles import contracts
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.large.parts import check_separable
+from kernel_assay.oracles.spec.axes import dims_in, shape_of
+from kernel_assay.oracles.spec.contract import Contract
 
 _OWN: dict[str, Contract] = {}
 """What users added, by name."""
@@ -66,7 +67,9 @@ def add_contract(path: Path) -> Contract:
     contract = getattr(_executed(file), "CONTRACT", None)
     if not isinstance(contract, Contract):
         what = "no CONTRACT" if contract is None else f"a CONTRACT of type {type(contract).__name__}"
-        raise UsageError(f"{path} defines {what}; it must define CONTRACT = Contract(...) of oracles.contract")
+        raise UsageError(
+            f"{path} defines {what}; it must define CONTRACT = Contract(...) of kernel_assay.oracles.spec.contract"
+        )
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", contract.name):
         raise UsageError(f"{path}: the op's name must be a word of letters, digits and _, not {contract.name!r}")
     contract = replace(contract, origin=str(file))

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from corpus.errors import InternalError, UsageError
-from corpus.store import Store
-from corpus.streams import outlive_readers
-from reports.book import open_book
-from reports.format import formats, write
-from reports.model import schema
-from reports.options import existing_corpus
-from reports.terminal import say
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.process.output_streams import outlive_readers
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.reports.book import open_book
+from kernel_assay.reports.forms import formats, write
+from kernel_assay.reports.json_model import schema
+from kernel_assay.reports.options import existing_corpus
+from kernel_assay.reports.plain.terminal import say
 
 USAGE, INTERNAL = 2, 3
 

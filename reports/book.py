@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from corpus.campaign import Campaign
-from corpus.errors import UsageError
-from corpus.findings import Finding, State
-from corpus.records import BLAMELESS, TOKEN, Kind
-from corpus.share import Share
-from corpus.store import Store
-from reports.bugs import grouped, rank
-from reports.page_words import count
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.model.case import TOKEN
+from kernel_assay.corpus.model.coverage_share import Share
+from kernel_assay.corpus.model.findings import Finding, State
+from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.reports.bugs import grouped, rank
+from kernel_assay.reports.words import count
 
 DEFAULT_CORPUS = "corpus"
 """Folder that commands use if none is named."""

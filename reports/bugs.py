@@ -6,9 +6,10 @@ import ast
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from corpus.findings import Finding, State
-from corpus.formats import spelled
-from corpus.records import Case, Kind
+from kernel_assay.corpus.formats import spelled
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.findings import Finding, State
+from kernel_assay.corpus.model.kinds import Kind
 
 CAUSES = frozenset({Kind.RACE, Kind.OUT_OF_BOUNDS, Kind.UNINITIALIZED, Kind.DIVERGENT})
 """Kinds that name the line at fault, of which wrong values are but symptoms."""

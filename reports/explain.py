@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
-from corpus.errors import UsageError
-from corpus.records import Kind
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.kinds import Kind
 
 
 def topics() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reports.book import Book
+from kernel_assay.reports.book import Book
 
 
 @dataclass(frozen=True, slots=True)

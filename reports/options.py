@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from corpus.errors import UsageError
+from kernel_assay.corpus.errors import UsageError
 
 
 def existing_corpus(context: click.Context, option: click.Parameter, folder: Path) -> Path:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from corpus.formats import Array, format_of, spelled
-from corpus.materialize import materialize
-from corpus.records import POKES, Case, TensorRecipe
+from kernel_assay.corpus.formats import Array, format_of, spelled
+from kernel_assay.corpus.inputs.materialize import materialize
+from kernel_assay.corpus.model.case import POKES, Case, TensorRecipe
 
 MOST = 1 << 22
 """Elements of a tensor that is made only to be described."""

@@ -23,7 +23,7 @@ if (_VENV / "bin" / "python").exists() and Path(sys.prefix).resolve() != _VENV.r
 sys.path.insert(0, str(ROOT))
 
 try:
-    from corpus.errors import InternalError, UsageError
+    from kernel_assay.corpus.errors import InternalError, UsageError
 except ImportError as missing:
     sys.stderr.write(f"this Python has not what Kernel Assay needs ({missing}); `make run` sets it up\n")
     sys.exit(2)

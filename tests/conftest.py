@@ -14,9 +14,9 @@ from threading import Lock
 
 import pytest
 
-from corpus.errors import InternalError
-from kernels import sandbox
-from kernels.nursery import Nursery
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.kernels.sandbox import sandbox
+from kernel_assay.kernels.sandbox.worker_pool import Nursery
 
 WAITING = []
 """Nurseries that have left their zygotes, the last one at the end."""

@@ -1,7 +1,6 @@
 """ggml_get_rows of all rows in order, as when embeddings are looked up."""
 
 import numpy as np
-
 from kernels.ggml import Packed, compute
 
 BACKEND = "ggml"

@@ -1,7 +1,6 @@
 """ggml_get_rows."""
 
 import numpy as np
-
 from kernels.ggml import compute
 
 BACKEND = "ggml"

@@ -1,7 +1,6 @@
 """ggml_norm, then ggml_mul by the weight and ggml_add of the bias."""
 
 import numpy as np
-
 from kernels.ggml import compute
 
 BACKEND = "ggml"

@@ -1,7 +1,6 @@
 """ggml_rms_norm, then ggml_mul by the weight."""
 
 import numpy as np
-
 from kernels.ggml import compute
 
 BACKEND = "ggml"

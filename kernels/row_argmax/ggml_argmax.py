@@ -1,8 +1,8 @@
 """ggml_argmax."""
 
 import numpy as np
-
 from kernels.ggml import compute
+
 from kernels.quirks import decline_forgotten_maximum
 
 BACKEND = "ggml"

@@ -23,30 +23,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.formats import Array, format_of
-from corpus.records import Fill
-from oracles.attention_laws import ATTENTION_LAWS
-from oracles.axes import Attrs, Dims
-from oracles.balls import Ball, ball, balls, dot, shares, total
-from oracles.bounds import classes_of, grain, grown, reference_error, sum_range, wild
-from oracles.contract import (
-    ALL,
-    INTERVAL,
-    NAN,
-    NINF,
-    PINF,
-    ZERO,
-    Budget,
-    Contract,
-    Dim,
-    Input,
-    Output,
-    Question,
-    Reals,
-)
-from oracles.lost_nans import free_rows
-from oracles.mixtures import (
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.oracles.numerics.attention_error import (
     Mask,
     Scores,
     coarse,
@@ -62,7 +42,27 @@ from oracles.mixtures import (
     vanishing,
     visible,
 )
-from oracles.products import exact_bits, tf32_of
+from kernel_assay.oracles.numerics.bounds import classes_of, grain, grown, reference_error, sum_range, wild
+from kernel_assay.oracles.numerics.products import exact_bits, tf32_of
+from kernel_assay.oracles.numerics.tf32_nans import free_rows
+from kernel_assay.oracles.spec.attention_laws import ATTENTION_LAWS
+from kernel_assay.oracles.spec.axes import Attrs, Dims
+from kernel_assay.oracles.spec.balls import Ball, ball, balls, dot, shares, total
+from kernel_assay.oracles.spec.contract import (
+    ALL,
+    INTERVAL,
+    NAN,
+    NINF,
+    PINF,
+    ZERO,
+    Budget,
+    Contract,
+    Dim,
+    Input,
+    Output,
+    Question,
+    Reals,
+)
 
 
 def reference(
@@ -105,7 +105,7 @@ def _meet(keys: Mask, values: Mask) -> Mask:
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """See above; the terms are in oracles/mixtures.py."""
+    """See above; the terms are in oracles/numerics/attention_error.py."""
     w = scores_of(q)
     off, fits = score_error(q, w), held(q, w)
     shape, want = q.want["out"].shape, q.want["out"].reshape(w.a.shape)

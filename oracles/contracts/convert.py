@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from corpus.formats import Array, format_of
-from corpus.records import Fill
-from oracles.axes import Attrs, Dims
-from oracles.balls import Ball, ball
-from oracles.contract import INTERVAL, NAN, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, scaled
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.oracles.spec.axes import Attrs, Dims
+from kernel_assay.oracles.spec.balls import Ball, ball
+from kernel_assay.oracles.spec.contract import INTERVAL, NAN, Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, scaled
 
 E4M3_OVER = 464.0
 """Half a step beyond 448, the largest number of float8_e4m3fn."""

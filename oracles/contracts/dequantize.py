@@ -15,15 +15,15 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.blocks import BLOCKS, block_format
-from corpus.formats import Array, format_of
-from oracles.axes import Attrs
-from oracles.balls import Ball
-from oracles.block_balls import value
-from oracles.blocks import dequantized, unpack
-from oracles.bounds import ACCUMULATOR_UNIT, classes_of
-from oracles.contract import NAN, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, moved
+from kernel_assay.corpus.blocks import BLOCKS, block_format
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.oracles.numerics.block_balls import value
+from kernel_assay.oracles.numerics.blocks import dequantized, unpack
+from kernel_assay.oracles.numerics.bounds import ACCUMULATOR_UNIT, classes_of
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball
+from kernel_assay.oracles.spec.contract import NAN, Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, moved
 
 
 def reference(w: NDArray[np.uint8], *, format: str, to: str = "float32") -> dict[str, Reals]:  # noqa: A002  its name

@@ -9,9 +9,9 @@ nothing is computed, so every bit of a row must arrive, NaN payloads and signs o
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, scaled
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, scaled
 
 
 def reference(table: Reals, indices: NDArray[np.number]) -> dict[str, Reals]:

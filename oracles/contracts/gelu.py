@@ -12,13 +12,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from corpus.formats import Array
-from oracles.activations import gelu, gelu_ball, gelu_classes, gelu_error
-from oracles.axes import Attrs
-from oracles.balls import Ball, ball
-from oracles.bounds import range_of
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, moved
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.activations import gelu, gelu_ball, gelu_classes, gelu_error
+from kernel_assay.oracles.numerics.bounds import range_of
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, ball
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, moved
 
 
 def reference(x: Reals, *, approximate: str) -> dict[str, Reals]:
@@ -27,7 +27,7 @@ def reference(x: Reals, *, approximate: str) -> dict[str, Reals]:
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """See oracles.activations."""
+    """See oracles.numerics.activations."""
     x, y = q.real("x"), q.want["out"]
     accept = None if np.abs(x).max(initial=0.0) < 0.29 * range_of(q)[1] else gelu_classes(q, x, y)
     return {"out": Budget(gelu_error(q, x, y, str(q.attrs["approximate"])), accept=accept)}

@@ -3,7 +3,7 @@
     out = gelu(gate) * up
 
 Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of gelu(gate), see
-oracles/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
+oracles/numerics/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
 Where gelu(gate) may vanish or be NaN, so may the product. Eager implementations round gelu(gate) to the type of gate.
 """
 
@@ -11,13 +11,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from corpus.formats import Array
-from oracles.activations import flushed, gated_classes, gelu, gelu_ball, gelu_classes, gelu_error, kept, widened
-from oracles.axes import Attrs
-from oracles.balls import Ball, ball
-from oracles.bounds import range_of
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, scaled
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.activations import (
+    flushed,
+    gated_classes,
+    gelu,
+    gelu_ball,
+    gelu_classes,
+    gelu_error,
+    kept,
+    widened,
+)
+from kernel_assay.oracles.numerics.bounds import range_of
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, ball
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, scaled
 
 
 def reference(gate: Reals, up: Reals, *, approximate: str) -> dict[str, Reals]:

@@ -12,13 +12,9 @@ decides. What beta = 0 or alpha = 0 multiplies may be read or not. Products of f
 
 from collections.abc import Mapping
 
-from corpus.formats import Array
-from corpus.records import Fill
-from oracles.axes import Attrs
-from oracles.balls import Ball, ball, balls, dot
-from oracles.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
-from oracles.lost_nans import with_lost_nans
-from oracles.products import (
+from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.oracles.numerics.products import (
     ALPHAS,
     BETAS,
     INTERMEDIATES,
@@ -29,7 +25,11 @@ from oracles.products import (
     scaling_of,
     summed,
 )
-from oracles.relations import alone, doubled, only_if, reversed_along, scaled
+from kernel_assay.oracles.numerics.tf32_nans import with_lost_nans
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, ball, balls, dot
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, doubled, only_if, reversed_along, scaled
 
 
 def reference(a: Reals, b: Reals, c: Reals | None = None, *, alpha: float = 1.0, beta: float = 1.0) -> dict[str, Reals]:
@@ -38,7 +38,7 @@ def reference(a: Reals, b: Reals, c: Reals | None = None, *, alpha: float = 1.0,
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """See oracles.products."""
+    """See oracles.numerics.products."""
     scaling = scaling_of(q, q.real("c") if "c" in q.inputs else None)
     found = product_budget(q, q.real("a"), q.real("b"), q.want["out"], scaling)
     return {"out": with_lost_nans(q, found, "a", "b")}

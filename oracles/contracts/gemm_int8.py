@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array
-from corpus.records import Fill
-from oracles.axes import Attrs, Dims
-from oracles.balls import Ball
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, reversed_along
+from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.oracles.spec.axes import Attrs, Dims
+from kernel_assay.oracles.spec.balls import Ball
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, reversed_along
 
 Integers = NDArray[np.integer]
 

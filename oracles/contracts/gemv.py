@@ -2,18 +2,14 @@
 
     out[i] = alpha * sum_l a[i, l] * x[l] + beta * y[i]
 
-Source: BLAS GEMV; without y there is no second term. Budget: that of gemm with one column (oracles/products.py).
+Source: BLAS GEMV; without y there is no second term. Budget: that of gemm with one column (oracles/numerics/products.py).
 """
 
 from collections.abc import Mapping
 
-from corpus.formats import Array
-from corpus.records import Fill
-from oracles.axes import Attrs
-from oracles.balls import Ball, ball, balls, dot
-from oracles.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
-from oracles.lost_nans import with_lost_nans
-from oracles.products import (
+from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.oracles.numerics.products import (
     ALPHAS,
     BETAS,
     INTERMEDIATES,
@@ -24,7 +20,11 @@ from oracles.products import (
     scaling_of,
     summed,
 )
-from oracles.relations import alone, doubled, only_if, reversed_along, scaled
+from kernel_assay.oracles.numerics.tf32_nans import with_lost_nans
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, ball, balls, dot
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Dims, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, doubled, only_if, reversed_along, scaled
 
 
 def reference(a: Reals, x: Reals, y: Reals | None = None, *, alpha: float = 1.0, beta: float = 1.0) -> dict[str, Reals]:

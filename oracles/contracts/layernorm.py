@@ -13,11 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array, format_of
-from corpus.records import Fill
-from oracles.axes import Attrs, Dims
-from oracles.balls import Ball, ball, balls, total
-from oracles.bounds import (
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.oracles.numerics.bounds import (
     LAMBDA,
     LIMIT,
     classes_of,
@@ -29,8 +27,22 @@ from oracles.bounds import (
     sum_range,
     sum_unit,
 )
-from oracles.contract import ALL, NAN, NINF, PINF, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, only_if, reversed_along, scaled
+from kernel_assay.oracles.spec.axes import Attrs, Dims
+from kernel_assay.oracles.spec.balls import Ball, ball, balls, total
+from kernel_assay.oracles.spec.contract import (
+    ALL,
+    NAN,
+    NINF,
+    PINF,
+    Budget,
+    Contract,
+    Dim,
+    Input,
+    Output,
+    Question,
+    Reals,
+)
+from kernel_assay.oracles.spec.law_library import alone, only_if, reversed_along, scaled
 
 
 def reference(x: Reals, weight: Reals, bias: Reals, *, eps: float) -> dict[str, Reals]:

@@ -9,7 +9,7 @@ Source: ggml_vec_dot_* in GGML's ggml-cpu/quants.c (q8_0 activations, and q8_1 f
 ggml-cuda/vecdotq.cuh (q8_1). The sum that is stored is taken as it is: what it should be is the business of quantize.
 Budget: P is an integer and exact. 4u for each of a block's two terms and (blocks + 2) u for their sum, by magnitudes of
 single elements, |d e q p|, not of blocks: kernels add eight lanes in float32, and blocks cancel. For random blocks the
-bound for random terms, with the squares of single elements (oracles/block_products.py). Weights of +-2**k and small
+bound for random terms, with the squares of single elements (oracles/numerics/block_products.py). Weights of +-2**k and small
 activations make all of it exact: E = 0. Scales are finite and -128 is no quant: SIMD code takes |p| in 8 bits.
 """
 
@@ -18,13 +18,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array
-from oracles.axes import Attrs
-from oracles.balls import Ball
-from oracles.block_balls import dot
-from oracles.block_products import ACTIVATIONS, WEIGHTS, block_probe, product, product_budget
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, moved
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.block_balls import dot
+from kernel_assay.oracles.numerics.block_products import ACTIVATIONS, WEIGHTS, block_probe, product, product_budget
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, moved
 
 Bytes = NDArray[np.uint8]
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array
-from oracles.axes import Attrs
-from oracles.balls import Ball
-from oracles.block_balls import dot
-from oracles.block_products import ACTIVATIONS, WEIGHTS, block_probe, product, product_budget
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, moved
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.block_balls import dot
+from kernel_assay.oracles.numerics.block_products import ACTIVATIONS, WEIGHTS, block_probe, product, product_budget
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, moved
 
 Bytes = NDArray[np.uint8]
 

@@ -18,13 +18,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.blocks import BLOCKS
-from corpus.formats import Array
-from oracles.axes import Attrs
-from oracles.blocks import dequantized, quantized, unpack
-from oracles.contract import Budget, Contract, Dim, Fidelity, Input, Output, Question, Reals
-from oracles.packing import right_bytes
-from oracles.relations import moved
+from kernel_assay.corpus.blocks import BLOCKS
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.blocks import dequantized, quantized, unpack
+from kernel_assay.oracles.numerics.packing import right_bytes
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Fidelity, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import moved
 
 FINITE = (
     *("zeros", "ones", "small_integers", "uniform", "positive", "normal", "sparse", "wide", "exact_integers"),

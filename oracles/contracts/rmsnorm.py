@@ -9,12 +9,12 @@ that overflows may legally give 0; one that underflows, without eps, may give an
 
 from collections.abc import Mapping
 
-from corpus.formats import Array
-from oracles.axes import Attrs
-from oracles.balls import Ball, ball, balls
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.norms import INTERMEDIATES, rms_ball, rms_budget, rms_normalized, signs
-from oracles.relations import alone, only_if, reversed_along, scaled
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.norms import INTERMEDIATES, rms_ball, rms_budget, rms_normalized, signs
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, ball, balls
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, only_if, reversed_along, scaled
 
 
 def reference(x: Reals, weight: Reals, *, eps: float) -> dict[str, Reals]:
@@ -23,7 +23,7 @@ def reference(x: Reals, weight: Reals, *, eps: float) -> dict[str, Reals]:
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """See oracles.norms."""
+    """See oracles.numerics.norms."""
     return {"out": rms_budget(q, q.real("weight"))}
 
 

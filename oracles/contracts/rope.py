@@ -17,11 +17,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array, compute_format
-from oracles.axes import Attrs
-from oracles.balls import Ball, ball
-from oracles.bounds import LIMIT, classes_of, quotient_error, sine_error
-from oracles.contract import (
+from kernel_assay.corpus.formats import Array, compute_format
+from kernel_assay.oracles.numerics.bounds import LIMIT, classes_of, quotient_error, sine_error
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, ball
+from kernel_assay.oracles.spec.contract import (
     INTERVAL,
     NAN,
     NINF,
@@ -36,7 +36,7 @@ from oracles.contract import (
     Question,
     Reals,
 )
-from oracles.relations import alone, only_if, scaled
+from kernel_assay.oracles.spec.law_library import alone, only_if, scaled
 
 
 def reference(

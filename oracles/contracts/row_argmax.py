@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array
-from oracles.axes import Attrs
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, scaled
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, scaled
 
 
 def reference(x: Reals) -> dict[str, Reals]:

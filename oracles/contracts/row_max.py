@@ -12,13 +12,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.formats import Array, format_of
-from oracles.axes import Attrs
-from oracles.balls import Ball, balls
-from oracles.bounds import classes_of
-from oracles.contract import ALL, NAN, NINF, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, reversed_along, scaled
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.oracles.numerics.bounds import classes_of
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, balls
+from kernel_assay.oracles.spec.contract import ALL, NAN, NINF, Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, reversed_along, scaled
 
 
 def reference(x: Reals) -> dict[str, Reals]:

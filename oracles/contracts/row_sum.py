@@ -3,7 +3,7 @@
     out[i] = sum_j x[i, j]
 
 Source: Higham, "The Accuracy of Floating Point Summation", 1993. Budget: n terms in the declared accumulator, in any
-order; those are products with ones (oracles/products.py). A sum of magnitudes beyond the accumulator's range may
+order; those are products with ones (oracles/numerics/products.py). A sum of magnitudes beyond the accumulator's range may
 legally give anything.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from corpus.formats import Array
-from corpus.records import Fill
-from oracles.axes import Attrs, Dims
-from oracles.balls import Ball, balls, total
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.products import INTERMEDIATES, product_budget, product_probe
-from oracles.relations import alone, reversed_along, scaled
+from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.oracles.numerics.products import INTERMEDIATES, product_budget, product_probe
+from kernel_assay.oracles.spec.axes import Attrs, Dims
+from kernel_assay.oracles.spec.balls import Ball, balls, total
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, reversed_along, scaled
 
 
 def reference(x: Reals) -> dict[str, Reals]:

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from corpus.formats import Array
-from oracles.activations import almost_top, silu, silu_ball, silu_classes, silu_error
-from oracles.axes import Attrs
-from oracles.balls import Ball, ball
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, moved
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.activations import almost_top, silu, silu_ball, silu_classes, silu_error
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, ball
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, moved
 
 
 def reference(x: Reals) -> dict[str, Reals]:
@@ -25,7 +25,7 @@ def reference(x: Reals) -> dict[str, Reals]:
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """See oracles.activations."""
+    """See oracles.numerics.activations."""
     x, y = q.real("x"), q.want["out"]
     accept = None if np.abs(x).max(initial=0.0) <= almost_top(q) else silu_classes(q, x, y)
     return {"out": Budget(silu_error(q, x, y), accept=accept)}

@@ -3,7 +3,7 @@
     out = silu(gate) * up
 
 Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of silu(gate), see
-oracles/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
+oracles/numerics/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
 Where silu(gate) may vanish or be NaN, so may the product. Eager implementations round silu(gate) to the type of gate.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from corpus.formats import Array
-from oracles.activations import (
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.activations import (
     almost_top,
     flushed,
     gated_classes,
@@ -23,10 +23,10 @@ from oracles.activations import (
     silu_error,
     widened,
 )
-from oracles.axes import Attrs
-from oracles.balls import Ball, ball
-from oracles.contract import Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.relations import alone, scaled
+from kernel_assay.oracles.spec.axes import Attrs
+from kernel_assay.oracles.spec.balls import Ball, ball
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.law_library import alone, scaled
 
 
 def reference(gate: Reals, up: Reals) -> dict[str, Reals]:

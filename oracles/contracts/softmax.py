@@ -15,11 +15,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array
-from corpus.records import Case, Fill
-from oracles.axes import Attrs, Dims
-from oracles.balls import Ball, ball, balls, shares
-from oracles.bounds import (
+from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.model.case import Case, Fill
+from kernel_assay.oracles.numerics.bounds import (
     exp_error,
     grown,
     log_error,
@@ -29,9 +27,23 @@ from oracles.bounds import (
     row_sum_rel,
     wild,
 )
-from oracles.contract import ALL, INTERVAL, NAN, ZERO, Budget, Contract, Dim, Input, Output, Question, Reals
-from oracles.products import exact_bits, is_power
-from oracles.relations import alone, only_if, reversed_along, row_sums, shifted
+from kernel_assay.oracles.numerics.products import exact_bits, is_power
+from kernel_assay.oracles.spec.axes import Attrs, Dims
+from kernel_assay.oracles.spec.balls import Ball, ball, balls, shares
+from kernel_assay.oracles.spec.contract import (
+    ALL,
+    INTERVAL,
+    NAN,
+    ZERO,
+    Budget,
+    Contract,
+    Dim,
+    Input,
+    Output,
+    Question,
+    Reals,
+)
+from kernel_assay.oracles.spec.law_library import alone, only_if, reversed_along, row_sums, shifted
 
 VANISHED = -1100.0
 """exp of this is 0 in every format; finite, so that it can be multiplied by 0."""

@@ -1,4 +1,4 @@
-"""The algebra of products where inputs and outputs lie: oracles/freivalds.py on a device, by torch.
+"""The algebra of products where inputs and outputs lie: oracles/large/freivalds.py on a device, by torch.
 
 Inputs are made there from the recipe, whole; nothing but vectors comes to the host. The signs, the tolerance and the
 code are those of the host.
@@ -13,15 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corpus.device.recipes import ROOM, materialize
-from corpus.errors import UsageError
-from corpus.records import Case, Subject
-from corpus.share import Share
-from oracles import freivalds
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import Reals
-from oracles.device.slabs import bytes_of_inputs, free_on, wide
-from oracles.freivalds import Library, Product, algebra, worst
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.torch.recipes import ROOM, materialize
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.coverage_share import Share
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.device.slabs import bytes_of_inputs, free_on, wide
+from kernel_assay.oracles.large import freivalds
+from kernel_assay.oracles.large.freivalds import Library, Product, algebra, worst
+from kernel_assay.oracles.spec.contract import Reals
 
 OPS = frozenset({"gemm", "gemm_int8"})
 """Products of two matrices of numbers."""
@@ -38,7 +39,7 @@ class Summed:
     rows: tuple[int, ...]
     """That hold a wrong element, the worst first."""
     places: tuple[int, ...]
-    """Flat indices of the elements of such rows that are farthest off, for oracles.parts.around: the oracle decides."""
+    """Flat indices of the elements of such rows that are farthest off, for oracles.large.parts.around: the oracle decides."""
     rho: float
     """The largest distance of a row by its tolerance, of those that are known; 0 of none."""
     left_out: int

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from corpus.errors import InternalError, UsageError
-from corpus.formats import Array
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import Array
 
 Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_uint64 | ctypes.c_double
 """Of a kernel: an address of the device (None: null), or a number."""

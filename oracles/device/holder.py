@@ -15,18 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corpus.errors import InternalError, UsageError
-from corpus.formats import Array, format_of
-from corpus.records import Case, Subject
-from corpus.wire import Message
-from oracles.device import measure as fused
-from oracles.device import suspects
-from oracles.device.algebra import algebra_on
-from oracles.device.gpu import Gpu
-from oracles.device.references import reference_on
-from oracles.device.suspects import DeviceRoom, bits_of, name_of
-from oracles.measure import Measured, measure
-from oracles.sampled import unwritten_pattern
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.process.channel import Message
+from kernel_assay.oracles.device import measure as fused
+from kernel_assay.oracles.device import suspects
+from kernel_assay.oracles.device.algebra import algebra_on
+from kernel_assay.oracles.device.gpu import Gpu
+from kernel_assay.oracles.device.references import reference_on
+from kernel_assay.oracles.device.suspects import DeviceRoom, bits_of, name_of
+from kernel_assay.oracles.judging.measure import Measured, measure
+from kernel_assay.oracles.large.sampled import unwritten_pattern
 
 NO_BUDGET = 2.0**60
 """An error that nothing finite exceeds, so that no element is looked at twice: only distances are asked for."""
@@ -121,7 +122,7 @@ class Holder:
         return {"at": found.at.tolist(), "ratio": found.ratio.tolist(), "beyond": found.beyond}
 
     def measured(self, key: Key, other: Key) -> Message:
-        """What the fused pass says of two: the fields of oracles.measure.Measured."""
+        """What the fused pass says of two: the fields of oracles.judging.measure.Measured."""
         x, y = self._held[key], self._held[other]
         return asdict(_measured_here(x, y) if self._gpu is None else _measured_there(self._gpu, x, y))
 

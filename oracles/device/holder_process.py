@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from corpus.errors import UsageError
-from corpus.formats import Array
-from corpus.records import Case, Subject
-from corpus.wire import Message, Wire, answer_parent
-from oracles.device.holder import Holder, Key
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.process.channel import Message, Wire, answer_parent
+from kernel_assay.oracles.device.holder import Holder, Key
 
 _ANSWERS: dict[str, Callable[[Holder, list[Key], Message], Message]] = {
     "take": lambda holder, keys, m: holder.take(keys[0], m["offer"]),

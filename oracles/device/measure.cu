@@ -1,4 +1,4 @@
-// Compares an output with a peer or with a reference, both in device memory, as oracles/fused.py does on the host.
+// Compares an output with a peer or with a reference, both in device memory, as oracles/judging/measure_numba.py does on the host.
 //
 // walk: every element in float64, tile by tile; it defines each number and takes whatever comes.
 // peers_*: two outputs of one float format, at the speed of memory. A warp looks at a tile in float32; where all is
@@ -32,8 +32,8 @@ typedef long long i64;
 #define LESS (1.0 - 0x1p-50)
 
 enum { FLOAT64, FLOAT32, FLOAT16, BFLOAT16, INT8, UINT8, INT32, INT64, TABLE };
-enum { SMALL, SINGLE, DOUBLE, INTEGER };                 // oracles.plain has the same
-enum { INTERVAL = 1, ZERO = 2, PINF = 4, NINF = 8, NAN_ = 16 };  // oracles.contract has the same
+enum { SMALL, SINGLE, DOUBLE, INTEGER };                 // kernel_assay.oracles.judging.measure_numpy has the same
+enum { INTERVAL = 1, ZERO = 2, PINF = 4, NINF = 8, NAN_ = 16 };  // kernel_assay.oracles.spec.contract has the same
 enum { BAD, CLASS_BAD, OVER, MISROUNDED, GOT_NONFINITE, WANT_NONFINITE, PAIRS, SIGMAS, HISTOGRAM, BUCKETS = 66 };
 // Tiles that peers_* left to walk, and those it looked at twice; oracles/device/measure.py has the names.
 enum { UNUSUAL, FAILING, LOOK_REL, LOOK_RHO, LOOK_ULPS, LOOK_ABS, LOOK_FAR, NO_GLANCE, NOTES = 8,
@@ -106,7 +106,7 @@ __device__ __forceinline__ double raw_excess(double y, double r, double half, do
   return fabs(e) - fmin(real(power) * half, 8.98846567431158e307);  // 2**1023
 }
 
-// As oracles.fused._cell; for int64 as oracles.plain.cell_excess.
+// As kernel_assay.oracles.judging.measure_numba._cell; for int64 as kernel_assay.oracles.judging.measure_numpy.cell_excess.
 __device__ double excess_of(const Task& t, double y, double r, u64 bits, u64 want_bits) {
   double zero = 0.0;
   if (t.mode == INTEGER) {
@@ -376,7 +376,7 @@ __device__ __forceinline__ u64 met(const Task& t, u64 i) {
 }
 
 // list: tiles, or null for all from first to last; one row for each block. left: null, or the tiles that peers_* left.
-// With the facts of the format as constants: oracles.plain.facts_of has the same.
+// With the facts of the format as constants: kernel_assay.oracles.judging.measure_numpy.facts_of has the same.
 __device__ __forceinline__ Task known_float32(Task t) {
   t.mode = SINGLE, t.digits = 23, t.has_inf = 1, t.half = 0x1p-24, t.least = 0x1p-126, t.most = 0x1p127;
   t.overflow = 0x1.ffffffp127, t.top = 0x1.fffffefffffffp127;

@@ -1,6 +1,6 @@
-"""How far an output is from a peer or a reference, both in device memory: oracles.measure without a copy to the host.
+"""How far an output is from a peer or a reference, both in device memory: oracles.judging.measure without a copy to the host.
 
-The numbers are those of oracles.measure.measure, which defines them; only sums (nmse, cosine, psnr, z) may differ, in
+The numbers are those of oracles.judging.measure.measure, which defines them; only sums (nmse, cosine, psnr, z) may differ, in
 the seventh digit. measure.cu has the kernels; what runs them is a `Device`: a GPU (oracles.device.gpu), or in tests the
 emulator of CUDA on the CPU.
 """
@@ -21,14 +21,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.errors import InternalError, UsageError
-from corpus.formats import Array, format_of
-from oracles import plain
-from oracles.measure import Measured, report
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.oracles.judging import measure_numpy
+from kernel_assay.oracles.judging.measure import Measured, report
 
 SOURCE = Path(__file__).with_name("measure.cu")
 LINES, COLUMNS = 32, 64
-"""Cells of the map of failures, at most; as oracles.exhibit draws it."""
+"""Cells of the map of failures, at most; as oracles.judging.failure_detail draws it."""
 SEEDS = 64
 """Tiles that walk takes in advance, so that nothing but a large value is looked at twice."""
 WALKERS = 5
@@ -80,7 +80,7 @@ class Question:
     """What to compare.
 
     want: a tensor of the same shape: without slope a reference, float64 or float32; with one a peer of got's dtype.
-    error, accept, sigma: as of oracles.measure.measure, one number or a tensor of float64 (accept: uint8) as large as
+    error, accept, sigma: as of oracles.judging.measure.measure, one number or a tensor of float64 (accept: uint8) as large as
     got. A peer's budget is error + slope * abs(want), of two numbers.
     """
 
@@ -113,7 +113,7 @@ class Comparison:
     """What was found, and where failures are.
 
     cells: failing elements of each cell of the output, seen as a matrix of rows of its last axis and cut as in
-    oracles.exhibit.picture, int64 of at most (LINES, COLUMNS); None if nothing fails.
+    oracles.judging.failure_detail.picture, int64 of at most (LINES, COLUMNS); None if nothing fails.
     """
 
     measured: Measured
@@ -138,12 +138,23 @@ _NOTES = ("unusual", "failing", "ratio", "rho", "ulps", "error", "far", "unclear
 _ROW, _NOTED = 16, 74
 _COUNTS = _NOTED + len(_NOTES)
 # Columns of a row of measure.cu, beside those of the tally that they fill.
-_SUMS = ((0, plain.SUM_EE), (1, plain.SUM_RR), (2, plain.SUM_YY), (3, plain.SUM_Z))
-_LARGEST = ((4, plain.PEAK), (5, plain.REAL_ULP))
-_RECORDS = ((6, plain.RHO, plain.RHO_AT), (8, plain.MAX_ABS, plain.ABS_AT), (10, plain.MAX_REL, plain.REL_AT))
+_SUMS = ((0, measure_numpy.SUM_EE), (1, measure_numpy.SUM_RR), (2, measure_numpy.SUM_YY), (3, measure_numpy.SUM_Z))
+_LARGEST = ((4, measure_numpy.PEAK), (5, measure_numpy.REAL_ULP))
+_RECORDS = (
+    (6, measure_numpy.RHO, measure_numpy.RHO_AT),
+    (8, measure_numpy.MAX_ABS, measure_numpy.ABS_AT),
+    (10, measure_numpy.MAX_REL, measure_numpy.REL_AT),
+)
 _ULP, _FIRST_CLASS = 12, 14
-_COUNTED = [plain.BAD, plain.CLASS_BAD, plain.OVER, plain.MISROUNDED, plain.GOT_NONFINITE, plain.WANT_NONFINITE]
-_COUNTED += [plain.PAIRS, plain.SIGMAS]
+_COUNTED = [
+    measure_numpy.BAD,
+    measure_numpy.CLASS_BAD,
+    measure_numpy.OVER,
+    measure_numpy.MISROUNDED,
+    measure_numpy.GOT_NONFINITE,
+    measure_numpy.WANT_NONFINITE,
+]
+_COUNTED += [measure_numpy.PAIRS, measure_numpy.SIGMAS]
 _NOWHERE = 2**64 - 1
 
 
@@ -217,17 +228,17 @@ class Plan:
         found = np.empty(_COUNTS, np.uint64)
         self.device.fetch(self.rows, rows)
         self.device.fetch(self.counts, found)
-        counts, values = plain.fresh()
+        counts, values = measure_numpy.fresh()
         counts[_COUNTED] = found[: len(_COUNTED)]
-        counts[plain.HISTOGRAM :] = found[len(_COUNTED) : _NOTED]
+        counts[measure_numpy.HISTOGRAM :] = found[len(_COUNTED) : _NOTED]
         reals = rows.view(np.float64)
         for column, sum_of in _SUMS:
             values[sum_of] = reals[:, column].sum()
         for column, largest in _LARGEST:
             values[largest] = reals[:, column].max()
-        cells = self._failures(counts) if counts[plain.BAD] else None
-        if counts[plain.CLASS_BAD]:
-            counts[plain.FIRST_CLASS] = rows[:, _FIRST_CLASS].min()
+        cells = self._failures(counts) if counts[measure_numpy.BAD] else None
+        if counts[measure_numpy.CLASS_BAD]:
+            counts[measure_numpy.FIRST_CLASS] = rows[:, _FIRST_CLASS].min()
         self._records(rows, counts, values)
         return Comparison(report(self.size, counts, values, scored=self.question.sigma is not None), cells)
 
@@ -277,7 +288,7 @@ class Plan:
         self.device.launch(kernel, blocks, self.constants["BLOCK"], arguments)
 
     def _packed(self) -> bytes:
-        q, facts = self.question, plain.facts_of(format_of(self.question.got.dtype).name)
+        q, facts = self.question, measure_numpy.facts_of(format_of(self.question.got.dtype).name)
         rows = [r.address if isinstance(r, Tensor) else 0 for r in (q.error, q.accept, q.sigma)]
         error, mask, sigma = (
             default if r is None or isinstance(r, Tensor) else r
@@ -288,26 +299,35 @@ class Plan:
             *(float(error), q.slope or 0.0, float(sigma), int(mask)),
             *(_kind(q.got.dtype), _kind(q.want.dtype), q.slope is not None),
             *(self.size, self.origin, self.tile, *(_cut(q) if self.size else (1, 1, 1, 1))),
-            *(int(facts[plain.MODE]), int(facts[plain.DIGITS])),
-            *(float(facts[i]) for i in (plain.HALF, plain.EMIN, plain.EMAX, plain.TOP, plain.OVERFLOW)),
-            int(facts[plain.HAS_INF]),
+            *(int(facts[measure_numpy.MODE]), int(facts[measure_numpy.DIGITS])),
+            *(
+                float(facts[i])
+                for i in (
+                    measure_numpy.HALF,
+                    measure_numpy.EMIN,
+                    measure_numpy.EMAX,
+                    measure_numpy.TOP,
+                    measure_numpy.OVERFLOW,
+                )
+            ),
+            int(facts[measure_numpy.HAS_INF]),
         )
 
     def _table(self) -> int:
         """Where the values of all bit patterns of an 8-bit float lie, or 0."""
         if _kind(self.question.got.dtype) != _TABLE:
             return 0
-        table = plain.table_of(format_of(self.question.got.dtype).name)
+        table = measure_numpy.table_of(format_of(self.question.got.dtype).name)
         address = self._take(table.nbytes)
         self.device.send(address, table)
         return address
 
-    def _failures(self, counts: plain.Ints) -> NDArray[np.int64]:
+    def _failures(self, counts: measure_numpy.Ints) -> NDArray[np.int64]:
         """Note the first failing elements; how many fail in each cell."""
         marks, tile = np.empty(self.tiles, np.uint32), self.tile
         self.device.fetch(self.marks, marks)
         failing = np.flatnonzero(marks).astype(np.uint32)
-        shown = min(plain.FIRST_BADS, failing.size)
+        shown = min(measure_numpy.FIRST_BADS, failing.size)
         width, tall, _, columns = _cut(self.question)
         cells = np.zeros((-(-(self.size // width) // tall), columns), np.int64)
         bad = np.zeros(shown * tile, np.uint8)
@@ -320,27 +340,27 @@ class Plan:
         self.device.fetch(taken[2], cells)
         for address in taken:
             self.device.free(address)
-        at = np.flatnonzero(bad)[: plain.FIRST_BADS]
+        at = np.flatnonzero(bad)[: measure_numpy.FIRST_BADS]
         first = [self._begin(int(failing[i // tile])) + int(i % tile) for i in at]
-        counts[plain.FIRST_BAD : plain.FIRST_BAD + len(first)] = first
+        counts[measure_numpy.FIRST_BAD : measure_numpy.FIRST_BAD + len(first)] = first
         return cells
 
     def _begin(self, tile: int) -> int:
         return self.origin + (tile - 1) * self.tile if tile else 0
 
-    def _records(self, rows: NDArray[np.uint64], counts: plain.Ints, values: plain.Reals) -> None:
+    def _records(self, rows: NDArray[np.uint64], counts: measure_numpy.Ints, values: measure_numpy.Reals) -> None:
         """The largest of each, and its first element: where only a tile is known, that is walked once more."""
         before, fast, _ = self.blocks
         rough = np.zeros(len(rows), np.bool_)
         rough[before : before + fast] = True
         wanted: dict[int, tuple[int, int, int]] = {}
-        for column, value, at in (*_RECORDS, (_ULP, -1, plain.ULP_AT)):
+        for column, value, at in (*_RECORDS, (_ULP, -1, measure_numpy.ULP_AT)):
             # All are >= 0 and no NaN, so that patterns are ordered as their numbers.
             top = rows[:, column].max()
             best = rows[:, column] == top
             exact, tile = (int(rows[best & kind, column + 1].min(initial=_NOWHERE)) for kind in (~rough, rough))
             if value < 0:
-                counts.view(np.uint64)[plain.ULP] = top
+                counts.view(np.uint64)[measure_numpy.ULP] = top
             else:
                 values[value] = top.view(np.float64)
             counts[at] = exact if top and exact != _NOWHERE else -1
@@ -349,7 +369,7 @@ class Plan:
         if wanted:
             self._refine(wanted, counts)
 
-    def _refine(self, wanted: Mapping[int, tuple[int, int, int]], counts: plain.Ints) -> None:
+    def _refine(self, wanted: Mapping[int, tuple[int, int, int]], counts: measure_numpy.Ints) -> None:
         begins = sorted({begin for _, _, begin in wanted.values()})
         tiles = np.array([1 + (b - self.origin) // self.tile for b in begins], np.uint32)
         rows, unused = np.empty((len(tiles), _ROW), np.uint64), self.device.take(8 * _COUNTS)
@@ -375,7 +395,7 @@ def compare(device: Device, question: Question, constants: Mapping[str, int] | N
     """
     if not question.got.size:
         question.check()
-        return Comparison(report(0, *plain.fresh(), scored=question.sigma is not None), None)
+        return Comparison(report(0, *measure_numpy.fresh(), scored=question.sigma is not None), None)
     with closing(Plan(device, question, constants)) as plan:
         plan.sweep()
         return plan.answer()

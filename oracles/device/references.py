@@ -1,6 +1,6 @@
 """What an op must give for a large case, at every element, in float64, where its outputs are judged.
 
-A peer that is right: a subject that runs alone is compared with it as with another subject (oracles/peers.py), and what
+A peer that is right: a subject that runs alone is compared with it as with another subject (oracles/large/peers.py), and what
 looks suspicious the ordinary oracle decides. So nothing is accused by it, and its last bits do not matter. Inputs are
 made on the device from the recipe, so nothing crosses a bus. Of float64 inputs it is a peer of the same precision: what
 leaves the range of float64 on the way may be Inf, NaN or 0 here, and is a number to the contract, which has longdouble.
@@ -13,14 +13,14 @@ import math
 import torch
 from torch import Tensor
 
-from corpus.device.field import dtype_of
-from corpus.device.recipes import ROOM, materialize
-from corpus.formats import format_of
-from corpus.records import Case
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import Contract
-from oracles.device import rows, slabs, sums
-from oracles.device.slabs import bytes_of_inputs, free_on
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.torch.field import dtype_of
+from kernel_assay.corpus.inputs.torch.recipes import ROOM, materialize
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.device import rows, slabs, sums
+from kernel_assay.oracles.device.slabs import bytes_of_inputs, free_on
+from kernel_assay.oracles.spec.contract import Contract
 
 FORMULAS = {**rows.FORMULAS, **sums.FORMULAS}
 """Op -> how its output, `out`, is computed. An op of which several outputs are right everywhere has none (quantize)."""

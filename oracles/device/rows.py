@@ -1,7 +1,7 @@
 """Ops on rows, by torch in float64: each formula is the reference of its contract, which says what it means.
 
 Wherever it matters they round as those do, in the same order; what may differ is the last bits of exp, erfc, cos and
-sin, and the order of sums. See oracles/contracts/<op>.py and oracles/activations.py, norms.py.
+sin, and the order of sums. See oracles/contracts/<op>.py and oracles/numerics/activations.py, norms.py.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corpus.device.field import CARRIERS
-from corpus.formats import Array, format_of
-from oracles.activations import CUBIC, ROOT
-from oracles.axes import Attrs
-from oracles.bounds import LIMIT
-from oracles.contracts.rope import angles
-from oracles.device.slabs import Formula, Inputs, by_rows, stretches, wide
-from oracles.device.unpacking import dequantized
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.inputs.torch.field import CARRIERS
+from kernel_assay.oracles.contracts.rope import angles
+from kernel_assay.oracles.device.slabs import Formula, Inputs, by_rows, stretches, wide
+from kernel_assay.oracles.device.unpacking import dequantized
+from kernel_assay.oracles.numerics.activations import CUBIC, ROOT
+from kernel_assay.oracles.numerics.bounds import LIMIT
+from kernel_assay.oracles.spec.axes import Attrs
 
 
 def _silu(x: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from corpus.formats import format_of
-from corpus.records import Case
-from oracles.axes import Attrs, Dims
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.oracles.spec.axes import Attrs, Dims
 
 SLAB = 1 << 24
 """Elements of a tensor whose float64 is in memory at a time: 128 MiB; so many that a GPU is busy with them."""

@@ -1,6 +1,6 @@
 """Products and mixtures, by torch in float64: each formula is the reference of its contract, but in pieces.
 
-The last bits depend on the order of sums. See oracles/contracts/<op>.py and oracles/block_products.py.
+The last bits depend on the order of sums. See oracles/contracts/<op>.py and oracles/numerics/block_products.py.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from corpus.blocks import block_format
-from oracles.axes import Attrs, Dims
-from oracles.device.slabs import Formula, Inputs, by_rows, stretches, tiles, wide
-from oracles.device.unpacking import flat, unpack, values
+from kernel_assay.corpus.blocks import block_format
+from kernel_assay.oracles.device.slabs import Formula, Inputs, by_rows, stretches, tiles, wide
+from kernel_assay.oracles.device.unpacking import flat, unpack, values
+from kernel_assay.oracles.spec.axes import Attrs, Dims
 
 
 def _gemm(inputs: Inputs, attrs: Attrs, out: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Where two outputs differ most, found where they lie, by torch: the numbers are those of oracles.suspects."""
+"""Where two outputs differ most, found where they lie, by torch: the numbers are those of oracles.large.suspects."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corpus.device.field import CARRIERS
-from corpus.formats import FORMATS, format_of
-from oracles.suspects import FEW, Suspects
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.corpus.inputs.torch.field import CARRIERS
+from kernel_assay.oracles.large.suspects import FEW, Suspects
 
 SLAB = 1 << 22
 """Elements whose float64 is in memory at a time: a quarter of a GiB with all that is made of them."""
@@ -20,7 +20,7 @@ SLAB = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class DeviceRoom:
-    """As oracles.suspects.Room, with rows (as many as the output has) and columns on the device."""
+    """As oracles.large.suspects.Room, with rows (as many as the output has) and columns on the device."""
 
     level: float
     floor: float
@@ -40,7 +40,7 @@ def bits_of(x: Tensor) -> Tensor:
 
 
 def sizes(y: Tensor) -> tuple[Tensor, Tensor]:
-    """As oracles.suspects.sizes, in float64; sums may differ from numpy's in the last digits."""
+    """As oracles.large.suspects.sizes, in float64; sums may differ from numpy's in the last digits."""
     matrix = _matrix(y)
     height, width = matrix.shape
     peaks = [_finite(matrix[some]).abs().amax() for some in _slabs(height, width)]
@@ -58,7 +58,7 @@ def sizes(y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def suspects(x: Tensor, y: Tensor, room: DeviceRoom, most: int, slab: int = SLAB) -> Suspects:
-    """As oracles.suspects.suspects, of contiguous tensors of one shape.
+    """As oracles.large.suspects.suspects, of contiguous tensors of one shape.
 
     y: a peer of x's dtype, or a reference in float64, which is rounded to it; no bits are asked of such a one, but
     every other value is too much where bits would be.
@@ -108,7 +108,7 @@ def _ratios(x: Tensor, y: Tensor, room: DeviceRoom, rows: slice) -> Tensor:
 
 
 def _largest(ratio: Tensor, most: int) -> Tensor:
-    """As oracles.suspects has it; what is not equal is never listed as a whole."""
+    """As oracles.large.suspects has it; what is not equal is never listed as a whole."""
     least = torch.topk(ratio, most).values[-1] if len(ratio) > most else ratio.new_zeros(())
     if float(least) > 0.0:
         above, equal = torch.nonzero(ratio > least).reshape(-1), torch.nonzero(ratio == least).reshape(-1)

@@ -68,7 +68,7 @@ __device__ bool infinite_or_nan(unsigned int bits) { return (bits & 0x7c00) == 0
 // NaN, Inf, -Inf: 0, 1, 2.
 __device__ int class_of(unsigned int bits) { return bits & 1023 ? 0 : 1 + static_cast<int>(bits >> 15); }
 
-constexpr int INTERVAL = 1, ZERO = 2, PLUS = 4, MINUS = 8, NOT = 16;  // as in oracles/contract.py
+constexpr int INTERVAL = 1, ZERO = 2, PLUS = 4, MINUS = 8, NOT = 16;  // as in oracles/spec/contract.py
 
 __device__ int classes_of(unsigned int bits) {
   if (infinite_or_nan(bits)) return class_of(bits) == 0 ? NOT : class_of(bits) == 1 ? PLUS : MINUS;

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus.formats import Array, format_of
-from corpus.materialize import Tensors, materialize_all
-from corpus.records import Case, Fill, Numerics, TensorRecipe, TensorSpec
-from oracles.activations import kept, silu, silu_error, widened
-from oracles.catalog import contract_of
-from oracles.contract import Question, Reals
-from oracles.failing import default_accept, failing
-from oracles.reference import Reference
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.inputs.materialize import Tensors, materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.subject import Numerics, TensorSpec
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.failure_mask import default_accept, failing
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.activations import kept, silu, silu_error, widened
+from kernel_assay.oracles.spec.contract import Question, Reals
 
 LISTED = 16
 """Of the elements that fail, so many are named."""
 ROW = 256
-"""Elements of a row of a part (corpus.distributions.every_bits)."""
+"""Elements of a row of a part (corpus.inputs.distributions.every_bits)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from corpus.errors import InternalError
-from corpus.formats import Array
-from corpus.records import Case, Numerics
-from oracles.catalog import contract_of
-from oracles.device.gpu import Argument, Gpu
-from oracles.device.sweep import DIGITS, LISTED, Found, Judge, first_of, gate_tables
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.device.gpu import Argument, Gpu
+from kernel_assay.oracles.device.sweep import DIGITS, LISTED, Found, Judge, first_of, gate_tables
 
 SOURCE = Path(__file__).with_name("sweep.cu")
 WORDS = 3 + 2 * LISTED

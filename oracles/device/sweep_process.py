@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from corpus.records import Case, Numerics
-from corpus.wire import Message, Wire, answer_parent
-from oracles.device.sweep import HostJudge, Judge
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.corpus.process.channel import Message, Wire, answer_parent
+from kernel_assay.oracles.device.sweep import HostJudge, Judge
 
 
 def serve(wire: Wire, settings: dict[str, Any]) -> None:
@@ -19,7 +20,7 @@ def serve(wire: Wire, settings: dict[str, Any]) -> None:
     judge: Judge = HostJudge(shared, numerics)
     opened = False
     if settings["device"] != "cpu":
-        from oracles.device.sweep_gpu import DeviceJudge  # noqa: PLC0415  the driver is asked for on a GPU only
+        from kernel_assay.oracles.device.sweep_gpu import DeviceJudge  # noqa: PLC0415  the driver is asked for on a GPU only
 
         judge = DeviceJudge(shared, numerics, bytes.fromhex(settings["handle"]))
         opened = judge.opened

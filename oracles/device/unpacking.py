@@ -1,4 +1,4 @@
-"""What packed blocks of GGML mean, by torch: oracles/blocks.py on a device. Everything is exact in float64."""
+"""What packed blocks of GGML mean, by torch: oracles/numerics/blocks.py on a device. Everything is exact in float64."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from corpus.blocks import ELEMENTS, BlockFormat, block_format
+from kernel_assay.corpus.blocks import ELEMENTS, BlockFormat, block_format
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """The contents of packed blocks, all of float64; oracles.blocks.Unpacked says what they are."""
+    """The contents of packed blocks, all of float64; oracles.numerics.blocks.Unpacked says what they are."""
 
     d: Tensor
     """(..., blocks)."""

@@ -10,15 +10,15 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from corpus.errors import UsageError
-from corpus.findings import Finding
-from reports.book import Book
-from reports.bugs import grouped
-from reports.form import Format
-from reports.page_coverage import coverage_of
-from reports.page_finding import Sheet, meanings, sheet
-from reports.page_subjects import anchor, kernels_of
-from reports.page_summary import (
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.reports.book import Book
+from kernel_assay.reports.bugs import grouped
+from kernel_assay.reports.form import Format
+from kernel_assay.reports.page.coverage import coverage_of
+from kernel_assay.reports.page.finding import Sheet, meanings, sheet
+from kernel_assay.reports.page.subjects import anchor, kernels_of
+from kernel_assay.reports.page.summary import (
     choices,
     circumstances,
     facts,
@@ -29,8 +29,8 @@ from reports.page_summary import (
     sentence,
     tone_of,
 )
-from reports.page_words import count, figure, moment, short
-from reports.reproducer import reproducer
+from kernel_assay.reports.reproducer.script import reproducer
+from kernel_assay.reports.words import count, figure, moment, short
 
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """What kernels print may hold; HTML has no place for it."""

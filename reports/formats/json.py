@@ -1,8 +1,8 @@
 """JSON for programs; its schema is reports/schema.json."""
 
-from reports.book import Book
-from reports.form import Format
-from reports.model import report, to_json
+from kernel_assay.reports.book import Book
+from kernel_assay.reports.form import Format
+from kernel_assay.reports.json_model import report, to_json
 
 
 def render(book: Book) -> str:

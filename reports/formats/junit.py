@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from corpus.findings import Finding
-from reports.book import Book
-from reports.form import Format
-from reports.junit import Result, junit
+from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.reports.book import Book
+from kernel_assay.reports.form import Format
+from kernel_assay.reports.junit import Result, junit
 
 
 def render(book: Book) -> str:

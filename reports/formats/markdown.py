@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from corpus.campaign import Campaign
-from corpus.findings import Element, Finding
-from corpus.records import Kind
-from reports.book import Book, after, blind, headline, judged, planted_missed, sanitized, shows_in, stopped_at
-from reports.form import Format
-from reports.holes import holes
-from reports.page_words import count, first_of, times, value
-from reports.text import kinds_of
+from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.model.findings import Element, Finding
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.reports.book import (
+    Book,
+    after,
+    blind,
+    headline,
+    judged,
+    planted_missed,
+    sanitized,
+    shows_in,
+    stopped_at,
+)
+from kernel_assay.reports.coverage_gaps import holes
+from kernel_assay.reports.form import Format
+from kernel_assay.reports.plain.run_text import kinds_of
+from kernel_assay.reports.words import count, first_of, times, value
 
 DETAILED = 20
 """Groups of findings that are told in full."""

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from corpus.findings import Finding
-from corpus.records import BLAMELESS, Kind
-from reports.book import Book, stopped_at
-from reports.explain import explain, short
-from reports.form import Format
+from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.reports.book import Book, stopped_at
+from kernel_assay.reports.explain import explain, short
+from kernel_assay.reports.form import Format
 
 FINGERPRINT = "kernelAssay/v1"
 

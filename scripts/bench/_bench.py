@@ -19,7 +19,7 @@ if (_VENV / "bin" / "python").exists() and Path(sys.prefix).resolve() != _VENV.r
     os.execv(_VENV / "bin" / "python", [str(_VENV / "bin" / "python"), *sys.argv])
 sys.path.insert(0, str(ROOT))
 
-from corpus.errors import UsageError  # noqa: E402  where it lies is known by now
+from kernel_assay.corpus.errors import UsageError  # noqa: E402  where it lies is known by now
 
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGESIZE")

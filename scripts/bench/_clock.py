@@ -11,15 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kernels import nursery, worker
-from kernels.guarded import Guarded
-from kernels.protocol import Channel
+from kernel_assay.kernels.backends.support.guard import Guarded
+from kernel_assay.kernels.boundary.protocol import Channel
+from kernel_assay.kernels.sandbox import worker_pool
+from kernel_assay.kernels.worker import worker
 
 FOLDER = "BENCH_CLOCK"
 """Environment variable: where workers leave their sums."""
 _BOOT = (
     "import sys; sys.path[:0] = [sys.argv.pop(1)]; sys.path.append({here!r}); "
-    "import _clock; _clock.watch_worker(); from kernels.zygote import main; main()"
+    "import _clock; _clock.watch_worker(); from kernel_assay.kernels.worker.zygote import main; main()"
 )
 
 
@@ -62,7 +63,7 @@ class Clock:
 def watch_workers(folder: Path) -> None:
     """For sandboxes started from here on."""
     os.environ[FOLDER] = str(folder)
-    nursery._BOOT = _BOOT.format(here=str(Path(__file__).parent))  # noqa: SLF001
+    worker_pool._BOOT = _BOOT.format(here=str(Path(__file__).parent))  # noqa: SLF001
 
 
 def watch_worker() -> None:

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import _bench
 
-from corpus.records import Subject
-from corpus.store import Store
-from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner
-from fuzz.clock import Clock
-from fuzz.engine import Proposal, Target
-from fuzz.filing import Failure
-from fuzz.plan import fitted, new_campaign, targets
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.campaign.clock import Clock
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.generation.engines import Proposal, Target
+from kernel_assay.fuzz.planning.plan import fitted, new_campaign, targets
+from kernel_assay.fuzz.triage.failures import Failure
 
 
 class Caught(NamedTuple):

@@ -8,13 +8,13 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.blocks import BLOCKS, ELEMENTS, block_format
-from corpus.distributions import DISTRIBUTIONS
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from corpus.materialize import materialize
-from corpus.records import Fill, TensorRecipe
-from oracles.blocks import unpack
+from kernel_assay.corpus.blocks import BLOCKS, ELEMENTS, block_format
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.materialize import materialize
+from kernel_assay.corpus.model.case import Fill, TensorRecipe
+from kernel_assay.oracles.numerics.blocks import unpack
 
 NAMES = ("exact_blocks", "blocks", "wild_blocks")
 EVERY = (*NAMES, "every_blocks")

@@ -5,9 +5,9 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpus.coverage import Coverage
-from corpus.migrate import upgrade
-from corpus.record import SCHEMAS
+from kernel_assay.corpus.model.base import SCHEMAS
+from kernel_assay.corpus.model.coverage_counts import Coverage
+from kernel_assay.corpus.storage.migrate import upgrade
 
 SETS = st.sampled_from([("a",), ("a", "b"), ("b", "c"), ("c",), ()])
 CASES = st.lists(st.tuples(st.sampled_from("xyz"), SETS), max_size=40)

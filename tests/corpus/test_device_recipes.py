@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus import materialize as host
-from corpus.distributions import DISTRIBUTIONS
-from corpus.errors import InternalError, UsageError
-from corpus.field import hashed
-from corpus.formats import FORMATS, format_of
-from corpus.layouts import LAYOUTS
-from corpus.records import Fill, Special, TensorRecipe
-from corpus.specials import PLACES, VALUES
-from fuzz.strategies import cases
-from oracles.catalog import load_contracts
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.corpus.inputs import materialize as host
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.field import hashed
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.specials import PLACES, VALUES
+from kernel_assay.corpus.model.case import Fill, Special, TensorRecipe
+from kernel_assay.fuzz.generation.strategies import cases
+from kernel_assay.oracles.catalog import load_contracts
 
 torch = pytest.importorskip("torch")
 
-from corpus.device import distributions, field, recipes, rounding  # noqa: E402
-from corpus.device.distributions import SAMPLERS, sampler  # noqa: E402
-from corpus.device.field import CARRIERS, dtype_of  # noqa: E402
-from corpus.device.recipes import PER_ELEMENT, materialize, pieces  # noqa: E402
-from corpus.device.rounding import converted  # noqa: E402
+from kernel_assay.corpus.inputs.torch import distributions, field, recipes, rounding  # noqa: E402
+from kernel_assay.corpus.inputs.torch.distributions import SAMPLERS, sampler  # noqa: E402
+from kernel_assay.corpus.inputs.torch.field import CARRIERS, dtype_of  # noqa: E402
+from kernel_assay.corpus.inputs.torch.recipes import PER_ELEMENT, materialize, pieces  # noqa: E402
+from kernel_assay.corpus.inputs.torch.rounding import converted  # noqa: E402
 
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 FLOATS = [f.name for f in FORMATS.values() if f.is_float]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from corpus.layouts import LAYOUTS
-from corpus.materialize import digest, materialize, materialize_all
-from corpus.records import Case, Fill, Special, TensorRecipe
-from corpus.specials import PLACES, VALUES
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import digest, materialize, materialize_all
+from kernel_assay.corpus.inputs.specials import PLACES, VALUES
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 
 GOLDEN = Path(__file__).with_name("golden_digests.json")
 FLOATS = [f.name for f in FORMATS.values() if f.is_float]

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from test_store import case
 
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from corpus.kept import MOST_BYTES, Kept
-from corpus.records import Execution, Kind, OutputReport, Status, Subject, Verdict
-from corpus.store import Store
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.saved_outputs import MOST_BYTES, Kept
 
 SUBJECT = Subject(op="softmax", name="mine", backend="numpy")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from test_store import campaign, case, finding
 
-from corpus.store import Store
+from kernel_assay.corpus.storage.file_store import Store
 
 KILLS, MOST_KILLS = 24, 600
 """At least so many; more until one has fallen into a write, of which no moment is sure."""

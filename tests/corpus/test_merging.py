@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_store import case, finding
 
-from corpus.findings import Element, Event, Exhibit, Sanitized, State, Variant
-from corpus.merging import merge
-from corpus.records import Fill, Kind, Special
-from corpus.store import Store
+from kernel_assay.corpus.model.case import Fill, Special
+from kernel_assay.corpus.model.findings import Element, Event, Exhibit, Sanitized, State, Variant
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.merging import merge
 
 SMALL = (Special(value="nan", place="last"),)
 CASES = [case(1, 1), case(1, 1, specials=SMALL), case(2, 3), case(3, 2), case(9, 9)]

@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from corpus import migrate
-from corpus.campaign import Campaign
-from corpus.errors import UsageError
-from corpus.findings import Environment, Finding, State
-from corpus.formats import bits_of
-from corpus.reading import case_of
-from corpus.record import GENERATOR_VERSION, SCHEMAS
-from corpus.records import TOKEN, Case, Fill, Kind, Measurement, Signature, Special, Subject, TensorRecipe, Verdict
-from corpus.store import Store, load_record
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import bits_of
+from kernel_assay.corpus.model.base import GENERATOR_VERSION, SCHEMAS
+from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.model.case import TOKEN, Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.findings import Environment, Finding, State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Measurement, Signature, Verdict
+from kernel_assay.corpus.storage import migrate
+from kernel_assay.corpus.storage.file_store import Store, load_record
+from kernel_assay.corpus.storage.reading import case_of
 
 PLAIN = Case(op="softmax", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})
 RICH = Case(

@@ -5,11 +5,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, TensorRecipe
-from corpus.rows import EDGE, rows_digest, rows_digest_of, rows_of
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.inputs.fingerprint import EDGE, rows_digest, rows_digest_of, rows_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 
 @pytest.mark.parametrize("op", sorted(load_contracts()))

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from corpus import scratch
-from corpus.scratch import Scratch
+from kernel_assay.corpus.process import scratch_folders
+from kernel_assay.corpus.process.scratch_folders import Scratch
 
-OWNER = "import sys; from corpus.scratch import Scratch; s = Scratch(); print(s.path, flush=True); sys.stdin.read()"
+OWNER = "import sys; from kernel_assay.corpus.process.scratch_folders import Scratch; s = Scratch(); print(s.path, flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    scratch._sweep.cache_clear()
+    scratch_folders._sweep.cache_clear()
     yield tmp_path
-    scratch._sweep.cache_clear()
+    scratch_folders._sweep.cache_clear()
 
 
 def aged(path):

@@ -2,7 +2,7 @@
 
 import math
 
-from corpus.share import Apart, Share
+from kernel_assay.corpus.model.coverage_share import Apart, Share
 
 NEAR = Apart(
     peer="mine", ulps=2, at=(3, 4), nmse=3.1e-16, cosine=1.0, psnr=151.0, max_abs=2e-7, max_rel=1e-7, nonfinite=0

@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from corpus import files
-from corpus.campaign import Campaign
-from corpus.errors import InternalError, UsageError
-from corpus.files import named_trouble
-from corpus.findings import Environment, Finding, State
-from corpus.merging import merge
-from corpus.proof import Proof, Sweep
-from corpus.reading import read_record
-from corpus.records import Case, Fill, Kind, Signature, Special, Subject, TensorRecipe, Verdict
-from corpus.store import Store
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.exhaustive_result import Proof, Sweep
+from kernel_assay.corpus.model.findings import Environment, Finding, State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Signature, Verdict
+from kernel_assay.corpus.storage import atomic_files
+from kernel_assay.corpus.storage.atomic_files import named_trouble
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.merging import merge
+from kernel_assay.corpus.storage.reading import read_record
 
 ENVIRONMENT = Environment(python="3.11", platform="linux", machine="x86_64")
 
@@ -228,7 +231,7 @@ def test_leftover_temporaries_are_ignored_and_swept(store):
         path.with_name(f".{path.name}.tmp").write_text('{"torn')
     assert len(store.findings()) == len(store.regressions()) == len(store.seeds("softmax")) == len(store.runs()) == 1
     store.prepare()
-    assert list(store.root.rglob(files.TEMPORARY)) == []
+    assert list(store.root.rglob(atomic_files.TEMPORARY)) == []
     assert all(p.exists() for p in data)
 
 

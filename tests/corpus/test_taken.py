@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize
-from corpus.records import Fill, Special, TensorRecipe
-from corpus.specials import PLACES, VALUES
-from corpus.taken import taken
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import materialize
+from kernel_assay.corpus.inputs.slices import taken
+from kernel_assay.corpus.inputs.specials import PLACES, VALUES
+from kernel_assay.corpus.model.case import Fill, Special, TensorRecipe
 
 EVERY = {"below": 9, "low": -3, "high": 5, "bound": 5, "start": 3, "second": 7}
 """What some of the distributions need to be told, each in a form that suits every dtype."""

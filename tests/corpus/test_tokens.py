@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.errors import UsageError
-from corpus.reading import case_of
-from corpus.record import GENERATOR_VERSION
-from corpus.records import TOKEN, Case, Fill, Special, TensorRecipe
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.base import GENERATOR_VERSION
+from kernel_assay.corpus.model.case import TOKEN, Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.storage.reading import case_of
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 
 def generated(op, count=150):

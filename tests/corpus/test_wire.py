@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from corpus.wire import Wire
+from kernel_assay.corpus.process.channel import Wire
 
 
 @pytest.fixture

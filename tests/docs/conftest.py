@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.__main__ import main
-from oracles.catalog import forget_contracts
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.oracles.catalog import forget_contracts
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "/home/you"

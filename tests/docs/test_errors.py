@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from corpus.findings import Environment, Finding
-from corpus.records import Case, Kind, Signature, Subject, TensorRecipe, Verdict
-from fuzz.__main__ import main
-from kernels.gpu import device_count
-from kernels.simt.toolchain import missing
-from oracles.catalog import forget_contracts, load_contracts
+from kernel_assay.corpus.model.case import Case, TensorRecipe
+from kernel_assay.corpus.model.findings import Environment, Finding
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Signature, Verdict
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.kernels.backends.simt.toolchain import missing
+from kernel_assay.oracles.catalog import forget_contracts, load_contracts
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 HOME, TODAY, OPS = "/home/you", "2026-01-01", "convert, …, softmax"
@@ -29,7 +32,7 @@ CONTRACT = """from math import exp
 
 import numpy as np
 
-from oracles.contract import Contract, Dim, Input, Output
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 
 def reference(x):
@@ -81,7 +84,7 @@ FILES = {
     "bad_numerics.py": f'NUMERICS = {{"exp": "quick"}}\n\n\n{KERNEL}',
     "bad_op.py": f'OP = "softmux"\n\n\n{KERNEL}',
     "bad_planted.py": f'PLANTED = "oops"\n\n\n{KERNEL}',
-    "bad_range.py": "from oracles.contract import Input\n\nx = Input(('n',), low=2.0, high=1.0)\n",
+    "bad_range.py": "from kernel_assay.oracles.spec.contract import Input\n\nx = Input(('n',), low=2.0, high=1.0)\n",
     "bad_syntax.py": "def run(x:\n    return x\n",
     "cut_off.json": '{"op": "silu",',
     "empty.json": "{}",

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from corpus import distributions
-from corpus.materialize import materialize
-from corpus.records import Fill, TensorRecipe
-from kernels import front_matter
-from kernels.simt.emulator import ORDERS
-from kernels.simt.toolchain import missing as lacking
-from oracles import catalog
+from kernel_assay.corpus.inputs import distributions
+from kernel_assay.corpus.inputs.materialize import materialize
+from kernel_assay.corpus.model.case import Fill, TensorRecipe
+from kernel_assay.kernels.backends.cuda_support import front_matter
+from kernel_assay.kernels.backends.simt.emulator import ORDERS
+from kernel_assay.kernels.backends.simt.toolchain import missing as lacking
+from kernel_assay.oracles import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -114,7 +114,7 @@ def test_a_line_that_nobody_printed_is_noticed():
 
 def test_the_distribution_of_the_page_can_be_cut(page, monkeypatch):
     monkeypatch.setattr(distributions, "DISTRIBUTIONS", table := dict(distributions.DISTRIBUTIONS))
-    monkeypatch.setattr("corpus.materialize.DISTRIBUTIONS", table)
+    monkeypatch.setattr("kernel_assay.corpus.inputs.materialize.DISTRIBUTIONS", table)
     block, _ = (b for b in page("add-a-distribution.md").blocks() if b.language == "python")
     exec(block.text, dict(vars(distributions)))
     name = list(table)[-1]
@@ -129,11 +129,11 @@ def test_the_distribution_of_the_page_can_be_cut(page, monkeypatch):
 
 def test_the_twin_of_the_page_makes_the_same_bytes(page, monkeypatch):
     pytest.importorskip("torch")
-    from corpus.device import distributions as twins
-    from corpus.device import recipes
+    from kernel_assay.corpus.inputs.torch import distributions as twins
+    from kernel_assay.corpus.inputs.torch import recipes
 
     monkeypatch.setattr(distributions, "DISTRIBUTIONS", table := dict(distributions.DISTRIBUTIONS))
-    monkeypatch.setattr("corpus.materialize.DISTRIBUTIONS", table)
+    monkeypatch.setattr("kernel_assay.corpus.inputs.materialize.DISTRIBUTIONS", table)
     monkeypatch.setattr(twins, "SAMPLERS", dict(twins.SAMPLERS))
     block, twin = (b for b in page("add-a-distribution.md").blocks() if b.language == "python")
     exec(block.text, dict(vars(distributions)))

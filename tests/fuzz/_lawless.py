@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from corpus.records import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 
 HEAD = "import numpy as np\nOP = {!r}\n"
 

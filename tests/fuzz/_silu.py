@@ -1,10 +1,10 @@
 """Kernels of silu, right and wrong, and a failure filed as a run would file it."""
 
-from corpus.findings import State
-from corpus.records import Subject
-from fuzz.check import Examiner, Inquiry
-from fuzz.filing import Failure, Observed, event, file
-from kernels.catalog import user_subject
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.triage.failures import Failure, Observed, event, file
+from kernel_assay.kernels.catalog import user_subject
 
 
 def right(*dtypes):

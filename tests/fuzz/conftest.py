@@ -2,7 +2,7 @@
 
 import pytest
 
-from fuzz.__main__ import main
+from kernel_assay.fuzz.__main__ import main
 
 
 @pytest.fixture

@@ -10,17 +10,19 @@ import numpy as np
 import pytest
 from _command import refused
 
-from corpus.errors import UsageError
-from corpus.reading import case_of
-from corpus.records import Case, Fill, Kind, TensorRecipe, Verdict
-from corpus.store import Store
-from fuzz.analyze import analyze, said
-from fuzz.check import Examiner
-from kernels.catalog import user_subject
-from oracles import catalog
-from oracles.catalog import forget_contracts
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.reading import case_of
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.replay.rejudge import analyze, said
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.oracles import catalog
+from kernel_assay.oracles.catalog import forget_contracts
 
-CONTRACT = """from oracles.contract import Contract, Dim, Input, Output
+CONTRACT = """from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 CONTRACT = Contract(
     name="twice", summary="twice x", dims={{"n": Dim(0, 64)}}, inputs={{"x": Input(("n",))}},
@@ -316,6 +318,6 @@ def test_a_contract_of_the_house_that_changed(fuzz, monkeypatch):
     assert fuzz("analyze")[0] == 0
     old = catalog.load_contracts()["silu"]
     other = replace(old, reference=lambda x: {"out": x * 0.0}, budget=None)
-    monkeypatch.setattr("fuzz.analyze.contract_of", lambda op: other)
+    monkeypatch.setattr("kernel_assay.fuzz.replay.rejudge.contract_of", lambda op: other)
     code, out, _ = fuzz("analyze")
     assert (code, "1 judged again, 1 changed" in out) == (1, True)

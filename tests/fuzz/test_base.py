@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from _silu import RIGHT, finding_of
 
-from corpus.errors import UsageError
-from corpus.findings import State
-from corpus.records import Case, Fill, TensorRecipe
-from corpus.store import Store
-from fuzz.base import beside_base, known_on_base, subject_on
-from fuzz.check import all_laws
-from fuzz.replay import Outcome, gather, replay
-from fuzz.selection import Own
-from kernels.catalog import subjects_of, user_subject
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.checking.check import all_laws
+from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.replay.baseline import beside_base, known_on_base, subject_on
+from kernel_assay.fuzz.replay.replay import Outcome, gather, replay
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = RIGHT + "    out[..., -1:] = 5\n"
@@ -61,7 +61,9 @@ def known(finding, base):
 
 @pytest.fixture
 def no_runs(monkeypatch):
-    monkeypatch.setattr("fuzz.base.Examiner", lambda *a, **k: pytest.fail("the base's kernel was run"))
+    monkeypatch.setattr(
+        "kernel_assay.fuzz.replay.baseline.Examiner", lambda *a, **k: pytest.fail("the base's kernel was run")
+    )
 
 
 @pytest.mark.parametrize("where", ["findings", "regressions"])

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from corpus.store import Store
-from fuzz import beside
-from fuzz.beside import Beside
-from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner
-from fuzz.engine import BATCH
-from fuzz.fleet import Fleet
-from fuzz.plan import new_campaign
-from kernels.catalog import user_subject
-from kernels.places import Place
-from kernels.simt.schedule import is_checked
-from kernels.simt.toolchain import missing
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.campaign.parallel import Fleet
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking import check_mode
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.check_mode import Beside
+from kernel_assay.fuzz.generation.engines import BATCH
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.kernels.backends.simt.schedule import is_checked
+from kernel_assay.kernels.backends.simt.toolchain import missing
+from kernel_assay.kernels.boundary.devices import Place
+from kernel_assay.kernels.catalog import user_subject
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,7 +150,7 @@ def test_what_a_gpu_has_to_judge_does_not_count(tmp_path):
 
 
 def test_who_waits_for_what_is_not_emulated_is_asked_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(beside, "SECONDS", 0.3)
+    monkeypatch.setattr(check_mode, "SECONDS", 0.3)
     with emulated(written(tmp_path, WAITS)) as there:
         (key,) = there.subjects
         (checked,) = there.check([there.inquiry(0, silu(3, 7))])
@@ -161,7 +162,7 @@ def test_a_share_of_the_small_cases_is_emulated(tmp_path):
     with emulated(written(tmp_path, RIGHT.removeprefix(HEAD).removesuffix("}\n"))) as there:
         drawn = [silu(3, 7, seed=s) for s in range(1, 400)]
         early = [c for c in drawn if there.inquiry(5, c)]
-        late = [c for n, c in enumerate(drawn) if there.inquiry(beside.FIRST + n, c)]
+        late = [c for n, c in enumerate(drawn) if there.inquiry(check_mode.FIRST + n, c)]
         assert all(map(is_checked, early))
         assert 60 < len(early) < 140
         assert 2 < len(late) < 30

@@ -5,14 +5,14 @@ from functools import cache
 
 import pytest
 
-from corpus.findings import State
-from corpus.records import Kind
-from corpus.store import Store
-from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner
-from fuzz.engine import BATCH
-from fuzz.plan import new_campaign, targets
-from kernels.catalog import subjects_of, user_subject
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.generation.engines import BATCH
+from kernel_assay.fuzz.planning.plan import new_campaign, targets
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 HOUSE = {s.key: s for op in ("silu", "gemm") for s in subjects_of(op)}
 TAIL, CLEAN = HOUSE["silu/bug_tail"], HOUSE["silu/numpy_float32"]
@@ -102,7 +102,9 @@ def test_every_failing_execution_is_counted_once(made):
 def test_the_next_run_knows_what_was_found_and_shrinks_nothing(copied, examiner, monkeypatch):
     store, first = copied
     counts = {f.id: f.count for f in store.findings()}
-    monkeypatch.setattr("fuzz.campaign.investigate", lambda *a, **k: pytest.fail("a known failure was investigated"))
+    monkeypatch.setattr(
+        "kernel_assay.fuzz.campaign.search.investigate", lambda *a, **k: pytest.fail("a known failure was investigated")
+    )
     _, second = one(store, examiner, run="r2")
     assert totals(second)[:4] == totals(first)[:4]
     again = {f.id: f for f in store.findings()}

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from corpus.materialize import digest, materialize, materialize_all
-from corpus.records import Case, Fill, Kind, Subject, TensorRecipe
-from fuzz.check import Examiner, Inquiry, all_laws
-from kernels.catalog import subjects_of
+from kernel_assay.corpus.inputs.materialize import digest, materialize, materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.kernels.catalog import subjects_of
 
 DECLINING = """
 def run(out, x):
@@ -46,7 +48,9 @@ def test_what_nobody_takes_is_not_computed(tmp_path, monkeypatch):
         flight = examiner.launch([Inquiry(case, (subject.key,), laws) for laws in ((), all_laws(case))])
         outcomes = examiner.collect(flight)
         (asked,) = examiner.judge(replace(flight, sent=flight.sent[1:]), outcomes[1:])
-        monkeypatch.setattr("fuzz.check.Reference", lambda *_: pytest.fail("the reference was computed"))
+        monkeypatch.setattr(
+            "kernel_assay.fuzz.checking.check.Reference", lambda *_: pytest.fail("the reference was computed")
+        )
         (declined,) = examiner.judge(replace(flight, sent=flight.sent[:1]), outcomes[:1])
     assert declined.verdicts[subject.key].message == "it takes nothing"
     assert declined.verdicts[subject.key].kind is Kind.UNSUPPORTED
@@ -63,7 +67,9 @@ def test_a_law_has_what_it_leaves_alone_from_the_case(monkeypatch):
         },
     )
     made = []
-    monkeypatch.setattr("fuzz.check.materialize", lambda recipe: made.append(recipe) or materialize(recipe))
+    monkeypatch.setattr(
+        "kernel_assay.fuzz.checking.check.materialize", lambda recipe: made.append(recipe) or materialize(recipe)
+    )
     subject = next(s for s in subjects_of("gemm") if s.name == "numpy_float32")
     with Examiner([subject]) as examiner:
         flight = examiner.launch([Inquiry(case, (subject.key,), all_laws(case))])

@@ -2,11 +2,11 @@
 
 import pytest
 
-from corpus.records import Case, Fill, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from fuzz.choices import explain_choice, learn_choices
-from fuzz.shrinking import Shrinker
-from kernels.catalog import user_subject
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.triage.choice_conditions import explain_choice, learn_choices
+from kernel_assay.fuzz.triage.shrinker import Shrinker
+from kernel_assay.kernels.catalog import user_subject
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from _command import refused
 from _silu import RIGHT
 
-from corpus.store import Store
-from fuzz.__main__ import main
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD = RIGHT + "    out[:, 3:4] = 0\n"
@@ -162,7 +162,7 @@ def test_a_bad_kernel_has_findings_and_exit_1(fuzz, write, tmp_path):
 
 
 def test_what_fails_otherwise_once_it_is_shrunk_takes_the_place_of_what_it_was(fuzz, write, tmp_path, monkeypatch):
-    monkeypatch.setattr("fuzz.campaign.SHRINK_SECONDS", 0.0)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.SHRINK_SECONDS", 0.0)
     wrong = RIGHT + "    if x.shape[1] > 4:\n        out[:, -1] = 7\n"
     fuzz("run", "--subject", write(wrong), "--peer", "none", *SHORT)
     with Store(tmp_path / "corpus") as store:
@@ -281,7 +281,7 @@ def test_the_same_seed_says_the_same(fuzz, write):
     ],
 )
 def test_list(fuzz, what, words, monkeypatch):
-    monkeypatch.setattr("reports.terminal.WIDTH", 500)
+    monkeypatch.setattr("kernel_assay.reports.plain.terminal.WIDTH", 500)
     code, out, err = fuzz("list", what)
     assert (code, err) == (0, "")
     assert all(w in out for w in words)

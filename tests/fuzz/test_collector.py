@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from fuzz.collector import ALLOCATIONS, seldom
+from kernel_assay.fuzz.campaign.garbage import ALLOCATIONS, seldom
 
 
 class Ring:

@@ -5,18 +5,19 @@ from random import Random
 
 import pytest
 
-from corpus.campaign import Tried
-from corpus.records import Kind, Verdict
-from corpus.store import Store
-from fuzz.campaign import Limits, Search
-from fuzz.check import Checked, Examiner
-from fuzz.declines import AS_IF, Declines, Tries, traits_of
-from fuzz.elites import Elites
-from fuzz.engine import BATCH, Target, generate, propose
-from fuzz.goals import reached_now
-from fuzz.plan import new_campaign
-from kernels.catalog import user_subject
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.model.campaign import Tried
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking.check import Checked, Examiner
+from kernel_assay.fuzz.generation.declines import AS_IF, Declines, Tries, traits_of
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import BATCH, Target, generate, propose
+from kernel_assay.fuzz.planning.goals import reached_now
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 
 def outcomes(op, rule, indices, elites):

@@ -5,17 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from corpus.records import Case, Kind, Signature, Verdict
-from fuzz import gates
-from fuzz.check import Checked, Examiner, Inquiry
-from fuzz.engine import Target, generate
-from fuzz.shrinking import Shrinker, shrink
-from fuzz.variants import recast
-from oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
-from oracles.domain import outside, stays
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Signature, Verdict
+from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.fuzz.triage import failure_conditions
+from kernel_assay.fuzz.triage.shrinker import Shrinker, shrink
+from kernel_assay.fuzz.triage.variants import recast
+from kernel_assay.oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
+from kernel_assay.oracles.spec.domain import outside, stays
 
 ODD = """
-from oracles.contract import Contract, Dim, Input, Output
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 CONTRACT = Contract(
     name="odd", summary="odd ranges",
     dims={"a": Dim(3, 41, multiple=4), "b": Dim(6, 50, multiple=6), "n": Dim(2, 9)},
@@ -76,7 +78,7 @@ def test_whatever_is_asked_is_within_the_contract(op):
         anyone = Anyone(seed)
         shrinker = Shrinker(anyone, "mine", failure(case))
         small = shrink(shrinker, case)
-        gates.learn_gates(shrinker, small.case, case)
+        failure_conditions.learn_gates(shrinker, small.case, case)
         assert len(anyone.asked) > 20
         assert [c.label for c in anyone.asked if not stays(contract, c, granted)] == []
         assert all(stays(contract, c, granted) for c in recast(case))
@@ -92,7 +94,7 @@ def test_what_is_drawn_and_mutated_is_within_the_contract(seed):
 
 def test_a_law_asks_for_nothing_outside(tmp_path):
     (tmp_path / "narrow.py").write_text(
-        "from oracles.relations import alone\n"
+        "from kernel_assay.oracles.spec.law_library import alone\n"
         + ODD.replace('name="odd"', 'name="narrow"').replace(
             "    reference", "    laws=(alone('last', {'i': 0, 'y': 1}, out=1),),\n    reference"
         )

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from fuzz.elites import Elite, Elites, seen_by
+from kernel_assay.fuzz.generation.elites import Elite, Elites, seen_by
 
 
 def naive(admitted, op, batch, random, most_lead):

@@ -11,14 +11,16 @@ import pytest
 from _command import refused
 from _silu import RIGHT
 
-from corpus.records import Case, Fill, Kind, TensorRecipe, Verdict
-from corpus.store import Store
-from fuzz.campaign import Limits, Search
-from fuzz.check import Checked, Examiner
-from fuzz.clock import FILE, FLIGHT, STOP_SECONDS, Clock, Ended
-from fuzz.hangs import Hangs
-from fuzz.plan import new_campaign
-from kernels.catalog import user_subject
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.campaign.clock import FILE, FLIGHT, STOP_SECONDS, Clock, Ended
+from kernel_assay.fuzz.campaign.hang_allowance import Hangs
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking.check import Checked, Examiner
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.kernels.catalog import user_subject
 
 SLACK = 6.0
 """Seconds that a test on a busy machine may take longer; what is measured exactly is scripts/bench/budget."""

@@ -14,13 +14,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture.data import ConjectureData
 
-from corpus.errors import InternalError
-from fuzz.coverage import shape_class
-from fuzz.elites import LEAST_LEAD, Elite, Elites
-from fuzz.engine import BATCH, ENGINES, Target, conjecture_engine, generate, given_engine, propose
-from fuzz.strategies import cases
-from kernels.simt.schedule import is_checked
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.fuzz.generation.elites import LEAST_LEAD, Elite, Elites
+from kernel_assay.fuzz.generation.engines import (
+    BATCH,
+    ENGINES,
+    Target,
+    conjecture_engine,
+    generate,
+    given_engine,
+    propose,
+)
+from kernel_assay.fuzz.generation.strategies import cases
+from kernel_assay.fuzz.planning.coverage import shape_class
+from kernel_assay.kernels.backends.simt.schedule import is_checked
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 ROOT = Path(__file__).resolve().parents[2]
 SOFTMAX, GEMM = Target(contract_of("softmax")), Target(contract_of("gemm"), hints=(48,))
@@ -165,7 +173,7 @@ def test_mutants_are_valid_whatever_the_parent_was():
 def test_ci_in_the_environment_changes_nothing(tmp_path):
     """Hypothesis' own `ci` profile would give the same examples every night."""
     code = (
-        "from fuzz.engine import *; from fuzz.elites import Elites; from oracles.catalog import contract_of\n"
+        "from kernel_assay.fuzz.generation.engines import *; from kernel_assay.fuzz.generation.elites import Elites; from kernel_assay.oracles.catalog import contract_of\n"
         "for s in (1, 2):\n"
         "    print(next(given_engine([Target(contract_of('softmax'))], s, 0, Elites()))[9].case.id)\n"
     )
@@ -183,7 +191,7 @@ def test_ci_in_the_environment_changes_nothing(tmp_path):
 
 def test_memory_stays_flat():
     code = (
-        "from fuzz.engine import *; from fuzz.elites import Elites; from oracles.catalog import contract_of\n"
+        "from kernel_assay.fuzz.generation.engines import *; from kernel_assay.fuzz.generation.elites import Elites; from kernel_assay.oracles.catalog import contract_of\n"
         "def rss(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
         "stream = conjecture_engine([Target(contract_of('silu'))], 1, 0, Elites())\n"
         "for _ in range(60): next(stream)\n"

@@ -3,17 +3,18 @@
 import pytest
 from _silu import right
 
-from corpus.errors import InternalError
-from corpus.findings import State
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from corpus.store import Store
-from fuzz.check import Examiner, Inquiry
-from fuzz.filing import Failure
-from fuzz.life import promote
-from fuzz.replay import Item, Outcome, replay
-from fuzz.triage import investigate
-from kernels.catalog import user_subject
-from oracles.catalog import add_contract, forget_contracts
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.replay.replay import Item, Outcome, replay
+from kernel_assay.fuzz.triage.failures import Failure
+from kernel_assay.fuzz.triage.lifecycle import promote
+from kernel_assay.fuzz.triage.triage import investigate
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.oracles.catalog import add_contract, forget_contracts
 
 ONCE = """
 from pathlib import Path
@@ -95,8 +96,8 @@ RIGHT = right("float32")
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fuzz.campaign.SEQUENCE_SECONDS", 1.5)
-    monkeypatch.setattr("fuzz.campaign.ANOTHER_SEQUENCE", 0.1)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.SEQUENCE_SECONDS", 1.5)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.ANOTHER_SEQUENCE", 0.1)
     yield tmp_path
     forget_contracts()
 
@@ -237,7 +238,7 @@ def test_no_trouble_of_ours_loses_a_finding(fuzz, here, monkeypatch):
         raise InternalError("the oracle has a hole")
 
     kernel(here, RIGHT + OLD)
-    monkeypatch.setattr("fuzz.triage.learn_gates", breaks)
+    monkeypatch.setattr("kernel_assay.fuzz.triage.triage.learn_gates", breaks)
     code, out, err = search(fuzz, cases=160)
     assert code == 1
     assert "the oracle has a hole" in err
@@ -248,7 +249,7 @@ def test_no_trouble_of_ours_loses_a_finding(fuzz, here, monkeypatch):
 
 CONTRACT = """
 import numpy as np
-from oracles.contract import Contract, Dim, Input, Output
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 CALLS = []
 def reference(x):
     CALLS.append(1)

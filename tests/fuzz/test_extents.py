@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from fuzz import extents
-from fuzz.check import Examiner
-from fuzz.extents import limits, noted
-from fuzz.plan import new_campaign
-from kernels.catalog import user_subject
-from kernels.simt.toolchain import missing
+from kernel_assay.fuzz.checking import extents
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.extents import limits, noted
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.kernels.backends.simt.toolchain import missing
+from kernel_assay.kernels.catalog import user_subject
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 ROWS = """/*

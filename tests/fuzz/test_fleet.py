@@ -10,19 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from corpus.errors import InternalError, UsageError
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from corpus.store import Store
-from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner, Inquiry
-from fuzz.elites import MOST_LEAD, seen_by
-from fuzz.engine import BATCH
-from fuzz.fleet import Fleet
-from fuzz.plan import new_campaign
-from fuzz.triage import investigate
-from kernels import places
-from kernels.catalog import subjects_of, user_subject
-from kernels.places import Place, crew_of, places_of
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.campaign.parallel import Fleet
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.generation.elites import MOST_LEAD, seen_by
+from kernel_assay.fuzz.generation.engines import BATCH
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.fuzz.triage.triage import investigate
+from kernel_assay.kernels.boundary import devices as places
+from kernel_assay.kernels.boundary.devices import Place, crew_of, places_of
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 HOUSE = {s.key: s for op in ("silu", "softmax") for s in subjects_of(op)}
 CLEAN = [HOUSE["silu/numpy_float32"], HOUSE["softmax/numpy_float32"]]
@@ -124,7 +125,7 @@ def test_processes_that_share_a_device_are_told_how_and_who_looks_into_failures_
         stack.callback(ended.append, len(places))
         return [Place("cpu", p.environment, {"SHARED": "yes"}) for p in places]
 
-    monkeypatch.setattr("fuzz.fleet.side_by_side", shared)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.parallel.side_by_side", shared)
     seen = devices([Place("cpu", {"CUDA_VISIBLE_DEVICES": "GPU-a"})] * 2)
     assert seen.count("GPU-a yes") > 8
     assert "None None" in seen, "the closest calls are run again at the end, by the one that leads"
@@ -149,7 +150,7 @@ def test_the_others_go_on_while_a_failure_is_looked_into(tmp_path, monkeypatch):
             gained.append(fleet._admitted - before)
         return investigate(examiner, failure, **settings)
 
-    monkeypatch.setattr("fuzz.campaign.investigate", look_into)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.investigate", look_into)
     with Store(tmp_path / "corpus") as store, Examiner([slow]) as examiner:
         campaign = begin(store, examiner)
         with Fleet(examiner, campaign, [CPU] * 2) as fleet:
@@ -162,7 +163,7 @@ def test_the_others_go_on_while_a_failure_is_looked_into(tmp_path, monkeypatch):
 def test_a_process_that_dies_or_stands_still_is_replaced_and_its_work_done(
     examiner, alone, tmp_path, monkeypatch, number
 ):
-    monkeypatch.setattr("fuzz.fleet.STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.parallel.STOPPED_SECONDS", 0.2)
     with Store(tmp_path) as store:
         campaign = begin(store, examiner)
         with Fleet(examiner, campaign, [CPU] * 2) as fleet:
@@ -175,7 +176,7 @@ def test_a_process_that_dies_or_stands_still_is_replaced_and_its_work_done(
 
 
 def test_a_batch_of_which_two_processes_die_stops_the_search_and_says_so(examiner, tmp_path, monkeypatch):
-    monkeypatch.setattr("fuzz.fleet.propose", lambda *_: os._exit(3))
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.parallel.propose", lambda *_: os._exit(3))
     with Store(tmp_path) as store:
         campaign = begin(store, examiner)
         with Fleet(examiner, campaign, [CPU] * 2) as fleet, pytest.raises(InternalError, match="died again"):
@@ -183,7 +184,7 @@ def test_a_batch_of_which_two_processes_die_stops_the_search_and_says_so(examine
 
 
 def test_a_fault_of_ours_in_one_of_them_is_ours(examiner, tmp_path, monkeypatch):
-    monkeypatch.setattr("fuzz.fleet.propose", lambda *_: 1 / 0)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.parallel.propose", lambda *_: 1 / 0)
     with Store(tmp_path) as store:
         campaign = begin(store, examiner)
         with (

@@ -2,11 +2,13 @@
 
 import pytest
 
-from corpus.records import Case, Fill, Kind, TensorRecipe, Verdict
-from fuzz.check import Examiner, Inquiry
-from fuzz.gates import explain, learn_gates
-from fuzz.shrinking import Shrinker
-from kernels.catalog import user_subject
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.triage.failure_conditions import explain, learn_gates
+from kernel_assay.fuzz.triage.shrinker import Shrinker
+from kernel_assay.kernels.catalog import user_subject
 
 
 def fails(sizes, rule):

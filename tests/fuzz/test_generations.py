@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from corpus.campaign import GENERATION, Campaign
-from corpus.distributions import DISTRIBUTIONS
-from corpus.specials import SINCE
-from fuzz.elites import Elite, Elites
-from fuzz.engine import Target, generate, propose
-from fuzz.plan import new_campaign, targets
-from fuzz.strategies import distributions_for, specials_known
-from kernels.catalog import subjects_of
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.specials import SINCE
+from kernel_assay.corpus.model.campaign import GENERATION, Campaign
+from kernel_assay.fuzz.generation.elites import Elite, Elites
+from kernel_assay.fuzz.generation.engines import Target, generate, propose
+from kernel_assay.fuzz.generation.strategies import distributions_for, specials_known
+from kernel_assay.fuzz.planning.plan import new_campaign, targets
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 STREAMS = json.loads(Path(__file__).with_name("generation_1.json").read_text())
 """Op -> digest of the ids and choices of 128 cases, as they were when there was no other generation."""

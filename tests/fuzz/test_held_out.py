@@ -2,12 +2,12 @@
 
 import pytest
 
-from corpus.records import Case, Fill, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from fuzz.gates import learn_gates
-from fuzz.numbers import comparisons, number_rules
-from fuzz.shrinking import Shrinker
-from kernels.catalog import user_subject
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.triage.failure_conditions import learn_gates
+from kernel_assay.fuzz.triage.number_conditions import comparisons, number_rules
+from kernel_assay.fuzz.triage.shrinker import Shrinker
+from kernel_assay.kernels.catalog import user_subject
 
 WRONG = """OP = "{op}"
 import numpy as np

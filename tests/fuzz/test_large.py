@@ -6,20 +6,22 @@ from random import Random
 
 import pytest
 
-from corpus.errors import InternalError
-from corpus.findings import State
-from corpus.records import Case, Fill, Kind, Special, TensorRecipe
-from corpus.store import Store
-from fuzz import check, large, large_road, triage
-from fuzz.check import Examiner, Inquiry, all_laws
-from fuzz.engine import Target, generate
-from fuzz.filing import Failure
-from fuzz.replay import Item, Outcome, replay_one
-from fuzz.shapes import seed_cases
-from fuzz.shrinking import Shrinker, shrink
-from fuzz.subjects import fitting
-from kernels.catalog import subjects_of, user_subject
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.checking import check, large_check, large_policy
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.subjects import fitting
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.fuzz.generation.model_shapes import seed_cases
+from kernel_assay.fuzz.replay.replay import Item, Outcome, replay_one
+from kernel_assay.fuzz.triage import triage
+from kernel_assay.fuzz.triage.failures import Failure
+from kernel_assay.fuzz.triage.shrinker import Shrinker, shrink
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of
 
 FAULTS = {p.stem: user_subject(str(p), ()) for p in sorted((Path(__file__).parents[1] / "faults").glob("*.py"))}
 UNSEEN = {"returns_cached"}
@@ -34,7 +36,7 @@ RIGHT = "    w = x.astype(np.float64)\n    out[...] = (w / (1.0 + np.exp(-w))).a
 @pytest.fixture(autouse=True)
 def lowered(monkeypatch):
     """Everything above a megabyte is large."""
-    monkeypatch.setattr(large, "LARGE", 1 << 20)
+    monkeypatch.setattr(large_policy, "LARGE", 1 << 20)
 
 
 def silu(*shape, seed=1, **fields):
@@ -70,18 +72,22 @@ def faulty():
 
 def test_which_cases_are_large():
     contract = contract_of("silu")
-    assert large.bytes_of(contract, CASE) == 8 * ROWS * COLS
-    assert large.is_large(contract, CASE)
-    assert not large.is_large(contract, silu(300, 436))
-    assert large.is_large(contract, silu(300, 437))
+    assert large_policy.bytes_of(contract, CASE) == 8 * ROWS * COLS
+    assert large_policy.is_large(contract, CASE)
+    assert not large_policy.is_large(contract, silu(300, 436))
+    assert large_policy.is_large(contract, silu(300, 437))
     product = seed_cases(contract_of("gemm"), Random(1).randint, 1 << 30)
     last = list(product)[-1]
-    assert large.patience(contract_of("gemm"), last) > large.bytes_of(contract_of("gemm"), last) / large.BANDWIDTH > 1
+    assert (
+        large_policy.patience(contract_of("gemm"), last)
+        > large_policy.bytes_of(contract_of("gemm"), last) / large_policy.BANDWIDTH
+        > 1
+    )
 
 
 def test_one_that_no_part_is_small_enough_of_is_judged_in_full(monkeypatch):
-    monkeypatch.setattr("oracles.parts.MOST", 1)
-    assert not large.is_large(contract_of("silu"), CASE)
+    monkeypatch.setattr("kernel_assay.oracles.large.parts.MOST", 1)
+    assert not large_policy.is_large(contract_of("silu"), CASE)
 
 
 @pytest.mark.parametrize("name", sorted(FAULTS))
@@ -147,7 +153,7 @@ def test_right_subjects_pass_and_every_element_is_compared(op):
     contract, random = contract_of(op), Random(op)
     while True:
         case, _ = generate(Target(contract, memory=1 << 21), random)
-        big = [c for c in seed_cases(contract, random.randint, 1 << 23) if large.is_large(contract, c)]
+        big = [c for c in seed_cases(contract, random.randint, 1 << 23) if large_policy.is_large(contract, c)]
         case = next((c for c in big if all(t.layout != "broadcast" for t in c.tensors.values())), None)
         if case is not None:
             break
@@ -178,7 +184,7 @@ def test_the_supervisor_never_makes_the_whole(kernel, monkeypatch):
 
 
 def test_other_inputs_than_the_judge_sees_are_our_own_fault(monkeypatch):
-    monkeypatch.setattr(large_road, "rows_digest", lambda case: "0" * 32)
+    monkeypatch.setattr(large_check, "rows_digest", lambda case: "0" * 32)
     with pytest.raises(InternalError, match="ran on other input rows than the oracle saw"):
         asked(CASE, PEER)
 
@@ -190,8 +196,8 @@ def test_a_case_that_the_worker_has_no_room_for_is_declined():
 
 
 def test_a_large_case_gets_more_time(kernel, monkeypatch):
-    monkeypatch.setattr(large, "BANDWIDTH", 1 << 21)
-    assert 2.0 < large.patience(contract_of("silu"), CASE) < 2.5
+    monkeypatch.setattr(large_policy, "BANDWIDTH", 1 << 21)
+    assert 2.0 < large_policy.patience(contract_of("silu"), CASE) < 2.5
     slow, hangs = kernel("slow", before="    time.sleep(0.2)\n"), FAULTS["hangs"]
     assert asked(CASE, slow, timeout=0.3).verdicts[slow.key].kind is Kind.PASS
     assert asked(silu(3, 5), slow, timeout=0.3).verdicts[slow.key].kind is Kind.TIMEOUT

@@ -11,20 +11,21 @@ from typing import ClassVar
 
 import pytest
 
-from corpus.errors import InternalError, UsageError
-from corpus.records import Case, Fill, Kind, Special, TensorRecipe
-from fuzz import holder as module
-from fuzz import large, large_road
-from fuzz.check import Examiner, Inquiry
-from fuzz.holder import HolderProcess
-from fuzz.selection import placed
-from fuzz.shapes import seed_cases
-from fuzz.subjects import fitting
-from kernels.catalog import subjects_of, user_subject
-from kernels.gpu import device_count
-from kernels.handover import IPC, SHARED
-from kernels.tickets import LostError, NoRoomError
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking import large_check, large_policy
+from kernel_assay.fuzz.checking import output_holder as module
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.output_holder import HolderProcess
+from kernel_assay.fuzz.checking.selection import placed
+from kernel_assay.fuzz.checking.subjects import fitting
+from kernel_assay.fuzz.generation.model_shapes import seed_cases
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.kernels.boundary.output_transfer import IPC, SHARED
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.kernels.sandbox.batch import LostError, NoRoomError
+from kernel_assay.oracles.catalog import contract_of
 
 pytest.importorskip("torch")
 
@@ -61,7 +62,7 @@ class SharedHolder(HolderProcess):
 @pytest.fixture(scope="module", autouse=True)
 def shared_holder():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large_road, "HolderProcess", SharedHolder)
+        patch.setattr(large_check, "HolderProcess", SharedHolder)
         yield
     while SharedHolder.waiting:
         last = SharedHolder("cpu")
@@ -72,13 +73,13 @@ def shared_holder():
 @pytest.fixture
 def own_holder(monkeypatch):
     """For tests of the process itself: it begins and ends with the examiner."""
-    monkeypatch.setattr(large_road, "HolderProcess", HolderProcess)
+    monkeypatch.setattr(large_check, "HolderProcess", HolderProcess)
 
 
 @pytest.fixture(autouse=True)
 def lowered(monkeypatch):
     """Everything above a megabyte is large."""
-    monkeypatch.setattr(large, "LARGE", 1 << 20)
+    monkeypatch.setattr(large_policy, "LARGE", 1 << 20)
 
 
 @pytest.fixture
@@ -204,7 +205,7 @@ def test_right_subjects_of_other_ops_pass_and_are_compared(op):
     contract, random = contract_of(op), Random(op)
     seeds = [case for _ in range(9) for case in seed_cases(contract, random.randint, 1 << 23)]
     plain = (c for c in seeds if all(t.layout != "broadcast" for t in c.tensors.values()))
-    case = next(c for c in plain if large.is_large(contract, c))
+    case = next(c for c in plain if large_policy.is_large(contract, c))
     ours = [s for s in subjects_of(op) if s.backend in {"numpy", "torch"} and not s.planted]
     chosen = [s for s in ours if s.key in fitting(ours, case)][:3]
     verdicts = asked(case, *chosen, timeout=60.0).verdicts.values()

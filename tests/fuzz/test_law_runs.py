@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 from _lawless import LAWLESS
 
-from corpus.findings import Exhibit
-from corpus.materialize import materialize
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry, all_laws
-from fuzz.elites import Elites
-from fuzz.engine import Target, generate, propose
-from fuzz.plan import new_campaign
-from fuzz.rounds import LAW_EVERY, Runner
-from fuzz.shrinking import Shrinker, shrink
-from fuzz.subjects import fitting
-from kernels.catalog import subjects_of, user_subject
-from oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
-from oracles.laws import law_of
+from kernel_assay.corpus.inputs.materialize import materialize
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import Exhibit
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.campaign.batches import LAW_EVERY, Runner
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.subjects import fitting
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import Target, generate, propose
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.fuzz.triage.shrinker import Shrinker, shrink
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
+from kernel_assay.oracles.judging.laws import law_of
 
 
 @pytest.fixture(params=LAWLESS)
@@ -99,8 +100,8 @@ def test_what_breaks_a_law_is_shrunk(lawless, subject):
 
 WRONG_TOGETHER = """
 import numpy as np
-from oracles.contract import Budget, Contract, Dim, Input, Output
-from oracles.relations import row_sums
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output
+from kernel_assay.oracles.spec.law_library import row_sums
 
 def reference(x):
     e = np.exp(x - x.max(axis=-1, keepdims=True))

@@ -10,12 +10,13 @@ import pytest
 from _command import refused
 from _silu import finding_of, right
 
-from corpus.errors import UsageError
-from corpus.findings import State
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from corpus.store import Store, load_record
-from fuzz.__main__ import main
-from fuzz.life import expect_failure, expect_pass, promote
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store, load_record
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.triage.lifecycle import expect_failure, expect_pass, promote
 
 RIGHT = right("float32")
 WRONG = RIGHT + "    out[:, 7:8] = 5\n"

@@ -4,18 +4,19 @@ from itertools import islice
 
 import pytest
 
-from corpus.records import Kind, Verdict
-from fuzz.check import Checked, Examiner
-from fuzz.elites import Elites
-from fuzz.engine import Target, propose
-from fuzz.plan import new_campaign, targets
-from fuzz.rounds import Runner
-from fuzz.shapes import LONG, WIDER, elements_of, long_turn
-from fuzz.subjects import COMPILED, EMULATED, INTERPRETED, bears, most_elements
-from kernels.catalog import subjects_of, user_subject
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import Contract, Dim, Input, Output
-from oracles.parts import sample
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.campaign.batches import Runner
+from kernel_assay.fuzz.checking.check import Checked, Examiner
+from kernel_assay.fuzz.checking.subjects import COMPILED, EMULATED, INTERPRETED, bears, most_elements
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import Target, propose
+from kernel_assay.fuzz.generation.model_shapes import LONG, WIDER, elements_of, long_turn
+from kernel_assay.fuzz.planning.plan import new_campaign, targets
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.large.parts import sample
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 OPS = sorted(load_contracts())
 

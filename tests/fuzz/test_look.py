@@ -1,8 +1,9 @@
 """A failure seen closely: also one beside an input, which is no output."""
 
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner
-from kernels.catalog import user_subject
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.kernels.catalog import user_subject
 
 BEHIND_X = """
 import ctypes

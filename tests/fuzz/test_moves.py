@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.formats import format_of
-from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize, materialize_all
-from corpus.records import Case, Fill, Special, TensorRecipe
-from fuzz.moves import MAX_POKES, MOVES, next_seeds, reseeded, weight, with_dims
-from fuzz.strategies import cases
-from oracles.catalog import contract_of, load_contracts
-from oracles.domain import outside, stays
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import materialize, materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.fuzz.generation.strategies import cases
+from kernel_assay.fuzz.triage.shrink_passes import MAX_POKES, MOVES, next_seeds, reseeded, weight, with_dims
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.spec.domain import outside, stays
 
 OPS = sorted(load_contracts())
 BY_NAME = {m.__name__: m for m in MOVES}

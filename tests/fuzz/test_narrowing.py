@@ -5,16 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from corpus.records import Subject
-from corpus.store import Store
-from fuzz.__main__ import main
-from fuzz.check import Examiner, Inquiry, interface_of
-from fuzz.engine import Target, generate
-from fuzz.plan import fitted, new_campaign, targets
-from fuzz.rerun import case_of_run
-from fuzz.strategies import build
-from kernels.catalog import subjects_of
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.fuzz.generation.strategies import build
+from kernel_assay.fuzz.planning.plan import fitted, new_campaign, targets
+from kernel_assay.fuzz.planning.regenerate import case_of_run
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 OPTIONAL = [op for op, c in load_contracts().items() if set(c.optional) & set(c.inputs)]
 

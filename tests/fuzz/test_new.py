@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from _command import refused
 
-from kernels.catalog import user_subject
-from kernels.loader import loader_of
-from oracles.catalog import forget_contracts, load_contracts
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.oracles.catalog import forget_contracts, load_contracts
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--cases", "16", "--seed", "1", "--quiet", "--peer", "none")
@@ -195,7 +195,7 @@ def test_a_name_that_is_too_long_for_a_file_is_refused(fuzz):
 
 
 CONTRACT = """import numpy as np
-from oracles.contract import Contract, Dim, Input, Output
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 CONTRACT = Contract(
     name="twice", summary="twice x", dims={"n": Dim(0, 64)}, inputs={"x": Input(("n",))},

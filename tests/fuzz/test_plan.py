@@ -6,20 +6,21 @@ from random import Random
 
 import pytest
 
-from corpus.campaign import Campaign, Space
-from corpus.findings import Environment
-from corpus.records import Fill, Subject
-from corpus.specials import VALUES
-from fuzz import plan
-from fuzz.check import Checked
-from fuzz.coverage import cell_of
-from fuzz.elites import Elite, Elites
-from fuzz.engine import Target, generate, propose
-from fuzz.goals import GOALS, reached_now
-from fuzz.plan import new_campaign, space_of, targets
-from kernels.catalog import subjects_of
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import Contract, Dim, Input, Output
+from kernel_assay.corpus.inputs.specials import VALUES
+from kernel_assay.corpus.model.campaign import Campaign, Space
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.corpus.model.findings import Environment
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.fuzz.checking.check import Checked
+from kernel_assay.fuzz.generation.elites import Elite, Elites
+from kernel_assay.fuzz.generation.engines import Target, generate, propose
+from kernel_assay.fuzz.planning import plan
+from kernel_assay.fuzz.planning.coverage import cell_of
+from kernel_assay.fuzz.planning.goals import GOALS, reached_now
+from kernel_assay.fuzz.planning.plan import new_campaign, space_of, targets
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 CASES = 4000
 RARE = {

@@ -12,13 +12,13 @@ import pytest
 from _command import snapshot
 from _silu import RIGHT, WRONG, finding_of
 
-from corpus.findings import State
-from corpus.records import Case, Fill, TensorRecipe
-from corpus.store import Store, load_record
-from fuzz.__main__ import main
-from kernels.catalog import subjects_of, user_subject
-from kernels.loader import loader_of
-from oracles.catalog import add_contract, forget_contracts
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.storage.file_store import Store, load_record
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import add_contract, forget_contracts
 
 pytest_plugins = ["pytester"]
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 5), dtype="float32", fill=Fill(distribution="ones"))})
@@ -257,7 +257,7 @@ def test_a_crash_is_one_failure_and_the_rest_goes_on(replayed, commit):
 def test_a_finding_of_an_op_of_ones_own(replayed, commit):
     """Its contract is found by what the finding says of it."""
     Path("twice.py").write_text(
-        "from oracles.contract import Contract, Dim, Input, Output\n\nCONTRACT = Contract(\n"
+        "from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output\n\nCONTRACT = Contract(\n"
         '    name="twice", summary="twice x", dims={"n": Dim(0, 64)}, inputs={"x": Input(("n",))},\n'
         '    outputs={"out": Output(("n",), like="x")}, variants=({"x": "float16"},),\n'
         '    reference=lambda x: {"out": x * 2.0},\n)\n'

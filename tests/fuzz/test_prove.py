@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from corpus.materialize import materialize, materialize_all
-from corpus.proof import Proof
-from corpus.records import Fill, TensorRecipe
-from fuzz import prove
-from fuzz.prove import cases_of
-from fuzz.sweep import Sweeper
-from kernels.catalog import subjects_of, user_subject
-from kernels.gpu import device_count
-from oracles.blocks import unpack
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.inputs.materialize import materialize, materialize_all
+from kernel_assay.corpus.model.case import Fill, TensorRecipe
+from kernel_assay.corpus.model.exhaustive_result import Proof
+from kernel_assay.fuzz.exhaustive import prove
+from kernel_assay.fuzz.exhaustive.prove import cases_of
+from kernel_assay.fuzz.exhaustive.sweep import Sweeper
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.numerics.blocks import unpack
 
 RIGHT = """import numpy as np
 OP = "silu"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.internal.conjecture.data import ConjectureData
 from hypothesis.internal.conjecture.provider_conformance import run_conformance_test
 
-from fuzz import provider
-from fuzz.provider import KernelProvider, provider_kw
+from kernel_assay.fuzz.generation import size_distribution
+from kernel_assay.fuzz.generation.size_distribution import KernelProvider, provider_kw
 
 N = 4000
 
@@ -94,10 +94,12 @@ def test_weights_do_not_bring_hypothesis_distribution_back():
 
 
 def test_integers_of_a_strategy_take_the_same_road():
-    provider.register()
+    size_distribution.register()
     found = []
 
-    @settings(max_examples=1500, backend=provider.BACKEND, database=None, phases=(Phase.generate,), deadline=None)
+    @settings(
+        max_examples=1500, backend=size_distribution.BACKEND, database=None, phases=(Phase.generate,), deadline=None
+    )
     @given(st.integers(0, 4096))
     def collect(n):
         found.append(n)

@@ -7,22 +7,22 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.distributions import DISTRIBUTIONS, limits
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from corpus.materialize import digest, materialize
-from corpus.records import Case, Fill, TensorRecipe
-from fuzz.engine import Target, generate
-from fuzz.moves import MOVES, next_seeds, weight
-from fuzz.strategies import distributions_for
-from oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
-from oracles.contract import OPEN_END, Input
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS, limits
+from kernel_assay.corpus.inputs.materialize import digest, materialize
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.fuzz.generation.strategies import distributions_for
+from kernel_assay.fuzz.triage.shrink_passes import MOVES, next_seeds, weight
+from kernel_assay.oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
+from kernel_assay.oracles.spec.contract import OPEN_END, Input
 
 RANGED = ("least", "ends", "between", "tapered", "whole")
 RANGES = [(-4.0, 4.0), (0.0, 1.0), (0.1, 0.3), (-3.0, -2.7), (5.0, 5.0), (-1e30, 1e30), (60.0, 70.0), (-1e-3, 2e-3)]
 CONTRACT = """
-from corpus.records import Fill
-from oracles.contract import Contract, Dim, Input, Output
+from kernel_assay.corpus.records import Fill
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 CONTRACT = Contract(
     name="ranged",
     summary="an op whose inputs have ranges",

@@ -12,21 +12,23 @@ from xml.etree import ElementTree as ET
 import pytest
 from _silu import RIGHT
 
-from corpus.errors import UsageError
-from corpus.findings import State
-from corpus.records import Case, Kind, TensorRecipe, Verdict
-from corpus.store import Store
-from fuzz.__main__ import main
-from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner, Inquiry
-from fuzz.filing import Failure
-from fuzz.plan import new_campaign
-from fuzz.replay import Item, Outcome, _remember, gather, moved, replay
-from fuzz.rerun import case_of_run
-from fuzz.selection import Own
-from fuzz.triage import as_met
-from kernels.catalog import subjects_of, user_subject
-from kernels.places import Place
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, TensorRecipe
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.fuzz.planning.regenerate import case_of_run
+from kernel_assay.fuzz.replay.replay import Item, Outcome, _remember, gather, moved, replay
+from kernel_assay.fuzz.triage.failures import Failure
+from kernel_assay.fuzz.triage.triage import as_met
+from kernel_assay.kernels.boundary.devices import Place
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
@@ -119,8 +121,8 @@ def test_a_subject_runs_where_it_is_told(home, store, capsys, monkeypatch):
     assert [i.subject.device for i in moved(items, "")] == ["cpu"] * len(items)
     assert command(home, "--device", "cuda") == 2
     assert "there is no CUDA device" in capsys.readouterr().err
-    monkeypatch.setattr("fuzz.selection.places_of", lambda device: [Place(device)])
-    monkeypatch.setattr("fuzz.selection._runs_on_gpu", lambda _: True)
+    monkeypatch.setattr("kernel_assay.fuzz.checking.selection.places_of", lambda device: [Place(device)])
+    monkeypatch.setattr("kernel_assay.fuzz.checking.selection._runs_on_gpu", lambda _: True)
     there = moved(items, "cuda")
     assert {i.subject.device for i in there} == {"cuda"}
     assert {i.subject.device for i in moved(there, "cpu")} == {"cpu"}
@@ -298,7 +300,7 @@ def test_replay_needs_no_hypothesis(home):
         "        if name.partition('.')[0] == 'hypothesis':\n"
         "            raise ImportError('blocked')\n"
         "sys.meta_path.insert(0, Block())\n"
-        "from fuzz.__main__ import main\n"
+        "from kernel_assay.fuzz.__main__ import main\n"
         f"sys.exit(main(['replay', '--corpus', {str(home / 'corpus')!r}]))\n"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from fuzz.elites import Elites
-from fuzz.engine import Target, propose
-from fuzz.plan import new_campaign
-from fuzz.rounds import INTERPRETED_EVERY, LAW_EVERY, Runner
-from kernels.catalog import subjects_of, user_subject
-from kernels.loader import loader_of
-from oracles.catalog import contract_of
+from kernel_assay.fuzz.campaign.batches import INTERPRETED_EVERY, LAW_EVERY, Runner
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import Target, propose
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of
 
 OURS = {s.name: s for s in subjects_of("row_max")}
 FAST, SLOW, BUG = (OURS[name] for name in ("numpy_fold", "triton_rows", "bug_triton_no_other"))

@@ -11,20 +11,22 @@ from _command import refused, snapshot
 from _nvidia import BEYOND, MEASURED, WORDS, Bench
 from _silu import RIGHT, WRONG, finding_of, right
 
-from corpus.errors import UsageError
-from corpus.findings import Sanitized, State
-from corpus.records import Case, Fill, TensorRecipe
-from corpus.store import Store
-from fuzz import commands_gpu, sanitize
-from fuzz.check import Examiner, Inquiry
-from fuzz.filing import Failure
-from fuzz.triage import investigate
-from kernels import gpu_loaders, sanitizer
-from kernels.catalog import user_subject
-from reports.book import Book
-from reports.closeup import closeup
-from reports.format import formats
-from reports.text import finding_text
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import Sanitized, State
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.cli import gpu_options
+from kernel_assay.fuzz.triage import sanitize
+from kernel_assay.fuzz.triage.failures import Failure
+from kernel_assay.fuzz.triage.triage import investigate
+from kernel_assay.kernels import gpu_backends
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.kernels.nvidia import sanitizer
+from kernel_assay.reports.book import Book
+from kernel_assay.reports.forms import formats
+from kernel_assay.reports.plain.finding_text import closeup
+from kernel_assay.reports.plain.run_text import finding_text
 
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 5), dtype="float16", fill=Fill(distribution="ones"))})
 SAYS = {"runs": False}
@@ -42,7 +44,7 @@ def bench(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(sanitizer, "device_count", lambda: 1)
-    monkeypatch.setattr(gpu_loaders.GpuTorchLoader, "unavailable", lambda self: "")
+    monkeypatch.setattr(gpu_backends.GpuTorchLoader, "unavailable", lambda self: "")
     sanitizer.version.cache_clear()
     yield Bench(folder)
     sanitizer.version.cache_clear()
@@ -147,7 +149,7 @@ def test_an_unknown_tool_is_refused():
 
 
 def test_errors_are_printed_and_kept_with_the_finding(fuzz, bench, found, monkeypatch):
-    monkeypatch.setattr("reports.terminal.WIDTH", 500)
+    monkeypatch.setattr("kernel_assay.reports.plain.terminal.WIDTH", 500)
     bench.sanitizer(memcheck={**SAYS, "log": BEYOND}, racecheck=SAYS, initcheck=SAYS, synccheck=SAYS)
     code, out, err = fuzz("sanitize", found.id)
     assert (code, err) == (1, "")
@@ -214,11 +216,11 @@ def test_a_kernel_that_no_gpu_runs_is_refused(fuzz, bench, command):
 
 
 def test_the_tools_of_the_command_line_are_those_that_there_are():
-    assert tuple(sanitizer.TOOLS) == commands_gpu._TOOLS
+    assert tuple(sanitizer.TOOLS) == gpu_options._TOOLS
 
 
 def test_a_backend_that_is_not_installed_is_named(monkeypatch, filed):
-    monkeypatch.setattr(gpu_loaders.GpuTorchLoader, "unavailable", lambda self: "torch is not installed")
+    monkeypatch.setattr(gpu_backends.GpuTorchLoader, "unavailable", lambda self: "torch is not installed")
     with pytest.raises(UsageError, match="silu/wrong cannot run on a GPU here, because torch is not installed"):
         sanitize.on_gpu(filed.subject.but(backend="torch"))
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from corpus.errors import UsageError
-from fuzz import selection
-from fuzz.selection import placed
-from kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
-from kernels.places import Place
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.fuzz.checking import selection
+from kernel_assay.fuzz.checking.selection import placed
+from kernel_assay.kernels.boundary.devices import Place
+from kernel_assay.kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
 
 FILE = """// ---
 // op = "silu"

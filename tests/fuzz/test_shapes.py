@@ -6,18 +6,18 @@ from random import Random
 
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import format_of
-from corpus.store import Store
-from fuzz.__main__ import main
-from fuzz.elites import Elites
-from fuzz.engine import BATCH, Target, given_engine, propose
-from fuzz.rerun import case_of_run
-from fuzz.shapes import EVERY, PRODUCTS, seed_cases, shapes_of, turn
-from fuzz.strategies import build, memory_of
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import Contract, Dim, Input, Output
-from oracles.parts import sample
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import BATCH, Target, given_engine, propose
+from kernel_assay.fuzz.generation.model_shapes import EVERY, PRODUCTS, seed_cases, shapes_of, turn
+from kernel_assay.fuzz.generation.strategies import build, memory_of
+from kernel_assay.fuzz.planning.regenerate import case_of_run
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.large.parts import sample
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 OPS = sorted(load_contracts())
 MEGABYTE = 1 << 20

@@ -13,13 +13,14 @@ import pytest
 from _command import refused, snapshot
 from _silu import finding_of, right
 
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from corpus.store import Store
-from fuzz.goals import GOALS
-from kernels.catalog import subjects_of
-from kernels.loader import loader_of, loaders
-from oracles.catalog import load_contracts
-from reports.explain import explain, topics
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.planning.goals import GOALS
+from kernel_assay.kernels.backend_registry import loader_of, loaders
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.oracles.catalog import load_contracts
+from kernel_assay.reports.explain import explain, topics
 
 RIGHT = right("float16")
 WRONG = RIGHT + "    out[:, 3:4] = 5\n"
@@ -85,7 +86,7 @@ def test_all_there_is_to_know_of_a_finding(fuzz, found):
 
 
 def test_a_finding_is_shown_as_it_is_stored_and_not_run(fuzz, found, monkeypatch):
-    monkeypatch.setattr("fuzz.commands_show.Examiner", lambda *a, **k: pytest.fail("it was run"))
+    monkeypatch.setattr("kernel_assay.fuzz.cli.show.Examiner", lambda *a, **k: pytest.fail("it was run"))
     Path("wrong.py").write_text("import os\nos.abort()\n")
     code, out, _ = fuzz("show", found.id)
     assert (code, found.verdict.message in out) == (0, True)
@@ -316,7 +317,7 @@ def test_what_there_is_is_all_there(fuzz):
 
 @pytest.mark.parametrize("what", ["ops", "subjects", "backends", "distributions", "goals", "verdicts"])
 def test_the_table_says_what_the_json_says(fuzz, what, monkeypatch):
-    monkeypatch.setattr("reports.terminal.WIDTH", 500)
+    monkeypatch.setattr("kernel_assay.reports.plain.terminal.WIDTH", 500)
     head, *lines = fuzz("list", what)[1].splitlines()
     told = rows(fuzz, what)
     assert cells(head) == list(told[0])
@@ -387,7 +388,7 @@ def test_committed_findings_are_listed(fuzz, found):
     assert [r["finding"] for r in rows(fuzz, "findings")] == [found.id]
 
 
-CONTRACT = """from oracles.contract import Contract, Dim, Input, Output
+CONTRACT = """from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 CONTRACT = Contract(
     name="twice", summary="twice x", dims={"n": Dim(0, 64)}, inputs={"x": Input(("n",))},
@@ -397,7 +398,7 @@ CONTRACT = Contract(
 
 
 def test_an_op_of_ones_own_is_listed_where_it_is_named(fuzz):
-    from oracles.catalog import forget_contracts
+    from kernel_assay.oracles.catalog import forget_contracts
 
     Path("twice.py").write_text(CONTRACT)
     try:

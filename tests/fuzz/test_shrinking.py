@@ -4,13 +4,14 @@ import time
 
 import pytest
 
-from corpus.findings import State
-from corpus.records import Case, Fill, Kind, Special, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from fuzz.moves import weight
-from fuzz.shrinking import Shrinker, shrink
-from fuzz.triage import Failure, confirm, investigate
-from kernels.catalog import subjects_of, user_subject
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.triage.shrink_passes import weight
+from kernel_assay.fuzz.triage.shrinker import Shrinker, shrink
+from kernel_assay.fuzz.triage.triage import Failure, confirm, investigate
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 HOUSE = {s.key: s for op in ("gemm", "silu", "embedding") for s in subjects_of(op)}
 NAMES = ("gemm/bug_k_tail", "gemm/bug_last_unwritten", "gemm/bug_swapped_tail_rows", "silu/bug_tail")

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.errors import UsageError
-from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize, materialize_all
-from corpus.records import Case
-from corpus.specials import PLACES, VALUES
-from fuzz.engine import Target, generate
-from fuzz.strategies import MAX_WORK, cases, distributions_for, layouts_for
-from oracles.axes import shape_of
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import materialize, materialize_all
+from kernel_assay.corpus.inputs.specials import PLACES, VALUES
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.fuzz.generation.strategies import MAX_WORK, cases, distributions_for, layouts_for
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.spec.axes import shape_of
 
 OPS = sorted(load_contracts())
 HEALTHY = settings(

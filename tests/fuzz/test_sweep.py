@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.reading import case_of
-from corpus.records import Kind
-from fuzz.sweep import ROWS, Sweeper, domains, excerpt, last_word, part_of
-from kernels.catalog import subjects_of, user_subject
-from kernels.gpu import device_count
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.reading import case_of
+from kernel_assay.fuzz.exhaustive.sweep import ROWS, Sweeper, domains, excerpt, last_word, part_of
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of
 
 ONES = 0x3F800000 // 256
 """The row that begins with 1.0."""

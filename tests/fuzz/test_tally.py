@@ -5,10 +5,22 @@ from random import Random
 
 import pytest
 
-from corpus.campaign import Fidelity, Moment, Statistics
-from corpus.records import Case, Execution, Kind, Status, TensorRecipe, Verdict
-from fuzz.check import Checked
-from fuzz.tally import BUDGET_BUCKETS, MOMENTS, OTHER_REASONS, REASONS, Tally, budget_bucket, thinned, ulps_bucket
+from kernel_assay.corpus.model.campaign import Fidelity, Moment, Statistics
+from kernel_assay.corpus.model.case import Case, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.campaign.subject_counters import (
+    BUDGET_BUCKETS,
+    MOMENTS,
+    OTHER_REASONS,
+    REASONS,
+    Tally,
+    budget_bucket,
+    thinned,
+    ulps_bucket,
+)
+from kernel_assay.fuzz.checking.check import Checked
 
 KEY = "silu/mine"
 

@@ -13,15 +13,16 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import Phase, given, settings
 
-from corpus.errors import UsageError
-from corpus.reading import case_of
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz import testing
-from fuzz.__main__ import main
-from fuzz.strategies import cases
-from fuzz.testing import hold
-from kernels.catalog import subjects_of
-from oracles.catalog import add_contract, forget_contracts
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.reading import case_of
+from kernel_assay.fuzz import testing
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.generation.strategies import cases
+from kernel_assay.fuzz.testing import hold
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.oracles.catalog import add_contract, forget_contracts
 
 RIGHT = """import numpy as np
 OP = "silu"
@@ -37,7 +38,7 @@ DRAWN = settings(max_examples=25, deadline=None, database=None, derandomize=True
 UNTIL_IT_FAILS = settings(DRAWN, max_examples=500)
 """What is drawn depends on which modules are loaded, too: Hypothesis takes constants from them."""
 pytest_plugins = ["pytester"]
-CONTRACT = """from oracles.contract import Contract, Dim, Input, Output
+CONTRACT = """from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 CONTRACT = Contract(
     name="twice", summary="twice x", dims={"n": Dim(0, 64)}, inputs={"x": Input(("n",))},

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 from _silu import RIGHT
 
-from corpus.findings import Exhibit
-from corpus.formats import bits_of, format_of
-from corpus.materialize import materialize, materialize_all
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from fuzz.engine import Target, generate
-from fuzz.variants import recast, variants
-from kernels.catalog import subjects_of, user_subject
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import Contract, Dim, Input, Output
+from kernel_assay.corpus.formats import bits_of, format_of
+from kernel_assay.corpus.inputs.materialize import materialize, materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import Exhibit
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.fuzz.triage.variants import recast, variants
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 SILU = {s.name: s for s in subjects_of("silu")}
 EMBEDDING = {s.name: s for s in subjects_of("embedding")}
@@ -214,6 +215,6 @@ def test_an_op_with_a_range_is_tried_with_its_other_dtypes(monkeypatch):
         variants=({"x": "float32"}, {"x": "float16"}),
         reference=lambda x: {"out": x},
     )
-    monkeypatch.setattr("fuzz.variants.contract_of", lambda _: contract)
+    monkeypatch.setattr("kernel_assay.fuzz.triage.variants.contract_of", lambda _: contract)
     case, _ = generate(Target(contract, ("float32",)), Random(1))
     assert [c.dtype for c in recast(case)] == ["float32", "float16"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from corpus.house import PACKAGES
-from fuzz.__main__ import cli
+from kernel_assay.corpus.house import PACKAGES
+from kernel_assay.fuzz.__main__ import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAGMENTS = sorted((ROOT / "changelog.d").glob("*.md"))

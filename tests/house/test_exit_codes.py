@@ -2,8 +2,8 @@
 
 import pytest
 
-from corpus.errors import InternalError, UsageError
-from fuzz import __main__ as commands
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.fuzz import __main__ as commands
 
 
 @pytest.mark.parametrize(

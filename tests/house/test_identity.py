@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corpus.errors import UsageError
-from corpus.house import PACKAGES, check_house
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.house import PACKAGES, check_house
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,14 +61,16 @@ def test_a_folder_called_corpus_is_no_intruder(tmp_path):
 
 
 def test_the_worker_names_an_intruder_before_anything_else(intruder, tmp_path):
-    result = python("-c", "from kernels.zygote import main; main()", site=intruder("reports"), cwd=tmp_path)
+    result = python(
+        "-c", "from kernel_assay.kernels.worker.zygote import main; main()", site=intruder("reports"), cwd=tmp_path
+    )
     assert result.returncode != 0
     assert "the package 'reports' comes from" in result.stderr
     assert "the intruder was run" not in result.stderr
 
 
 def test_the_check_imports_nothing(tmp_path):
-    code = "import sys; from corpus.house import *; check_house(); print({m.partition('.')[0] for m in sys.modules})"
+    code = "import sys; from kernel_assay.corpus.house import *; check_house(); print({m.partition('.')[0] for m in sys.modules})"
     result = python("-c", code, site=tmp_path, cwd=tmp_path)
     assert "'corpus'" in result.stdout
     assert not [name for name in PACKAGES if name != "corpus" and f"'{name}'" in result.stdout]

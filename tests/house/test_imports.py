@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from corpus.house import PACKAGES
-from kernels.calling import Interface
-from kernels.catalog import subjects_of
-from kernels.sandbox import Sandbox
+from kernel_assay.corpus.house import PACKAGES
+from kernel_assay.kernels.backends.support.signature import Interface
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.kernels.sandbox.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 LINT = Path(sysconfig.get_path("scripts")) / "lint-imports"
@@ -29,14 +29,14 @@ def test_contracts_are_kept():
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("kernels/backend.py", "import oracles.judge"),
-        ("corpus/field.py", "import reports.text"),
-        ("oracles/judge.py", "import torch"),
-        ("oracles/judge.py", "import cuda.bindings.driver"),
-        ("kernels/worker.py", "import hypothesis"),
-        ("corpus/record.py", "import corpus.records"),
-        ("corpus/rows.py", "import corpus.device.recipes"),
-        ("oracles/large.py", "import corpus.device.recipes"),
+        ("kernels/backends/support/base.py", "import kernel_assay.oracles.judging.judge"),
+        ("corpus/inputs/field.py", "import kernel_assay.reports.plain.run_text"),
+        ("oracles/judging/judge.py", "import torch"),
+        ("oracles/judging/judge.py", "import cuda.bindings.driver"),
+        ("kernels/worker/worker.py", "import hypothesis"),
+        ("corpus/model/base.py", "import corpus.records"),
+        ("corpus/inputs/fingerprint.py", "import kernel_assay.corpus.inputs.torch.recipes"),
+        ("oracles/large/judge_large.py", "import kernel_assay.corpus.inputs.torch.recipes"),
     ],
 )
 def test_a_broken_contract_is_noticed(tmp_path, module, line):
@@ -58,7 +58,7 @@ def test_without_a_device_nobody_loads_torch():
     modules = [".".join(path.with_suffix("").parts) for path in named if not {"device", "local"} & set(path.parts)]
     assert len(modules) > 80
     assert "torch" not in packages_after("import " + ", ".join(m.removesuffix(".__init__") for m in modules))
-    assert "torch" in packages_after("import corpus.device.recipes")
+    assert "torch" in packages_after("import kernel_assay.corpus.inputs.torch.recipes")
 
 
 def packages_after(code):
@@ -77,8 +77,10 @@ def test_the_worker_never_meets_the_judge():
 
 def test_a_worker_that_meets_the_judge_is_noticed(tmp_path):
     file = tmp_path / "nosy.py"
-    file.write_text('"""Looks at the judge."""\nimport oracles.failing\n\n\ndef run(x):\n    return x\n')
+    file.write_text(
+        '"""Looks at the judge."""\nimport kernel_assay.oracles.judging.failure_mask\n\n\ndef run(x):\n    return x\n'
+    )
     nosy = subjects_of("silu")[0].but(name="nosy", path=str(file), function="run", backend="numpy")
     with Sandbox([nosy], {"silu": Interface(("x",), ("out",), ())}) as box:
         box.probe()
-        assert "oracles.failing" in box.modules_of_ours()
+        assert "kernel_assay.oracles.judging.failure_mask" in box.modules_of_ours()

@@ -4,7 +4,7 @@ import ast
 import statistics
 from pathlib import Path
 
-from corpus.house import PACKAGES
+from kernel_assay.corpus.house import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE, MEDIAN, P95 = 500, 9, 40
@@ -81,6 +81,6 @@ def test_the_measures_measure():
     assert unannotated(second) == []
     assert length(first) == 2
     assert is_subject(ROOT / "kernels/silu/torch_silu.py")
-    assert not is_subject(ROOT / "kernels/loaders/torch.py")
-    assert not is_subject(ROOT / "kernels/loader.py")
+    assert not is_subject(ROOT / "kernels/backends/torch.py")
+    assert not is_subject(ROOT / "kernels/backend_registry.py")
     assert "scripts/demo" in modules()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus.house import PACKAGES
+from kernel_assay.corpus.house import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = ("corpus/regressions/silu/a.json", "corpus/seeds/silu.jsonl", "corpus/local/findings/silu/b.json")

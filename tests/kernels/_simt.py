@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from kernels.device_code import compile_for
-from kernels.gpu import DRIVER
-from kernels.simt.emulator import ORDERS, Argument, Outcome, Program, Shape, Tensor, Trouble
-from kernels.simt.faults import Scene
-from kernels.simt.toolchain import Mode
+from kernel_assay.kernels.backends.cuda_support.device_code import compile_for
+from kernel_assay.kernels.backends.cuda_support.driver import DRIVER
+from kernel_assay.kernels.backends.simt.emulator import ORDERS, Argument, Outcome, Program, Shape, Tensor, Trouble
+from kernel_assay.kernels.backends.simt.faults import Scene
+from kernel_assay.kernels.backends.simt.toolchain import Mode
 
 FAST, CHECK = Mode.FAST, Mode.CHECK
 NOTHING = Trouble.NONE

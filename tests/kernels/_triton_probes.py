@@ -19,7 +19,7 @@ from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
 
-from kernels.triton_interpreter import REPAIRS, Launch, Programs
+from kernel_assay.kernels.backends.triton_cpu.interpreter import REPAIRS, Launch, Programs
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 PROBES = {}

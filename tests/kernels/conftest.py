@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.simt.toolchain import missing
+from kernel_assay.kernels.backends.simt.toolchain import missing
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from kernels.calling import Interface, Unfitted, bind, unbound
-from kernels.raised import timed
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.kernels.backends.support.signature import Interface, Unfitted, bind, unbound
+from kernel_assay.kernels.worker.exceptions import timed
 
 PLAIN = Interface(("x",), ("out",), ())
 GEMM = Interface(("a", "b"), ("out",), ())

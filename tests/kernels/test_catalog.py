@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from corpus.errors import UsageError
-from corpus.records import BLAMELESS, Kind
-from kernels.catalog import ROOT, read_subject, resolve, size_hints, subjects_of, user_subject
-from kernels.formula import parse_formula
-from kernels.loader import loader_of
-from oracles.catalog import load_contracts
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.cuda_support.formula import parse_formula
+from kernel_assay.kernels.catalog import ROOT, read_subject, resolve, size_hints, subjects_of, user_subject
+from kernel_assay.oracles.catalog import load_contracts
 
 RUN = "\n\ndef run(out, x):\n    pass\n"
 

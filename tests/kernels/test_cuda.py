@@ -13,23 +13,24 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.reading import case_of
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry, interface_of
-from fuzz.strategies import build
-from kernels.backend import KernelFaultError
-from kernels.calling import Interface, bind
-from kernels.catalog import read_subject, resolve, size_hints, subjects_of, user_subject
-from kernels.formula import parse_formula
-from kernels.front_matter import read_front_matter
-from kernels.loader import loader_of
-from kernels.loaders.cuda import CudaLoader, CudaSubject
-from kernels.simt import toolchain
-from kernels.simt.emulator import ORDERS
-from kernels.simt.schedule import Schedule
-from kernels.simt.toolchain import Mode
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.reading import case_of
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.fuzz.generation.strategies import build
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.cuda import CudaLoader, CudaSubject
+from kernel_assay.kernels.backends.cuda_support.formula import parse_formula
+from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
+from kernel_assay.kernels.backends.simt import toolchain
+from kernel_assay.kernels.backends.simt.emulator import ORDERS
+from kernel_assay.kernels.backends.simt.schedule import Schedule
+from kernel_assay.kernels.backends.simt.toolchain import Mode
+from kernel_assay.kernels.backends.support.base import KernelFaultError
+from kernel_assay.kernels.backends.support.signature import Interface, bind
+from kernel_assay.kernels.catalog import read_subject, resolve, size_hints, subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 FACE = Interface(inputs=("x",), outputs=("out",), attrs=())
@@ -946,7 +947,9 @@ def test_both_runs_of_a_contracted_case_are_and_none_is_checked():
 
 
 def test_where_nothing_can_be_contracted_a_case_that_wants_it_is_declined(monkeypatch):
-    monkeypatch.setattr("kernels.loaders.cuda.no_contraction", lambda: "this processor has no fused multiply-add")
+    monkeypatch.setattr(
+        "kernel_assay.kernels.backends.cuda.no_contraction", lambda: "this processor has no fused multiply-add"
+    )
     loader = CudaLoader()
     assert Mode.FUSED not in loader.modes
     subject = next(s for s in subjects_of("silu") if s.backend == "cuda" and not s.planted)

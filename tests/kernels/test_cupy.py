@@ -7,23 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from corpus.store import Store
-from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner, Inquiry
-from fuzz.plan import new_campaign
-from kernels import gpu, streams
-from kernels.backend import Returned
-from kernels.catalog import ROOT, subjects_of, user_subject
-from kernels.guarded import Guarded
-from kernels.loader import loader_of
-from kernels.loaders import cupy as module
-from kernels.loaders.cupy import CupyLoader
-from kernels.streams import is_streamed
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends import cupy as module
+from kernel_assay.kernels.backends.cuda_support import driver, late_streams
+from kernel_assay.kernels.backends.cuda_support.late_streams import is_streamed
+from kernel_assay.kernels.backends.cupy import CupyLoader
+from kernel_assay.kernels.backends.support.base import Returned
+from kernel_assay.kernels.backends.support.guard import Guarded
+from kernel_assay.kernels.catalog import ROOT, subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 FAKE = Path(__file__).with_name("_fake")
 OURS = [s for op in load_contracts() for s in subjects_of(op) if s.backend == "cupy"]
@@ -37,8 +38,8 @@ def fake(monkeypatch):
     monkeypatch.syspath_prepend(FAKE)
     monkeypatch.setenv("PYTHONPATH", str(FAKE))
     monkeypatch.setattr(module, "device_count", lambda: 1)
-    monkeypatch.setattr(streams, "DRIVER", gpu.Driver())
-    streams._wait.cache_clear()
+    monkeypatch.setattr(late_streams, "DRIVER", driver.Driver())
+    late_streams._wait.cache_clear()
     import cupy
 
     yield cupy
@@ -95,10 +96,10 @@ def test_without_a_driver_there_is_no_device(monkeypatch):
     def missing(name):
         raise OSError(name)
 
-    gpu.device_count.cache_clear()
-    monkeypatch.setattr(gpu.ctypes, "CDLL", missing)
-    assert gpu.device_count() == 0
-    gpu.device_count.cache_clear()
+    driver.device_count.cache_clear()
+    monkeypatch.setattr(driver.ctypes, "CDLL", missing)
+    assert driver.device_count() == 0
+    driver.device_count.cache_clear()
 
 
 def test_the_wheel_is_named_after_cuda(monkeypatch):
@@ -179,7 +180,7 @@ def test_errors_of_launches_are_raised_and_those_that_stay_end_the_process(fake,
     def leave(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr(gpu.os, "_exit", leave)
+    monkeypatch.setattr(driver.os, "_exit", leave)
     with pytest.raises(SystemExit):
         called(path, memory())
     assert "cudaErrorIllegalAddress" in capfd.readouterr().err
@@ -220,7 +221,7 @@ def test_a_kernel_is_judged_in_a_worker(fake, write):
 
 
 def test_the_formulas_of_all_ops_are_right(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr("fuzz.campaign.SHRINK_SECONDS", 0.0)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.SHRINK_SECONDS", 0.0)
     with Store(tmp_path / "corpus") as store, Examiner(OURS) as examiner:
         store.prepare()
         record = new_campaign("r1", 4, "conjecture", OURS, {}, "")

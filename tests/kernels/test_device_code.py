@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from corpus.errors import UsageError
-from fuzz.__main__ import main
-from kernels import device_code
-from kernels.device_code import _needs, _options, compile_for, compilers
-from kernels.front_matter import read_front_matter
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.kernels.backends.cuda_support import device_code
+from kernel_assay.kernels.backends.cuda_support.device_code import _needs, _options, compile_for, compilers
+from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "kernels").glob("*/*.cu"))
@@ -116,6 +116,6 @@ ptxas info    : Used 8 registers, used 0 barriers
 def test_what_cannot_be_compiled_is_one_sentence(capsys, monkeypatch):
     assert main(["compile", "nothing_like_it"]) == 2
     assert "op 'nothing_like_it' is not known" in capsys.readouterr().err
-    monkeypatch.setattr("fuzz.compiling.compilers", lambda: ())
+    monkeypatch.setattr("kernel_assay.fuzz.cli.compile.compilers", lambda: ())
     assert main(["compile", "silu"]) == 2
     assert "neither nvcc nor NVRTC" in capsys.readouterr().err

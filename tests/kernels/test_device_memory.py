@@ -7,22 +7,24 @@ import numpy as np
 import pytest
 import torch
 
-from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Kind, Special, Subject, TensorRecipe, TensorSpec
-from corpus.rows import rows_digest
-from fuzz.check import interface_of
-from fuzz.engine import Target, generate
-from kernels.answers import outcome_of
-from kernels.device_memory import DeviceMemory, on_host
-from kernels.guarded import GAP, POISONS, ZONE, Guarded
-from kernels.handover import bytes_of
-from kernels.large import LargeSetting, TorchRoad, run_on
-from kernels.loader import loader_of
-from kernels.protocol import STACK_AT
-from kernels.worker import NO_ROOM, Worker, _Rooms
-from oracles.catalog import contract_of, load_contracts
-from oracles.large import LargeReference, Ran
+from kernel_assay.corpus.inputs.fingerprint import rows_digest
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject, TensorSpec
+from kernel_assay.fuzz.checking.check import interface_of
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.support.guard import GAP, POISONS, ZONE, Guarded
+from kernel_assay.kernels.boundary.output_transfer import bytes_of
+from kernel_assay.kernels.boundary.protocol import STACK_AT
+from kernel_assay.kernels.sandbox.decode import outcome_of
+from kernel_assay.kernels.worker.device_guard import DeviceMemory, on_host
+from kernel_assay.kernels.worker.large import LargeSetting, TorchRoad, run_on
+from kernel_assay.kernels.worker.worker import NO_ROOM, Worker, _Rooms
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.large.judge_large import LargeReference, Ran
 
 ROWS, COLS = 200, 301
 RIGHT = "    out.copy_(torch.nn.functional.silu(x.double()).to(out.dtype))\n"
@@ -134,7 +136,7 @@ def test_two_different_nan_are_no_difference(ran):
 
 def test_counts_and_places_are_those_of_the_host(ran, monkeypatch):
     """Also when they lie in several pieces."""
-    monkeypatch.setattr("kernels.large.PIECE", 1000)
+    monkeypatch.setattr("kernel_assay.kernels.worker.large.PIECE", 1000)
     body = "    STATE.append(1)\n    out[150:] = 1\n    out[170, 100:104] += len(STATE)\n    out[:2] = 0\n"
     report = ran(body)[0].execution.outputs[0]
     assert (report.differing, report.first_differing) == (4, 170 * COLS + 100)
@@ -201,8 +203,13 @@ def test_whose_memory_an_address_is():
 @pytest.fixture
 def worker(tmp_path, monkeypatch):
     """One whose GPU is the CPU, and a subject that it believes to run there."""
-    monkeypatch.setattr("kernels.large.road_of", lambda subject: TorchRoad(loader_of("torch"), "cpu"))
-    monkeypatch.setattr("kernels.large.LargeSetting", lambda case, outputs, device: LargeSetting(case, outputs, "cpu"))
+    monkeypatch.setattr(
+        "kernel_assay.kernels.worker.large.road_of", lambda subject: TorchRoad(loader_of("torch"), "cpu")
+    )
+    monkeypatch.setattr(
+        "kernel_assay.kernels.worker.large.LargeSetting",
+        lambda case, outputs, device: LargeSetting(case, outputs, "cpu"),
+    )
     path = tmp_path / "kernel.py"
     path.write_text(f"import torch\n\n\ndef run(out, x):\n{RIGHT}")
     subject = Subject(op="silu", name="mine", backend="torch", device="cuda", path=str(path))
@@ -230,7 +237,7 @@ def test_where_the_device_has_no_room_nobody_is_accused(worker, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
-    monkeypatch.setattr("kernels.large.LargeSetting", full)
+    monkeypatch.setattr("kernel_assay.kernels.worker.large.LargeSetting", full)
     head, payload, _ = worker._run(rooms, "silu/mine", 0, 0)
     assert (head["status"], head["message"], payload) == ("unsupported", NO_ROOM, [])
 

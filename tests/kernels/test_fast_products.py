@@ -8,18 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.blocks import block_format
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry, interface_of
-from kernels.backend import KernelFaultError
-from kernels.calling import bind
-from kernels.catalog import read_subject
-from kernels.front_matter import read_front_matter
-from kernels.loader import loader_of
-from kernels.simt.emulator import ORDERS
-from kernels.simt.toolchain import Mode
-from oracles.catalog import contract_of
+from kernel_assay.corpus.blocks import block_format
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
+from kernel_assay.kernels.backends.simt.emulator import ORDERS
+from kernel_assay.kernels.backends.simt.toolchain import Mode
+from kernel_assay.kernels.backends.support.base import KernelFaultError
+from kernel_assay.kernels.backends.support.signature import bind
+from kernel_assay.kernels.catalog import read_subject
+from kernel_assay.oracles.catalog import contract_of
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"

@@ -5,12 +5,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from corpus.blocks import BLOCKS
-from kernels import ggml
-from kernels.ggml import Packed, compute, dequantize, partner, quantize
-from kernels.loader import loader_of
-from kernels.quirks import FORGOTTEN_MAXIMUM, decline_forgotten_maximum
-from oracles.blocks import dequantized, quantized
+from kernel_assay.corpus.blocks import BLOCKS
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.support import ggml_library
+from kernel_assay.kernels.backends.support.ggml_library import Packed, compute, dequantize, partner, quantize
+from kernel_assay.kernels.quirks import FORGOTTEN_MAXIMUM, decline_forgotten_maximum
+from kernel_assay.oracles.numerics.blocks import dequantized, quantized
 
 needed = pytest.mark.skipif(find_spec("libggml") is None, reason="libggml-python is not installed")
 X = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
@@ -96,11 +96,11 @@ def test_an_argmax_after_a_nan():
 
 
 def test_without_the_wheel_nothing_runs(monkeypatch):
-    monkeypatch.setattr(ggml, "find_spec", lambda _: None)
+    monkeypatch.setattr(ggml_library, "find_spec", lambda _: None)
     loader = loader_of("ggml")
     assert loader.unavailable() == "libggml-python is not installed"
     assert "libggml-python" not in loader.versions()
-    ggml._library.cache_clear()
+    ggml_library._library.cache_clear()
     with pytest.raises(NotImplementedError, match="libggml-python is not installed"):
         compute("silu", np.empty_like(X), X)
-    ggml._library.cache_clear()
+    ggml_library._library.cache_clear()

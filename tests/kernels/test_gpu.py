@@ -4,13 +4,20 @@ import time
 
 import pytest
 
-from corpus.records import Case, Fill, Kind, Status, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from fuzz.selection import placed
-from kernels.catalog import subjects_of, user_subject
-from kernels.gpu import DriverError, LaunchError, device_count, is_launch_failure, is_out_of_device_memory
-from kernels.streams import STREAMED, is_streamed
-from kernels.worker import Setting
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.selection import placed
+from kernel_assay.kernels.backends.cuda_support.driver import (
+    DriverError,
+    LaunchError,
+    device_count,
+    is_launch_failure,
+    is_out_of_device_memory,
+)
+from kernel_assay.kernels.backends.cuda_support.late_streams import STREAMED, is_streamed
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.kernels.worker.worker import Setting
 
 needs_gpu = pytest.mark.skipif(not device_count(), reason="there is no CUDA device")
 TIMEOUT = 30.0

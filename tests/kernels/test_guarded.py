@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, TensorRecipe, TensorSpec
-from kernels.guarded import ALIGNMENT, GAP, POISONS, ZONE, Guarded
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.subject import TensorSpec
+from kernel_assay.kernels.backends.support.guard import ALIGNMENT, GAP, POISONS, ZONE, Guarded
 
 SHAPES = [(3, 5), (1, 1), (4,), (), (0, 3), (3, 0), (2, 3, 4), (1, 7), (7, 1)]
 OUT = {"out": TensorSpec(shape=(3, 5), dtype="float32")}

@@ -8,13 +8,13 @@ import ctypes
 import numpy as np
 import pytest
 
-from kernels import handover
-from kernels.gpu import DriverError
-from kernels.handover import GRAIN, IPC, SHARED, bytes_of, lent
+from kernel_assay.kernels.backends.cuda_support.driver import DriverError
+from kernel_assay.kernels.boundary import output_transfer
+from kernel_assay.kernels.boundary.output_transfer import GRAIN, IPC, SHARED, bytes_of, lent
 
 torch = pytest.importorskip("torch")
 
-from oracles.device.holder import Holder  # noqa: E402  it imports torch
+from kernel_assay.oracles.device.holder import Holder  # noqa: E402  it imports torch
 
 KEY = ("op/mine", "out")
 
@@ -107,7 +107,7 @@ class Gpu:
 def driver(monkeypatch):
     def install(*refused):
         made = Driver(*refused)
-        monkeypatch.setattr(handover, "DRIVER", made)
+        monkeypatch.setattr(output_transfer, "DRIVER", made)
         return made
 
     return install

@@ -2,9 +2,10 @@
 
 import pytest
 
-from corpus.records import Case, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from kernels.catalog import subjects_of, user_subject
+from kernel_assay.corpus.model.case import Case, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})
 PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")

@@ -2,15 +2,15 @@
 
 import pytest
 
-from corpus.errors import UsageError
-from corpus.records import Kind
-from fuzz.__main__ import main
-from fuzz.check import Examiner, Inquiry
-from fuzz.selection import placed, select
-from fuzz.strategies import build
-from kernels.catalog import size_hints, user_subject
-from kernels.simt.toolchain import missing
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.selection import placed, select
+from kernel_assay.fuzz.generation.strategies import build
+from kernel_assay.kernels.backends.simt.toolchain import missing
+from kernel_assay.kernels.catalog import size_hints, user_subject
+from kernel_assay.oracles.catalog import contract_of
 
 PLAIN = """__global__ void mine(float* y, const float* x, long long n) {
   long long i = 96LL * blockIdx.x + threadIdx.x;
@@ -104,16 +104,16 @@ def test_a_device_that_is_not_there_is_refused(plain, monkeypatch):
         UsageError, match="device 'tpu' is not known; the known ones are cpu, cuda, cuda:NUMBER and cuda:all"
     ):
         placed(chosen, "tpu")
-    monkeypatch.setattr("kernels.places.device_count", lambda: 0)
+    monkeypatch.setattr("kernel_assay.kernels.boundary.devices.device_count", lambda: 0)
     with pytest.raises(UsageError, match="there is no CUDA device"):
         placed(chosen, "cuda")
 
 
 def test_on_a_gpu_only_what_can_run_there_is_placed_there(monkeypatch):
-    monkeypatch.setattr("kernels.places.device_count", lambda: 1)
-    monkeypatch.setattr("kernels.gpu_loaders.device_count", lambda: 1)
-    monkeypatch.setattr("kernels.gpu_loaders.compilers", lambda: ("nvrtc",))
-    monkeypatch.setattr("kernels.gpu_loaders._installed", lambda package: True)
+    monkeypatch.setattr("kernel_assay.kernels.boundary.devices.device_count", lambda: 1)
+    monkeypatch.setattr("kernel_assay.kernels.gpu_backends.device_count", lambda: 1)
+    monkeypatch.setattr("kernel_assay.kernels.gpu_backends.compilers", lambda: ("nvrtc",))
+    monkeypatch.setattr("kernel_assay.kernels.gpu_backends._installed", lambda package: True)
     devices = {s.backend: s.device for s in placed(select(["silu"]), "cuda")}
     assert devices["numpy"] == "cpu"
     assert devices["torch"] == "cuda"

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from corpus.records import Case, Fill, Status, TensorRecipe
-from fuzz.check import interface_of
-from kernels import mps, nursery
-from kernels.catalog import user_subject
-from kernels.mps import Service, Sharing, side_by_side, terminate
-from kernels.places import PIPES, Place
-from kernels.protocol import Task
-from kernels.sandbox import Sandbox
-from oracles.catalog import contract_of
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.fuzz.checking.check import interface_of
+from kernel_assay.kernels.boundary.devices import PIPES, Place
+from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.kernels.sandbox import mps, worker_pool
+from kernel_assay.kernels.sandbox.mps import Service, Sharing, side_by_side, terminate
+from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.oracles.catalog import contract_of
 
 GPUS = [Place("cuda", {"CUDA_VISIBLE_DEVICES": name}) for name in ("0", "1")]
 PROGRAM = """#!/bin/sh
@@ -118,7 +119,7 @@ def box_of(tmp_path, monkeypatch):
     """A sandbox of one subject whose workers are clients; `terminated` has the pids of those that were killed."""
     terminated = []
     monkeypatch.setattr(mps, "AWAY_SECONDS", AWAY)
-    monkeypatch.setattr(nursery, "terminate", lambda environment, pid: terminated.append((dict(environment), pid)))
+    monkeypatch.setattr(worker_pool, "terminate", lambda environment, pid: terminated.append((dict(environment), pid)))
     with ExitStack() as stack:
 
         def make(body, timeout=5.0):

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from kernels import patience
-from kernels.caches import compiler_caches
-from kernels.catalog import subjects_of, user_subject
-from kernels.patience import BUILD_SECONDS, FIRST_SECONDS, Clock, Stopwatch, is_building
-from kernels.places import Place
-from kernels.processes import processes, status_of
-from kernels.protocol import IDLE
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.kernels.boundary.devices import Place
+from kernel_assay.kernels.boundary.processes import processes, status_of
+from kernel_assay.kernels.boundary.protocol import IDLE
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.kernels.sandbox import patience
+from kernel_assay.kernels.sandbox.compiler_caches import compiler_caches
+from kernel_assay.kernels.sandbox.patience import BUILD_SECONDS, FIRST_SECONDS, Clock, Stopwatch, is_building
 
 pytestmark = pytest.mark.usefixtures("own_zygotes")
 PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
@@ -215,7 +216,7 @@ def test_a_stop_of_all_processes_makes_nobody_late(subject):
     ("number", "then"), [(signal.SIGKILL, ""), (signal.SIGKILL, "; time.sleep(1)"), (signal.SIGSTOP, "")]
 )
 def test_who_ends_or_stops_the_mother_of_all_workers_harms_nobody_else(subject, number, then, monkeypatch):
-    monkeypatch.setattr("kernels.nursery._EXIT_SECONDS", 0.3)
+    monkeypatch.setattr("kernel_assay.kernels.sandbox.worker_pool._EXIT_SECONDS", 0.3)
     kills = subject("kills", f"    os.kill(os.getppid(), {int(number)}){then}\n")
     with Examiner([kills, PEER], timeout=3.0) as examiner:
         checked = examiner.check([Inquiry(c, (PEER.key, kills.key)) for c in CASES[:2]])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from corpus.records import Case, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from kernels.catalog import subjects_of, user_subject
+from kernel_assay.corpus.model.case import Case, TensorRecipe
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 pytestmark = pytest.mark.usefixtures("own_zygotes")
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,8 +20,8 @@ PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
-from fuzz.check import Examiner, Inquiry
-from kernels.catalog import subjects_of
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.kernels.catalog import subjects_of
 from tests_case import CASE
 peer = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 with Examiner([peer]) as examiner:
@@ -70,7 +70,9 @@ def gone_soon(pids, seconds=3.0):
 
 @pytest.fixture
 def supervisor(tmp_path):
-    text = f"from corpus.records import Case\nCASE = Case.model_validate_json({CASE.model_dump_json()!r})\n"
+    text = (
+        f"from kernel_assay.corpus.records import Case\nCASE = Case.model_validate_json({CASE.model_dump_json()!r})\n"
+    )
     (tmp_path / "tests_case.py").write_text(text)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
     process = subprocess.Popen(

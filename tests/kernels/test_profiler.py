@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.profiler import METRICS, Profile, command, complaint, read
+from kernel_assay.kernels.nvidia.profiler import METRICS, Profile, command, complaint, read
 
 WIDE = """==PROF== Connected to process 4242 (/usr/bin/python3.12)
 ==PROF== Profiling "silu" - 0: 0%....50%....100% - 1 pass

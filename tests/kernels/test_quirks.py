@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from kernels.attention.torch_sdpa import VECTOR
-from kernels.quirks import (
+from kernel_assay.kernels.attention.torch_sdpa import VECTOR
+from kernel_assay.kernels.quirks import (
     GAPPED_ATTENTION,
     INFINITE_MEAN,
     LOST_NAN,

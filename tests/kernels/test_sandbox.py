@@ -9,17 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.errors import InternalError
-from corpus.records import Case, Fill, Kind, Status, TensorRecipe
-from fuzz.check import Examiner, Inquiry, interface_of
-from kernels import sandbox as module
-from kernels.catalog import subjects_of, user_subject
-from kernels.nursery import Handle
-from kernels.protocol import IDLE, JOURNAL, STACK_AT, Task
-from kernels.sandbox import Sandbox
-from kernels.tickets import Ticket
-from kernels.worker import Worker
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.kernels.boundary.protocol import IDLE, JOURNAL, STACK_AT, Task
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.kernels.sandbox import sandbox as module
+from kernel_assay.kernels.sandbox.batch import Ticket
+from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.kernels.sandbox.worker_pool import Handle
+from kernel_assay.kernels.worker.worker import Worker
+from kernel_assay.oracles.catalog import contract_of
 
 pytestmark = pytest.mark.usefixtures("own_zygotes")
 FAULTS = {p.stem: user_subject(str(p), ()) for p in sorted((Path(__file__).parents[1] / "faults").glob("*.py"))}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernels import sanitizer
-from kernels.sanitizer import TOOLS, command, plain_name, read
+from kernel_assay.kernels.nvidia import sanitizer
+from kernel_assay.kernels.nvidia.sanitizer import TOOLS, command, plain_name, read
 
 HEAD = "========= COMPUTE-SANITIZER\n"
 SILENT = HEAD + "========= ERROR SUMMARY: 0 errors\n"

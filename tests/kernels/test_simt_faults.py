@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from _simt import CHECK, FAST, Kernels, aligned, blank
 
-from corpus.records import Kind
-from kernels.simt.emulator import ORDERS, Trouble
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.kernels.backends.simt.emulator import ORDERS, Trouble
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _simt import Gpu, Kernels, blank
 
-from kernels.gpu import device_count
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from _simt import CHECK, FAST, NOTHING, Kernels, blank
 
-from corpus.records import Kind
-from kernels.simt import toolchain
-from kernels.simt.emulator import ORDERS, Trouble
-from kernels.simt.subscripts import subscripts
-from kernels.simt.toolchain import build
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.kernels.backends.simt import toolchain
+from kernel_assay.kernels.backends.simt.emulator import ORDERS, Trouble
+from kernel_assay.kernels.backends.simt.subscripts import subscripts
+from kernel_assay.kernels.backends.simt.toolchain import build
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 

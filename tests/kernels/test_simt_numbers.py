@@ -9,7 +9,7 @@ import pytest
 from _simt import Gpu, Kernels, blank
 from test_simt_reals import WAYS, rounded
 
-from kernels.gpu import device_count
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 

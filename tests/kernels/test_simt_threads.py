@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _simt import CHECK, FAST, Kernels, blank
 
-from kernels.simt.emulator import ORDERS, Trouble
+from kernel_assay.kernels.backends.simt.emulator import ORDERS, Trouble
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 

@@ -13,8 +13,16 @@ import numpy as np
 import pytest
 from _simt import CHECK, FAST, Kernels, blank
 
-from kernels.simt import emulator, toolchain
-from kernels.simt.toolchain import BuildError, Built, Mode, build, cache_folder, included, rewritten
+from kernel_assay.kernels.backends.simt import emulator, toolchain
+from kernel_assay.kernels.backends.simt.toolchain import (
+    BuildError,
+    Built,
+    Mode,
+    build,
+    cache_folder,
+    included,
+    rewritten,
+)
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 ROOT = Path(toolchain.__file__).resolve().parents[2]
@@ -81,7 +89,7 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
-from kernels.simt.emulator import Program
+from kernel_assay.kernels.backends.simt.emulator import Program
 sys.stdin.read()
 print(Program(Path(sys.argv[1]), ["k"]).fast.takes(0))
 """

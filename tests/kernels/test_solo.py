@@ -14,16 +14,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Status, TensorRecipe
-from fuzz.sanitize import order_of
-from kernels import gpu, gpu_loaders, solo
-from kernels.catalog import subjects_of, user_subject
-from kernels.gpu import EXACT, Apart, Window
-from kernels.guarded import Guarded
-from kernels.solo import Order, run
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.fuzz.triage.sanitize import order_of
+from kernel_assay.kernels import gpu_backends
+from kernel_assay.kernels.backends.cuda_support import driver
+from kernel_assay.kernels.backends.cuda_support.driver import EXACT, Apart, Window
+from kernel_assay.kernels.backends.support.guard import Guarded
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.kernels.nvidia import run_once
+from kernel_assay.kernels.nvidia.run_once import Order, run
+from kernel_assay.oracles.catalog import contract_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("_fake")
@@ -57,8 +60,8 @@ def kernel(folder, body, head="", name="mine.py"):
 
 @pytest.fixture(autouse=True)
 def nothing_blank(monkeypatch):
-    monkeypatch.setattr(gpu, "BLANK", set())
-    monkeypatch.setattr(solo, "BLANK", gpu.BLANK)
+    monkeypatch.setattr(driver, "BLANK", set())
+    monkeypatch.setattr(run_once, "BLANK", driver.BLANK)
 
 
 # the program
@@ -66,7 +69,7 @@ def nothing_blank(monkeypatch):
 
 def program(*words, cwd):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "kernels.solo", *map(str, words)]
+    command = [sys.executable, "-m", "kernel_assay.kernels.nvidia.run_once", *map(str, words)]
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
@@ -167,20 +170,20 @@ def memory(monkeypatch):
         packed = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
         made.launched.append([ctypes.c_void_p.from_address(packed[i]).value for i in range(2)])
 
-    monkeypatch.setattr(gpu.Driver, "context", object())
+    monkeypatch.setattr(driver.Driver, "context", object())
     for name, what in (("call", made.call), ("launch", launch)):
-        monkeypatch.setattr(gpu.DRIVER, name, what, raising=False)
-    monkeypatch.setattr(gpu_loaders, "device_count", lambda: 1)
-    monkeypatch.setattr(gpu_loaders, "compilers", lambda: ("nvrtc",))
-    monkeypatch.setattr(gpu_loaders.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(gpu_loaders.GpuCudaSubject, "kernels", ["the kernel"])
+        monkeypatch.setattr(driver.DRIVER, name, what, raising=False)
+    monkeypatch.setattr(gpu_backends, "device_count", lambda: 1)
+    monkeypatch.setattr(gpu_backends, "compilers", lambda: ("nvrtc",))
+    monkeypatch.setattr(gpu_backends.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(gpu_backends.GpuCudaSubject, "kernels", ["the kernel"])
     return made
 
 
 @pytest.fixture
 def exact(monkeypatch):
     monkeypatch.setenv(EXACT, "1")
-    monkeypatch.setattr(gpu_loaders, "_ARENA", Apart())
+    monkeypatch.setattr(gpu_backends, "_ARENA", Apart())
 
 
 def launch_on_gpu(folder, case):
@@ -222,7 +225,7 @@ def test_what_a_launch_has_taken_is_given_back_by_the_next(memory, tmp_path):
 @pytest.mark.usefixtures("simt_cache")
 def test_unless_asked_there_are_red_zones_and_results_come_back(memory, tmp_path, monkeypatch):
     monkeypatch.delenv(EXACT, raising=False)
-    monkeypatch.setattr(gpu_loaders, "_ARENA", gpu.Arena())
+    monkeypatch.setattr(gpu_backends, "_ARENA", driver.Arena())
     launch_on_gpu(tmp_path, silu())
     assert len(memory.sizes) == 1
     assert [size for _, size in memory.sent] == [size for _, size in memory.fetched] == [572, 572]
@@ -230,7 +233,7 @@ def test_unless_asked_there_are_red_zones_and_results_come_back(memory, tmp_path
 
 
 def test_an_empty_tensor_has_an_address_too(memory, exact):
-    gpu.send_all(Apart(), [Window(4096, 0)])
+    driver.send_all(Apart(), [Window(4096, 0)])
     assert (memory.sizes, memory.sent) == ([1], [])
 
 
@@ -240,7 +243,7 @@ def cupy(monkeypatch):
     for name in [n for n in sys.modules if n.partition(".")[0] in {"cupy", "cupyx"}]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(FAKE)
-    monkeypatch.setattr("kernels.loaders.cupy.device_count", lambda: 1)
+    monkeypatch.setattr("kernel_assay.kernels.backends.cupy.device_count", lambda: 1)
     import cupy as module
 
     module.sizes, module.allocators = [], []
@@ -254,10 +257,10 @@ def cupy(monkeypatch):
 
 @pytest.mark.parametrize(("layout", "size"), [("contiguous", 60), ("offset_one", 60), ("row_gaps", None)])
 def test_cupy_allocates_no_more_than_the_tensors(cupy, monkeypatch, tmp_path, layout, size):
-    from kernels.loaders.cupy import CupyLoader
+    from kernel_assay.kernels.backends.cupy import CupyLoader
 
     monkeypatch.setenv(EXACT, "1")
-    monkeypatch.setattr(solo, "loader_of", lambda name: CupyLoader())
+    monkeypatch.setattr(run_once, "loader_of", lambda name: CupyLoader())
     seen = tmp_path / "seen"
     body = (
         f"import pathlib; pathlib.Path({str(seen)!r}).write_text(out.view(__import__('numpy').uint8).tobytes().hex())"
@@ -301,15 +304,15 @@ def copied(function, *arguments):
 @pytest.fixture
 def torch_on_host(monkeypatch):
     """A loader, and a torch that tells what it allocates."""
-    torch, loader = OnHost(pytest.importorskip("torch")), gpu_loaders.GpuTorchLoader()
-    monkeypatch.setattr(gpu_loaders.GpuTorchLoader, "_torch", torch)
-    monkeypatch.setattr(gpu_loaders, "DRIVER", SimpleNamespace(check=lambda: None, call=copied))
+    torch, loader = OnHost(pytest.importorskip("torch")), gpu_backends.GpuTorchLoader()
+    monkeypatch.setattr(gpu_backends.GpuTorchLoader, "_torch", torch)
+    monkeypatch.setattr(gpu_backends, "DRIVER", SimpleNamespace(check=lambda: None, call=copied))
     return loader, torch
 
 
 def test_torch_is_lent_the_whole_slab_in_memory_that_is_kept(monkeypatch, torch_on_host):
     loader, torch = torch_on_host
-    monkeypatch.setattr(gpu, "_STAGED", [])
+    monkeypatch.setattr(driver, "_STAGED", [])
 
     def add(out, x):
         out.copy_(x + 1)
@@ -333,7 +336,7 @@ def test_torch_asks_for_no_more_than_the_tensors(monkeypatch, torch_on_host, tmp
     monkeypatch.setenv(EXACT, "1")
     monkeypatch.setattr(loader, "unavailable", lambda: "")
     monkeypatch.setattr(loader, "preload", lambda: None)
-    monkeypatch.setattr(solo, "loader_of", lambda name: loader)
+    monkeypatch.setattr(run_once, "loader_of", lambda name: loader)
     body = "assert x.isfinite().all(); out.fill_(3) if (out.view(torch.uint8) == 0x5A).all() else 1 / 0"
     subject = kernel(tmp_path, body, "import torch\n").but(backend="torch")
     order = order_of(silu(layout=layout), subject)
@@ -343,12 +346,12 @@ def test_torch_asks_for_no_more_than_the_tensors(monkeypatch, torch_on_host, tmp
 
 def test_what_is_staged_is_not_kept_for_that(monkeypatch):
     monkeypatch.delenv(EXACT, raising=False)
-    monkeypatch.setattr(gpu, "_STAGED", [])
+    monkeypatch.setattr(driver, "_STAGED", [])
     slab = np.zeros(512, np.uint8)
     address = slab.ctypes.data
-    gpu.stage(slab)
+    driver.stage(slab)
     window = Window.at(address + 8, 16)
-    gpu.stage(slab)
+    driver.stage(slab)
     assert Window.at(address + 100, 4) is window
     gone = weakref.ref(slab)
     del slab

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.errors import UsageError
-from corpus.layouts import LAYOUTS
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from fuzz.plan import new_campaign, targets
-from fuzz.strategies import layouts_for
-from kernels.catalog import subjects_of, user_subject
-from kernels.formula import parse_formula
-from kernels.gpu import bounds_of
-from kernels.strides import fits, layouts_of, refused
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.generation.strategies import layouts_for
+from kernel_assay.fuzz.planning.plan import new_campaign, targets
+from kernel_assay.kernels.backends.cuda_support.driver import bounds_of
+from kernel_assay.kernels.backends.cuda_support.formula import parse_formula
+from kernel_assay.kernels.backends.cuda_support.strides import fits, layouts_of, refused
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 DENSE = {"contiguous", "offset_one", "offset_room"}
 

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 from _simt import Kernels
 
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Numerics, TensorRecipe
-from oracles.catalog import contract_of
-from oracles.device.sweep import DIGITS, HostJudge, first_of, gate_tables
-from oracles.device.sweep_gpu import SOURCE, found_in, fresh
-from oracles.failing import failing
-from oracles.reference import Reference
-from oracles.rounding import round_to
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.device.sweep import DIGITS, HostJudge, first_of, gate_tables
+from kernel_assay.oracles.device.sweep_gpu import SOURCE, found_in, fresh
+from kernel_assay.oracles.judging.failure_mask import failing
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.rounding import round_to
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 SLICES = {
@@ -81,7 +82,7 @@ def gated(kernels, case, got, numerics):
 @pytest.mark.parametrize("to", DIGITS)
 @pytest.mark.parametrize("where", SLICES)
 def test_conversions(kernels, to, where):
-    """Right everywhere by oracles.rounding; one bit off anywhere is found."""
+    """Right everywhere by oracles.numerics.rounding; one bit off anywhere is found."""
     case = conversion(SLICES[where], to)
     x = materialize_all(case)["x"]
     with np.errstate(all="ignore"):

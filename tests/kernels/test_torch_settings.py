@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.loaders.torch import TorchLoader
+from kernel_assay.kernels.backends.torch import TorchLoader
 
 torch = pytest.importorskip("torch")
 

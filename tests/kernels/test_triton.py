@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from fuzz.selection import placed
-from kernels.catalog import resolve, subjects_of, user_subject
-from kernels.gpu import device_count
-from kernels.loader import loader_of
-from kernels.quirks import LOST_DESCRIPTOR, REORDERED_SUM
-from oracles.catalog import load_contracts
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.selection import placed
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.kernels.catalog import resolve, subjects_of, user_subject
+from kernel_assay.kernels.quirks import LOST_DESCRIPTOR, REORDERED_SUM
+from kernel_assay.oracles.catalog import load_contracts
 
 needed = pytest.mark.skipif(bool(loader_of("triton").unavailable()), reason="triton is not installed")
 ROOT = Path(__file__).parents[2]
@@ -185,7 +186,7 @@ def test_what_a_kernel_raises_is_not_wrapped(said):
 
 @needed
 def test_a_process_that_compiles_is_not_made_to_interpret():
-    code = "import triton\nfrom kernels.loader import loader_of\nloader_of('triton').preload()"
+    code = "import triton\nfrom kernel_assay.kernels.backend_registry import loader_of\nloader_of('triton').preload()"
     done = python("-c", code, TRITON_INTERPRET="0")
     assert "InternalError: Triton was imported before it was told to interpret" in done.stderr
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from corpus.mended import AS_IS, INTERPRETED, MENDED, mended_text
-from corpus.records import Case, Fill, Kind, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from fuzz.replay import Item, _without_namesakes
-from fuzz.selection import as_is
-from kernels.catalog import user_subject
-from kernels.loader import loader_of
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.interpreter_mends import AS_IS, INTERPRETED, MENDED, mended_text
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.selection import as_is
+from kernel_assay.fuzz.replay.replay import Item, _without_namesakes
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.catalog import user_subject
 
 needed = pytest.mark.skipif(bool(loader_of("triton").unavailable()), reason="Triton, of a version we know, is not here")
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ def test_a_fault_of_the_interpreter_shows_where_it_runs_as_it_is(subject):
 
 @needed
 def test_all_that_is_mended_is_said():
-    asked = "import kernels.triton_interpreter as t; print(*t.REPAIRS)"
+    asked = "import kernel_assay.kernels.backends.triton_cpu.interpreter as t; print(*t.REPAIRS)"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", asked], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == list(MENDED)

@@ -5,12 +5,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Kind, Status, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from kernels.catalog import subjects_of, user_subject
-from kernels.walls import PAGE, SHARE, Walled, is_walled, order_of, touched, walls_of
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.kernels.backends.support.walls import PAGE, SHARE, Walled, is_walled, order_of, touched, walls_of
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 RIGHT = "    w = x.astype(np.float64)\n    return (w / (1.0 + np.exp(-w))).astype(x.dtype)\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from corpus.records import Case, TensorRecipe
-from fuzz.sanitize import order_of
-from kernels.catalog import subjects_of
-from kernels.watched import end_session, watch
+from kernel_assay.corpus.model.case import Case, TensorRecipe
+from kernel_assay.fuzz.triage.sanitize import order_of
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.kernels.nvidia.run_under_tool import end_session, watch
 
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 3), dtype="float32")})
 

@@ -8,7 +8,7 @@ import socket
 import pytest
 from pydantic_core import from_json
 
-from kernels.zygote import Child, Zygote
+from kernel_assay.kernels.worker.zygote import Child, Zygote
 
 
 @pytest.fixture

@@ -8,12 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from corpus.materialize import materialize_all
-from corpus.records import Execution, Numerics, OutputReport, Status, Subject
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of
-from oracles.judge import Evidence, judge
-from oracles.reference import Reference
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.judge import Evidence, judge
+from kernel_assay.oracles.judging.reference import Reference
 
 
 @dataclass(frozen=True)

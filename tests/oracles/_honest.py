@@ -12,17 +12,21 @@ from _arithmetic import Machine
 from _kernels import run
 from numpy.typing import NDArray
 
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Numerics, OutputReport, Status, Subject, TensorRecipe, Verdict
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of
-from oracles.contract import Invariant, Law
-from oracles.invariants import judge_invariant
-from oracles.judge import Evidence, judge
-from oracles.laws import applies, judge_law
-from oracles.reference import Reference
-from oracles.rounding import round_to
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.invariants import judge_invariant
+from kernel_assay.oracles.judging.judge import Evidence, judge
+from kernel_assay.oracles.judging.laws import applies, judge_law
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.rounding import round_to
+from kernel_assay.oracles.spec.contract import Invariant, Law
 
 FLAT = ("ones", "zeros", "ties", "unit_steps", "small_integers", "exact_integers", "powers_of_two", "constant_rows")
 """Distributions on which an exact rule may hold."""

@@ -14,9 +14,9 @@ from _arithmetic import Machine, Value
 from numpy.typing import NDArray
 from scipy import special
 
-from corpus.blocks import BLOCKS
-from corpus.formats import format_of
-from oracles.blocks import unpack
+from kernel_assay.corpus.blocks import BLOCKS
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.oracles.numerics.blocks import unpack
 
 Array = NDArray[Any]
 Kernel = Callable[..., Any]

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, OutputReport, Status, Subject, TensorRecipe
-from oracles.catalog import contract_of
-from oracles.judge import judge
-from oracles.reference import Reference
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.judge import judge
+from kernel_assay.oracles.judging.reference import Reference
 
 MOST = np.finfo(np.float64).max
 

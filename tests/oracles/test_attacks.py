@@ -9,15 +9,18 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Execution, Fill, Kind, Numerics, OutputReport, Status, Subject
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import NAN
-from oracles.judge import judge
-from oracles.reference import Reference
-from oracles.rounding import round_to
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.judging.judge import judge
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.rounding import round_to
+from kernel_assay.oracles.spec.contract import NAN
 
 LEAST = 12
 """Elements of an output that is worth spoiling."""

@@ -7,15 +7,18 @@ from functools import partial
 import numpy as np
 import pytest
 
-from corpus.formats import bits_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Status, Subject, TensorRecipe
-from kernels.attention import numpy_flash, numpy_float32, numpy_online
-from oracles.catalog import contract_of
-from oracles.contract import ALL, INTERVAL, NAN, NINF, PINF, ZERO
-from oracles.judge import judge
-from oracles.mixtures import visible
-from oracles.reference import Reference
+from kernel_assay.corpus.formats import bits_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.kernels.attention import numpy_flash, numpy_float32, numpy_online
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.judge import judge
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.attention_error import visible
+from kernel_assay.oracles.spec.contract import ALL, INTERVAL, NAN, NINF, PINF, ZERO
 
 CONTRACT = contract_of("attention")
 SUBJECT = Subject(op="attention", name="mine", backend="numpy")

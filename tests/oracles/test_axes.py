@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from oracles.axes import dims_in, is_packed, product_of, shape_of, solve
-from oracles.bounds import classes_of
-from oracles.contract import INTERVAL, NAN, NINF, PINF
+from kernel_assay.oracles.numerics.bounds import classes_of
+from kernel_assay.oracles.spec.axes import dims_in, is_packed, product_of, shape_of, solve
+from kernel_assay.oracles.spec.contract import INTERVAL, NAN, NINF, PINF
 
 DIMS = {"rows": 3, "half": 5, "heads": 2, "group": 7}
 

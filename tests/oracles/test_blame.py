@@ -2,11 +2,14 @@
 
 import numpy as np
 
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Kind, Subject, TensorRecipe, Verdict
-from oracles.blame import ORACLE_SPLIT, Heard, blame
-from oracles.catalog import contract_of
-from oracles.reference import Reference
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.consensus import ORACLE_SPLIT, Heard, blame
+from kernel_assay.oracles.judging.reference import Reference
 
 CASE = Case(
     op="silu", tensors={"x": TensorRecipe(shape=(2, 3), dtype="float32", fill=Fill(distribution="normal", seed=1))}

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 
-from corpus.blocks import BLOCKS
-from corpus.errors import InternalError, UsageError
-from corpus.materialize import materialize
-from corpus.records import Fill, TensorRecipe
-from oracles.blocks import dequantized, quantized, unpack
+from kernel_assay.corpus.blocks import BLOCKS
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.inputs.materialize import materialize
+from kernel_assay.corpus.model.case import Fill, TensorRecipe
+from kernel_assay.oracles.numerics.blocks import dequantized, quantized, unpack
 
 KNOWN_TO_GGUF = [name for name in BLOCKS if name != "q8_1"]
 COUNT = 10_000

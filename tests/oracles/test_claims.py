@@ -6,15 +6,18 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Special, Status, Subject, TensorRecipe
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import INTERVAL, Contract, Dim, Input, Output
-from oracles.failing import default_accept
-from oracles.judge import judge
-from oracles.reference import Reference
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.judging.failure_mask import default_accept
+from kernel_assay.oracles.judging.judge import judge
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.spec.contract import INTERVAL, Contract, Dim, Input, Output
 
 CASES = 24
 """Of each op and dtype, with special values and all distributions."""

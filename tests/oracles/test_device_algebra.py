@@ -5,24 +5,26 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Kind, Numerics, Subject, TensorRecipe
-from fuzz.engine import Target, generate
-from oracles.catalog import add_contract, contract_of, forget_contracts
-from oracles.freivalds import Product, algebra, worst
-from oracles.parts import around
-from oracles.reference import Reference
-from oracles.rounding import round_to
-from oracles.sampled import judge_parts
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import add_contract, contract_of, forget_contracts
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.large.freivalds import Product, algebra, worst
+from kernel_assay.oracles.large.parts import around
+from kernel_assay.oracles.large.sampled import judge_parts
+from kernel_assay.oracles.numerics.rounding import round_to
 
 torch = pytest.importorskip("torch")
 
-from corpus.device.field import CARRIERS, dtype_of  # noqa: E402
-from oracles.device import algebra as there  # noqa: E402
-from oracles.device import slabs  # noqa: E402
-from oracles.device.algebra import Summed, algebra_on  # noqa: E402
+from kernel_assay.corpus.inputs.torch.field import CARRIERS, dtype_of  # noqa: E402
+from kernel_assay.oracles.device import algebra as there  # noqa: E402
+from kernel_assay.oracles.device import slabs  # noqa: E402
+from kernel_assay.oracles.device.algebra import Summed, algebra_on  # noqa: E402
 
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 SUBJECT = Subject(op="gemm", name="mine", backend="torch")
@@ -128,7 +130,7 @@ def test_other_ops_have_none():
 
 def test_what_a_user_calls_so_may_be_something_else(tmp_path):
     file = tmp_path / "gemm.py"
-    file.write_text("from oracles.contracts.gemm import CONTRACT\n")
+    file.write_text("from kernel_assay.oracles.contracts.gemm import CONTRACT\n")
     out = {"out": sent(right(case_of(3, 2, 4))[1])}
     try:
         add_contract(file)
@@ -158,7 +160,7 @@ def test_what_cannot_be_summed_is_no_failure(error, monkeypatch):
 
 
 def test_a_slab_takes_no_more_than_it_says(meter, monkeypatch):
-    monkeypatch.setattr("oracles.freivalds.SLAB", 1 << 12)
+    monkeypatch.setattr("kernel_assay.oracles.large.freivalds.SLAB", 1 << 12)
     case = case_of(200, 300, 400, "float32", alpha=0.5, beta=0.5)
     _, out = right(case)
     held, slab = {"out": sent(out)}, 8 << 12

@@ -8,18 +8,18 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from kernels.gpu import device_count
-from kernels.simt import emulator
-from kernels.simt.toolchain import Mode, missing
-from oracles import plain
-from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO
-from oracles.device import measure as module
-from oracles.device.gpu import Gpu
-from oracles.device.measure import SOURCE, Plan, Question, Tensor, compare, tuning
-from oracles.exhibit import COLUMNS, LINES
-from oracles.measure import measure
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.kernels.backends.simt import emulator
+from kernel_assay.kernels.backends.simt.toolchain import Mode, missing
+from kernel_assay.oracles.device import measure as module
+from kernel_assay.oracles.device.gpu import Gpu
+from kernel_assay.oracles.device.measure import SOURCE, Plan, Question, Tensor, compare, tuning
+from kernel_assay.oracles.judging import measure_numpy
+from kernel_assay.oracles.judging.failure_detail import COLUMNS, LINES
+from kernel_assay.oracles.judging.measure import measure
+from kernel_assay.oracles.spec.contract import INTERVAL, NAN, NINF, PINF, ZERO
 
 TILE = 32 * tuning()["WORDS"] * 2
 """Elements of a tile of a 16-bit format; others have half as many."""
@@ -707,11 +707,11 @@ def test_what_does_not_go_together(change, message, fast_device):
 def test_the_kernel_file_has_the_tallys_constants():
     text = SOURCE.read_text()
     assert "enum { SMALL, SINGLE, DOUBLE, INTEGER };" in text
-    assert (plain.SMALL, plain.SINGLE, plain.DOUBLE, plain.INTEGER) == (0, 1, 2, 3)
+    assert (measure_numpy.SMALL, measure_numpy.SINGLE, measure_numpy.DOUBLE, measure_numpy.INTEGER) == (0, 1, 2, 3)
     assert f"INTERVAL = {INTERVAL}, ZERO = {ZERO}, PINF = {PINF}, NINF = {NINF}, NAN_ = {NAN}" in text
-    assert f"BUCKETS = {plain.BUCKETS}" in text
-    facts = plain.facts_of("float32")
-    assert list(facts[:8]) == [plain.SINGLE, 23, 2.0**-24, 2.0**-126, 2.0**127, *facts[5:7], 1]
+    assert f"BUCKETS = {measure_numpy.BUCKETS}" in text
+    facts = measure_numpy.facts_of("float32")
+    assert list(facts[:8]) == [measure_numpy.SINGLE, 23, 2.0**-24, 2.0**-126, 2.0**127, *facts[5:7], 1]
     top, overflow = (float.fromhex(f"0x1.{digits}p127") for digits in ("fffffefffffff", "ffffff"))
-    assert (facts[plain.TOP], facts[plain.OVERFLOW]) == (top, overflow)
+    assert (facts[measure_numpy.TOP], facts[measure_numpy.OVERFLOW]) == (top, overflow)
     assert (module.LINES, module.COLUMNS) == (LINES, COLUMNS)

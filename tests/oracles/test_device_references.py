@@ -9,21 +9,21 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, TensorRecipe
-from fuzz.engine import Target, generate
-from oracles import contracts
-from oracles.block_products import _terms
-from oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
-from oracles.reference import Reference
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles import contracts
+from kernel_assay.oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.block_products import _terms
 
 torch = pytest.importorskip("torch")
 
-from corpus.device import recipes  # noqa: E402
-from corpus.device.field import CARRIERS  # noqa: E402
-from oracles.device import references, rows, slabs, sums, unpacking  # noqa: E402
-from oracles.device.references import FORMULAS, STEPS, reference_on, room_of  # noqa: E402
+from kernel_assay.corpus.inputs.torch import recipes  # noqa: E402
+from kernel_assay.corpus.inputs.torch.field import CARRIERS  # noqa: E402
+from kernel_assay.oracles.device import references, rows, slabs, sums, unpacking  # noqa: E402
+from kernel_assay.oracles.device.references import FORMULAS, STEPS, reference_on, room_of  # noqa: E402
 
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 WITHOUT = {"quantize"}

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from corpus.formats import FORMATS, format_of
-from kernels.gpu import device_count
-from oracles.suspects import MOST, Room, sizes, suspects
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.oracles.large.suspects import MOST, Room, sizes, suspects
 
 torch = pytest.importorskip("torch")
 
-from oracles.device import suspects as module  # noqa: E402  it imports torch
-from oracles.device.suspects import DeviceRoom  # noqa: E402
+from kernel_assay.oracles.device import suspects as module  # noqa: E402  it imports torch
+from kernel_assay.oracles.device.suspects import DeviceRoom  # noqa: E402
 
 needs_gpu = pytest.mark.skipif(not device_count(), reason="there is no CUDA device")
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from _eager import KERNELS, cases_of, verdict_of
 
-from corpus.errors import UsageError
-from corpus.records import Numerics
-from fuzz.selection import can_claim
-from kernels.catalog import subjects_of
-from oracles.catalog import contract_of, load_contracts
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.fuzz.checking.selection import can_claim
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 CASES = 24
 NAMED = pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.op} {k.name} {'+'.join(k.claims)}")

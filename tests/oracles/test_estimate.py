@@ -9,17 +9,20 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Status, Subject, TensorRecipe
-from fuzz.check import interface_of
-from fuzz.engine import Target, generate
-from kernels.calling import bind
-from oracles.catalog import contract_of
-from oracles.contract import INTERVAL, NAN, PINF, Contract, Dim, Input, Output
-from oracles.judge import judge
-from oracles.reference import Reference
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.fuzz.checking.check import interface_of
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.kernels.backends.support.signature import bind
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.judge import judge
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.spec.contract import INTERVAL, NAN, PINF, Contract, Dim, Input, Output
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOATS = ("float32", "float16", "bfloat16", "float64")

@@ -9,21 +9,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.findings import Exhibit
-from corpus.formats import FORMATS, bits_of, format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, OutputReport, Special, Status, Subject, TensorRecipe
-from fuzz.check import Examiner, Inquiry, all_laws
-from fuzz.engine import Target, generate
-from fuzz.subjects import fitting
-from kernels.catalog import subjects_of
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import INTERVAL, NAN, ZERO, Budget, Contract, Dim, Input, Law, Output
-from oracles.exhibit import COLUMNS, FEW, FIRST, LINES, WORST, exhibit, exhibit_of_law, picture
-from oracles.judge import Evidence, judge
-from oracles.laws import judge_law
-from oracles.reference import Reference
-from oracles.rounding import round_to
+from kernel_assay.corpus.formats import FORMATS, bits_of, format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.findings import Exhibit
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.subjects import fitting
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.judging.failure_detail import (
+    COLUMNS,
+    FEW,
+    FIRST,
+    LINES,
+    WORST,
+    exhibit,
+    exhibit_of_law,
+    picture,
+)
+from kernel_assay.oracles.judging.judge import Evidence, judge
+from kernel_assay.oracles.judging.laws import judge_law
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.rounding import round_to
+from kernel_assay.oracles.spec.contract import INTERVAL, NAN, ZERO, Budget, Contract, Dim, Input, Law, Output
 
 FLOATS = [f for f in FORMATS.values() if f.is_float]
 SHAPES = [(), (1,), (2,), (16,), (17,), (130,), (3, 7), (33, 65), (2, 3, 5), (2, 17, 3), (1, 1, 1)]

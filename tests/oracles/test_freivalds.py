@@ -6,17 +6,19 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Kind, Numerics, Special, Subject, TensorRecipe
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of
-from oracles.contract import Question
-from oracles.freivalds import NUMPY, Library, Product, algebra, judge_product, worst
-from oracles.products import RowNorms, aligned_more, row_norms_budget
-from oracles.reference import Reference
-from oracles.rounding import round_to
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.large.freivalds import NUMPY, Library, Product, algebra, judge_product, worst
+from kernel_assay.oracles.numerics.products import RowNorms, aligned_more, row_norms_budget
+from kernel_assay.oracles.numerics.rounding import round_to
+from kernel_assay.oracles.spec.contract import Question
 
 CLAIMS = (
     Numerics(),

@@ -7,16 +7,16 @@ import os
 import numpy as np
 import pytest
 
-from corpus.formats import FORMATS, format_of
-from corpus.records import Case, Fill, TensorRecipe
-from kernels.gpu import device_count
-from kernels.handover import IPC, SHARED, Loan, lent
-from oracles.measure import measure
-from oracles.sampled import unwritten_pattern
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.kernels.boundary.output_transfer import IPC, SHARED, Loan, lent
+from kernel_assay.oracles.judging.measure import measure
+from kernel_assay.oracles.large.sampled import unwritten_pattern
 
 torch = pytest.importorskip("torch")
 
-from oracles.device.holder import Holder, on_host  # noqa: E402  it imports torch
+from kernel_assay.oracles.device.holder import Holder, on_host  # noqa: E402  it imports torch
 
 needs_gpu = pytest.mark.skipif(not device_count(), reason="there is no CUDA device")
 X, Y = ("op/x", "out"), ("op/y", "out")

@@ -12,10 +12,12 @@ from _arithmetic import Machine, Value
 from _honest import Trial, trials
 from _kernels import KERNELS
 
-from corpus.formats import bits_of
-from corpus.records import Case, Kind, Numerics, TensorRecipe
-from oracles.catalog import load_contracts
-from oracles.judge import judge
+from kernel_assay.corpus.formats import bits_of
+from kernel_assay.corpus.model.case import Case, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.oracles.catalog import load_contracts
+from kernel_assay.oracles.judging.judge import judge
 
 OPS = sorted(load_contracts())
 CASES = 100

@@ -3,17 +3,20 @@
 import numpy as np
 import pytest
 
-from corpus.findings import Exhibit
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, OutputReport, Special, Status, Subject, TensorRecipe
-from oracles.catalog import contract_of
-from oracles.exhibit import exhibit_of_invariant
-from oracles.invariants import SHOWN, invariants, judge_invariant, sums
-from oracles.judge import Evidence, judge
-from oracles.laws import law_of
-from oracles.reference import Reference
-from oracles.rounding import round_to
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.findings import Exhibit
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.failure_detail import exhibit_of_invariant
+from kernel_assay.oracles.judging.invariants import SHOWN, invariants, judge_invariant, sums
+from kernel_assay.oracles.judging.judge import Evidence, judge
+from kernel_assay.oracles.judging.laws import law_of
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.rounding import round_to
 
 SUM, NORM = law_of(contract_of("softmax"), "sum"), law_of(contract_of("rope"), "norm")
 TYPES = ["float32", "float16", "bfloat16", "float64"]

@@ -5,28 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from corpus.errors import InternalError
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import (
-    Case,
-    Execution,
-    Fill,
-    GuardDamage,
-    Kind,
-    Numerics,
-    OutputReport,
-    Special,
-    Status,
-    Subject,
-    TensorRecipe,
-)
-from oracles.catalog import contract_of
-from oracles.contract import Budget
-from oracles.judge import apart, judge
-from oracles.measure import measure
-from oracles.reference import Reference
-from oracles.rounding import round_to
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, GuardDamage, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.judge import apart, judge
+from kernel_assay.oracles.judging.measure import measure
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.rounding import round_to
+from kernel_assay.oracles.spec.contract import Budget
 
 CARELESS = np.errstate(all="ignore")
 
@@ -352,7 +343,9 @@ def test_values_are_printed_until_they_differ():
 
 def test_who_leaves_what_passed_already_is_not_measured_again(monkeypatch):
     measured = []
-    monkeypatch.setattr("oracles.judge.measure", lambda *args: measured.append(args) or measure(*args))
+    monkeypatch.setattr(
+        "kernel_assay.oracles.judging.judge.measure", lambda *args: measured.append(args) or measure(*args)
+    )
     trial = Trial()
     first = trial()
     trial.outputs = {name: array.copy() for name, array in trial.outputs.items()}

@@ -5,29 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.formats import format_of
-from corpus.layouts import LAYOUTS
-from corpus.materialize import materialize_all
-from corpus.records import (
-    Case,
-    Execution,
-    Fill,
-    Kind,
-    Numerics,
-    OutputReport,
-    Special,
-    Status,
-    Subject,
-    TensorRecipe,
-)
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import INTERVAL, NAN, PINF, ZERO, Budget, Contract, Dim, Input, Output
-from oracles.judge import Evidence
-from oracles.laws import applies, judge_law, law_of
-from oracles.reference import Reference
-from oracles.relations import alone, doubled, prefix, reversed_along, scaled
-from oracles.rounding import round_to
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.judging.judge import Evidence
+from kernel_assay.oracles.judging.laws import applies, judge_law, law_of
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.rounding import round_to
+from kernel_assay.oracles.spec.contract import INTERVAL, NAN, PINF, ZERO, Budget, Contract, Dim, Input, Output
+from kernel_assay.oracles.spec.law_library import alone, doubled, prefix, reversed_along, scaled
 
 GEMM = contract_of("gemm")
 SUBJECT = Subject(op="gemm", name="mine", backend="numpy")
@@ -411,12 +403,15 @@ def test_a_factor_multiplies_the_budgets_too(error, words):
 def test_a_law_that_is_kept_to_the_last_number_needs_no_budget(within, monkeypatch):
     law, base, other = both(Budget(1e-3), law=replace(ECHO.laws[0], within=within))
     with monkeypatch.context() as m:
-        m.setattr("oracles.laws.pair", lambda *_: pytest.fail("it was compared within its budget"))
+        m.setattr("kernel_assay.oracles.judging.laws.pair", lambda *_: pytest.fail("it was compared within its budget"))
         assert judge_law(law, base, other) is None
     other.outputs["out"][0, 3] += 9
     assert judge_law(law, base, other).rule == f"law:{law.name}"
     base.outputs["out"][4, 3] = other.outputs["out"][0, 3] = np.inf
     with monkeypatch.context() as m:
-        m.setattr("oracles.laws.pair", lambda *_: pytest.fail("Inf is told by the classes that are right"))
+        m.setattr(
+            "kernel_assay.oracles.judging.laws.pair",
+            lambda *_: pytest.fail("Inf is told by the classes that are right"),
+        )
         with pytest.raises(pytest.fail.Exception, match="classes"):
             judge_law(law, base, other)

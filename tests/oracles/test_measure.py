@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.errors import UsageError
-from corpus.formats import FORMATS, format_of
-from oracles import measure as module
-from oracles.contract import INTERVAL, NAN, NINF, PINF, ZERO
-from oracles.measure import measure
-from oracles.rounding import round_to
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.oracles.judging import measure as module
+from kernel_assay.oracles.judging.measure import measure
+from kernel_assay.oracles.numerics.rounding import round_to
+from kernel_assay.oracles.spec.contract import INTERVAL, NAN, NINF, PINF, ZERO
 
 FLOATS = [n for n, f in FORMATS.items() if f.is_float]
 EIGHT_BIT = ["float8_e4m3fn", "float8_e5m2"]
 pytest.importorskip("numba")
 
 
-@pytest.fixture(params=["oracles.fused", "oracles.plain"])
+@pytest.fixture(params=["kernel_assay.oracles.judging.measure_numba", "kernel_assay.oracles.judging.measure_numpy"])
 def engine(request, monkeypatch):
     monkeypatch.setattr(module, "engine", lambda: request.param)
     return request.param
@@ -243,7 +243,7 @@ def closely(a, b):
 
 def both(monkeypatch, *args):
     found = []
-    for name in ("oracles.fused", "oracles.plain"):
+    for name in ("kernel_assay.oracles.judging.measure_numba", "kernel_assay.oracles.judging.measure_numpy"):
         monkeypatch.setattr(module, "engine", lambda name=name: name)
         found.append(measure(*args))
     fused, plain = found
@@ -365,20 +365,25 @@ def test_big_arrays_need_little_memory():
     assert peak < 16 << 20
 
 
-@pytest.mark.parametrize(("flag", "chosen"), [("1", "oracles.plain"), ("0", "oracles.fused")])
+@pytest.mark.parametrize(
+    ("flag", "chosen"),
+    [("1", "kernel_assay.oracles.judging.measure_numpy"), ("0", "kernel_assay.oracles.judging.measure_numba")],
+)
 def test_the_environment_can_forbid_numba(flag, chosen):
-    code = "import sys; from oracles.measure import engine; print(engine(), 'numba' in sys.modules)"
+    code = (
+        "import sys; from kernel_assay.oracles.judging.measure import engine; print(engine(), 'numba' in sys.modules)"
+    )
     env = {"KERNEL_ASSAY_NO_NUMBA": flag, "PATH": ""}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
-    assert done.stdout.split() == [chosen, str(chosen == "oracles.fused")]
+    assert done.stdout.split() == [chosen, str(chosen == "kernel_assay.oracles.judging.measure_numba")]
 
 
 def test_numpy_measures_until_machine_code_is_there(monkeypatch):
     there = []
     monkeypatch.setattr(module, "_UNTIL", [lambda: bool(there)])
-    assert module._ready_engine() == "oracles.plain"
+    assert module._ready_engine() == "kernel_assay.oracles.judging.measure_numpy"
     there.append(1)
-    assert module._ready_engine() == "oracles.fused"
+    assert module._ready_engine() == "kernel_assay.oracles.judging.measure_numba"
     assert not module._UNTIL, "it is not asked again"
 
 

@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Numerics, TensorRecipe
-from oracles.axes import shape_of
-from oracles.catalog import contract_of
-from oracles.contract import NINF, PINF, Contract, Dim, Input, Output
-from oracles.measure import measure
-from oracles.products import ALPHAS, BETAS
-from oracles.reference import Reference
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.measure import measure
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.products import ALPHAS, BETAS
+from kernel_assay.oracles.spec.axes import shape_of
+from kernel_assay.oracles.spec.contract import NINF, PINF, Contract, Dim, Input, Output
 
 CARELESS = np.errstate(all="ignore")
 U = 2.0**-24

@@ -2,9 +2,9 @@
 
 import pytest
 
-from corpus.errors import UsageError
-from corpus.records import Case, Fill, TensorRecipe
-from oracles.catalog import contract_of
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.oracles.catalog import contract_of
 
 X = TensorRecipe(shape=(2, 32), dtype="float32", fill=Fill(distribution="ones"))
 SILU = Case(op="silu", tensors={"x": X})

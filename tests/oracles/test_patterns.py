@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from corpus.formats import FORMATS
-from oracles.patterns import error_pattern, index_pattern
-from oracles.rounding import round_to
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.oracles.judging.patterns import error_pattern, index_pattern
+from kernel_assay.oracles.numerics.rounding import round_to
 
 
 def mask(shape, *places):

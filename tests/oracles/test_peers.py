@@ -5,14 +5,16 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Kind, Numerics, Special, Subject, TensorRecipe
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of, load_contracts
-from oracles.parts import GROUPS, around, sample
-from oracles.peers import confront, room_of
-from oracles.suspects import MOST, suspects
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.large.parts import GROUPS, around, sample
+from kernel_assay.oracles.large.peers import confront, room_of
+from kernel_assay.oracles.large.suspects import MOST, suspects
 
 OPS = sorted(load_contracts())
 

@@ -5,19 +5,20 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from corpus.blocks import BLOCKS
-from corpus.errors import UsageError
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Numerics, TensorRecipe
-from fuzz.check import Examiner, Inquiry
-from kernels.catalog import subjects_of
-from kernels.ggml import quantize as ggml_quantize
-from oracles.axes import shape_of
-from oracles.block_products import ACTIVATIONS, WEIGHTS
-from oracles.blocks import dequantized, quantized, unpack
-from oracles.catalog import contract_of
-from oracles.packing import right_bytes
-from oracles.reference import Reference, is_exact, is_iid
+from kernel_assay.corpus.blocks import BLOCKS
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.kernels.backends.support.ggml_library import quantize as ggml_quantize
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.reference import Reference, is_exact, is_iid
+from kernel_assay.oracles.numerics.block_products import ACTIVATIONS, WEIGHTS
+from kernel_assay.oracles.numerics.blocks import dequantized, quantized, unpack
+from kernel_assay.oracles.numerics.packing import right_bytes
+from kernel_assay.oracles.spec.axes import shape_of
 
 NARROW = ("q4_0", "q4_1", "q5_0", "q5_1")
 HALF = np.float16

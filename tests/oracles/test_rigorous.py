@@ -11,21 +11,24 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.errors import InternalError, UsageError
-from corpus.formats import FORMATS, format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Status, Subject, TensorRecipe
-from oracles import arbiter, plain
-from oracles.axes import shape_of
-from oracles.balls import Ball, ball, balls, beyond, cell, dot, excess, total, working
-from oracles.catalog import contract_of, load_contracts
-from oracles.contract import INTERVAL, Budget
-from oracles.estimate import widened
-from oracles.exhibit import exhibit
-from oracles.judge import Evidence, judge
-from oracles.reference import Reference
-from oracles.rounding import round_to
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.judging import arbiter, measure_numpy
+from kernel_assay.oracles.judging.failure_detail import exhibit
+from kernel_assay.oracles.judging.judge import Evidence, judge
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.numerics.estimate import widened
+from kernel_assay.oracles.numerics.rounding import round_to
+from kernel_assay.oracles.spec.axes import shape_of
+from kernel_assay.oracles.spec.balls import Ball, ball, balls, beyond, cell, dot, excess, total, working
+from kernel_assay.oracles.spec.contract import INTERVAL, Budget
 
 CARELESS = np.errstate(all="ignore")
 FLOATS = [f for f in FORMATS.values() if f.is_float]
@@ -105,7 +108,7 @@ class Answer:
         places = list(zip(*np.nonzero(self.judged), strict=True))
         for index in random.Random(2).sample(places, min(SOME, len(places))):
             true = self.contract.element(self.inputs, self.case.attrs, tuple(map(int, index)))
-            if not abs(true) > np.finfo(np.float64).max:  # a reference ends there (oracles.bounds.saturated)
+            if not abs(true) > np.finfo(np.float64).max:  # a reference ends there (oracles.numerics.bounds.saturated)
                 yield index, true
 
     def share(self, index, true):
@@ -221,7 +224,9 @@ def test_a_cell_is_that_of_the_judge(fmt):
     y = np.concatenate([y, np.asarray([0.0, -0.0, 1.0, -2.0, fmt.max, fmt.tiny, fmt.eta, np.inf]).astype(fmt.dtype)])
     near = np.where(np.isfinite(y.astype(np.float64)), y.astype(np.float64), fmt.max)
     r = np.clip(near * (1 + rng.uniform(-4, 4, y.size) * fmt.unit), -np.finfo(np.float64).max, np.finfo(np.float64).max)
-    for got, want, measured in zip(y, r, plain.cell_excess(y, r, plain.facts_of(fmt.name)), strict=True):
+    for got, want, measured in zip(
+        y, r, measure_numpy.cell_excess(y, r, measure_numpy.facts_of(fmt.name)), strict=True
+    ):
         with working(128):
             apart = excess(got, ball(want))
         if np.isnan(measured):

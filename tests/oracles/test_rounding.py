@@ -2,9 +2,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from corpus.errors import UsageError
-from corpus.formats import FORMATS
-from oracles.rounding import round_to
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.oracles.numerics.rounding import round_to
 
 SMALL = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 

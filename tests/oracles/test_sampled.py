@@ -8,18 +8,21 @@ from random import Random
 import numpy as np
 import pytest
 
-from corpus.errors import InternalError, UsageError
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Special, Status, Subject, TensorRecipe
-from corpus.share import Share
-from fuzz.engine import Target, generate
-from oracles.catalog import contract_of, load_contracts
-from oracles.failing import default_accept
-from oracles.parts import LINES, cut, part_of, places, sample
-from oracles.reference import Reference
-from oracles.rounding import round_to
-from oracles.sampled import Sampled, judge_large, judge_parts, pattern_of
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.coverage_share import Share
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.fuzz.generation.engines import Target, generate
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.judging.failure_mask import default_accept
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.large.parts import LINES, cut, part_of, places, sample
+from kernel_assay.oracles.large.sampled import Sampled, judge_large, judge_parts, pattern_of
+from kernel_assay.oracles.numerics.rounding import round_to
 
 OPS = sorted(load_contracts())
 CLAIMS = (Numerics(), Numerics(accumulate="hopper", tf32="rz"), Numerics(ftz=False, exp="fast"))

@@ -14,12 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.formats import bits_of, format_of
-from corpus.materialize import materialize_all
-from corpus.records import Case, Execution, Fill, Kind, Numerics, OutputReport, Status, Subject, TensorRecipe
-from oracles.catalog import contract_of, load_contracts
-from oracles.judge import judge
-from oracles.reference import Reference
+from kernel_assay.corpus.formats import bits_of, format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.judging.judge import judge
+from kernel_assay.oracles.judging.reference import Reference
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "special-values.md"
 ELSEWHERE = {"quantize", "dequantize", "qgemv", "qgemm"}

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from _eager import KERNELS, cases_of, evidence_of, verdict_of
 
-from corpus.formats import format_of
-from corpus.materialize import materialize_all
-from corpus.records import Kind, Numerics, Verdict
-from oracles.catalog import contract_of
-from oracles.reference import Reference
-from oracles.rounding import round_to
-from oracles.unclaimed import candidates, trials, unclaimed, would_excuse
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.judging.unclaimed_arithmetic import candidates, trials, unclaimed, would_excuse
+from kernel_assay.oracles.numerics.rounding import round_to
 
 TOLD = [k for k in KERNELS if not k.rare]
 

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from scipy import special
 
-from corpus.errors import InternalError, UsageError
-from corpus.materialize import materialize_all
-from corpus.records import Case, Fill, Numerics, TensorRecipe
-from oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts, origin_of
-from oracles.contract import Input
-from oracles.reference import Reference
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts, origin_of
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.spec.contract import Input
 
-HEAD = "import numpy as np\nfrom oracles.contract import Budget, Contract, Dim, Input, Output\n"
+HEAD = "import numpy as np\nfrom kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output\n"
 MINE = """
 def reference(x, *, slope):
     return {"out": np.where(x > 0, x, slope * x)}

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from corpus.records import BLAMELESS, Kind
-from corpus.store import Store
-from fuzz.campaign import Limits, Search
-from fuzz.check import Examiner
-from fuzz.plan import new_campaign
-from kernels.catalog import subjects_of, user_subject
-from oracles.catalog import load_contracts
+from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import load_contracts
 
 CASES = {"gemm": 1000, "embedding": 700, "rmsnorm": 900, "rope": 600}
 """Cases an op is searched at most; 500 if it does not stand here."""
@@ -23,7 +23,7 @@ FAULTS = sorted((Path(__file__).parents[1] / "faults").glob("*.py"))
 
 def campaign(tmp_path, subjects, cases, monkeypatch, **settings):
     """A run without shrinking, for what is measured is finding; until all that was planted, if anything, is found."""
-    monkeypatch.setattr("fuzz.campaign.SHRINK_SECONDS", 0.0)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.SHRINK_SECONDS", 0.0)
     wanted = {s.key: s.planted for s in subjects if s.planted}
 
     def look(search):

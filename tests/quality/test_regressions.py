@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from corpus.store import Store
-from fuzz.replay import gather, replay
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.replay.replay import gather, replay
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from corpus.campaign import Campaign, Moment, Space, Statistics
-from corpus.findings import Element, Environment, Event, Exhibit, Finding, Opinion, Picture, State, Variant
-from corpus.records import Case, Fill, Kind, Measurement, Numerics, Signature, Special, Subject, TensorRecipe, Verdict
-from reports.book import Book, in_order
+from kernel_assay.corpus.model.campaign import Campaign, Moment, Space, Statistics
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.findings import (
+    Element,
+    Environment,
+    Event,
+    Exhibit,
+    Finding,
+    Opinion,
+    Picture,
+    State,
+    Variant,
+)
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.corpus.model.verdict import Measurement, Signature, Verdict
+from kernel_assay.reports.book import Book, in_order
 
 HERE = Environment(
     python="3.11.7",

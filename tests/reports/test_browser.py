@@ -6,7 +6,7 @@ import shutil
 import pytest
 from _large_book import large_book
 
-from reports.formats.html import render
+from kernel_assay.reports.formats.html import render
 
 BINARY, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (

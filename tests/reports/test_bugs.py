@@ -2,9 +2,12 @@
 
 import pytest
 
-from corpus.findings import Environment, Finding, Variant
-from corpus.records import Case, Kind, Signature, Special, Subject, TensorRecipe, Verdict
-from reports.bugs import grouped, implied, is_noise, same_bug
+from kernel_assay.corpus.model.case import Case, Special, TensorRecipe
+from kernel_assay.corpus.model.findings import Environment, Finding, Variant
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Signature, Verdict
+from kernel_assay.reports.bugs import grouped, implied, is_noise, same_bug
 
 MINE = Subject(op="softmax", name="mine", backend="numpy")
 

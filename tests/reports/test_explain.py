@@ -9,23 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from corpus.errors import UsageError
-from corpus.findings import State
-from corpus.records import Case, Fill, Kind, Signature, TensorRecipe, Verdict
-from fuzz.check import Examiner
-from fuzz.commands_store import _line
-from fuzz.filing import Failure, Observed, event, file
-from fuzz.replay import Item, replay
-from fuzz.rounds import LAW_EVERY, MOST_DEATHS
-from fuzz.shrinking import HANG_SECONDS
-from fuzz.triage import CONFIRMATIONS
-from kernels import accusing, guarded, raised, zygote
-from kernels.catalog import user_subject
-from kernels.loaders import cuda
-from kernels.simt import schedule
-from kernels.simt.toolchain import Mode, missing
-from oracles import judge, laws
-from reports.explain import explain, related, sections, short, topics
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import State
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Signature, Verdict
+from kernel_assay.fuzz.campaign.batches import LAW_EVERY, MOST_DEATHS
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.cli.store import _line
+from kernel_assay.fuzz.replay.replay import Item, replay
+from kernel_assay.fuzz.triage.failures import Failure, Observed, event, file
+from kernel_assay.fuzz.triage.shrinker import HANG_SECONDS
+from kernel_assay.fuzz.triage.triage import CONFIRMATIONS
+from kernel_assay.kernels.backends import cuda
+from kernel_assay.kernels.backends.simt import schedule
+from kernel_assay.kernels.backends.simt.toolchain import Mode, missing
+from kernel_assay.kernels.backends.support import guard
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.kernels.sandbox import crash_attribution
+from kernel_assay.kernels.worker import exceptions, zygote
+from kernel_assay.oracles.judging import judge, laws
+from kernel_assay.reports.explain import explain, related, sections, short, topics
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = {path.stem: path.read_text("utf-8") for path in sorted((ROOT / "reports" / "verdicts").iterdir())}
@@ -148,10 +152,10 @@ def test_an_unknown_topic_is_one_sentence(question, asked, said):
 # ---- the facts -------------------------------------------------------------------------------------------------------
 
 FACTS = [
-    ("out_of_bounds", "two red zones of {} bytes", guarded.ZONE),
-    ("unwritten", "is 0x{0[0]:X} before the first run and 0x{0[1]:X} before the second", guarded.POISONS),
-    ("nondeterministic", "(0x{0[0]:X} in every byte, then 0x{0[1]:X})", guarded.POISONS),
-    ("nonfinite", "hold the byte 0x{:X}", guarded.GAP),
+    ("out_of_bounds", "two red zones of {} bytes", guard.ZONE),
+    ("unwritten", "is 0x{0[0]:X} before the first run and 0x{0[1]:X} before the second", guard.POISONS),
+    ("nondeterministic", "(0x{0[0]:X} in every byte, then 0x{0[1]:X})", guard.POISONS),
+    ("nonfinite", "hold the byte 0x{:X}", guard.GAP),
     ("nondeterministic", "is run {} times more", {5: "five"}[CONFIRMATIONS]),
     ("z", "is 1.05 + 3 / sqrt(rows)", judge.Z_FLOOR == 1.05 and judge.Z_SPREAD == 3.0),
     ("law", "one case in {} is run", {4: "four"}[LAW_EVERY]),
@@ -159,8 +163,8 @@ FACTS = [
     ("race", "in one case of {}:", {4: "four"}[schedule.CHECKED]),
     ("uninitialized", "in one case of {},", {4: "four"}[schedule.CHECKED]),
     ("law", "outside 2**-30 to 2**30", laws.TAME == (2.0**-30, 2.0**30)),
-    ("raised", "which {} characters are kept", raised.MAX_MESSAGE),
-    ("crashed", "must do so {}:", {2: "twice"}[accusing.GUILTY_DEATHS]),
+    ("raised", "which {} characters are kept", exceptions.MAX_MESSAGE),
+    ("crashed", "must do so {}:", {2: "twice"}[crash_attribution.GUILTY_DEATHS]),
     ("crashed", "after {} the kernel is let be", {3: "three"}[MOST_DEATHS]),
     ("timeout", "hangs in {} cases of a batch", {3: "three"}[MOST_DEATHS]),
     ("unsupported", "hung in {} other cases", {3: "three"}[MOST_DEATHS]),

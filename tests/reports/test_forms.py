@@ -6,35 +6,37 @@ import xml.etree.ElementTree as ET
 import pytest
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from corpus.campaign import Campaign, Fidelity, Moment, Space, Statistics
-from corpus.errors import UsageError
-from corpus.findings import Element, Environment, Event, Exhibit, Finding, Opinion, Picture, State, Variant
-from corpus.records import (
-    Case,
-    Fill,
-    Kind,
-    Measurement,
-    Numerics,
-    Signature,
-    Special,
-    Subject,
-    TensorRecipe,
-    Verdict,
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.campaign import Campaign, Fidelity, Moment, Space, Statistics
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.coverage_share import Share
+from kernel_assay.corpus.model.findings import (
+    Element,
+    Environment,
+    Event,
+    Exhibit,
+    Finding,
+    Opinion,
+    Picture,
+    State,
+    Variant,
 )
-from corpus.share import Share
-from corpus.store import Store
-from reports.book import Book, commands, headline, in_order, open_book, planted_missed, stopped_at
-from reports.bugs import grouped
-from reports.closeup import case_text, closeup
-from reports.explain import explain
-from reports.format import formats
-from reports.holes import holes
-from reports.junit import Result, junit
-from reports.model import Report, report, schema, to_json
-from reports.page_words import DASH
-from reports.replayed import Told, markdown
-from reports.terminal import table
-from reports.text import campaign_text, claims, finding_text
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.corpus.model.verdict import Measurement, Signature, Verdict
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.reports.book import Book, commands, headline, in_order, open_book, planted_missed, stopped_at
+from kernel_assay.reports.bugs import grouped
+from kernel_assay.reports.coverage_gaps import holes
+from kernel_assay.reports.explain import explain
+from kernel_assay.reports.forms import formats
+from kernel_assay.reports.json_model import Report, report, schema, to_json
+from kernel_assay.reports.junit import Result, junit
+from kernel_assay.reports.plain.finding_text import case_text, closeup
+from kernel_assay.reports.plain.replay_markdown import Told, markdown
+from kernel_assay.reports.plain.run_text import campaign_text, claims, finding_text
+from kernel_assay.reports.plain.terminal import table
+from kernel_assay.reports.words import DASH
 
 HERE = Environment(python="3.11", platform="Linux", machine="x86_64")
 MINE = Subject(op="softmax", name="mine", backend="numpy", path="mine.py", line=4, numerics=Numerics(exp="fast"))
@@ -369,7 +371,7 @@ def test_the_report_for_programs_is_json_whatever_is_in_it(seconds):
 
 
 def test_the_committed_schema_is_the_one_of_the_report():
-    """After a change of meaning raise the version in reports/model.py; then: python -m reports --schema."""
+    """After a change of meaning raise the version in reports/json_model.py; then: python -m reports --schema."""
     from importlib.resources import files
 
     assert (files("reports") / "schema.json").read_text("utf-8") == schema()

@@ -9,16 +9,29 @@ from random import Random
 import pytest
 from _large_book import HERE, Maker, large_book
 
-from corpus.campaign import Campaign, Moment, Space, Statistics
-from corpus.errors import UsageError
-from corpus.findings import Element, Environment, Event, Exhibit, Finding, Opinion, Picture, State, Variant
-from corpus.records import Case, Fill, Kind, Measurement, Signature, Subject, TensorRecipe, Verdict
-from reports.book import Book
-from reports.closeup import closeup
-from reports.formats import html
-from reports.page_coverage import coverage_of
-from reports.page_summary import sentence, tone_of
-from reports.page_words import DASH, TIMES, relation
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.campaign import Campaign, Moment, Space, Statistics
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import (
+    Element,
+    Environment,
+    Event,
+    Exhibit,
+    Finding,
+    Opinion,
+    Picture,
+    State,
+    Variant,
+)
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Measurement, Signature, Verdict
+from kernel_assay.reports.book import Book
+from kernel_assay.reports.formats import html
+from kernel_assay.reports.page.coverage import coverage_of
+from kernel_assay.reports.page.summary import sentence, tone_of
+from kernel_assay.reports.plain.finding_text import closeup
+from kernel_assay.reports.words import DASH, TIMES, relation
 
 NASTY = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp; \x1b[31m\x00 javascript:"
 MINE = Subject(op="softmax", name="mine", backend="numpy", path="mine.py")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from reports.__main__ import main
+from kernel_assay.reports.__main__ import main
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import math
 
-from corpus.findings import Picture
-from reports.page_words import DASH, MINUS, TIMES, bits, extent, figure, moment, place, short, span, value
-from reports.plots import budget_labels, failure_map, growth, histogram, ulps_labels
+from kernel_assay.corpus.model.findings import Picture
+from kernel_assay.reports.page.plots import budget_labels, failure_map, growth, histogram, ulps_labels
+from kernel_assay.reports.words import DASH, MINUS, TIMES, bits, extent, figure, moment, place, short, span, value
 
 
 def test_histograms_speak():

@@ -15,26 +15,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.distributions import DISTRIBUTIONS
-from corpus.findings import Element, Environment, Exhibit, Finding
-from corpus.formats import FORMATS, format_of
-from corpus.layouts import LAYOUTS
-from corpus.materialize import digest, materialize, materialize_all
-from corpus.records import Case, Fill, Kind, Measurement, Signature, Special, Subject, TensorRecipe, Verdict
-from corpus.specials import PLACES
-from fuzz.check import Examiner, Inquiry, interface_of
-from fuzz.elites import Elites
-from fuzz.engine import ENGINES
-from fuzz.plan import fitted, new_campaign, targets
-from fuzz.subjects import fitting
-from kernels.calling import bind
-from kernels.catalog import resolve, subjects_of, user_subject
-from kernels.environment import environment
-from oracles.catalog import load_contracts
-from reports.excerpt import excerpt
-from reports.reproduce import narrow
-from reports.reproducer import reproducer
-from reports.reproducer_run import RUNNABLE, Script
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.materialize import digest, materialize, materialize_all
+from kernel_assay.corpus.inputs.specials import PLACES
+from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
+from kernel_assay.corpus.model.findings import Element, Environment, Exhibit, Finding
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Measurement, Signature, Verdict
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.fuzz.checking.subjects import fitting
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import ENGINES
+from kernel_assay.fuzz.planning.plan import fitted, new_campaign, targets
+from kernel_assay.kernels.backends.support.signature import bind
+from kernel_assay.kernels.catalog import resolve, subjects_of, user_subject
+from kernel_assay.kernels.environment import environment
+from kernel_assay.oracles.catalog import load_contracts
+from kernel_assay.reports.reproducer.excerpt import excerpt
+from kernel_assay.reports.reproducer.run import RUNNABLE, Script
+from kernel_assay.reports.reproducer.runtime import narrow
+from kernel_assay.reports.reproducer.script import reproducer
 
 FAULTS = Path(__file__).parents[1] / "faults"
 DEADLY = ("aborts", "closes_files", "exits", "segfault", "hangs", "hangs_deaf", "eats_memory")
@@ -444,8 +447,10 @@ def small_recipes():
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_inputs_that_are_too_large_to_be_looked_at_are_the_recorded_ones_too(tmp_path, backend, monkeypatch):
-    monkeypatch.setattr("reports.reproducer_inputs.MOST", 100)
-    monkeypatch.setattr("reports.reproducer_inputs.materialize", lambda recipe: pytest.fail("the whole was made"))
+    monkeypatch.setattr("kernel_assay.reports.reproducer.inputs.MOST", 100)
+    monkeypatch.setattr(
+        "kernel_assay.reports.reproducer.inputs.materialize", lambda recipe: pytest.fail("the whole was made")
+    )
     every = [r for r in recipes() if r.size > 100 and r.layout != "broadcast"][::6]
     scripts = [tmp_path / f"r{i}.py" for i in range(len(every))]
     for script, recipe in zip(scripts, every, strict=True):
@@ -622,7 +627,7 @@ def run(x, style):
 @pytest.mark.parametrize("law", INVARIANT)
 def test_an_invariant(tmp_path, monkeypatch, law):
     """The oracle, which sees such things first, is made to look away."""
-    monkeypatch.setattr("fuzz.check.judge", lambda *_: Verdict(kind=Kind.PASS))
+    monkeypatch.setattr("kernel_assay.fuzz.checking.check.judge", lambda *_: Verdict(kind=Kind.PASS))
     kernel, shapes = INVARIANT[law]
     (tmp_path / "unlawful.py").write_text(kernel.replace("BUG", "1"))
     (tmp_path / "lawful.py").write_text(kernel.replace("BUG", "0"))
@@ -853,7 +858,9 @@ def test_rounding_is_that_of_materialize(name):
 
 
 def test_an_excerpt_stands_alone():
-    found = excerpt([("corpus.distributions", "cancellation"), ("corpus.field", "Window")])
+    found = excerpt(
+        [("kernel_assay.corpus.inputs.distributions", "cancellation"), ("kernel_assay.corpus.inputs.field", "Window")]
+    )
     text = "\n".join((*found.imports, *found.blocks))
     assert "def paired(self)" in text
     assert "def per_row" not in text

@@ -6,11 +6,13 @@ import pytest
 import torch
 from test_reproducer import SMALL, finding_of, isolated, run_all, seen, silu, written
 
-from corpus.findings import Exhibit
-from corpus.records import Case, Fill, Kind, TensorRecipe, Verdict
-from fuzz.check import Examiner, Inquiry
-from kernels.catalog import user_subject
-from reports.reproducer import reproducer
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import Exhibit
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.reports.reproducer.script import reproducer
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="it needs a GPU")
 HEAD = 'import torch\nOP = "silu"\nBACKEND = "torch"\n\n\n'

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from reports import terminal
-from reports.terminal import say, table
+from kernel_assay.reports.plain import terminal
+from kernel_assay.reports.plain.terminal import say, table
 
 HEAD = ("subject", "count", "what")
 ROWS = [("softmax/mine", "1,200", "a sentence of some length that goes on and on " * 3), ("b", "-", "two\nlines")]

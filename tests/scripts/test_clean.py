@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_nightly import module_of
 
-from kernels.catalog import user_subject
+from kernel_assay.kernels.catalog import user_subject
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 BODY = """

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from test_nightly import module_of
 
-from kernels.gpu import device_count
-from kernels.places import Place
-from kernels.simt.toolchain import missing
+from kernel_assay.kernels.backends.cuda_support.driver import device_count
+from kernel_assay.kernels.backends.simt.toolchain import missing
+from kernel_assay.kernels.boundary.devices import Place
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECK = ROOT / "scripts" / "gpu_check"

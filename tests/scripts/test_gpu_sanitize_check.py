@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from corpus.errors import UsageError
-from corpus.findings import Sanitized
-from corpus.records import Fill, Kind
-from fuzz.check import Examiner, Inquiry
-from kernels.catalog import user_subject
-from kernels.profiler import Profile
-from kernels.simt.toolchain import missing
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Fill
+from kernel_assay.corpus.model.findings import Sanitized
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.kernels.backends.simt.toolchain import missing
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.kernels.nvidia.profiler import Profile
 
 ROOT = Path(__file__).resolve().parents[2]
 FINDS = {

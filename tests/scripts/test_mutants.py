@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_nightly import module_of
 
-from corpus.records import Subject
+from kernel_assay.corpus.model.subject import Subject
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 KERNEL = '''"""Twice x, if 1 < 2."""

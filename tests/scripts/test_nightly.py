@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from corpus.store import Store
+from kernel_assay.corpus.storage.file_store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 NIGHTLY = ROOT / "scripts" / "nightly"
-CONTRACT = """from oracles.contract import Contract, Dim, Input, Output
+CONTRACT = """from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 
 CONTRACT = Contract(
     name="tripled",

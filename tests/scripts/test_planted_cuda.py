@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from test_nightly import module_of
 
-from corpus.records import Kind
-from kernels.simt.toolchain import missing
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.kernels.backends.simt.toolchain import missing
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 pytestmark = pytest.mark.skipif(bool(missing()), reason="no compiler")

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from test_nightly import BAD, GOOD, module_of, place
 
-from fuzz.__main__ import main
+from kernel_assay.fuzz.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 REPLAY_CI = ROOT / "scripts" / "replay_ci"

@@ -10,9 +10,9 @@ import yaml
 from test_nightly import NIGHTLY, module_of
 from test_replay_ci import REPLAY_CI
 
-from corpus.errors import UsageError
-from fuzz.__main__ import cli as fuzz
-from reports.__main__ import cli as reports
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.fuzz.__main__ import cli as fuzz
+from kernel_assay.reports.__main__ import cli as reports
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / "docs" / "examples" / "kernel-assay.yml"

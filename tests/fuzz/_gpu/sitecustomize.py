@@ -3,9 +3,11 @@
 What a GPU lets pass in silence, it lets pass, too: races, reads out of bounds, memory that nobody has written.
 """
 
-from kernels import gpu, gpu_loaders, places
-from kernels.loaders.cuda import CudaLoader
-from kernels.simt.toolchain import Mode
+from kernel_assay.kernels import gpu_backends
+from kernel_assay.kernels.backends.cuda import CudaLoader
+from kernel_assay.kernels.backends.cuda_support import driver
+from kernel_assay.kernels.backends.simt.toolchain import Mode
+from kernel_assay.kernels.boundary import devices
 
 
 class StandIn(CudaLoader):
@@ -22,5 +24,5 @@ class StandIn(CudaLoader):
         return (Mode.FAST,)
 
 
-gpu.device_count = gpu_loaders.device_count = places.device_count = lambda: 1
-gpu_loaders.ON_GPU["cuda"] = StandIn()
+driver.device_count = gpu_backends.device_count = devices.device_count = lambda: 1
+gpu_backends.ON_GPU["cuda"] = StandIn()

@@ -1,0 +1,156 @@
+"""The noun for a whole run of the search; the other nouns are in corpus/model/."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from kernel_assay.corpus.model.base import Record, Scalar
+from kernel_assay.corpus.model.findings import Environment
+from kernel_assay.corpus.model.subject import Subject
+
+GENERATION = 2
+"""Counts up when the same seed and index give another case; runs that began before keep theirs."""
+
+
+class Space(Record):
+    """What the cases of one op and dtype could be: the classes that coverage counts, so that holes have names."""
+
+    shapes: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
+    """Names of the subjects that take the dtype."""
+
+
+class Fidelity(Record):
+    """How far passing outputs of one kind were from what they stand for; told, never judged."""
+
+    what: str
+    """The quantity; less is better."""
+    worst: float
+    limit: float
+    """Up to where it is in use in the field."""
+
+
+class Statistics(Record):
+    """What was seen of one subject."""
+
+    timed: int = 0
+    """Executions that ended well."""
+    nanoseconds: int = 0
+    """Wall time of them together."""
+    elements: int = 0
+    """Input elements of them together."""
+    rho: tuple[int, ...] = ()
+    """Passing outputs by budget used: none, then up to 2**-8, 2**-7, ..., 2**0."""
+    ulps: tuple[int, ...] = ()
+    """Passing outputs by their largest distance from the rounded reference: 0, 1, 2, 3-4, 5-8, ... steps."""
+    classes: dict[str, int] = {}
+    """Passing outputs in which the reference demanded nan, inf or -inf somewhere."""
+    skipped: dict[str, int] = {}
+    """Reason -> cases that it declined."""
+    warned: int = 0
+    """Cases in which the backend saw something doubtful that is no fault."""
+    warning: str = ""
+    """The first of them, in words."""
+    fidelity: dict[str, Fidelity] = {}
+    """Of ops that lose something by design: by the attribute that decides what, over cases of independent draws."""
+    checked: int = 0
+    """Cases of a kernel on a GPU that were also run in check mode on the processors beside it."""
+    unchecked: str = ""
+    """Why the first of those that could not be run there was not."""
+
+
+class Moment(Record):
+    """How far a run was at one time."""
+
+    seconds: float
+    judged: int
+    cells: int
+    findings: int
+
+
+class Tried(Record):
+    """What is known of the cases that were declined of an op (fuzz/generation/declines.py), since a trait was last left out."""
+
+    took: tuple[str, ...] = ()
+    """Traits of cases that were taken."""
+    only: dict[str, tuple[str, int]] = {}
+    """Trait -> the only reason for which cases with it were declined ('': there were several), and how many."""
+    ends: dict[str, int] = {}
+    """Reason -> cases that no trait explains that is left out; '': those that were taken."""
+    refused: tuple[str, ...] = ()
+    """Traits that are left out."""
+
+
+class Campaign(Record):
+    """One run of the search, as far as it got."""
+
+    schema_version: Literal[4] = 4
+    run: str
+    seed: int
+    engine: str = "conjecture"
+    generation: int = 1
+    """Of the rules by which cases are drawn from the seed; a run that does not say began with the first."""
+    most_lead: int = 2
+    """Batches that the search may run ahead of the elites it knows, at most."""
+    ops: tuple[str, ...] = ()
+    subjects: tuple[Subject, ...] = ()
+    revision: str = ""
+    environment: Environment
+    options: dict[str, Scalar] = {}
+    started: str = ""
+    updated: str = ""
+    finished: bool = False
+    next_index: int = 0
+    """Index of the first case that was not yet judged."""
+    cases: int = 0
+    judged: int = 0
+    """Outputs judged; cases that a subject declines are counted under its kinds only."""
+    seconds: float = 0.0
+    kinds: dict[str, int] = {}
+    by_subject: dict[str, dict[str, int]] = {}
+    """Subject key -> kind -> count."""
+    findings: tuple[str, ...] = ()
+    """Ids of the findings met, new and known."""
+    known_hits: int = 0
+    coverage: dict[str, int] = {}
+    """`op|dtype|shape class|layout|value class|subject` -> cases judged. While a run goes on it is in its journal."""
+    goals: dict[str, int] = {}
+    """Goal -> index of the case that first reached it; -1: not reached."""
+    max_rho: dict[str, float] = {}
+    """Subject key -> largest finite rho met."""
+    space: dict[str, Space] = {}
+    """`op|dtype` -> what its cases could be."""
+    estimated: tuple[str, ...] = ()
+    """Ops whose error budgets are estimated from their formulas, not derived: weaker."""
+    contracts: dict[str, str] = {}
+    """Op -> file of a user's own contract."""
+    unused: dict[str, tuple[str, ...]] = {}
+    """Op -> optional attributes and inputs that none of the subjects takes; cases are made without."""
+    needed: dict[str, tuple[str, ...]] = {}
+    """Op -> optional inputs that no subject can do without; every case has them."""
+    layouts: dict[str, dict[str, tuple[str, ...]]] = {}
+    """Op -> inputs that are not tried in all their layouts, and those in which some subject takes them."""
+    contracted: bool = False
+    """Whether some cases have a * b + c rounded once in kernels that are emulated (Case.contracted)."""
+    checked: dict[str, str] = {}
+    """Key of each subject in CUDA C++ on a GPU -> "" if a share of its cases is also run in check mode on the
+    processors beside it, else why not."""
+    limits: dict[str, tuple[str, ...]] = {}
+    """Key of a person's own kernel in CUDA C++ -> at which sizes, larger than any that are run, it would be wrong."""
+    tried: dict[str, Tried] = {}
+    """By op."""
+    reach: dict[str, dict[str, int]] = {}
+    """Subject key -> how large dims were in cases that it was judged on, and `elements` of the largest tensor."""
+    statistics: dict[str, Statistics] = {}
+    """By subject key."""
+    timeline: tuple[Moment, ...] = ()
+    """Thinned as it grows; a few hundred moments at most."""
+    fresh: tuple[str, ...] = ()
+    """Ids of the findings that nobody knew before this run."""
+
+    def moved(self, next_index: int) -> Campaign:
+        """The same, further on. It is not validated anew: that would take longer the more was covered."""
+        known = {name: getattr(self, name) for name in type(self).model_fields}
+        return Campaign.trusted(**{**known, "next_index": next_index})

@@ -1,0 +1,413 @@
+"""The memory on disk: findings merged by signature, seeds, and runs that a kill -9 cannot spoil.
+
+<root>/regressions/<op>/<signature>-<case>.json   committed findings, replayed in CI
+<root>/seeds/<op>.jsonl                           cases worth starting from
+<root>/local/findings/<op>/<finding>.json         everything found; local/ is ignored by git
+<root>/local/runs/<run>/campaign.json             how far the run got, rewritten at each checkpoint
+<root>/local/runs/<run>/lock                       held by the process that goes on with it, whose number is in it
+<root>/local/runs/<run>/{pending,elites}.jsonl    journals: failures to be shrunk, admissions to the elite table
+<root>/local/runs/<run>/coverage.jsonl            what each stretch of cases has covered, until the run is finished
+<root>/local/kept/<finding or run>.jsonl          outputs of a smallest case, or of a run's closest calls
+<root>/local/proofs/<op>/<subject>.json           every input of a finite domain, judged (corpus.model.exhaustive_result)
+<root>/local/lock                                 held while anything but a journal is written
+"""
+
+import glob
+import json
+import os
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Self
+
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.coverage_counts import Coverage
+from kernel_assay.corpus.model.exhaustive_result import Proof
+from kernel_assay.corpus.model.findings import Finding, State
+from kernel_assay.corpus.storage.atomic_files import (
+    Journal,
+    claimed,
+    locked,
+    named_trouble,
+    read_lines,
+    sweep,
+    write_atomic,
+)
+from kernel_assay.corpus.storage.merging import merge
+from kernel_assay.corpus.storage.reading import load_record, read_record, record_of
+from kernel_assay.corpus.storage.saved_outputs import Kept
+
+JOURNALS = ("pending", "elites", "coverage")
+"""Kinds of journal that a run keeps."""
+
+
+def _refuse_misfits(kept: Kept, where: str) -> None:
+    """Outputs that do not fill their shapes were edited."""
+    try:
+        kept.outputs()
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _updated(campaign: Campaign) -> tuple[str, str]:
+    return campaign.updated or campaign.started, campaign.run
+
+
+def _indented(record: Record) -> str:
+    return json.dumps(record.plain(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _component(name: str, what: str) -> str:
+    """The name, if it may become a folder or file."""
+    if not re.fullmatch(r"\w[\w.+-]{0,99}", name, re.ASCII):
+        raise UsageError(f"{what} {name!r} cannot name a folder; use at most 100 letters, digits and _ . + -")
+    return name
+
+
+def _file_name(finding: Finding) -> str:
+    """`<signature>-<case>.json`."""
+    return f"{_stem(finding)}-{finding.case.id}.json"
+
+
+def _stem(finding: Finding) -> str:
+    """The signature; one that is too long or too strange for a file name is told apart by its id."""
+    key = finding.signature.key
+    safe = _safe(key)
+    return safe if safe == key else f"{safe}-{finding.id}"
+
+
+def _safe(name: str) -> str:
+    """The name as part of a file's: short, and without what a path or a shell takes for something else."""
+    return re.sub(r"[^\w.+=@-]", "_", name, flags=re.ASCII)[:150]
+
+
+class Store:
+    """The memory under one folder; several processes may use it at once.
+
+    root: the folder; nothing is created until something is written or `prepare` is called.
+    Everything that writes raises UsageError, naming the file, if the disk refuses; everything that reads raises it for
+    a file that no longer is what the store wrote (see load_record).
+    """
+
+    load_record = staticmethod(load_record)
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+        self._local = self.root / "local"
+        self._journals: dict[tuple[str, str], Journal] = {}
+        self._held: dict[str, int] = {}
+        """Run -> descriptor of its lock."""
+
+    def __enter__(self) -> Self:
+        """Nothing to do; `prepare` is separate because a reader needs no writable folder."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the journals."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the journals, and let go of runs; what was appended is already safe from a kill."""
+        while self._journals:
+            self._journals.popitem()[1].close()
+        while self._held:
+            os.close(self._held.popitem()[1])
+
+    def prepare(self) -> None:
+        """Create local/ and sweep what killed writers left. Raises UsageError if the folder is not writable."""
+        try:
+            with self._lock():
+                write_atomic(self._local / "probe", "")
+                (self._local / "probe").unlink()
+                for folder in ("regressions", "seeds", "local"):
+                    sweep(self.root / folder)
+        except (OSError, UsageError) as error:
+            reason = getattr(error.__cause__ or error, "strerror", None) or error
+            raise UsageError(f"the folder {self._local} is not writable ({reason}); name another one") from error
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return locked(self._local / "lock")
+
+    # findings
+
+    def save_finding(self, finding: Finding) -> Finding:
+        """Merge a finding into what is stored under its signature, and return the result. See merge."""
+        path = self._finding_path(finding)
+        with self._lock():
+            merged = self._decided(merge(self._local_finding(path), finding) if path.exists() else finding)
+            write_atomic(path, _indented(merged))
+        return merged
+
+    def amend(self, finding: Finding) -> Finding:
+        """Write what a person decided over the local finding and over its committed copies."""
+        path = self._finding_path(finding)
+        said = {name: getattr(finding, name) for name in ("expect", "reason", "expires", "state", "history")}
+        with self._lock():
+            if path.exists():
+                write_atomic(path, _indented(finding))
+            for place, committed in self.regressions():
+                if committed.id == finding.id:
+                    write_atomic(place, _indented(committed.but(**said)))
+        return finding
+
+    def drop(self, finding: Finding) -> None:
+        """Forget a local finding that another one has taken the place of, and what was kept of it."""
+        path = self._finding_path(finding)
+        with self._lock():
+            self._kept_path(finding.id).unlink(missing_ok=True)  # first: nobody drops what no finding names
+            path.unlink(missing_ok=True)
+
+    def findings(self, op: str | None = None) -> list[Finding]:
+        """Everything found, or everything found in one op, sorted by op and signature."""
+        found = [self._found(path) for path in self._finding_paths(op)]
+        return sorted(found, key=lambda f: (f.signature.op, f.signature.key))
+
+    def all_findings(self) -> list[Finding]:
+        """Everything found here, and what others committed."""
+        local = self.findings()
+        known = {f.id for f in local}
+        committed = {f.id: f for _, f in self.regressions() if f.id not in known}
+        return sorted([*local, *committed.values()], key=lambda f: (f.signature.op, f.signature.key))
+
+    def finding(self, id_or_prefix: str) -> Finding:
+        """The one finding whose id begins so, local or committed. Raises UsageError if none does, or several do."""
+        paths = [path for path in self._finding_paths() if path.stem.startswith(id_or_prefix)]
+        found = {path.stem: self._found(path) for path in paths}
+        for _, committed in self.regressions():
+            if committed.id.startswith(id_or_prefix):
+                found.setdefault(committed.id, committed)
+        if not found:
+            raise UsageError(f"no finding in {self.root} has an id that begins with {id_or_prefix!r}")
+        if len(found) > 1:
+            ids = ", ".join(sorted(found)[:5])
+            raise UsageError(
+                f"{len(found)} findings have an id that begins with {id_or_prefix!r} ({ids}); give more of it"
+            )
+        return next(iter(found.values()))
+
+    def has(self, finding: Finding) -> bool:
+        """Whether it was found here; what others committed is not asked."""
+        return self._finding_path(finding).exists()
+
+    def _finding_path(self, finding: Finding) -> Path:
+        return self._local / "findings" / _component(finding.signature.op, "op") / f"{finding.id}.json"
+
+    def _finding_paths(self, op: str | None = None) -> list[Path]:
+        folder = "*" if op is None else _component(op, "op")
+        return sorted((self._local / "findings").glob(f"{folder}/*.json"))
+
+    def _found(self, path: Path) -> Finding:
+        return self._decided(self._local_finding(path))
+
+    def _decided(self, finding: Finding) -> Finding:
+        """With what was committed about it, by whomever: whether it may fail, why, and until when."""
+        folder = self.root / "regressions" / _component(finding.signature.op, "op")
+        for path in sorted(folder.glob(f"{glob.escape(_stem(finding))}-*.json")):
+            committed = read_record(path, Finding)
+            if committed.id == finding.id:
+                return finding.but(expect=committed.expect, reason=committed.reason, expires=committed.expires)
+        return finding
+
+    @staticmethod
+    def _local_finding(path: Path) -> Finding:
+        try:
+            finding = read_record(path, Finding)
+        except UsageError as error:
+            raise UsageError(f"{error}; move it away to go on without it") from error
+        if finding.id != path.stem:
+            raise UsageError(f"{path} holds the finding {finding.id}: its signature was edited; delete the file")
+        return finding
+
+    def regressions(self) -> list[tuple[Path, Finding]]:
+        """The committed findings with their files, sorted by path."""
+        paths = sorted((self.root / "regressions").glob("*/*.json"))
+        return [(path, read_record(path, Finding)) for path in paths]
+
+    def promote(self, finding: Finding) -> Path:
+        """Write a finding among the committed ones: state REGRESSION if it was fixed once, else OPEN.
+
+        If the same case is there already, its `expect` and the earlier first_seen stay.
+        """
+        path = self.root / "regressions" / _component(finding.signature.op, "op") / _file_name(finding)
+        guard = finding.state in {State.FIXED, State.REGRESSION}
+        promoted = finding.but(state=State.REGRESSION if guard else State.OPEN)
+        with self._lock():
+            if path.exists():
+                old = read_record(path, Finding)
+                seen = min(filter(None, (old.first_seen, finding.first_seen)), default="")
+                promoted = promoted.but(expect=old.expect, first_seen=seen)
+            write_atomic(path, _indented(promoted))
+        return path
+
+    # outputs that were kept
+
+    def keep(self, name: str, kept: Sequence[Kept]) -> None:
+        """Keep outputs under the id of a finding or the name of a run, in place of what was kept there."""
+        lines = [json.dumps(each.plain(), separators=(",", ":")) + "\n" for each in kept]
+        with self._lock():
+            write_atomic(self._kept_path(name), "".join(lines))
+
+    def kept(self, name: str) -> list[Kept]:
+        """What was kept under a name; nothing if nothing was."""
+        path = self._kept_path(name)
+        if not path.exists():
+            return []
+        found = [record_of(line, Kept, str(path)) for line in path.read_text("utf-8").splitlines()]
+        for each in found:
+            _refuse_misfits(each, str(path))
+        return found
+
+    def kept_names(self) -> list[str]:
+        """Findings and runs of which outputs were kept, sorted."""
+        return sorted(path.stem for path in (self._local / "kept").glob("*.jsonl"))
+
+    def _kept_path(self, name: str) -> Path:
+        return self._local / "kept" / f"{_component(name, 'name')}.jsonl"
+
+    # proofs
+
+    def save_proof(self, proof: Proof) -> Path:
+        """Write what is known of every input, in place of what was known of the subject before; its file."""
+        name = _safe(proof.subject.name.replace(":", "-"))
+        path = self._local / "proofs" / _component(proof.subject.op, "op") / f"{name}.json"
+        with self._lock():
+            write_atomic(path, _indented(proof))
+        return path
+
+    # seeds
+
+    def seeds(self, op: str) -> list[Case]:
+        """The cases worth starting from, in the order they came."""
+        path = self._seed_path(op)
+        if not path.exists():
+            return []
+        with named_trouble(path):
+            lines = path.read_text("utf-8", "replace").split("\n")
+        places = [(f"{path}, line {number},", line) for number, line in enumerate(lines, 1) if line.strip()]
+        return [record_of(line, Case, where) for where, line in places]
+
+    def add_seed(self, case: Case) -> None:
+        """Keep a case, unless it is there already."""
+        with self._lock():
+            kept = self.seeds(case.op)
+            if case.id not in {other.id for other in kept}:
+                lines = [json.dumps(each.plain(), separators=(",", ":")) + "\n" for each in (*kept, case)]
+                write_atomic(self._seed_path(case.op), "".join(lines))
+
+    def _seed_path(self, op: str) -> Path:
+        return self.root / "seeds" / f"{_component(op, 'op')}.jsonl"
+
+    # runs
+
+    def start_run(self, campaign: Campaign) -> None:
+        """Write the first record of a run. Raises UsageError if there is a run of that name."""
+        path = self._campaign_path(campaign.run)
+        self.hold(campaign.run)
+        with self._lock():
+            if path.exists():
+                raise UsageError(f"the run {campaign.run!r} exists in {path.parent}; resume it or take another name")
+            write_atomic(path, _indented(campaign))
+
+    def hold(self, run: str) -> None:
+        """Keep other processes from going on with a run as long as this one does. Raises UsageError if one does."""
+        path = self._campaign_path(run).with_name("lock")
+        if run in self._held:
+            return
+        fd = claimed(path)
+        if fd is None:
+            who = path.read_text("utf-8", "replace").strip()
+            raise UsageError(f"the run {run} still goes on (process {who}); end that first, or wait for it")
+        self._held[run] = fd
+
+    def checkpoint(self, campaign: Campaign) -> int:
+        """Make the run's journals last, then say how far it got: the record never promises what is not in them.
+
+        Returns how long the record is.
+        """
+        for (run, _), journal in self._journals.items():
+            if run == campaign.run:
+                journal.sync()
+        if campaign.run in self._held and os.fstat(self._held[campaign.run]).st_nlink == 0:
+            os.close(self._held.pop(campaign.run))  # somebody has removed the folder
+            self.hold(campaign.run)
+        text = _indented(campaign)
+        with self._lock():
+            write_atomic(self._campaign_path(campaign.run), text)
+        return len(text)
+
+    def load_run(self, name: str) -> Campaign:
+        """The run as of its last checkpoint. Raises UsageError if there is none of that name."""
+        record = self._run(name)
+        if record.coverage:
+            return record
+        return record.but(coverage=self.covered(record).flat())
+
+    def covered(self, record: Campaign) -> Coverage:
+        """What a run has covered, by its journal; of a run that began before there was one, by its record."""
+        found = Coverage.read(self.read_journal(record.run, "coverage"), record.next_index)
+        return found if found.size else Coverage.of(record.coverage)
+
+    def _run(self, name: str) -> Campaign:
+        path = self._campaign_path(name)
+        if not path.exists():
+            known = ", ".join(self.runs()) or "none"
+            raise UsageError(f"there is no run {name!r} in {path.parent.parent}; the known ones are: {known}")
+        return read_record(path, Campaign)
+
+    def latest_unfinished(self) -> Campaign | None:
+        """The unfinished run that was updated last."""
+        unfinished = [campaign for campaign in map(self._run, self.runs()) if not campaign.finished]
+        last = max(unfinished, key=_updated, default=None)
+        return None if last is None else self.load_run(last.run)
+
+    def latest_run(self) -> Campaign | None:
+        """The run that was updated last."""
+        last = max(map(self._run, self.runs()), key=_updated, default=None)
+        return None if last is None else self.load_run(last.run)
+
+    def runs(self) -> list[str]:
+        """Names of all runs, sorted."""
+        return sorted(path.parent.name for path in (self._local / "runs").glob("*/campaign.json"))
+
+    def _campaign_path(self, run: str) -> Path:
+        return self._local / "runs" / _component(run, "run") / "campaign.json"
+
+    # journals
+
+    def journal(self, run: str, kind: str, record: dict[str, Any]) -> int:
+        """Append one line to a run's journal of this kind (one process a run); on return no kill can lose it.
+
+        Returns how long the line is.
+        """
+        path = self._journal_path(run, kind)
+        if (run, kind) not in self._journals:
+            self._journals[run, kind] = Journal(path)
+        return self._journals[run, kind].append(record)
+
+    def compact(self, run: str, kind: str, record: dict[str, Any]) -> int:
+        """Put one line in the place of all that a run's journal of this kind has; how long it is."""
+        path = self._journal_path(run, kind)
+        if journal := self._journals.pop((run, kind), None):
+            journal.close()
+        with self._lock():
+            write_atomic(path, text := json.dumps(record, separators=(",", ":")) + "\n")
+        return len(text)
+
+    def end_journal(self, run: str, kind: str) -> None:
+        """Remove a run's journal of this kind, of which nobody needs anything any more."""
+        if journal := self._journals.pop((run, kind), None):
+            journal.close()
+        self._journal_path(run, kind).unlink(missing_ok=True)
+
+    def read_journal(self, run: str, kind: str) -> list[dict[str, Any]]:
+        """All whole lines of a run's journal. Raises InternalError if one but the last is torn."""
+        return read_lines(self._journal_path(run, kind))
+
+    def _journal_path(self, run: str, kind: str) -> Path:
+        if kind not in JOURNALS:
+            raise InternalError(f"a run keeps no journal {kind!r}, only {' and '.join(JOURNALS)}")
+        return self._local / "runs" / _component(run, "run") / f"{kind}.jsonl"

@@ -1,0 +1,495 @@
+"""The one road of a case: materialize, run in the sandbox, judge. Campaign, shrink, replay and tests all walk it.
+
+Large cases go one by one, when the rest of their batch is done: their outputs are let go of before the next one runs.
+The whole of their inputs is made by the worker alone, and they have a road of their own (fuzz/checking/large_check.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.inputs.materialize import Tensors, digest, materialize, materialize_all
+from kernel_assay.corpus.model.campaign import Fidelity
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.execution import Execution
+from kernel_assay.corpus.model.findings import Exhibit
+from kernel_assay.corpus.model.kinds import BLAMELESS, Kind, Status
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.saved_outputs import Kept
+from kernel_assay.fuzz.checking.large_check import LargeRoad
+from kernel_assay.fuzz.checking.large_policy import is_large
+from kernel_assay.kernels.backends.support.signature import Interface
+from kernel_assay.kernels.boundary.devices import Place
+from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.sandbox.batch import Outcome, Ticket
+from kernel_assay.kernels.sandbox.decode import left_undone
+from kernel_assay.kernels.sandbox.probing import ReadyBy
+from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.kernels.sandbox.worker_pool import Nursery
+from kernel_assay.oracles.catalog import contract_of, origin_of
+from kernel_assay.oracles.judging.consensus import Heard, blame
+from kernel_assay.oracles.judging.failure_detail import exhibit, exhibit_of_invariant, exhibit_of_law
+from kernel_assay.oracles.judging.invariants import invariants, judge_invariant
+from kernel_assay.oracles.judging.judge import RULES, Evidence, judge, unsupported
+from kernel_assay.oracles.judging.laws import applies, judge_law, law_of
+from kernel_assay.oracles.judging.reference import Reference
+from kernel_assay.oracles.large.judge_large import Where, places_of
+from kernel_assay.oracles.spec.contract import Contract, Invariant, Law
+from kernel_assay.oracles.spec.domain import outside, stays
+
+UNDECIDED = BLAMELESS - {Kind.PASS}
+"""Kinds that say neither that a subject is right nor that it is wrong."""
+MOST_BEFORE = 512
+"""Cases that a subject had run before a failure, with which it is told: its worker's state may be why."""
+DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
+"""Kinds of failure that are not run again to be seen closely: each try may cost a whole timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A case to be checked: by which subjects, and under which laws besides the oracle."""
+
+    case: Case
+    subjects: tuple[str, ...]
+    """Keys."""
+    laws: tuple[str, ...] = ()
+    places: tuple[Where, ...] = ()
+    """Of a large case: elements that are judged, whatever the sample is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of an inquiry; everything by subject key."""
+
+    case: Case
+    input_digest: str
+    """Of a large case empty."""
+    verdicts: dict[str, Verdict]
+    executions: dict[str, Execution]
+    laws: int = 0
+    """Laws that could be tested on this case."""
+    classes: tuple[str, ...] = ()
+    """Which of nan, inf and -inf the reference demands; of a case that nobody passed empty."""
+    beside: tuple[tuple[Case, str, Verdict], ...] = ()
+    """Failures, by subject key, of the other cases that laws asked for; not of values, of which no oracle was asked."""
+    fidelity: dict[str, tuple[str, Fidelity]] = field(default_factory=dict)
+    """Of those that passed, if the op has such a thing: the kind, and this case's number as the worst."""
+
+
+@dataclass
+class _Sent:
+    """An inquiry in the sandbox, with what its judgement takes: made when it is needed, for many cases nobody takes."""
+
+    inquiry: Inquiry
+    contract: Contract
+    task: Task
+    others: list[tuple[Law, Task]]
+    """Laws of two runs that were asked for, each with the other case."""
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What the oracle says about the case."""
+        return Reference(self.contract, self.task.case, materialize_all(self.task.case), self.task.outputs)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the inputs."""
+        return digest(self.reference.inputs)
+
+    @cached_property
+    def laws(self) -> list[tuple[Law, Reference]]:
+        """The laws, each with the other case and its inputs."""
+        return [(law, Reference(self.contract, t.case, self._inputs_of(t.case), t.outputs)) for law, t in self.others]
+
+    def _inputs_of(self, other: Case) -> Tensors:
+        """A law changes some tensors only; the others are there."""
+        there, made = self.task.case.tensors, self.reference.inputs
+        return {n: made[n] if r is there.get(n) else materialize(r) for n, r in other.tensors.items()}
+
+
+@dataclass(slots=True)
+class Flight:
+    """A batch of inquiries in the sandbox."""
+
+    ticket: Ticket
+    sent: list[_Sent]
+    large: dict[int, Inquiry] = field(default_factory=dict)
+    """By their places in the batch: those that run when the rest is done."""
+    checked: dict[int, Checked] = field(default_factory=dict)
+    """What came of them."""
+    beside: Flight | None = None
+    """What is emulated meanwhile (fuzz/checking/check_mode.py)."""
+    asked: tuple[int, ...] = ()
+    """The places in the batch of the cases that are."""
+    emulated: list[dict[str, Outcome]] = field(default_factory=list)
+    """What came of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One subject's run of one case, seen closely."""
+
+    verdict: Verdict
+    exhibit: Exhibit
+    kept: Kept | None
+    """None: the outputs are too large to keep, or there are none."""
+
+
+class Examiner:
+    """Checks cases for a fixed set of subjects. Use it as a context manager."""
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        *,
+        timeout: float = 10.0,
+        memory_mb: int = 4096,
+        place: Place | None = None,
+        judge: str | None = None,
+        ready_by: ReadyBy = lambda _: math.inf,
+    ) -> None:
+        """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
+
+        place: which device the subjects see; None: the first there is. judge: the device (cuda, cpu) where a process of
+        its own judges what large cases leave, or `here`: in this one; None: the GPU, if one of them runs there, else
+        here. ready_by: until when a subject may take to load; those that take longer are not among its subjects.
+        """
+        self.subjects = {s.key: s for s in subjects}
+        if len(self.subjects) != len(subjects):
+            twice = next(s for s in subjects if self.subjects[s.key] is not s)
+            raise UsageError(f"subject {twice.key} stands twice: {twice.path} and {self.subjects[twice.key].path}")
+        self.contracts = {s.op: contract_of(s.op) for s in subjects}
+        self._faces = {op: interface_of(c) for op, c in self.contracts.items()}
+        self._limits = timeout, memory_mb
+        self.beside: Examiner | None = None
+        """Who emulates some cases meanwhile; it is closed with this one."""
+        self._road = LargeRoad(self.subjects, self.contracts, place, judge)
+        self.latest: Flight | None = None
+        """The batch that was checked last."""
+        self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place)
+        try:
+            wrong = self._box.probe(ready_by)
+            self.unready = [self.subjects.pop(key) for key in list(self.subjects) if key in self._box.unready]
+            """Subjects that there was no time to load."""
+            self._probed(wrong)
+        except BaseException:
+            self._box.close()
+            raise
+
+    def _probed(self, wrong: dict[str, str]) -> None:
+        """Told which subjects cannot be called, and why."""
+        if first := next((key for key in self.subjects if key in wrong), ""):
+            raise UsageError(wrong[first])
+
+    def __enter__(self) -> Self:
+        """The examiner itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """End the sandbox, and what judges large cases."""
+        self._box.close()
+        self._road.close()
+        if self.beside is not None:
+            self.beside.__exit__(kind, error, where)
+
+    def where(self, subject: Subject) -> Examiner:
+        """Who runs a subject where it was seen to fail: this one, or who emulates it beside."""
+        here = self.beside is None or self.subjects[subject.key].device == subject.device
+        return self if here or self.beside is None else self.beside
+
+    def twin(self, nursery: Nursery | None = None, place: Place | None = None) -> Self:
+        """One for the same subjects, which are not loaded again to see whether that can be done."""
+        made, (timeout, memory_mb) = copy(self), self._limits
+        subjects = list(self.subjects.values())
+        box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place, nursery=nursery)
+        box.knows_as(self._box)
+        vars(made).update(_box=box, _road=self._road.twin(), beside=self.beside and self.beside.twin())
+        return made
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The box the subjects run in."""
+        return self._box
+
+    def check(self, inquiries: Iterable[Inquiry]) -> list[Checked]:
+        """Check a batch now."""
+        flight = self.latest = self.launch(inquiries)
+        self._prepare(flight)
+        return self.land(flight)
+
+    def check_after(self, before: Sequence[Case], inquiry: Inquiry) -> Checked:
+        """Check a case in a worker whose subjects have run these cases before, and nothing else."""
+        flight, outcomes = self._run_after(before, inquiry)
+        return self.judge(flight, outcomes)[0]
+
+    def _run_after(self, before: Sequence[Case], inquiry: Inquiry) -> tuple[Flight, list[dict[str, Outcome]]]:
+        """The flight and the outcomes of the last case alone: what came of those before is nobody's question."""
+        self._box.renew(*inquiry.subjects)
+        whole = self.launch([*(Inquiry(case, inquiry.subjects) for case in before), inquiry])
+        outcomes = self.collect(whole)
+        mine = {0: whole.checked[len(before)]} if len(before) in whole.checked else {}
+        last = Flight(whole.ticket, [] if mine else whole.sent[-1:], checked=mine)
+        return last, outcomes[len(whole.sent) - len(last.sent) :]
+
+    def look(
+        self,
+        case: Case,
+        key: str,
+        law: str = "",
+        places: tuple[Where, ...] = (),
+        before: Sequence[Case] = (),
+    ) -> Look:
+        """Run one case once more and keep what a person will want to see of it; of a large one no outputs.
+
+        before: what the subject runs first, in the same new worker.
+        """
+        if self.is_large(case):
+            return self._look_large(self._in_order(Inquiry(case, (key,), places=places)))
+        asked = (law,) if law else ()
+        flight, outcomes = (
+            self._run_after(before, Inquiry(case, (key,), asked)) if before else self._run_once(case, key, asked)
+        )
+        sent, outcome = flight.sent[0], outcomes[0][key]
+        verdict = self.judge(flight, outcomes)[0].verdicts[key]
+        mine = Evidence(sent.reference, self.subjects[key], outcome.execution, outcome.outputs)
+        returns, broken = key in self._box.returning, law_of(self.contracts[case.op], verdict.law)
+        if isinstance(broken, Law):
+            second = outcomes[1][key]
+            other = Evidence(sent.laws[0][1], self.subjects[key], second.execution, second.outputs)
+            shown = exhibit_of_law(broken, mine, other, verdict, returns=returns)
+        elif isinstance(broken, Invariant):
+            shown = exhibit_of_invariant(broken, mine, verdict, returns=returns)
+        else:
+            shown = exhibit(mine, verdict, returns=returns)
+        place = origin_of(case.op)
+        kept = Kept.of(case, self.subjects[key], outcome.execution, verdict, outcome.outputs, place)
+        return Look(verdict, shown, kept)
+
+    def _run_once(self, case: Case, key: str, laws: tuple[str, ...]) -> tuple[Flight, list[dict[str, Outcome]]]:
+        flight = self.launch([Inquiry(case, (key,), laws)])
+        self._prepare(flight)
+        return flight, self.collect(flight)
+
+    def evidence(self, case: Case, key: str) -> Evidence:
+        """What one run of a case, which is not large, leaves to be judged."""
+        flight, outcomes = self._run_once(case, key, ())
+        outcome = outcomes[0][key]
+        return Evidence(flight.sent[0].reference, self.subjects[key], outcome.execution, outcome.outputs)
+
+    def look_at(self, case: Case, key: str, verdict: Verdict, before: Sequence[Case] = ()) -> Look:
+        """A failure seen closely; where another try is dear, what is known without it. before: as of look."""
+        if verdict.kind not in DEAR:
+            return self.look(case, key, verdict.law, places_of(verdict), before)
+        name, spec = next(iter(self.contracts[case.op].output_specs(case).items()))
+        unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)
+        return Look(verdict, unseen, None)
+
+    def launch(self, inquiries: Iterable[Inquiry], most_deaths: int = 0, hang_counts: int = 1) -> Flight:
+        """Send a batch to the sandbox. most_deaths, hang_counts: as Sandbox.submit."""
+        sent: list[_Sent] = []
+        large: dict[int, Inquiry] = {}
+        for n, given in enumerate(inquiries):
+            q = self._in_order(given)
+            task = self._task(q.case, q.subjects)
+            contract = self.contracts[q.case.op]
+            if is_large(contract, q.case, task.outputs):
+                large[n] = q
+            else:
+                others = [(law, self._task(c, q.subjects)) for law, c in self._other_cases(q)]
+                sent.append(_Sent(q, contract, task, others))
+        tasks = [t for s in sent for t in (s.task, *(other for _, other in s.others))]
+        ticket = self._box.submit(tasks, most_deaths=most_deaths, hang_counts=hang_counts)
+        return Flight(ticket, sent, large)
+
+    def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
+        """Wait until the sandbox is free again; judging can then go on beside the next batch."""
+        outcomes = self._box.collect(flight.ticket)
+        for place, inquiry in flight.large.items():
+            if place not in flight.checked:
+                flight.checked[place] = self._check_large(inquiry)
+        if flight.beside is not None and self.beside is not None:
+            flight.emulated = self.beside.collect(flight.beside)
+        return outcomes
+
+    def give_up(self, flight: Flight, why: str) -> list[dict[str, Outcome]]:
+        """As collect, of a batch that there is no more time for: what is missing was not run."""
+        outcomes = self._box.give_up(flight.ticket, why)
+        for place, inquiry in flight.large.items():
+            if place not in flight.checked:
+                executions = {key: left_undone(key, why).execution for key in inquiry.subjects}
+                verdicts = {key: unsupported(execution) for key, execution in executions.items()}
+                flight.checked[place] = Checked(inquiry.case, "", verdicts, executions)
+        if flight.beside is not None and self.beside is not None:
+            self.beside.give_up(flight.beside, why)
+            flight.beside = None
+        return outcomes
+
+    def abandon(self) -> None:
+        """Forget what is under way, here and beside."""
+        self._box.abandon()
+        if self.beside is not None:
+            self.beside.abandon()
+
+    def ran_before(self, case: Case, key: str, flight: Flight | None = None) -> tuple[Case, ...]:
+        """What a subject had run in the same worker when it came to a case, the latest, as far as remembered.
+
+        flight: that the case was in; None: the latest.
+        """
+        flight = flight or self.latest
+        tasks = flight.ticket.tasks if flight else ()
+        number = next((n for n, task in enumerate(tasks) if task.case is case), None)
+        if flight is None or number is None:
+            return ()
+        return tuple(flight.ticket.ran_before((number, key))[-MOST_BEFORE:])
+
+    def land(self, flight: Flight) -> list[Checked]:
+        """Wait for a batch and judge it."""
+        return self.judge(flight, self.collect(flight))
+
+    def judge(self, flight: Flight, outcomes: list[dict[str, Outcome]], beside: Flight | None = None) -> list[Checked]:
+        """Judge what came back; beside: the batch that runs meanwhile, whose results are taken in between."""
+        rest = iter(outcomes)
+        judged = []
+        for sent in flight.sent:
+            judged.append(self._judge(sent, next(rest), rest))
+            if beside is not None:
+                self._box.pump(beside.ticket)
+        for place, checked in sorted(flight.checked.items()):
+            judged.insert(place, checked)
+        return judged
+
+    def _in_order(self, inquiry: Inquiry) -> Inquiry:
+        """With the tensors of its case as the op has them, for they are handed over by position: JSON sorts names."""
+        tensors = inquiry.case.tensors
+        names = [name for name in self.contracts[inquiry.case.op].inputs if name in tensors]
+        if names == list(tensors) or len(names) != len(tensors):
+            return inquiry
+        return replace(inquiry, case=inquiry.case.but(tensors={name: tensors[name] for name in names}))
+
+    def is_large(self, case: Case) -> bool:
+        """Whether a case is judged by parts of it and by its peers."""
+        return is_large(self.contracts[case.op], case)
+
+    def _task(self, case: Case, subjects: tuple[str, ...]) -> Task:
+        return Task(case, self.contracts[case.op].output_specs(case), subjects)
+
+    def _check_large(self, inquiry: Inquiry) -> Checked:
+        """No laws, no invariants, no fidelity: each of them looks at everything."""
+        with self._road.judged(self._box, inquiry.case, inquiry.subjects, inquiry.places) as judged:
+            verdicts = {k: judged.verdicts[k] for k in inquiry.subjects}
+            executions = {k: judged.ran[k].execution for k in inquiry.subjects}
+        return Checked(inquiry.case, "", verdicts, executions, classes=judged.reference.classes)
+
+    def _look_large(self, inquiry: Inquiry) -> Look:
+        (key,) = inquiry.subjects
+        with self._road.judged(self._box, inquiry.case, inquiry.subjects, inquiry.places) as judged:
+            verdict, returns = judged.verdicts[key], key in self._box.returning
+            shown = judged.reference.exhibit(judged.ran[key], verdict, returns=returns)
+        return Look(verdict, shown, None)
+
+    def _other_cases(self, inquiry: Inquiry) -> Iterable[tuple[Law, Case]]:
+        for law in self.contracts[inquiry.case.op].laws:
+            asked = law if law.name in inquiry.laws and isinstance(law, Law) else None
+            if asked is None or (other := asked.transform(inquiry.case)) is None:
+                continue
+            if stays(self.contracts[other.op], other, outside(self.contracts[other.op], inquiry.case)):
+                yield asked, other
+
+    def _prepare(self, flight: Flight) -> None:
+        """What judging takes, made while the worker runs: for who waits for it, and has nothing else to do.
+
+        Where that fails, judging will say so, when the worker is free again.
+        """
+        with contextlib.suppress(UsageError, InternalError):
+            for sent in flight.sent:
+                for key in sent.inquiry.subjects:
+                    sent.reference.budget(self.subjects[key].numerics)
+                self._box.pump(flight.ticket)
+
+    def _judge(self, sent: _Sent, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
+        executions = {k: o.execution for k, o in outcomes.items()}
+        if not sent.inquiry.laws and all(e.status is Status.UNSUPPORTED for e in executions.values()):
+            verdicts = {k: unsupported(e) for k, e in executions.items()}
+            return Checked(sent.inquiry.case, _digest_said(executions.values()), verdicts, executions)
+        verdicts = {}
+        for key, outcome in outcomes.items():
+            _same_inputs(sent.digest, outcome.execution)
+            verdicts[key] = judge(sent.reference, self.subjects[key], outcome.execution, outcome.outputs)
+        if any(v.failed for v in verdicts.values()):
+            heard = {k: Heard(self.subjects[k], verdicts[k], o.outputs) for k, o in outcomes.items()}
+            for key, text in blame(sent.reference, heard).items():
+                verdicts[key] = verdicts[key].but(blame=text)
+        tested, beside = self._judge_laws(sent, outcomes, rest, verdicts)
+        passed = {k: o for k, o in outcomes.items() if verdicts[k].kind is Kind.PASS}
+        classes = sent.reference.classes if passed else ()
+        fidelity = sent.reference.fidelity({k: o.outputs for k, o in passed.items()})
+        return Checked(sent.inquiry.case, sent.digest, verdicts, executions, tested, classes, tuple(beside), fidelity)
+
+    def _judge_laws(
+        self,
+        sent: _Sent,
+        outcomes: dict[str, Outcome],
+        rest: Iterable[dict[str, Outcome]],
+        verdicts: dict[str, Verdict],
+    ) -> tuple[int, list[tuple[Case, str, Verdict]]]:
+        """How many laws could be tested, and what failed of the other cases on their own."""
+        tested, beside = 0, list[tuple[Case, str, Verdict]]()
+        if not sent.inquiry.laws:
+            return tested, beside
+        bases = {k: Evidence(sent.reference, self.subjects[k], o.execution, o.outputs) for k, o in outcomes.items()}
+        for (law, second), others in zip(sent.laws, rest, strict=False):
+            beside += self._broken(second, others)
+            if not applies(sent.inquiry.case, sent.reference.inputs, second.case, second.inputs):
+                continue
+            tested += 1
+            for key, base in bases.items():
+                if verdicts[key].kind is Kind.PASS and others[key].execution.status is Status.OK:
+                    other = Evidence(second, base.subject, others[key].execution, others[key].outputs)
+                    verdicts[key] = judge_law(law, base, other) or verdicts[key]
+        for kept in invariants(sent.reference, sent.inquiry.laws):
+            tested += 1
+            for key, base in bases.items():
+                if verdicts[key].kind is Kind.PASS:
+                    verdicts[key] = judge_invariant(kept, base) or verdicts[key]
+        return tested, beside
+
+    def _broken(self, second: Reference, outcomes: dict[str, Outcome]) -> Iterable[tuple[Case, str, Verdict]]:
+        """What is wrong with runs of a law's other case whatever their values are."""
+        for key, outcome in outcomes.items():
+            evidence = Evidence(second, self.subjects[key], outcome.execution, outcome.outputs)
+            verdict = next((said for rule in RULES if (said := rule(evidence))), None)
+            if verdict is not None and verdict.failed:
+                yield second.case, key, verdict
+
+
+def interface_of(contract: Contract) -> Interface:
+    """What the op hands to its subjects."""
+    optional = {name: contract.attrs[name][0] for name in contract.optional if name in contract.attrs}
+    extra = tuple(name for name in contract.inputs if name in contract.optional)
+    return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs), optional, extra)
+
+
+def all_laws(case: Case) -> tuple[str, ...]:
+    """Names of the laws of a case's op."""
+    return tuple(law.name for law in contract_of(case.op).laws)
+
+
+def _digest_said(executions: Iterable[Execution]) -> str:
+    """The inputs' digest, as the worker has it."""
+    return next((e.input_digest for e in executions if e.input_digest), "")
+
+
+def _same_inputs(mine: str, execution: Execution) -> None:
+    if execution.input_digest and execution.input_digest != mine:
+        raise InternalError(f"{execution.subject} ran on other input bytes than the oracle saw")

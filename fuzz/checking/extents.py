@@ -1,0 +1,142 @@
+"""Where a kernel in CUDA C++ ends: launches that a GPU refuses, and numbers that do not fit, at sizes nobody runs.
+
+Tensors of 2**31 and 2**32 elements are mapped, not made, and a few blocks at either end of the grid are emulated over
+them in check mode (kernels/worker/stretched.py). What goes wrong there, and not with few elements, is true of that size; what
+takes too long, or is more than any GPU holds, is left alone. It is a warning and no finding: no contract asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.model.base import Scalar
+from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.model.case import Case, TensorRecipe
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.subjects import is_own
+from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.oracles.spec.axes import Dims, product_of, shape_of
+from kernel_assay.oracles.spec.contract import Contract
+
+SECONDS = 10.0
+"""For all kernels of a run."""
+LAUNCH_SECONDS = 3.0
+"""For one launch."""
+LAUNCHES = (1 << 16, 1 << 22, (1 << 31) - 1)
+"""Extents of one dimension, up to what an int holds: a grid ends at 65,535 along y and z."""
+ELEMENTS = (1 << 31, 1 << 32)
+"""Of a tensor: what an index of 32 bits holds, with a sign and without."""
+BESIDE = 1 << 10
+"""The extent of another dimension: a kernel must not loop over 2**31 elements in a thread."""
+BEHIND = 4
+"""How far the long dimension goes behind that: what wraps meets the first blocks, which are run, too."""
+MOST_BYTES = 1 << 37
+"""Of all tensors together: more than a GPU has."""
+MOST_WORK = 1 << 8
+"""Elements for each thread of the grid; who has more would take too long."""
+FEW = 64
+"""The long dimension, where nothing may be wrong yet."""
+
+
+def noted(campaign: Campaign, examiner: Examiner, seconds: float = SECONDS) -> Campaign:
+    """The campaign with what is wrong with a person's own kernels at such sizes, as far as the time goes."""
+    deadline = time.monotonic() + min(seconds, SECONDS)
+    asked = [s for s in campaign.subjects if is_own(s) and s.backend == "cuda" and not campaign.checked.get(s.key)]
+    found = {s.key: tuple(limits(examiner, s, deadline)) for s in asked}
+    return campaign.but(limits={key: said for key, said in found.items() if said})
+
+
+def limits(examiner: Examiner, subject: Subject, deadline: float) -> Iterator[str]:
+    """What is wrong with a kernel, a sentence for each dimension that it is wrong with."""
+    emulated = examiner if subject.device == "cpu" or examiner.beside is None else examiner.beside
+    ask = _Ask(emulated.sandbox, examiner.contracts[subject.op], subject, deadline)
+    for scenarios in (_launches(ask.contract), _indices(ask.contract)):
+        wrong: set[str] = set()
+        for dim, dims, fewer in scenarios:
+            if dim not in wrong and (said := ask.wrong(dims, fewer)):
+                wrong.add(dim)
+                yield f"{_words(dims)}: {said}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """A kernel, and who emulates it."""
+
+    box: Sandbox
+    contract: Contract
+    subject: Subject
+    deadline: float
+
+    def wrong(self, dims: Dims, fewer: Dims | None) -> str:
+        """What is wrong with these extents, and not with fewer; without those it is not run."""
+        said = self._answer(dims, run=False)
+        if fewer is None:
+            return said.get("refused", "")
+        if "wrong" in said:
+            return said["wrong"]
+        threads = int(said.get("threads", 0))
+        if math.prod(dims.values()) > MOST_WORK * threads or "threads" not in self._answer(fewer, run=True):
+            return ""
+        return self._answer(dims, run=True).get("wrong", "")
+
+    def _answer(self, dims: Dims, *, run: bool) -> dict[str, str]:
+        case = _case(self.contract, self.subject, dims, sorted(self.box.needs.get(self.subject.key, ())))
+        shapes = {name: (spec.shape, spec.dtype) for name, spec in self.contract.output_specs(case).items()}
+        shapes |= {name: (recipe.shape, recipe.dtype) for name, recipe in case.tensors.items()}
+        size = sum(math.prod(shape) * format_of(dtype).bits // 8 for shape, dtype in shapes.values())
+        left = min(LAUNCH_SECONDS, self.deadline - time.monotonic())
+        if left <= 0.0 or size > MOST_BYTES:
+            return {}
+        return self.box.stretch(self.subject.key, {"tensors": shapes, "attrs": case.attrs, "run": run}, left)
+
+
+def _case(contract: Contract, subject: Subject, dims: Dims, needed: Sequence[str]) -> Case:
+    """A case of zeros that nobody makes."""
+    first = next(iter(contract.inputs))
+    taken = [v for v in contract.variants if not subject.dtypes or v[first] in subject.dtypes]
+    attrs: dict[str, Scalar] = {name: values[0] for name, values in contract.attrs.items()}
+    inputs = {n: i for n, i in contract.inputs.items() if n not in contract.optional or n in needed}
+    shapes = {name: shape_of(spec.axes, dims, attrs) for name, spec in inputs.items()}
+    tensors = {name: TensorRecipe(shape=shape, dtype=taken[0][name]) for name, shape in shapes.items()}
+    return Case(op=contract.name, tensors=tensors, attrs=attrs)
+
+
+def _launches(contract: Contract) -> Iterator[tuple[str, Dims, None]]:
+    """One dimension long, all others short."""
+    for dim, extent in ((d, n) for d in contract.dims for n in LAUNCHES):
+        yield dim, _extents(contract, {dim: extent}), None
+
+
+def _indices(contract: Contract) -> Iterator[tuple[str, Dims, Dims]]:
+    """A tensor with more elements than an index of 32 bits counts; the same with few."""
+    attrs = {name: values[0] for name, values in contract.attrs.items()}
+    for count in ELEMENTS:
+        for axes in contract.axes:
+            names, factor = product_of(axes, attrs)
+            for dim in dict.fromkeys(names):
+                widest = max((n for n in names if n != dim), key=lambda n: contract.dims[n].high, default="")
+                base = _extents(contract, {widest: min(BESIDE, contract.dims[widest].high)} if widest else {})
+                rest = factor * math.prod(base[name] for name in names if name != dim)
+                yield (
+                    dim,
+                    _extents(contract, {**base, dim: count // rest + BEHIND}),
+                    _extents(contract, {**base, dim: FEW}),
+                )
+
+
+def _extents(contract: Contract, said: Dims) -> Dims:
+    """All dimensions, as small as may be where nothing is said; multiples of what they must be."""
+    least = {name: max(1, d.low) for name, d in contract.dims.items()}
+    return {
+        n: -(-extent // contract.dims[n].multiple) * contract.dims[n].multiple
+        for n, extent in (least | dict(said)).items()
+    }
+
+
+def _words(dims: Dims) -> str:
+    return ", ".join(f"{name} = {extent:,}" for name, extent in dims.items() if extent > 1)

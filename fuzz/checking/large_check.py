@@ -1,0 +1,116 @@
+"""The road of a large case: alone in the sandbox, with more time, judged by parts and against others (oracles.large.judge_large).
+
+Where subjects run on a GPU, what they leave stays there: a process of the judge's takes it over (fuzz/checking/output_holder.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.inputs.fingerprint import rows_digest
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.execution import Execution
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.checking.large_policy import patience
+from kernel_assay.fuzz.checking.output_holder import HolderProcess
+from kernel_assay.fuzz.checking.subjects import fitting
+from kernel_assay.kernels.boundary.devices import Place, is_made_on_gpu
+from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.oracles.large.judge_large import LargeReference, Ran, Where
+from kernel_assay.oracles.spec.contract import Contract
+
+HERE = "here"
+"""In place of a device on which outputs are judged: this process, to which they are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of a large case, by subject key; of a peer that nobody asked for, too."""
+
+    reference: LargeReference
+    ran: dict[str, Ran]
+    verdicts: dict[str, Verdict]
+
+
+class LargeRoad:
+    """Runs and judges large cases for a fixed set of subjects."""
+
+    def __init__(
+        self,
+        subjects: Mapping[str, Subject],
+        contracts: Mapping[str, Contract],
+        place: Place | None = None,
+        judge: str | None = None,
+    ) -> None:
+        """place: of the subjects' device; judge: as of fuzz.checking.check.Examiner."""
+        self._subjects, self._contracts = subjects, contracts
+        self._made = place, judge
+        environment = place.environment if place else {}
+        self.holder = HolderProcess(judge or "cuda", environment)
+
+    def twin(self) -> LargeRoad:
+        """One for the same subjects, which shares nothing that runs."""
+        return LargeRoad(self._subjects, self._contracts, *self._made)
+
+    def close(self) -> None:
+        """End the judge's process, if there is one."""
+        self.holder.close()
+
+    @contextlib.contextmanager
+    def judged(self, box: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where] = ()) -> Iterator[Judged]:
+        """Run one large case, while nothing else runs, and judge it. places: elements that are judged in any case.
+
+        A subject alone gets a peer, if there is one, and no reference in float64: judged by a sample alone it would
+        pass with what a peer has shown before. Raises InternalError if the judge's process fails.
+        """
+        holder = self.holder if self._is_held(keys) else None
+        try:
+            right = holder.refer(case) if holder and not self._contracts[case.op].origin else {}
+            keys += self._peer(case, keys[0]) if len(keys) == 1 and not right else ()
+            reference, ran = self._run(box, case, keys, places)
+            yield Judged(reference, ran, reference.judge(ran, right))
+        except BaseException:
+            self.holder.close()  # it may be in the middle of an answer
+            raise
+        if holder:
+            holder.forget()
+
+    def _run(
+        self, box: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where]
+    ) -> tuple[LargeReference, dict[str, Ran]]:
+        contract, usual = self._contracts[case.op], box.timeout
+        task = Task(case, contract.output_specs(case), keys, large=True)
+        box.timeout = usual + patience(contract, case)
+        try:
+            ticket = box.submit([task], self.holder if self._is_held(keys) else None)
+            mine = rows_digest(case)
+            reference = LargeReference(contract, case, [self._subjects[k].numerics for k in keys], places)
+            outcomes = box.collect(ticket)[0]
+        finally:
+            box.timeout = usual
+        for outcome in outcomes.values():
+            _same_rows(mine, outcome.execution)
+        return reference, {k: Ran(self._subjects[k], o.execution, o.left) for k, o in outcomes.items()}
+
+    def _is_held(self, keys: Sequence[str]) -> bool:
+        """Whether the judge's process takes over what these leave."""
+        _, judge = self._made
+        return judge != HERE and (judge is not None or any(is_made_on_gpu(self._subjects[key]) for key in keys))
+
+    def _peer(self, case: Case, key: str) -> tuple[str, ...]:
+        """Another subject for a case, if there is one: on the same device, and a library's, which is fast."""
+        mine = self._subjects[key]
+        fit = set(fitting(self._subjects.values(), case))
+        others = [s for s in self._subjects.values() if s.key != key and s.key in fit and not s.planted]
+        best = min(others, key=lambda s: (s.device != mine.device, s.backend != "torch"), default=None)
+        return () if best is None else (best.key,)
+
+
+def _same_rows(mine: str, execution: Execution) -> None:
+    if execution.input_rows and execution.input_rows != mine:
+        raise InternalError(f"{execution.subject} ran on other input rows than the oracle saw")

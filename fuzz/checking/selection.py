@@ -1,0 +1,195 @@
+"""Which subjects take part: the house's own, a user's, and their peers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernel_assay.corpus.errors import UsageError, about
+from kernel_assay.corpus.model.interpreter_mends import AS_IS, INTERPRETED
+from kernel_assay.corpus.model.subject import EVERY, Numerics, Subject
+from kernel_assay.fuzz.checking.subjects import is_own, takes
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.boundary.devices import places_of
+from kernel_assay.kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
+from kernel_assay.kernels.gpu_backends import ON_GPU
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.oracles.spec.contract import Contract
+
+DEFAULT_PEERS = ("torch", "numpy")
+"""Backends of which one subject each runs beside a user's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A person's own kernels, as a command line names them."""
+
+    files: Sequence[str] = ()
+    """`FILE[:NAME]`."""
+    launch: Sequence[str] = ()
+    """Lines of front matter for the CUDA files among them."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for lines that are for nobody."""
+        if self.launch and not any(text.partition(":")[0].endswith(".cu") for text in self.files):
+            raise UsageError("--launch says how a CUDA file is launched, but no --subject is one")
+
+    def subjects(self, ops: Sequence[str]) -> list[Subject]:
+        """One for each file. Raises UsageError as user_subject does, if its op is none, and for two of one name."""
+        found = [user_subject(text, tuple(ops), "\n".join(self.launch)) for text in self.files]
+        for subject in found:
+            with about(subject.path):  # an op of the command line is known by now: this one stands in the file
+                _can_take(contract_of(subject.op), subject)
+                can_claim(contract_of(subject.op), subject.numerics)
+        return _unique(found)
+
+
+def _can_take(contract: Contract, subject: Subject) -> None:
+    """Raise UsageError if no case has a dtype that the subject takes."""
+    first = next(iter(contract.inputs))
+    there = tuple(dict.fromkeys(variant[first] for variant in contract.variants))
+    if subject.dtypes and not set(subject.dtypes) & set(there):
+        key = "dtypes" if subject.backend == "cuda" else "DTYPES"
+        said = f"takes {' and '.join(subject.dtypes)} only, but {first} of {subject.op} is {' or '.join(there)}"
+        raise UsageError(f'it {said}; name what it takes, as {key} = ["{there[0]}"]')
+
+
+def can_claim(contract: Contract, numerics: Numerics) -> None:
+    """Raise UsageError for an intermediate result that the op has not.
+
+    A budget that is estimated has no names: the coarsest type counts for all.
+    """
+    names = (*contract.intermediates, EVERY)
+    unknown = next((name for name in numerics.intermediates if name not in names), None)
+    if unknown is not None and not contract.estimated:
+        raise UsageError(
+            f"it claims the intermediate result {unknown!r}, which {contract.name} has not: it has {', '.join(names)}"
+        )
+
+
+def select(
+    ops: Sequence[str],
+    *,
+    files: Sequence[str] = (),
+    backends: Sequence[str] = (),
+    peers: Sequence[str] = (),
+    planted: bool = False,
+    launch: Sequence[str] = (),
+) -> list[Subject]:
+    """The subjects of a run, in order. Raises UsageError if something is not known or nothing is left.
+
+    files: `FILE[:NAME]` of the user's own; backends: only these of the house's own; peers: names of those of the
+    house's own that run beside a user's (`none`: nobody; none named: one torch and one numpy subject); launch: lines of
+    front matter for the CUDA files among them.
+    """
+    for op in ops:
+        contract_of(op)
+    own = Own(files, launch).subjects(ops)
+    wanted = tuple(dict.fromkeys(s.op for s in own)) if own else tuple(ops) or tuple(load_contracts())
+    for backend in backends:
+        if why := _unavailable(backend):
+            raise UsageError(f"backend {backend!r} is not available here, because {why}")
+    house = [s for op in wanted for s in runnable(op) if not backends or s.backend in backends]
+    if own or peers:
+        beside = [s for op in wanted for s in _peers([h for h in house if h.op == op], peers)]
+    else:
+        beside = [s for s in house if planted or not s.planted]
+    _known_peers(peers, wanted)
+    chosen = _unique([*own, *beside])
+    if not chosen:
+        limit, other = (f" with backend {', '.join(backends)}", ", or another --backend") if backends else ("", "")
+        raise UsageError(f"no subject is left for {', '.join(wanted)}{limit}; name your own with --subject{other}")
+    return chosen
+
+
+def only_dtypes(subjects: Sequence[Subject], dtypes: Sequence[str]) -> list[Subject]:
+    """The subjects that take one of these dtypes, for these only; all of them if none is named.
+
+    Raises UsageError if a person's own does not, or nobody does.
+    """
+    if not dtypes:
+        return list(subjects)
+    there = {s.key: _dtypes_of(s) for s in subjects}
+    left = [s.but(dtypes=both) for s in subjects if (both := tuple(t for t in there[s.key] if t in dtypes))]
+    kept = {s.key for s in left}
+    for subject in subjects:
+        if subject.key not in kept and (is_own(subject) or not left):
+            raise UsageError(f"{subject.key} takes {', '.join(there[subject.key])}, not {' or '.join(dtypes)}")
+    return left
+
+
+def _dtypes_of(subject: Subject) -> list[str]:
+    """Of its first input, by which cases are told apart."""
+    return [t for t in contract_of(subject.op).dtypes if takes(subject, t)]
+
+
+def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
+    """The subjects on a device; on a GPU those that can run there, the others beside them on the CPU.
+
+    Among the others are bugs that were planted and that a GPU hides: the emulator finds them. Of one that a GPU shows
+    otherwise, that is the verdict it must earn. Raises UsageError if there is no such device.
+    """
+    kind = places_of(device)[0].device
+    if kind == "cpu":
+        made = [s.but(device=kind) for s in subjects]
+    else:
+        made = [s.but(device=kind, planted=shown_on_gpu(s)) if _runs_on_gpu(s) else s for s in subjects]
+    left = [s for s in made if is_own(s) or s.device != "cpu" or not loader_of(s.backend).unavailable()]
+    if made and not left:
+        why = loader_of(made[0].backend).unavailable()
+        raise UsageError(f"backend {made[0].backend!r} is not available on device {device!r}, because {why}")
+    return left
+
+
+def as_is(subjects: Sequence[Subject]) -> list[Subject]:
+    """The subjects, those in Triton that are interpreted without what is mended of its interpreter."""
+    return [s.but(backend=AS_IS) if (s.backend, s.device) == (INTERPRETED, "cpu") else s for s in subjects]
+
+
+def _runs_on_gpu(subject: Subject) -> bool:
+    return subject.backend in ON_GPU and not ON_GPU[subject.backend].unavailable() and not hidden_on_gpu(subject)
+
+
+def runnable(op: str) -> list[Subject]:
+    """The house's own subjects of an op whose backend is available here, on the CPU or on a GPU."""
+    return [s for s in subjects_of(op) if not _unavailable(s.backend)]
+
+
+def _unavailable(backend: str) -> str:
+    """Why a backend runs nowhere here, in half a sentence; empty if it does. Triton interprets in versions it knows."""
+    why = loader_of(backend).unavailable()
+    return "" if why and backend in ON_GPU and not ON_GPU[backend].unavailable() else why
+
+
+def claims(subject: Subject) -> bool:
+    """Whether a subject claims other arithmetic than is usual."""
+    return subject.numerics.id != Numerics().id
+
+
+def _peers(house: list[Subject], names: Sequence[str]) -> list[Subject]:
+    if "none" in names:
+        return []
+    if names:
+        return [s for s in house if s.name in names]
+    clean = sorted((s for s in house if not s.planted), key=claims)  # coarse arithmetic is judged mildly
+    firsts = (next((s for s in clean if s.backend == b), None) for b in DEFAULT_PEERS)
+    return [s for s in firsts if s is not None]
+
+
+def _known_peers(names: Sequence[str], ops: Sequence[str]) -> None:
+    known = {s.name for op in ops for s in subjects_of(op)} | {"none"}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"peer {name!r} is not known for {', '.join(ops)}; there are {', '.join(sorted(known))}")
+
+
+def _unique(subjects: list[Subject]) -> list[Subject]:
+    """Refuses two subjects of one name, and says where they are."""
+    seen: dict[str, Subject] = {}
+    for subject in subjects:
+        if subject.key in seen:
+            first, second = seen[subject.key].path, subject.path
+            places = f"{first} and {second}" if first != second else f"both are the same file, {first}; name it once"
+            raise UsageError(f"subject {subject.key} stands twice: {places}")
+        seen[subject.key] = subject
+    return subjects

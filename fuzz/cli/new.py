@@ -1,0 +1,90 @@
+"""Start a file of one's own: an op with its contract and a kernel, a kernel for an op of the house, a CUDA kernel."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import sys
+from importlib.metadata import packages_distributions
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.fuzz.checking.selection import claims
+from kernel_assay.kernels.catalog import resolve, subjects_of
+from kernel_assay.oracles.catalog import contract_of, load_contracts
+from kernel_assay.reports.forms import write
+
+BACKENDS = ("numpy", "torch")
+"""Of which a house's subject is copied: the first there is, ..."""
+PLAIN = "numpy_float32"
+"""... or this one, which takes nothing that is optional."""
+
+
+def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:
+    """Write the files of an op, a subject or a CUDA kernel; they, and the command that runs them.
+
+    Raises UsageError for a name that is no word, an op that is not known, and a file that exists or cannot be written.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
+        advice = "use up to 64 small letters, digits and _, and begin with a letter"
+        raise UsageError(f"{name!r} cannot be a name; {advice}")
+    if name in sys.stdlib_module_names or name in packages_distributions():
+        raise UsageError(f"{name!r} is the name of an installed module, whose place the file would take; take another")
+    made = _WRITERS[what](name, op)
+    for file in made:
+        if (folder / file).exists():
+            raise UsageError(f"{folder / file} exists already; take another name or another --folder")
+    for file, text in made.items():
+        write(folder / file, text)
+    return [folder / file for file in made], _command(what, name, op, folder)
+
+
+def _command(what: str, name: str, op: str, folder: Path) -> str:
+    kernel = shlex.quote(str(folder / f"{name}.{'cu' if what == 'cuda' else 'py'}"))
+    if what != "op":
+        return f"python -m fuzz run {op} --subject {kernel} --budget 10s"
+    contract = shlex.quote(str(folder / f"{name}_contract.py"))
+    return f"python -m fuzz run {name} --contract {contract} --subject {kernel} --budget 10s"
+
+
+def _op(name: str, op: str) -> dict[str, str]:
+    del op
+    if name in load_contracts():
+        raise UsageError(f"op {name!r} exists already; `python -m fuzz new subject` starts a kernel for it")
+    return {f"{name}_contract.py": _filled("op_contract", name), f"{name}.py": _filled("op_subject", name)}
+
+
+def _subject(name: str, op: str) -> dict[str, str]:
+    """The house's plainest kernel of the op: it runs and passes, until its body is replaced."""
+    contract_of(op)
+    clean = sorted((s for s in subjects_of(op) if not s.planted), key=lambda s: (claims(s), s.name != PLAIN))
+    model = next((s for backend in BACKENDS for s in clean if s.backend == backend), None)
+    if model is None:
+        raise UsageError(f"op {op!r} has no kernel to start from; `python -m fuzz new op` writes one with its contract")
+    return {f"{name}.py": _renamed(resolve(model).read_text("utf-8"), name, op)}
+
+
+def _renamed(source: str, name: str, op: str) -> str:
+    """A kernel of the house as a user's: with its name at its head, and its op below what it imports."""
+    tree, lines = ast.parse(source), source.splitlines(keepends=True)
+    start = tree.body[0].end_lineno
+    end = max(node.end_lineno or 0 for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    doc = f'"""{name}, for {op}. Replace the body by your own.\n\n{ast.get_docstring(tree)}\n"""\n'
+    return "".join([doc, *lines[start:end], f'\nOP = "{op}"', *lines[end:]])
+
+
+def _cuda(name: str, op: str) -> dict[str, str]:
+    if op != "silu":
+        raise UsageError(f"the CUDA template is one for silu; change its op and arguments to make it one for {op}")
+    return {f"{name}.cu": _filled("cuda", name)}
+
+
+def _filled(template: str, name: str) -> str:
+    text = (files("fuzz") / "templates" / f"{template}.txt").read_text("utf-8")
+    return Template(text).substitute(name=name)
+
+
+_WRITERS = {"op": _op, "subject": _subject, "cuda": _cuda}

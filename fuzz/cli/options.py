@@ -1,0 +1,145 @@
+"""Options that several commands share, and what their values must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
+    """A number that is not too small; one sentence says what it must be, whatever it is instead."""
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+        self.name = "integer" if isinstance(least, int) else "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Raises click's own UsageError, as other types of options do, for another number and for what is none."""
+        del ctx
+        try:
+            number = type(self.least)(value)
+        except ValueError:
+            number = math.nan
+        if number >= self.least:
+            return number
+        option, kind = param.opts[0] if param else "it", "whole number" if self.name == "integer" else "number"
+        raise click.UsageError(f"{option} must be a {kind} of at least {self.least}, not {value!r}")
+
+
+def corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any]:
+    """Where the corpus lies."""
+    return click.option(
+        "--corpus",
+        type=click.Path(path_type=Path),
+        default=Path("corpus"),
+        show_default=True,
+        help="Folder of the corpus.",
+        **more,
+    )(command)
+
+
+def _existing(context: click.Context, option: click.Parameter, folder: Path) -> Path:
+    from kernel_assay.reports.options import existing_corpus  # noqa: PLC0415  a stranger's `reports` must not stand in the way of check_house
+
+    return existing_corpus(context, option, folder)
+
+
+def old_corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Of commands to which a corpus that is not there can tell nothing."""
+    return corpus_option(command, callback=_existing)
+
+
+def box_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Limits of the box that subjects run in."""
+    command = click.option(
+        "--timeout", type=AtLeast(0.01), default=10.0, show_default=True, help="Seconds for one execution."
+    )(command)
+    return click.option(
+        "--memory",
+        "memory_mb",
+        type=AtLeast(16),
+        default=4096,
+        show_default=True,
+        help="Megabytes a subject may allocate.",
+    )(command)
+
+
+def subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Kernels of one's own, and how they are launched."""
+    command = click.option(
+        "--launch",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Front matter for a CUDA file of yours, as TOML, such as 'block = 256'; repeatable.",
+    )(command)
+    return click.option(
+        "--subject", "files", multiple=True, metavar="FILE[:NAME]", help="A kernel of your own, anywhere; repeatable."
+    )(command)
+
+
+def dtype_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Some of the dtypes that subjects take."""
+    text = "Only this dtype of the first input; repeatable.  [default: all that a subject takes]"
+    return click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help=text)(command)
+
+
+def device_option(default: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Where subjects run; text: its help."""
+    return click.option("--device", default=default, show_default=bool(default), help=text)
+
+
+def _add_contracts(context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Before anything else is looked up: the ops of a command line may be the user's own."""
+    del context, option
+    if paths:
+        from kernel_assay.oracles.catalog import add_contract  # noqa: PLC0415  --help must not wait for numpy
+
+        for path in paths:
+            add_contract(path)
+    return paths
+
+
+def contract_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Contracts of one's own, known before anything else is looked up."""
+    return click.option(
+        "--contract",
+        "contracts",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        callback=_add_contracts,
+        is_eager=True,
+        expose_value=False,
+        help="The contract of an op of your own; repeatable.",
+    )(command)
+
+
+def _checked_base(_context: click.Context, _option: click.Parameter, base: Path | None) -> Path | None:
+    """Refuse what is no folder before anything runs."""
+    from kernel_assay.fuzz.replay.baseline import check_base  # noqa: PLC0415  as above
+
+    if base is not None:
+        check_base(base)
+    return base
+
+
+def base_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What to compare with."""
+    return click.option(
+        "--base",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        callback=_checked_base,
+        help="A checkout to compare with: what fails there, too, does not count.",
+    )(command)
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A summary for programs."""
+    return click.option(
+        "--json", "json_path", metavar="FILE", help="Write the summary as JSON (-: to standard output)."
+    )(command)

@@ -1,0 +1,268 @@
+"""What `replay`, `list` and `doctor` do, below the command line. Nothing here needs Hypothesis."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import click
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.specials import PLACES, VALUES
+from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.model.interpreter_mends import mended_text
+from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.cli.output import FOUND, write_json
+from kernel_assay.fuzz.replay.baseline import beside_base
+from kernel_assay.fuzz.replay.replay import Outcome, Replayed, gather, moved, replay
+from kernel_assay.kernels.backend_registry import loader_of, loaders
+from kernel_assay.kernels.boundary.devices import places_of
+from kernel_assay.kernels.catalog import subjects_of
+from kernel_assay.kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version, version_of
+from kernel_assay.oracles.catalog import load_contracts
+from kernel_assay.oracles.judging.criteria import CRITERIA
+from kernel_assay.oracles.spec.contract import Contract
+from kernel_assay.reports.book import Book
+from kernel_assay.reports.bugs import grouped
+from kernel_assay.reports.explain import short
+from kernel_assay.reports.forms import formats, write
+from kernel_assay.reports.junit import Result, junit
+from kernel_assay.reports.plain.replay_markdown import Told, markdown
+from kernel_assay.reports.plain.run_text import claims
+from kernel_assay.reports.plain.terminal import say, table
+
+
+def replay_stored(**options: Any) -> int:
+    """The command `replay`."""
+    with Store(options["corpus"]) as store:
+        own = Own(options["files"], options["launch"])
+        items = moved(gather(store, options["targets"], own), options["device"])
+        box = {"timeout": options["timeout"], "memory_mb": options["memory_mb"]}
+        place = places_of(options["device"])[0] if options["device"] else None
+        results = replay(items, store, **box, place=place)
+        if options["base"] is not None:
+            results = beside_base(results, options["base"], **box)
+    for r in results:
+        say(_line(r), err=options["json_path"] == "-")
+    _write(results, options)
+    tally = Counter(r.outcome.value for r in results)
+    said = ", ".join(f"{n} {word}" for word, n in tally.items()) or "nothing to replay"
+    click.echo(f"{len(results)} replayed: {said}" if results else said, err=options["json_path"] == "-")
+    return 0 if all(r.good for r in results) else FOUND
+
+
+def _line(r: Replayed) -> str:
+    lost = " (a planted bug is not caught any more)" if r.lost else ""
+    meant = r.item.subject.planted and r.good  # of hundreds of planted bugs nobody reads more than a line each
+    message = f"\n{indent(f'{r.verdict.kind}: {r.verdict.message}', '    ')}" if r.verdict.message and not meant else ""
+    blame = f"\n    {r.verdict.blame}" if r.verdict.blame and not meant else ""
+    return f"{r.outcome.value}{lost}: {r.item.subject.key}  {r.item.case.label}  [{r.item.name}]{message}{blame}"
+
+
+def _write(results: list[Replayed], options: dict[str, Any]) -> None:
+    summary = [
+        {
+            "item": r.item.name,
+            "case_id": r.item.case.id,
+            "subject": r.item.subject.key,
+            "outcome": r.outcome.value,
+            "good": r.good,
+            "kind": r.verdict.kind.value,
+            "message": r.verdict.message,
+        }
+        for r in results
+    ]
+    write_json(options["json_path"], summary)
+    _write_reports(results, options)
+
+
+def _write_reports(results: list[Replayed], options: dict[str, Any]) -> None:
+    """The forms in which CI servers show a replay."""
+    if options["junit"]:
+        write(options["junit"], junit("replay", [_result(r) for r in results]))
+    if options["markdown"]:
+        write(options["markdown"], markdown([_told(r) for r in results]))
+    if options["sarif"]:
+        failing = tuple(r.as_finding() for r in results if r.verdict.failed and not r.item.subject.planted)
+        quiet = frozenset(r.as_finding().id for r in results if r.good)
+        write(options["sarif"], formats()["sarif"].render(Book(failing, known=quiet, corpus=str(options["corpus"]))))
+
+
+def _result(r: Replayed) -> Result:
+    name = f"{r.item.case.label} [{r.item.name}]"
+    if r.good:
+        skipped = "" if r.outcome is Outcome.PASSES else r.outcome.value if r.verdict.failed else ""
+        return Result(name, r.item.subject.key, skipped=skipped)
+    return Result(name, r.item.subject.key, failure=r.verdict.message or r.outcome.value)
+
+
+def _told(r: Replayed) -> Told:
+    return Told(r.item.subject.key, r.outcome.value, r.item.case.label, r.verdict.message, good=r.good)
+
+
+Row = tuple[str, ...]
+_BUG = "bug"
+"""The column with the finding that leads the bug; people see it by what stands below what."""
+
+
+def list_things(**options: Any) -> int:
+    """The command `list`."""
+    head, rows = _LISTS[options["what"]](Path(options["corpus"]))
+    _refuse_lost_columns(options["what"], options["words"], head, rows)
+    rows = [row for row in rows if all(_matches(word, head, row) for word in options["words"])]
+    if options["json_path"]:
+        write_json(options["json_path"], [dict(zip(head, row, strict=True)) for row in rows])
+    else:
+        click.echo(table(*_by_bug(head, rows)))
+    return 0
+
+
+def _by_bug(head: Row, rows: list[Row]) -> tuple[Row, list[Row]]:
+    """Findings, those of one bug below one another: what all of them have in common is said once."""
+    if _BUG not in head:
+        return head, rows
+    bugs: dict[str, list[Row]] = {}
+    for row in rows:
+        bugs.setdefault(row[head.index(_BUG)], []).append(row)
+    shown = [_below(row, first=not i) for same in bugs.values() for i, row in enumerate(same)]
+    return tuple(name for name in head if name != _BUG), shown
+
+
+def _below(row: Row, *, first: bool) -> Row:
+    """A finding as people see it: its label without op and dtype, which have columns of their own."""
+    name, subject, *middle, _, label = row
+    shown = (name, subject) if first else (f"  {name}", "")
+    return (*shown, *middle, label.split(" ", 2)[-1])
+
+
+def _refuse_lost_columns(what: str, words: Sequence[str], head: Row, rows: list[Row]) -> None:
+    """Raise UsageError for COLUMN=VALUE without such a column, unless it is a word of some row, as `x=3x5` may be."""
+    for word in words:
+        column, equals, _ = word.partition("=")
+        if equals and column not in head and not any(word in cell for row in rows for cell in row):
+            raise UsageError(f"{column!r} is no column of `list {what}`; there are {', '.join(head)}")
+
+
+def _matches(word: str, head: Row, row: Row) -> bool:
+    """`COLUMN=VALUE`: that column says just this; any other word: it occurs in some column."""
+    column, equals, value = word.partition("=")
+    if equals and column in head:
+        return row[head.index(column)] == value
+    return any(word in cell for cell in row)
+
+
+def _ops(_: Path) -> tuple[Row, list[Row]]:
+    rows: list[Row] = []
+    for c in load_contracts().values():
+        subjects = subjects_of(c.name)
+        planted = sum(bool(s.planted) for s in subjects)
+        rows.append((c.name, _call(c), str(len(subjects) - planted), str(planted), " ".join(c.dtypes), c.summary))
+    return ("op", "call", "subjects", "planted", "dtypes", "summary"), rows
+
+
+def _call(contract: Contract) -> str:
+    """How a kernel that returns its result is called; what stands in brackets may be left out."""
+    inputs = [name for name in contract.inputs if name not in contract.optional]
+    named = [name for name in contract.inputs if name in contract.optional] + list(contract.attrs)
+    named = [f"[{name}]" if name in contract.optional else name for name in named]
+    return f"({', '.join([*inputs, *(['*', *named] if named else [])])})"
+
+
+def _subjects(_: Path) -> tuple[Row, list[Row]]:
+    rows: list[Row] = []
+    for op in load_contracts():
+        for s in subjects_of(op):
+            why = loader_of(s.loader).unavailable()
+            state = (
+                f"not available here, because {why}" if why else "planted " + s.planted if s.planted else "runs here"
+            )
+            rows.append((s.key, s.backend, state, claims(s), s.summary))
+    return ("subject", "backend", "state", "claims", "summary"), rows
+
+
+def _backends(_: Path) -> tuple[Row, list[Row]]:
+    return ("backend", "state"), [(name, _backend_state(name)) for name in loaders()]
+
+
+def _backend_state(name: str) -> str:
+    loader = loader_of(name)
+    if why := loader.unavailable():
+        return f"not available here, because {why}"
+    return "runs here" + "".join(f", {p} {v}" for p, v in loader.versions().items())
+
+
+def _distributions(_: Path) -> tuple[Row, list[Row]]:
+    rows: list[Row] = [("distribution", d.name, d.nature, d.summary) for d in DISTRIBUTIONS.values()]
+    rows += [("layout", name, "", (f.__doc__ or "").splitlines()[0]) for name, f in LAYOUTS.items()]
+    rows += [("special", name, "", "") for name in VALUES]
+    rows += [("place", name, "", (f.__doc__ or "").splitlines()[0]) for name, f in PLACES.items()]
+    return ("what", "name", "nature", "summary"), rows
+
+
+def _findings(corpus: Path) -> tuple[Row, list[Row]]:
+    with Store(corpus) as store:
+        found = store.all_findings()
+    rows: list[Row] = [
+        (f.id, f.subject.key, f.verdict.kind.value, _state(f), str(f.count), f.signature.dtype, bug[0].id, f.case.label)
+        for bug in grouped(found, lambda f: not f.expected())
+        for f in bug
+    ]
+    return ("finding", "subject", "verdict", "state", "count", "dtype", _BUG, "smallest case"), rows
+
+
+def _state(f: Finding) -> str:
+    if f.expect == "fail" and not f.subject.planted:
+        return f"{f.state.value}, expectation expired" if f.expired() else f"{f.state.value}, expected"
+    return f.state.value
+
+
+def _goals(_: Path) -> tuple[Row, list[Row]]:
+    from kernel_assay.fuzz.planning.goals import GOALS  # noqa: PLC0415  listing needs no examiner
+
+    return ("goal", "reached by"), [(name, (f.__doc__ or "").strip()) for name, f in GOALS.items()]
+
+
+def _verdicts(_: Path) -> tuple[Row, list[Row]]:
+    about = {True: "the question", False: "the subject"}
+    return ("verdict", "about", "means"), [(k.value, about[k in BLAMELESS], short(k.value)) for k in Kind]
+
+
+def _criteria(_: Path) -> tuple[Row, list[Row]]:
+    return ("criterion", "in use by"), [(c.name, c.source) for c in CRITERIA]
+
+
+_LISTS = {
+    "ops": _ops,
+    "subjects": _subjects,
+    "backends": _backends,
+    "distributions": _distributions,
+    "findings": _findings,
+    "goals": _goals,
+    "verdicts": _verdicts,
+    "criteria": _criteria,
+}
+
+
+def doctor() -> int:
+    """The command `doctor`: exit code 1 if nothing can run here."""
+    env = environment()
+    click.echo(f"python {env.python} on {env.platform}\nprocessor {env.processor or env.machine}\n")
+    versions = env.packages | {name: version_of(name) or "not installed" for name in OPTIONAL}
+    rows = [(name, version, OPTIONAL.get(name, "")) for name, version in versions.items()]
+    click.echo(table(("package", "version", "for"), rows) + "\n")
+    click.echo(table(("tool", "version"), [(tool, tool_version(tool)) for tool in TOOLS]) + "\n")
+    click.echo(table(("gpu", "driver"), gpus() or [("none found", "-")]) + "\n")
+    click.echo(table(("backend", "state"), [(name, _backend_state(name)) for name in loaders()]))
+    click.echo(f"\n{mended_text()}")
+    if platform.system() != "Linux":
+        click.echo("subjects cannot run here: the sandbox needs Linux")
+        return FOUND
+    return 0

@@ -1,0 +1,214 @@
+"""The engines: an endless, resumable, shardable stream of cases.
+
+`conjecture` answers the grammar's questions itself: memory stays flat, and case i depends on (run seed, i) and on the
+elites that were visible to it. Hypothesis' ConjectureData draws the same answers, but took half of the time that making
+a case takes; when it replays the choices of a case, it makes the same one. `given` does it all through Hypothesis'
+public API, in chunks whose body never raises; slower. tests/fuzz/test_engine.py holds both to the same distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.model.campaign import GENERATION
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.fuzz.generation import size_distribution
+from kernel_assay.fuzz.generation.declines import AS_IF, narrowed
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.model_shapes import long_turn, turn
+from kernel_assay.fuzz.generation.size_distribution import Draws
+from kernel_assay.fuzz.generation.strategies import ROOM_QUESTION, build, cases
+from kernel_assay.kernels.backends.simt.schedule import drawn_contracted
+from kernel_assay.oracles.spec.axes import Dims
+from kernel_assay.oracles.spec.contract import Contract
+
+BATCH = 32
+"""Cases a batch; elites found in batch b are visible from batch b + 2 on, so the stream does not depend on timing."""
+CHUNK = 1000
+"""Cases a chunk of the `given` engine: bounded memory, and half a second to the first case."""
+MUTATE = 0.5
+"""Share of cases that start from an elite, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A case to try, and how it came about."""
+
+    index: int
+    case: Case
+    choices: tuple[int, ...]
+    """What was answered to every question of the grammar; Hypothesis can shrink from it."""
+    parent: str = ""
+    """Cell of the elite it was mutated from."""
+    is_long: bool = False
+    """It is larger than ordinary cases are: not everybody has the time for it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """An op to search, and what limits it."""
+
+    contract: Contract
+    dtypes: tuple[str, ...] = ()
+    """Dtypes at least one subject takes; () means all."""
+    hints: tuple[int, ...] = ()
+    """Sizes worth trying, from the subjects' own constants."""
+    max_elements: int | None = None
+    memory: int | None = None
+    """Bytes of a case's inputs and outputs; with it, shapes of language models are tried as far as they fit."""
+    contracted: bool = False
+    """Whether some cases have kernels that are emulated compiled with a * b + c rounded once."""
+    longest: int = 0
+    """Elements of the largest tensor of a case that is long and thin."""
+    generation: int = GENERATION
+    """Of the rules by which cases are drawn, as the run's record has it."""
+    _narrowed: dict[frozenset[str], Target] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def without(self, refused: frozenset[str]) -> Target:
+        """The same without what is always declined."""
+        if refused not in self._narrowed:
+            contract, dtypes = narrowed(self.contract, self.dtypes, refused)
+            self._narrowed[refused] = replace(self, contract=contract, dtypes=dtypes)
+        return self._narrowed[refused]
+
+
+Engine = Callable[[Sequence[Target], int, int, Elites], Iterator[list[Proposal]]]
+"""(targets, run seed, first index, elites) -> batches without end."""
+
+
+def conjecture_engine(targets: Sequence[Target], run_seed: int, start: int, elites: Elites) -> Iterator[list[Proposal]]:
+    """Batches from index start on; start must be a multiple of BATCH."""
+    if start % BATCH:
+        raise InternalError(f"a stream cannot start at index {start}, inside a batch of {BATCH}")
+    index = start
+    while True:
+        yield [propose(targets, run_seed, i, elites) for i in range(index, index + BATCH)]
+        index += BATCH
+
+
+def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites) -> Proposal:
+    """Case number index of a run: a function of the seed, the index and the elites visible in its batch."""
+    target, number = targets[index % len(targets)], index // len(targets)
+    if number % AS_IF and (refused := elites.refused(target.contract.name, index // BATCH)):
+        with suppress(UsageError):  # the smallest case of what is left may be too large
+            return _proposed(target.without(refused), run_seed, index, number, elites)
+    return _proposed(target, run_seed, index, number, elites)
+
+
+def _proposed(target: Target, run_seed: int, index: int, number: int, elites: Elites) -> Proposal:
+    """Case number index, which is one of this op; number: which."""
+    random, contract = Random(f"{run_seed}:{index}"), target.contract
+    shapes = () if target.memory is None else turn(contract, run_seed, number)
+    if not shapes and (long := long_turn(contract, target.longest, run_seed, number)):
+        roomy = replace(target, contract=long.contract, max_elements=None, memory=None)
+        return Proposal(index, *generate(roomy, random, shapes=(long.dims,)), is_long=True)
+    parent = None
+    if random.random() < MUTATE and not shapes:
+        parent = elites.pick(contract.name, index // BATCH, random)
+    steer = _steer(parent.choices, random) if parent else {}
+    case, choices = generate(target, random, steer, shapes)
+    return Proposal(index, compiled(target, case), choices, parent.cell if parent else "")
+
+
+def compiled(target: Target, case: Case) -> Case:
+    """The case with a * b + c rounded once, if it is one of those: its seeds decide, and no question is asked."""
+    return case.but(contracted=True) if target.contracted and drawn_contracted(case) else case
+
+
+def generate(
+    target: Target, random: Random, steer: Mapping[int, int] | None = None, shapes: Sequence[Dims] = ()
+) -> tuple[Case, tuple[int, ...]]:
+    """One case; steer says which questions (by number) already have an answer, shapes which it may have (see build)."""
+    draws, steered = Draws(random, target.hints), steer or {}
+    choices: list[int] = []
+
+    def choose(low: int, high: int) -> int:
+        forced = steered.get(len(choices))
+        value = draws.integer(low, high) if forced is None else min(high, max(low, forced))
+        choices.append(value)
+        return value
+
+    limits = {"max_elements": target.max_elements, "memory": target.memory}
+    case = build(target.contract, choose, dtypes=target.dtypes, shapes=shapes, generation=target.generation, **limits)
+    return case, tuple(choices)
+
+
+def _steer(parent: tuple[int, ...], random: Random) -> dict[int, int]:
+    """Keep all answers of the parent but one to three; of those, some are nudged, the others drawn anew.
+
+    How much room there is is always drawn anew: larger inputs tend to use more of their budget, and elites would grow.
+    """
+    steer = dict(enumerate(parent))
+    steer.pop(ROOM_QUESTION, None)
+    for _ in range(random.choice((1, 1, 2, 3))):
+        position = int(random.random() * len(parent))
+        if random.random() < 0.5:
+            steer.pop(position, None)
+        elif position in steer:
+            value = steer[position]
+            steer[position] = random.choice((value - 1, value + 1, value * 2, value // 2))
+    return steer
+
+
+def given_engine(targets: Sequence[Target], run_seed: int, start: int, elites: Elites) -> Iterator[list[Proposal]]:
+    """The same through public API only (and without elites or given shapes): chunk after chunk of `@given`."""
+    del elites
+    if start % BATCH:
+        raise InternalError(f"a stream cannot start at index {start}, inside a batch of {BATCH}")
+    size_distribution.register()
+    pending: list[Proposal] = []
+    index = start // CHUNK * CHUNK
+    while True:
+        for case in _chunk(targets, run_seed, index // CHUNK):
+            if index >= start:
+                pending.append(Proposal(index, case, ()))
+            index += 1
+            if len(pending) == BATCH:
+                yield pending
+                pending = []
+
+
+def _chunk(targets: Sequence[Target], run_seed: int, number: int) -> list[Case]:
+    """CHUNK cases, the targets in turn."""
+    streams = [_examples(t, f"{run_seed}:{number}:{i}", -(-CHUNK // len(targets))) for i, t in enumerate(targets)]
+    return [streams[i % len(targets)][i // len(targets)] for i in range(CHUNK)]
+
+
+def _examples(target: Target, run_seed: str, count: int) -> list[Case]:
+    found: list[Case] = []
+
+    @seed(Random(run_seed).getrandbits(64))
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        backend=size_distribution.BACKEND,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    @given(
+        cases(
+            target.contract,
+            dtypes=target.dtypes,
+            max_elements=target.max_elements,
+            memory=target.memory,
+            generation=target.generation,
+        )
+    )
+    def collect(case: Case) -> None:
+        found.append(compiled(target, case))
+
+    while len(found) < count:
+        collect()
+    return found[:count]
+
+
+ENGINES: dict[str, Engine] = {"conjecture": conjecture_engine, "given": given_engine}

@@ -1,0 +1,184 @@
+"""Shapes that a search of small ones does not reach: thin long ones in every run, and those of language models.
+
+Products as they are in models (one token or few by wide layers, prompts by all), and shapes at which kernels and
+libraries change their path. A contract gets those whose dims have the names it uses; other ops of one's own get none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from kernel_assay.corpus.blocks import ELEMENTS
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.fuzz.generation.strategies import MAX_WORK, Choose, build, distributions_for
+from kernel_assay.oracles.spec.axes import Dims, shape_of
+from kernel_assay.oracles.spec.contract import Contract, Input
+
+EVERY = 16
+"""One case of an op in so many has such a shape, where there is room for one."""
+
+PRODUCTS = (
+    *((1, 1, 32), (1, 1, 64), (1, 512, 1024), (512, 1, 1024), (1000, 3, 2048), (1024, 5, 2048)),
+    *((4096, 1, 4096), (4096, 1, 14336), (14336, 1, 4096), (4096, 7, 4096), (8192, 8, 14336), (1024, 128, 4096)),
+    *((4096, 512, 4096), (4096, 1024, 14336), (4096, 4096, 4096), (14336, 2048, 4096), (4096, 4096, 14336)),
+)
+"""Outputs, tokens and the length of the sums (m, n, k): edges, then layers with hidden sizes of 4096 and 14336."""
+TABLES = ((32000, 1, 4096), (32000, 512, 4096), (128256, 2048, 4096), (128256, 8192, 4096))
+"""Words, tokens and hidden sizes."""
+TURNS = ((1, 32, 64), (1, 8, 128), (512, 32, 64), (512, 32, 32), (2048, 8, 128), (8192, 32, 64), (8192, 8, 32))
+"""Tokens, heads and halves of a head."""
+ATTENTIONS = (
+    *((1, 8, 4, 1, 512, 128), (1, 8, 4, 1, 8192, 128), (8, 8, 4, 1, 4096, 128), (1, 32, 1, 1, 2048, 64)),
+    *((1, 8, 4, 512, 512, 128), (1, 8, 1, 1000, 1000, 96), (1, 4, 2, 1024, 4096, 256), (1, 8, 4, 2048, 2048, 128)),
+    *((2, 8, 4, 4096, 4096, 64), (1, 8, 4, 8192, 8192, 128)),
+)
+"""Sequences, heads of keys, heads of queries that share them, queries, keys, and a head's size."""
+
+
+def _packed(extent: int) -> int:
+    return extent // ELEMENTS
+
+
+def _unique(shapes: Sequence[Dims]) -> tuple[Dims, ...]:
+    return tuple({tuple(shape.items()): shape for shape in shapes}.values())
+
+
+_ROWS = _unique([{"rows": n, "cols": k} for m, n, k in PRODUCTS] + [{"rows": m, "cols": k} for m, n, k in PRODUCTS])
+"""What goes into a product and comes out of one."""
+
+SHAPES: dict[frozenset[str], tuple[Dims, ...]] = {
+    frozenset(shapes[0]): _unique(shapes)
+    for shapes in (
+        [{"m": m, "n": n, "k": k} for m, n, k in PRODUCTS],
+        [{"m": m, "n": n, "blocks": _packed(k)} for m, n, k in PRODUCTS],
+        [{"m": m, "k": k} for m, n, k in PRODUCTS],
+        [{"m": m, "blocks": _packed(k)} for m, n, k in PRODUCTS],
+        list(_ROWS),
+        [{"rows": shape["rows"], "blocks": _packed(shape["cols"])} for shape in _ROWS],
+        [{"vocab": words, "tokens": tokens, "width": width} for words, tokens, width in TABLES],
+        [{"tokens": tokens, "heads": heads, "half": half} for tokens, heads, half in TURNS],
+        [
+            dict(zip(("batch", "kv_heads", "group", "queries", "keys", "head"), sizes, strict=True))
+            for sizes in ATTENTIONS
+        ],
+    )
+}
+"""By the names of an op's dims."""
+
+
+LONG = {1 << 24: 1 << 18, 1 << 20: 1 << 14, 1 << 16: 1 << 10, 1 << 12: 1 << 8}
+"""Extents of a dim, and how many cases of an op there are to one of those: so that together they take a twentieth of
+the time. float32 counts to the first, grids that are fixed cover the second, a grid has the third along y and z."""
+BROAD = 1 << 20
+"""From here on a fourth of them is long along two dims, which is about their square root; below, ordinary ones are."""
+WIDER = 4
+"""A long case has at most so many times as many elements, and that many times the work, as its dim alone tells."""
+FLAT = ("zeros", "ones", "constant_rows")
+"""Distributions of half of the inputs of long cases: sums of many equal terms go wrong in their own way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Long:
+    """A case that is long along one dim, or two, and thin along the others."""
+
+    contract: Contract
+    dims: Dims
+
+
+def long_turn(contract: Contract, most: int, run_seed: int, number: int) -> Long | None:
+    """What case `number` of an op is, if it is a long one. most: elements of its largest tensor."""
+    due = next((base for base, every in LONG.items() if base < most and number % every == every // 4 + 3), None)
+    if due is None:
+        return None
+    random = Random(f"{run_seed}:{contract.name}:{number}:long")
+    dims = list(contract.dims)
+    random.shuffle(dims)
+    orders = (dims[i:] + dims[:i] for i in range(len(dims)))
+    if due > BROAD:  # who judges it takes a part of it
+        orders = (order for order in orders if order[0] in contract.separable)
+    shapes = (_stretched(contract, due, order, random) for order in orders)
+    fitting = (s for s in shapes if s is not None and elements_of(contract, s) <= most)
+    shape = next(fitting, None)
+    return None if shape is None else Long(_flattened(contract, random), shape)
+
+
+def _stretched(contract: Contract, base: int, order: Sequence[str], random: Random) -> dict[str, int] | None:
+    """A shape with about so many elements along the first of these dims (sometimes the first two); None: it has not."""
+    both = len(order) > 1 and base >= BROAD and random.random() < 0.25
+    stretched = order[: 1 + both]
+    shape = {d: _near(contract, d, random.choice((1, 1, 2, 3))) for d in contract.dims}
+    extent = math.isqrt(base) if both else base
+    excess = elements_of(contract, {**shape, **dict.fromkeys(stretched, extent)}) / base
+    if excess > WIDER:
+        extent = int(extent / (math.sqrt(excess) if both else excess))
+    off = random.choice((-1, 0, 1, 1))
+    shape |= {d: _near(contract, d, extent + off * contract.dims[d].multiple) for d in stretched}
+    reached = all(shape[d] > extent - 2 * contract.dims[d].multiple for d in stretched)
+    return shape if reached and (contract.work is None or contract.work(shape) <= WIDER * max(base, MAX_WORK)) else None
+
+
+def _near(contract: Contract, name: str, extent: int) -> int:
+    """An extent that a dim may have; only the user's own end somewhere."""
+    dim = contract.dims[name]
+    high = dim.high if contract.origin else max(dim.high, extent)
+    return max(-(-dim.low // dim.multiple), min(high, extent) // dim.multiple) * dim.multiple
+
+
+def elements_of(contract: Contract, dims: Dims) -> int:
+    """Of the largest tensor, with the plainest attributes."""
+    attrs = {name: values[0] for name, values in contract.attrs.items()}
+    return max(math.prod(shape_of(axes, dims, attrs)) for axes in contract.axes)
+
+
+def _flattened(contract: Contract, random: Random) -> Contract:
+    inputs = {n: _flat(contract, n, spec) if random.random() < 0.5 else spec for n, spec in contract.inputs.items()}
+    return replace(contract, inputs=inputs)
+
+
+def _flat(contract: Contract, name: str, spec: Input) -> Input:
+    dtypes = {variant[name] for variant in contract.variants}
+    if spec.ranged or spec.counts or spec.packed or not all(format_of(t).is_float for t in dtypes):
+        return spec
+    drawn = {d for t in dtypes for d in distributions_for(spec, t)}
+    return replace(spec, distributions=tuple(d for d in FLAT if d in drawn) or spec.distributions)
+
+
+def shapes_of(contract: Contract) -> tuple[Dims, ...]:
+    """The shapes for an op, smaller ones first; of one of the user's own, only those within its ranges."""
+    dims = contract.dims
+    found = SHAPES.get(frozenset(dims), ())
+    fitting = [s for s in found if all(n >= dims[d].low and n % dims[d].multiple == 0 for d, n in s.items())]
+    return tuple(s for s in fitting if not contract.origin or all(n <= dims[d].high for d, n in s.items()))
+
+
+def turn(contract: Contract, run_seed: int, number: int) -> tuple[Dims, ...]:
+    """What case `number` of an op may have as its shape, the wanted one first; () if it is an ordinary case.
+
+    All shapes come in turn, in an order that the run's seed decides.
+    """
+    if number % EVERY != EVERY - 1:
+        return ()
+    shapes = list(_shuffled(contract.name, shapes_of(contract), run_seed))
+    start = number // EVERY % max(1, len(shapes))
+    return (*shapes[start:], *shapes[:start])
+
+
+def _shuffled(op: str, shapes: tuple[Dims, ...], run_seed: int) -> Iterator[Dims]:
+    order = list(range(len(shapes)))
+    Random(f"{run_seed}:{op}:shapes").shuffle(order)
+    return (shapes[i] for i in order)
+
+
+def seed_cases(contract: Contract, choose: Choose, memory: int, *, dtypes: tuple[str, ...] = ()) -> Iterator[Case]:
+    """One case of each shape whose inputs and outputs fit into so many bytes.
+
+    Everything but the dims is chosen by `choose`, as for any case (fuzz/generation/strategies.py).
+    """
+    for shape in shapes_of(contract):
+        case = build(contract, choose, dtypes=dtypes, memory=memory, shapes=(shape,))
+        if contract.dims_of(case) == dict(shape):
+            yield case

@@ -1,0 +1,224 @@
+"""A run before it begins: what to search for, and what its cases could be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+from kernel_assay.corpus.inputs.specials import VALUES
+from kernel_assay.corpus.model.base import Scalar
+from kernel_assay.corpus.model.campaign import GENERATION, Campaign, Space
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.fuzz.checking import check_mode
+from kernel_assay.fuzz.checking.subjects import is_own, most_elements, takes
+from kernel_assay.fuzz.generation.elites import MOST_LEAD
+from kernel_assay.fuzz.generation.engines import Target
+from kernel_assay.fuzz.generation.strategies import distributions_for, layouts_for, specials_for
+from kernel_assay.fuzz.planning.coverage import last_class
+from kernel_assay.fuzz.planning.goals import Reach, goals_of
+from kernel_assay.fuzz.triage.failures import now
+from kernel_assay.kernels.backends.simt.toolchain import no_contraction
+from kernel_assay.kernels.catalog import layouts_taken, size_hints
+from kernel_assay.kernels.environment import environment
+from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.oracles.catalog import contract_of, origin_of
+from kernel_assay.oracles.spec.axes import filled, parse_axis
+from kernel_assay.oracles.spec.contract import Contract, Dim, Input
+
+DEFAULT_MEMORY = 4096
+"""Megabytes that a worker may use, where a record does not say it."""
+BYTES, WIDEST = 160, 32
+"""Bytes an element that a worker needs to make a case and to compute in float64, and those of its tensors alone."""
+
+
+def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
+    """The campaign with what loading its subjects has told about the optional parts of their ops.
+
+    Subjects of one's own decide; peers of the house decline what they cannot take.
+    """
+    mine = {op: [s.key for s in deciding(op, campaign.subjects)] for op in campaign.ops}
+    unused = {op: tuple(sorted(frozenset.intersection(*(box.lacks[k] for k in keys)))) for op, keys in mine.items()}
+    needed = {op: tuple(sorted(frozenset.intersection(*(box.needs[k] for k in keys)))) for op, keys in mine.items()}
+    return campaign.but(
+        unused={op: names for op, names in unused.items() if names},
+        needed={op: names for op, names in needed.items() if names},
+    )
+
+
+def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]:
+    """What to search: every op with the dtypes of its space, and the sizes and optional parts that subjects suggest."""
+    found, memory = [], int(campaign.options.get("case_memory", 0)) << 20
+    for op in campaign.ops:
+        cells = (cell.partition("|") for cell in campaign.space)
+        dtypes = tuple(sorted(dtype for name, _, dtype in cells if name == op))
+        hints = tuple(sorted({n for s in campaign.subjects if s.op == op for n in size_hints(s)}))
+        layouts = campaign.layouts.get(op, {})
+        contract = contract_of(op).narrowed(campaign.unused.get(op, ()), campaign.needed.get(op, ()), layouts)
+        if campaign.generation < 2:  # then an input with a range had neither small integers nor special values
+            inputs = {name: replace(spec, inner=False) for name, spec in contract.inputs.items()}
+            contract = replace(contract, inputs=inputs)
+        longest = 0 if campaign.generation < 2 else _longest(campaign, contract, max_elements)
+        found.append(
+            Target(
+                contract,
+                dtypes,
+                hints,
+                max_elements,
+                memory or None,
+                campaign.contracted,
+                longest,
+                campaign.generation,
+            )
+        )
+    return found
+
+
+def _longest(campaign: Campaign, contract: Contract, max_elements: int | None) -> int:
+    """Elements of the largest tensor of a long case: what somebody who decides takes, and there is memory for."""
+    mine = max(most_elements(s) for s in deciding(contract.name, campaign.subjects))
+    room = int(campaign.options.get("memory_mb", DEFAULT_MEMORY)) << 20
+    given = int(campaign.options.get("case_memory", 0)) << 20
+    limits = [mine, room // BYTES, *([given // WIDEST] if given else []), *([max_elements] if max_elements else [])]
+    if contract.origin and contract.max_elements < Contract.max_elements:
+        limits.append(contract.max_elements)
+    return min(limits)
+
+
+def new_campaign(
+    run: str, seed: int, engine: str, subjects: Sequence[Subject], options: Mapping[str, Scalar], revision: str
+) -> Campaign:
+    """The record of a run that has not begun."""
+    ops = tuple(dict.fromkeys(s.op for s in subjects))
+    space = {cell: one for op in ops for cell, one in space_of(contract_of(op), subjects).items()}
+    return Campaign(
+        run=run,
+        seed=seed,
+        engine=engine,
+        generation=GENERATION,
+        most_lead=MOST_LEAD,
+        ops=ops,
+        subjects=tuple(subjects),
+        revision=revision,
+        environment=environment(),
+        options=dict(options),
+        started=now(),
+        updated=now(),
+        goals=dict.fromkeys(goals_of(reach_of(ops, space)), -1),
+        space=space,
+        layouts={op: found for op in ops if (found := _layouts_of(contract_of(op), subjects))},
+        estimated=tuple(op for op in ops if contract_of(op).estimated),
+        contracts={op: place for op in ops if (place := origin_of(op))},
+        contracted=any(s.loader == "cuda" for s in subjects) and not no_contraction(),
+        checked=check_mode.wanted(subjects),
+    )
+
+
+def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
+    """What the cases of these ops could be."""
+    contracts = [contract_of(op) for op in ops]
+    return Reach(
+        classes=frozenset(name for one in space.values() for name in (*one.shapes, *one.layouts, *one.values)),
+        outputs=frozenset(layout for c in contracts for output in c.outputs.values() for layout in output.layouts),
+        axes=max((len(next(iter(c.inputs.values())).axes) for c in contracts), default=0),
+        laws=any(c.laws for c in contracts),
+        company=any(len(one.subjects) > 1 for one in space.values()),
+    )
+
+
+def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space]:
+    """`op|dtype` -> the classes its cases can have; what a run did not reach of them is a hole.
+
+    Of dtypes and layouts a person's own subjects decide, if there are any.
+    """
+    spaces = {}
+    first, everyone = next(iter(contract.inputs)), [s for s in subjects if s.op == contract.name]
+    mine, narrow = deciding(contract.name, everyone), _layouts_of(contract, everyone)
+    layouts = tuple(dict.fromkeys(one for n, i in contract.inputs.items() for one in narrow.get(n, layouts_for(i))))
+    for dtype in dict.fromkeys(variant[first] for variant in contract.variants):
+        takers = [s.name for s in everyone if takes(s, dtype)]
+        variants = [v for v in contract.variants if v[first] == dtype]
+        if any(takes(s, dtype) for s in mine):
+            spaces[f"{contract.name}|{dtype}"] = Space(
+                shapes=_shapes(contract),
+                layouts=layouts,
+                values=tuple(dict.fromkeys(name for v in variants for name in _values(contract, v))),
+                subjects=tuple(takers),
+            )
+    return spaces
+
+
+def deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
+    """Those for which cases are made: a person's own, if there are any; peers decline what they cannot take."""
+    everyone = [s for s in subjects if s.op == op]
+    return [s for s in everyone if is_own(s)] or everyone
+
+
+def _layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
+    """Inputs that are given in some of their layouts only, as the others are declined by all that decide."""
+    found: dict[str, tuple[str, ...]] = {}
+    ranks = {name: len(spec.axes) for name, spec in contract.inputs.items()}
+    takers = [layouts_taken(s, ranks) for s in deciding(contract.name, subjects)]
+    for name, spec in contract.inputs.items():
+        taken = {one for taker in takers for one in taker[name]}
+        every = tuple(dict.fromkeys(layouts_for(spec)))
+        if kept := tuple(one for one in every if one in taken):
+            found |= {name: kept} if kept != every else {}
+    return found
+
+
+def _values(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]:
+    """Value classes: distributions of the first input, also those of a probe, and special values of any."""
+    name, spec = next(iter(contract.inputs.items()))
+    probed = () if contract.probe is None or spec.ranged else (_probe(contract, variant, name),)
+    return (*distributions_for(spec, variant[name]), *(p for p in probed if p), *_specials(contract, variant))
+
+
+def _probe(contract: Contract, variant: Mapping[str, str], name: str) -> str:
+    """What a probe fills this input with, at the middle of all sizes; nothing if there is none."""
+    dims = {n: (d.low + d.high) // 2 // d.multiple * d.multiple for n, d in contract.dims.items()}
+    fill = contract.probe(dims, variant).get(name) if contract.probe else None
+    return fill.distribution if fill else ""
+
+
+def _specials(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]:
+    """Special values that are sprinkled into any of the inputs, without their signs."""
+    drawn = {value for name, spec in contract.inputs.items() for value in specials_for(spec, variant[name])}
+    return tuple(dict.fromkeys(name.removeprefix("-") for name in VALUES if name in drawn))
+
+
+def _shapes(contract: Contract) -> tuple[str, ...]:
+    """Shape classes of the first input, plain ones first."""
+    first = next(iter(contract.inputs.values()))
+    found = ["empty"] if any(dim.low == 0 for dim in contract.dims.values()) else []
+    if not first.axes:
+        return (*found, "one")
+    for attrs in _variations(contract, first):
+        axes = [parse_axis(filled(axis, attrs)) for axis in first.axes]
+        dims = [[contract.dims[name] for name in names] for names, _ in axes]
+        if all(d.low <= 1 and d.multiple == 1 for some in dims for d in some) and all(f == 1 for _, f in axes):
+            found.append("one")
+        room = contract.max_elements // math.prod(max(1, d.low) for some in dims[:-1] for d in some)
+        found += sorted({last_class(n) for n in _extents(dims[-1], axes[-1][1]) if n <= room}, key=_by_size)
+    return tuple(dict.fromkeys(found))
+
+
+def _variations(contract: Contract, first: Input) -> list[dict[str, Scalar]]:
+    """The values of the attributes that decide the input's shape; one empty set if none does."""
+    names = [name for name in contract.attrs if any(f"{{{name}}}" in axis for axis in first.axes)]
+    return [dict(zip(names, values, strict=True)) for values in product(*(contract.attrs[name] for name in names))]
+
+
+def _extents(dims: Sequence[Dim], factor: int) -> set[int]:
+    """What an axis can measure that is a product of these dimensions and a factor."""
+    found = {factor}
+    for dim in dims:
+        low = max(dim.multiple, dim.least)
+        found = {n * extent for n in found for extent in range(low, dim.high + 1, dim.multiple)}
+    return found
+
+
+def _by_size(name: str) -> tuple[int, str]:
+    """Small before medium before large."""
+    return ("small", "medium", "large").index(name.partition("-")[0]), name

@@ -1,0 +1,35 @@
+"""What backends on a GPU share: how their memory is copied, which stream they work on, what their errors mean."""
+
+from __future__ import annotations
+
+from kernel_assay.corpus.formats import Array
+from kernel_assay.kernels.backends.cuda_support.driver import is_launch_failure, is_out_of_device_memory, stage
+from kernel_assay.kernels.backends.cuda_support.late_streams import is_streamed
+from kernel_assay.kernels.backends.support.base import Loader
+
+
+class OnGpu(Loader):
+    """To be named before the loader whose subjects are run on a GPU."""
+
+    walled = False
+
+    def stage(self, slab: Array) -> None:
+        """Have it copied as a whole."""
+        stage(slab)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """The host's or the GPU's."""
+        return super().is_out_of_memory(error) or is_out_of_device_memory(error)
+
+    def is_launch_failure(self, error: BaseException) -> bool:
+        """Of the driver or of any library."""
+        return is_launch_failure(error)
+
+
+class Streamed(OnGpu):
+    """One whose subjects choose their streams themselves."""
+
+    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:
+        """Choose whether the run is one on a stream of its own."""
+        del contracted
+        self.streamed = is_streamed(seed, run)

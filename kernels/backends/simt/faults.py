@@ -1,0 +1,134 @@
+"""What the emulator saw, in words, and the verdict that stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.kernels.backends.simt.emulator import Fault, Shape, Tensor, Trouble
+from kernel_assay.kernels.backends.simt.toolchain import Built, place_of
+from kernel_assay.kernels.backends.support.base import KernelFaultError
+
+_KINDS = {
+    Trouble.MEMORY_FAULT: Kind.CRASHED,
+    Trouble.STACK_OVERFLOW: Kind.CRASHED,
+    Trouble.ARITHMETIC: Kind.CRASHED,
+    Trouble.TRAP: Kind.CRASHED,
+    Trouble.MISALIGNED: Kind.CRASHED,
+    Trouble.DIVERGENT_BARRIER: Kind.DIVERGENT,
+    Trouble.DEADLOCK: Kind.DIVERGENT,
+    Trouble.BAD_MASK: Kind.DIVERGENT,
+    Trouble.OUT_OF_BOUNDS: Kind.OUT_OF_BOUNDS,
+    Trouble.RACE: Kind.RACE,
+    Trouble.UNINITIALIZED: Kind.UNINITIALIZED,
+    Trouble.READ_ONLY: Kind.INPUT_MUTATED,
+    Trouble.BAD_INDEX: Kind.OUT_OF_BOUNDS,
+}
+_ACCESSES = {Trouble.RACE, Trouble.OUT_OF_BOUNDS, Trouble.UNINITIALIZED, Trouble.READ_ONLY}
+_SENTENCES = {
+    Trouble.MEMORY_FAULT: "memory fault at {said} by {who}{at}",
+    Trouble.STACK_OVERFLOW: "the stack of {who} overflowed{at}: 64 KB of local variables and calls are emulated",
+    Trouble.ARITHMETIC: "division of an integer by zero by {who}{at}",
+    Trouble.TRAP: "{said} by {who}{at}",
+    Trouble.MISALIGNED: "misaligned address {said} by {who}{at}",
+    Trouble.DIVERGENT_BARRIER: "divergent barrier: {who} is {said}{at}",
+    Trouble.DEADLOCK: "deadlock in block {block}: {said}{at}",
+    Trouble.BAD_MASK: "{said}, by {who}{at}",
+    Trouble.OUT_OF_BOUNDS: "{who} {access}{at}{size}",
+    Trouble.RACE: "{who} {access}{at}, {other}, and nothing orders the two",
+    Trouble.UNINITIALIZED: "{who} {access}{at}, which nobody has written",
+    Trouble.READ_ONLY: "{who} {access}{at}, an input",
+    Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
+}
+_SIZED = {Trouble.OUT_OF_BOUNDS, Trouble.BAD_INDEX}
+_DYNAMIC = "dynamic shared memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Where a fault happened: what was launched, and what it was given."""
+
+    source: Path
+    built: Built
+    shape: Shape
+    tensors: Sequence[Tensor]
+
+    def fault(self, fault: Fault) -> KernelFaultError:
+        """The fault as what a loader raises."""
+        return KernelFaultError(_KINDS[Trouble(fault.trouble)], self.describe(fault))
+
+    def describe(self, fault: Fault) -> str:
+        """One sentence."""
+        trouble = Trouble(fault.trouble)
+        return _SENTENCES[trouble].format(
+            said=fault.text.decode("utf-8", "replace") or "an address that cannot be",
+            who=f"{self._thread(fault.thread)} of block {_place(fault.block, self.shape.grid)}",
+            block=_place(fault.block, self.shape.grid),
+            at=self._where(fault),
+            access=self._access(fault) if trouble in _ACCESSES else "",
+            size=self._size(fault) if trouble in _SIZED else "",
+            other=self._other(fault) if trouble is Trouble.RACE else "",
+        )
+
+    def _thread(self, number: int) -> str:
+        return f"thread {_place(number, self.shape.block)}"
+
+    def _where(self, fault: Fault) -> str:
+        """In brackets, with a space before; nothing if nobody knows."""
+        if fault.line:
+            return self._line(fault.file.decode("utf-8", "replace"), fault.line)
+        place = place_of(self.built.library, fault.pc, self.source) if fault.pc else None
+        return self._line(*place) if place else ""
+
+    def _line(self, file: str, line: int) -> str:
+        return f" ({Path(file).name}, line {line})"
+
+    def _access(self, fault: Fault) -> str:
+        reads = not fault.writes or fault.trouble == Trouble.UNINITIALIZED  # an atomic function does both
+        return f"{'reads' if reads else 'writes'} {self._element(fault)}"
+
+    def _element(self, fault: Fault) -> str:
+        """What is accessed, by name and index."""
+        if fault.region < 0:
+            return f"{fault.bytes} byte{'s' * (fault.bytes != 1)} far from everything it was given"
+        count = len(self.tensors)
+        if fault.region < count:
+            tensor = self.tensors[fault.region]
+            index, rest = divmod(fault.offset, tensor.itemsize)
+            inside = f", byte {rest} of it" if rest else ""
+            more = f" and {fault.bytes // tensor.itemsize - 1} behind it" if fault.bytes > tensor.itemsize else ""
+            return f"{tensor.name}[{index}]{inside}{more}"
+        arrays = self.built.shared
+        name = arrays[fault.region - count].name if fault.region - count < len(arrays) else _DYNAMIC
+        return f"{fault.bytes} byte{'s' * (fault.bytes != 1)} at byte {fault.offset} of {name}"
+
+    def _size(self, fault: Fault) -> str:
+        """How much there is of what was run over."""
+        count, arrays = len(self.tensors), self.built.shared
+        if fault.trouble == Trouble.BAD_INDEX:
+            return f", but it has {fault.bytes} element{'s' * (fault.bytes != 1)}"
+        if fault.region < 0:
+            return ""
+        if fault.region < count:
+            tensor = self.tensors[fault.region]
+            elements = tensor.bytes // tensor.itemsize
+            if tensor.gaps:
+                return f", but it ends with {tensor.name}[{elements - 1}], its gaps counted"
+            return f", but it has {elements} element{'s' * (elements != 1)}"
+        size = arrays[fault.region - count].size if fault.region - count < len(arrays) else self.shape.dynamic_shared
+        return f", but it has {size} bytes"
+
+    def _other(self, fault: Fault) -> str:
+        did = "wrote" if fault.other_writes else "read"
+        block = "" if fault.other_block == fault.block else f" of block {_place(fault.other_block, self.shape.grid)}"
+        place = place_of(self.built.library, fault.other_pc, self.source) if fault.other_pc else None
+        return f"which {self._thread(fault.other)}{block} {did}{self._line(*place) if place else ''}"
+
+
+def _place(number: int, extent: Sequence[int]) -> str:
+    """Along x, y, z; as short as the extent allows."""
+    at = [number % extent[0], number // extent[0] % extent[1], number // extent[0] // extent[1]]
+    used = max((i for i, n in enumerate(extent) if n > 1), default=0) + 1
+    return str(at[0]) if used == 1 else f"({', '.join(map(str, at[:used]))})"

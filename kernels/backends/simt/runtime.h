@@ -1,0 +1,119 @@
+// What a kernel and the runtime know of each other. The runtime (runtime/*.cpp) is one library a process; every compiled
+// kernel is a library of its own that calls it.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIMT_API __attribute__((visibility("default")))
+// The emulator's own reads and writes are no accesses of the kernel.
+#define SIMT_UNSEEN __attribute__((no_sanitize("thread,alignment")))
+#define SIMT_INLINE inline __attribute__((always_inline))
+
+namespace simt {
+
+// A line of the kernel's source: a function that takes `Place at = here()` is told where it was called.
+struct Place {
+  const char* file;
+  int line;
+};
+constexpr Place here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+
+// What a launch can be ended for; kernels/backends/simt/faults.py has the same list.
+enum class Trouble : int32_t {
+  none,
+  memory_fault,        // an address that nobody may touch
+  stack_overflow,
+  arithmetic,          // division of integers by zero
+  trap,                // __trap(), or assert
+  misaligned,
+  divergent_barrier,
+  deadlock,
+  bad_mask,            // lanes of a warp disagree about an operation, or a shuffle reads from a lane that is not in it
+  out_of_bounds,
+  race,
+  uninitialized,
+  read_only,
+  bad_index,           // of an array whose accesses are not judged: a local one
+};
+
+// What went wrong, where, and who else was involved. Numbers only: words are made in kernels/backends/simt/faults.py.
+struct Fault {
+  int32_t trouble;
+  int32_t region;          // whose memory, as numbered in Launch.regions; -1: nobody's
+  int64_t offset;          // bytes from its start
+  int32_t bytes;           // of the access; of bad_index: how many elements there are
+  int32_t writes;          // 1: the access writes
+  int32_t thread;          // in its block, x fastest; -1: nobody in particular
+  int32_t other;           // the other thread of a race; -1: none
+  int32_t other_writes;
+  uint32_t block;          // in the grid, x fastest
+  uint32_t other_block;
+  int32_t line;            // of a collective operation; 0: see pc
+  uint64_t pc;             // return address of the access, less the library's base; 0: see line
+  uint64_t other_pc;
+  char file[256];
+  char text[256];
+};
+
+// Memory that the kernel may touch, for the checker.
+struct Region {
+  uintptr_t begin;
+  uint64_t bytes;
+  int32_t traits;
+};
+enum Traits : int32_t { read_only = 1, undefined = 2, shared = 4 };
+
+// Where the kernel's source indexes an array by its name; kernels/backends/simt/subscripts.py has the same.
+struct Subscript {
+  const char* file;  // without folders
+  const char* name;
+  int32_t line, column, closing_line, closing_column;  // of its brackets
+  int32_t further;                                     // subscripts that follow
+};
+
+// One launch; kernels/backends/simt/emulator.py has the same.
+struct Launch {
+  uint32_t grid[3], block[3];
+  uint32_t dynamic_shared;  // bytes
+  uint32_t order;           // an Order
+  uint64_t seed;
+  const Region* regions;    // arguments; those of shared memory follow them
+  uint32_t region_count;
+  uint32_t shared_count;    // static shared arrays of the library: offsets within its block of shared memory
+  const Region* shared_arrays;
+  const Subscript* subscripts;  // of the library, in check mode
+  uint32_t subscript_count;
+  uint32_t warnings;        // out: unordered accesses that changed nothing
+  uint32_t check;           // 1: the library was compiled for it, judge every access
+  uint32_t ends;            // so many blocks from either end of the grid, in this order, and no others; 0: all
+  uint64_t switches;        // out
+  Fault fault, warning;     // out
+};
+
+enum class Order : uint32_t { identity, reverse, shuffle, random, rotate, starve };
+
+// ---- called by kernels -----------------------------------------------------------------------------------------------
+
+enum class Op : uint8_t {
+  sync, shuffle_index, shuffle_up, shuffle_down, shuffle_xor, ballot, any, all, uniform,
+  match_any, match_all, add, minimum, maximum, bit_and, bit_or, bit_xor, whole_warp,
+};
+enum class Vote : uint8_t { none, count, all, any };
+
+// Waits for every thread of the block that has not ended; what they all say, counted or combined.
+SIMT_API int barrier(Vote vote, int said, Place at);
+// Waits for the lanes of `mask`; what each gets out of it. `value` of whole_warp is a pointer for `together`.
+SIMT_API uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uint32_t width, Place at);
+// The same for what needs every lane's operands at once: together(values) runs once, with 32 of them.
+SIMT_API void warp_together(void (*together)(uint64_t*), uint64_t value, Place at);
+SIMT_API uint32_t active_lanes(Place at);  // those that come to this place together
+SIMT_API void step_aside();               // lets others run: in loops that wait for another thread
+SIMT_API void fence();                    // what was written before it is published by the next atomic operation
+SIMT_API void atomic(void* at, int bytes, const void* caller);  // tells the checker
+[[noreturn]] SIMT_API void fail(Trouble trouble, Place at, const char* text);
+SIMT_API extern char* const dynamic_shared;
+
+// ---- called by the launcher of a library (entry.h) -------------------------------------------------------------------
+
+SIMT_API int launch(Launch* launch, void (*kernel)(const void*), const void* arguments, const void* anchor);
+}  // namespace simt

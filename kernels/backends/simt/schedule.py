@@ -1,0 +1,51 @@
+"""How the launches of a case run: which threads go on first, which run is checked, and how the kernel is compiled.
+
+All of it is a function of the case, so that a replay does the same: of Case.number, which its seeds give, and of
+Case.contracted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.kernels.backends.simt.emulator import ORDERS
+from kernel_assay.kernels.backends.simt.toolchain import Mode
+
+CHECKED = 4
+"""One case in so many is run in check mode too: those whose number is a multiple of it."""
+_FUSED_RESIDUE = 1
+"""Of a case's number, divided by CHECKED, where a search draws it contracted."""
+
+
+@dataclass(slots=True)
+class Schedule:
+    """How the next launch runs."""
+
+    order: str = ORDERS[0]
+    seed: int = 0
+    mode: Mode = Mode.FAST
+    warnings: list[str] = field(default_factory=list)
+    """What was seen since it was set."""
+
+    def set(self, seed: int, run: int, *, contracted: bool = False) -> None:
+        """From a case's number, which of its two runs it is, and how it wants a * b + c rounded.
+
+        Both runs of a contracted case are: they are compared bit by bit. So none of them is checked.
+        """
+        checked = run == 1 and seed % CHECKED == 0 and not contracted
+        skipped = 0 if run == 0 or checked else 1 + seed // len(ORDERS) % (len(ORDERS) - 1)
+        self.order = ORDERS[(seed + skipped) % len(ORDERS)]
+        self.seed = seed
+        self.mode = Mode.CHECK if checked else Mode.FUSED if contracted else Mode.FAST
+        self.warnings = []
+
+
+def is_checked(case: Case) -> bool:
+    """Whether the emulator runs it in check mode."""
+    return case.number % CHECKED == 0 and not case.contracted
+
+
+def drawn_contracted(case: Case) -> bool:
+    """Whether a search has it contracted, if it has any such cases: one in CHECKED, none of them checked."""
+    return case.number % CHECKED == _FUSED_RESIDUE

@@ -1,0 +1,197 @@
+"""What a backend must be able to do, and what backends that run Python files share."""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import FORMATS, Array
+from kernel_assay.corpus.model.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A subject's own result, seen from numpy."""
+
+    array: Array
+    """C-contiguous values in a house dtype (or the foreign dtype, whose name then differs)."""
+    dtype: str
+    contiguous: bool
+    address: int
+    """Of the first element, to see whether it is an input handed back."""
+    place: range = range(0)
+    """Addresses of the memory it came in, wherever that is, to see whether the next result lies there too."""
+
+
+class KernelFaultError(Exception):
+    """Not raised by a subject, but about it: what a backend saw it do, and the verdict that stands for it."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Loader(ABC):
+    """How subjects of one backend are loaded, fed and read. Everything but `unavailable` runs in the worker only."""
+
+    name: str
+    streamed = False
+    """Whether the last call was to work on a stream of its own, on which its inputs arrived late."""
+    keeps_views = False
+    """Whether no subject can touch the views that it is called with: the same then serve for all calls of a case."""
+    walled = False
+    """Whether its subjects read their inputs where they lie on the host, so that walls show who leaves them."""
+    interprets = False
+    """Whether its kernels take ten times as long as those of others, and a search of many had better spare them."""
+    packages: tuple[str, ...] = ()
+    """Distributions it needs; their versions go into the environment record."""
+
+    def unavailable(self) -> str:
+        """Why it cannot run here, or an empty string. Imports nothing heavy."""
+        missing = [p for p in self.packages if importlib.util.find_spec(p) is None]
+        return f"{', '.join(missing)} is not installed" if missing else ""
+
+    def versions(self) -> dict[str, str]:
+        """Version of every package that is installed."""
+        found = {}
+        for package in self.packages:
+            try:
+                found[package] = metadata.version(package)
+            except metadata.PackageNotFoundError:
+                continue
+        return found
+
+    def preload(self) -> None:
+        """Import what is slow to import; called once in the zygote, before any subject."""
+        for package in self.packages:
+            import_module(package)
+
+    @abstractmethod
+    def load(self, path: Path, function: str) -> Callable[..., Any]:
+        """The callable in a file. Raises UsageError if the file does not import or has no such function."""
+
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The same with keys that say how it is launched, as TOML; only CUDA files have such."""
+        del launch
+        return self.load(path, function)
+
+    @abstractmethod
+    def wrap(self, view: Array) -> Any:
+        """The backend's own tensor over the same memory as a numpy view."""
+
+    @abstractmethod
+    def unwrap(self, result: Any) -> Returned:
+        """What a return-style subject gave back. Raises TypeError if it is no tensor."""
+
+    def stage(self, slab: Array) -> None:
+        """Told before each call: the memory in which all buffers of the case lie, with their red zones."""
+        del slab
+
+    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:
+        """Told before each call: a number that the case's seeds give, and which of its two runs this is.
+
+        A backend that may choose in which order threads run chooses it from these. contracted: whether a * b + c is
+        rounded once, where that can be chosen.
+        """
+        del seed, run, contracted
+
+    def warnings(self) -> list[str]:
+        """What the last call did that is doubtful, and no fault."""
+        return []
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an exception means that memory ran out."""
+        return isinstance(error, MemoryError)
+
+    def is_launch_failure(self, error: BaseException) -> bool:
+        """Whether an exception means that a kernel could not be launched."""
+        del error
+        return False
+
+    def warm(self) -> None:  # noqa: B027  most have nothing to do
+        """Do beforehand what makes a first call slow; called in a worker that waits."""
+
+
+_OURS = frozenset(f.dtype for f in FORMATS.values())
+
+
+def _instead(path: Path, module: ModuleType) -> str:
+    """What a person may name, as far as the file defines it."""
+    own = [name for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__]
+    names = [name for name in own if callable(vars(module)[name]) and name[0] != "_"]
+    return f"; it has {', '.join(names)}: name one, as in {path.name}:{names[0]}" if names else ""
+
+
+class PythonLoader(Loader):
+    """Loads a function from a Python file, anywhere."""
+
+    def load(self, path: Path, function: str) -> Callable[..., Any]:
+        """Execute the file under a name of its own and pick the function."""
+        spec = importlib.util.spec_from_file_location(f"subject_{abs(hash(path))}", path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{path} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException as error:  # SystemExit too
+            raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
+        found = getattr(module, function, None)
+        if not callable(found):
+            raise UsageError(f"{path} has no function {function!r}{_instead(path, module)}")
+        return found  # type: ignore[no-any-return]
+
+    def wrap(self, view: Array) -> Any:
+        """Numpy subjects get the view itself."""
+        return view
+
+    def unwrap(self, result: Any) -> Returned:
+        """Accepts arrays and numpy scalars."""
+        if not isinstance(result, np.ndarray | np.generic):
+            raise TypeError(f"it returned {type(result).__name__}, not an array")
+        array = np.asarray(result)
+        address = int(array.__array_interface__["data"][0])
+        dense = array.flags.c_contiguous
+        place = place_of(address, array.nbytes if dense else 1) if isinstance(result, np.ndarray) else range(0)
+        if array.dtype not in _OURS:
+            # only its form will be looked at
+            return Returned(np.broadcast_to(np.uint8(0), array.shape), array.dtype.name, dense, address, place)
+        # tobytes keeps 0-d arrays 0-d, which ascontiguousarray does not
+        copy = np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
+        return Returned(copy, array.dtype.name, dense, address, place)
+
+
+def place_of(address: int, size: int) -> range:
+    """The memory of a result; of one with gaps its first byte stands for all."""
+    return range(address, address + size)
+
+
+class Reserved(Loader):
+    """A backend whose name is kept for a loader that this version does not have."""
+
+    def unavailable(self) -> str:
+        """Says what is missing: the package, or the loader."""
+        return super().unavailable() or f"this version has no loader for {self.name} subjects"
+
+    def preload(self) -> None:
+        """Nothing to import."""
+
+    def load(self, path: Path, function: str) -> Callable[..., Any]:
+        """Refuse."""
+        raise UsageError(f"{path}:{function} needs {self.name}, not available here, because {self.unavailable()}")
+
+    def wrap(self, view: Array) -> Any:  # noqa: ARG002  the interface asks for it
+        """Never reached: nothing was loaded."""
+        raise InternalError(f"{self.name} subjects cannot be fed")
+
+    def unwrap(self, result: Any) -> Returned:  # noqa: ARG002  the interface asks for it
+        """Never reached: nothing was loaded."""
+        raise InternalError(f"{self.name} subjects cannot be read")

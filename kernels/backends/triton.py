@@ -1,0 +1,53 @@
+"""Subjects in Triton, on the CPU: their kernels are interpreted (kernels/backends/triton_cpu/interpreter.py), on torch's tensors."""
+
+import os
+from importlib import import_module, metadata
+
+from kernel_assay.corpus.model.interpreter_mends import INTERPRETED, KNOWN
+from kernel_assay.kernels.backends.torch import TorchLoader
+
+
+class TritonLoader(TorchLoader):
+    """Functions that launch kernels, given torch tensors on the CPU.
+
+    A process interprets kernels or compiles them, and this loader only ever interprets: whoever compiles needs another
+    process, in which it is not preloaded.
+    """
+
+    name = INTERPRETED
+    interprets = True
+    walled = False
+    packages = ("triton", "torch")  # type: ignore[assignment]  # as many as Loader allows
+
+    mended = True
+
+    def unavailable(self) -> str:
+        """Refuses a version whose interpreter nobody has mended: its kernels would fail for what is wrong with us."""
+        if why := super().unavailable():
+            return why
+        found = metadata.version("triton")
+        if not self.mended or found.startswith(f"{KNOWN}."):
+            return ""
+        return f"its interpreter is mended for Triton {KNOWN} and this is {found}; --as-is runs it as it is"
+
+    def preload(self) -> None:
+        """Import torch, and Triton as an interpreter."""
+        super().preload()
+        os.environ["TRITON_INTERPRET"] = "1"
+        if not self.mended:
+            import_module("triton")
+            return
+        from kernel_assay.kernels.backends.triton_cpu.interpreter import mend  # noqa: PLC0415  it imports Triton, which reads the variable
+
+        mend()
+
+    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:  # noqa: ARG002  the interface asks for it
+        """The programs of a grid run in order first, and then the other way round."""
+        if not self.mended:
+            return
+        from kernel_assay.kernels.backends.triton_cpu.interpreter import Programs  # noqa: PLC0415  as above
+
+        Programs.backwards = run == 1
+
+
+LOADER = TritonLoader()

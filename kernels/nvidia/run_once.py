@@ -1,0 +1,117 @@
+"""One case by one subject in this very process, without a sandbox: for tools that watch a program from outside.
+
+    python -m kernels.nvidia.run_once FILE
+
+FILE holds an Order as JSON. The last line of the output is a JSON object that says what happened (a Status, and in
+words), never what came out: nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from pydantic_core import from_json, to_json
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.house import check_house
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.corpus.model.subject import Subject, TensorSpec
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.cuda_support.driver import BLANK, address_of, exact
+from kernel_assay.kernels.backends.support.base import KernelFaultError, Loader
+from kernel_assay.kernels.backends.support.signature import Bound, Interface, bind
+from kernel_assay.kernels.catalog import resolve
+from kernel_assay.kernels.worker.worker import Setting
+
+_USAGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Who runs what."""
+
+    case: Case
+    outputs: dict[str, TensorSpec]
+    subject: Subject
+    face: Interface
+
+    def write(self, path: Path) -> None:
+        """As the file that the command line names."""
+        said = {"case": self.case, "outputs": self.outputs, "subject": self.subject, "face": asdict(self.face)}
+        path.write_bytes(to_json(said, inf_nan_mode="strings"))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """From such a file. Raises UsageError if it is none."""
+        try:
+            said = from_json(path.read_bytes())
+            outputs = {name: TensorSpec.model_validate(spec) for name, spec in said["outputs"].items()}
+            case, subject = Case.model_validate(said["case"]), Subject.model_validate(said["subject"])
+            return cls(case, outputs, subject, Interface.read(said["face"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"{path} is no order for one run ({type(error).__name__})") from error
+
+
+def run(order: Order) -> tuple[Status, str]:
+    """Run it once; what happened, and why it did not run or how it failed in one line."""
+    loader = loader_of(order.subject.loader)
+    try:
+        bound = _bound(order, loader)
+    except UsageError as error:
+        return Status.BUILD_FAILED, str(error)
+    setting = Setting(order.case, order.outputs)
+    if reason := bound.declines(order.case.attrs, setting.inputs):
+        return Status.UNSUPPORTED, reason
+    arguments, named = setting.arguments(loader, order.face.extra, returns=bound.returns)
+    setting.memory.reset(0)
+    if exact():
+        BLANK.update(address_of(buffer.view) for buffer in setting.memory.outputs)
+    loader.prepare(setting.case.number, 0)
+    try:
+        bound.call(*arguments, **named, **bound.attributes(order.case.attrs))
+    except NotImplementedError as error:
+        return Status.UNSUPPORTED, str(error)
+    except KernelFaultError as error:
+        return Status.FAULTED, str(error)
+    except Exception as error:  # noqa: BLE001  whatever a subject raises
+        return Status.RAISED, f"{type(error).__name__}: {error}".partition("\n")[0]
+    return Status.OK, ""
+
+
+def _bound(order: Order, loader: Loader) -> Bound:
+    """The subject, ready to be called. Raises UsageError if it cannot be."""
+    subject = order.subject
+    if why := loader.unavailable():
+        raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
+    loader.preload()
+    function = loader.load_with(resolve(subject), subject.function, subject.launch)
+    return bind(function, order.face, f"{subject.path}:{subject.function}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line. Exit code 0 if it could be said what happened, 2 if nothing was tried."""
+    try:
+        check_house()
+        if len(arguments) != 1:
+            raise UsageError("name one file: python -m kernel_assay.kernels.nvidia.run_once FILE")  # noqa: TRY301  said as all others are
+        order = Order.read(Path(arguments[0]))
+    except UsageError as error:
+        sys.stderr.write(f"solo: {error}\n")
+        return _USAGE
+    np.seterr(all="ignore")
+    warnings.simplefilter("ignore")
+    status, message = run(order)
+    sys.stdout.write(f"\n{json.dumps({'status': status, 'message': message})}\n")  # a subject may leave a line open
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""Who is to blame for a worker's death: only suspected, until it dies again alone, or as it was seen to die alone.
+
+Who has died often in a batch is put off until it is known whether it was its own doing; then the rest of its work is
+left undone, for each death costs a worker, and on a GPU a third of a second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.sandbox.batch import Key, Ticket
+from kernel_assay.kernels.sandbox.decode import death_of, left_undone
+from kernel_assay.kernels.sandbox.worker_pool import Ending
+
+GUILTY_DEATHS = 2
+"""Workers an execution must kill to be a crash: one in its batch, and one that has run nothing else."""
+FATAL = frozenset({Status.CRASHED, Status.TIMEOUT, Status.FAULTED})
+"""What a death comes to; a fault may also have been seen by a backend, and nobody died of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Of a worker."""
+
+    culprit: tuple[int, Task]
+    """What it was busy with, or about to begin."""
+    left: list[tuple[int, Task]]
+    """All that it has not answered."""
+    told: set[Key]
+    """What it was told to do, as far as one of those may have brought it about."""
+    ending: Ending
+    late: float | None
+    """The limit it was killed for; None: it was not."""
+    granted: float
+    """Seconds beyond the limit that it was given."""
+    own: bool
+    """Whether nobody else's errors reached it."""
+    materializing: bool
+    """Whether no subject ran."""
+
+    @property
+    def key(self) -> Key:
+        """Of the culprit."""
+        return self.culprit[0], self.culprit[1].subjects[0]
+
+
+def accuse(ticket: Ticket, death: Death) -> None:
+    """Name a culprit, or a suspect; what else the worker was to do waits for the next."""
+    (n, task), key = death.culprit, death.key
+    if death.ending.aimless:  # what comes out between walls does not count: once more, where inputs lie as they should
+        ticket.waiting = [(n, replace(task, walls=False)), *(w for w in death.left if w[0] != n), *ticket.waiting]
+        return
+    died = ticket.deaths[key] = ticket.deaths.get(key, 0) + 1
+    if death.materializing and died > GUILTY_DEATHS:
+        raise InternalError(f"the worker dies while materializing {task.case.label}: {death.ending.describe()}")
+    how = (key[1], death.ending.describe())
+    proven = not death.materializing and (died >= GUILTY_DEATHS or (death.own and how in ticket.proven))
+    if death.late is not None or proven:
+        ticket.outcomes[key] = death_of(key[1], death.ending, death.late, granted=death.granted)
+        if death.late is None:
+            ticket.proven.add(how)
+    else:
+        ticket.suspects.append((n, replace(task, subjects=task.subjects[:1])))
+        ticket.before.setdefault(key, [k for k in ticket.outcomes if k in death.told])
+        if death.own:
+            ticket.endings[key] = death.ending
+    others, rest = [w for w in death.left if w[0] != n], task.subjects[1:]
+    ticket.waiting = [*([(n, replace(task, subjects=rest))] if rest else []), *others, *ticket.waiting]
+    ticket.lost_to[key[1]] += death.own * (1 if death.late is None else ticket.hang_counts)
+    if 0 < ticket.most_deaths <= ticket.lost_to[key[1]]:
+        _put_off(ticket, key[1])
+
+
+def _put_off(ticket: Ticket, subject: str) -> None:
+    ticket.held += [(n, replace(task, subjects=(subject,))) for n, task in ticket.waiting if subject in task.subjects]
+    rests = [(n, task, tuple(k for k in task.subjects if k != subject)) for n, task in ticket.waiting]
+    ticket.waiting = [(n, replace(task, subjects=rest)) for n, task, rest in rests if rest]
+
+
+def is_convicted(ticket: Ticket, suspect: tuple[int, Task]) -> bool:
+    """Whether a suspect has died as its subject was seen to die alone since: then it need not die once more."""
+    key: Key = (suspect[0], suspect[1].subjects[0])
+    ending = ticket.endings.get(key)
+    if ending is None or (key[1], ending.describe()) not in ticket.proven:
+        return False
+    ticket.outcomes[key] = death_of(key[1], ending, None)
+    return True
+
+
+def unexplained(ticket: Ticket) -> list[tuple[Key, list[Key]]]:
+    """Who has died once, and not by itself, with what its worker had run before."""
+    found = ((key, before) for key, before in ticket.before.items() if ticket.deaths[key] < GUILTY_DEATHS)
+    return [(key, before) for key, before in found if ticket.outcomes[key].execution.status not in FATAL]
+
+
+def release(ticket: Ticket) -> None:
+    """Decide about those that were put off: who has died by itself is left undone, the others run."""
+    fatal = Counter(subject for (_, subject), o in ticket.outcomes.items() if o.execution.status in FATAL)
+    for number, task in ticket.held:
+        (subject,) = task.subjects
+        if often := fatal[subject]:
+            why = f"not run: it has ended its process, or had to be killed, in {often} other cases of this batch"
+            ticket.outcomes[number, subject] = left_undone(subject, why)
+        else:
+            ticket.waiting.append((number, task))
+    ticket.held = []

@@ -1,0 +1,449 @@
+"""The box the accused run in: feed a worker, watch it, bury it, go on with the next.
+
+One active worker, one hot spare. A batch is one message to the worker; every execution comes back as one message, so
+what was done before a death is kept. Whatever kills a worker is named by the journal, run again alone, and is called a
+crash only if it does it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from types import TracebackType
+from typing import Any, Self
+
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.process.channel import Message
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
+from kernel_assay.kernels.backends.support.signature import Interface
+from kernel_assay.kernels.boundary.devices import Place
+from kernel_assay.kernels.boundary.output_transfer import SHARED
+from kernel_assay.kernels.boundary.protocol import (
+    CHANNEL_LOST,
+    IDLE,
+    ZYGOTE_LOST,
+    GarbledError,
+    Task,
+    encode_batch,
+    encode_subjects,
+    frame,
+)
+from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, Taker, Ticket
+from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained
+from kernel_assay.kernels.sandbox.decode import death_of, execution_of, left_undone, outcome_of
+from kernel_assay.kernels.sandbox.mps import Sharing
+from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Stopwatch
+from kernel_assay.kernels.sandbox.probing import Probing, ReadyBy
+from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, Nursery
+
+RECYCLE = 20_000
+"""Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
+LOOK_BACK = 8
+"""Executions before an unexplained death that are tried again, to see which of them caused it."""
+MAX_WARM = 8
+"""Subjects a first spare loads before it is needed."""
+_MOST_STACK = 2000
+"""Characters of where a late run is, the innermost calls first, that are kept."""
+_LOST_SECONDS = 1.0
+"""In which the death of a worker is known whose outputs cannot be had."""
+
+
+class Sandbox:
+    """Runs cases for a fixed set of subjects. Use it as a context manager."""
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        faces: dict[str, Interface],
+        *,
+        timeout: float = 10.0,
+        memory_mb: int = 4096,
+        place: Place | None = None,
+        nursery: Nursery | None = None,
+    ) -> None:
+        """timeout: seconds for one execution (two runs), with more for first calls and builds (kernels/sandbox/patience.py).
+
+        memory_mb: what a worker may allocate on top of its start.
+
+        place: which device they see, and whether they share it. nursery: where workers come from, closed with the
+        sandbox; None: one of its own.
+        """
+        self._subjects = {s.key: s for s in subjects}
+        self.returning: set[str] = set()
+        """Keys of the subjects that return their result; the others write into their first arguments. Set by probe."""
+        self.lacks: dict[str, frozenset[str]] = {}
+        """By key: what is optional for the op and a subject does not take. Set by probe."""
+        self.needs: dict[str, frozenset[str]] = {}
+        """By key: optional inputs that a subject cannot do without. Set by probe."""
+        self.unready: set[str] = set()
+        """Keys of the subjects that there was no time to load. Set by probe."""
+        self.timeout = timeout
+        """Seconds for one execution; may be changed between batches."""
+        for subject in subjects:
+            if why := loader_of(subject.loader).unavailable():
+                raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
+        self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
+        backends = tuple(sorted({s.loader for s in subjects}))
+        self.nursery = nursery or Nursery(backends, memory_mb, place.environment if place else {})
+        self._sharing = Sharing(place.shared if place else {})
+        self._watch = Stopwatch()
+        self._hung: set[str] = set()
+        """Keys of the subjects that were killed because they were late."""
+        self._slow: set[str] = set()
+        """Keys of those that were late once, and came back when they were given more time."""
+        self._active, self._spare = self._ready(), self._ready(*list(self._subjects)[:MAX_WARM])
+        self._share()
+        self.deaths = 0
+        """Workers lost so far."""
+        self.beside: Callable[[], object] | None = None
+        """Called again and again while a worker is waited for."""
+
+    def __enter__(self) -> Self:
+        """The sandbox itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        """End all its processes."""
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        for handle in (self._active, self._spare):
+            handle.close()
+        self.nursery.close()
+
+    def knows_as(self, other: Sandbox) -> None:
+        """Take over what a sandbox for the same subjects has found out about them."""
+        self.returning, self.lacks, self.needs = other.returning, other.lacks, other.needs
+
+    def probe(self, ready_by: ReadyBy = lambda _: math.inf) -> dict[str, str]:
+        """Load every subject once: key -> what is wrong with it, for those that cannot be loaded or called."""
+        probing = Probing(list(self._subjects), self._active, self.nursery, self._ready, ready_by)
+        found, self._active = probing.run(), probing.first
+        self.unready = found.unready
+        wrong = {key: f"{self._subjects[key].path} {why}" for key, why in found.wrong.items()}
+        for key, said in found.said.items():
+            if said.get("returns"):
+                self.returning.add(key)
+            self.lacks[key], self.needs[key] = (frozenset(said.get(k, ())) for k in ("lacks", "needs"))
+            if said["error"]:
+                wrong[key] = str(said["error"])
+        return wrong
+
+    def stretch(self, key: str, message: Message, seconds: float) -> Message:
+        """What a subject makes of tensors larger than any memory (kernels/worker/stretched.py); {}: it gave no answer."""
+        self._active.channel.send(frame({"stretch": key, **message}, []))
+        try:
+            if self._active.channel.readable(seconds):
+                return self._active.channel.receive()[0]
+            self.nursery.kill(self._active)
+        except (EOFError, OSError):
+            self.nursery.ending(self._active)
+        self._promote(dead=True)
+        return {}
+
+    def modules_of_ours(self) -> list[str]:
+        """Modules of this project's upper layers in the worker: must be empty."""
+        self._active.channel.send(frame({"probe": next(iter(self._subjects))}, []))
+        modules: list[str] = self._active.channel.receive()[0]["modules"]
+        return modules
+
+    def run(self, tasks: Sequence[Task]) -> list[dict[str, Outcome]]:
+        """Run tasks now; for each, subject key -> outcome."""
+        return self.collect(self.submit(tasks))
+
+    def submit(
+        self, tasks: Sequence[Task], taker: Taker | None = None, most_deaths: int = 0, hang_counts: int = 1
+    ) -> Ticket:
+        """Start a batch. Only one may be on its way. taker: who gets outputs of large cases; None: they are sent.
+
+        most_deaths: crashes and time-outs of one subject after which its other executions are not run; 0: all are.
+        hang_counts: as how many of those a time-out counts.
+        """
+        ticket = Ticket(
+            tasks, waiting=list(enumerate(tasks)), taker=taker, most_deaths=most_deaths, hang_counts=hang_counts
+        )
+        self._send(ticket, ticket.waiting)
+        return ticket
+
+    def pump(self, ticket: Ticket) -> None:
+        """Take in what has come back already, without waiting, so that the worker never stalls."""
+        try:
+            while self._active.channel.readable(0):
+                self._receive(ticket)
+            self._watch.spent(self._active.running())
+        except (EOFError, OSError):
+            return  # collect() will see it again and act
+
+    def collect(self, ticket: Ticket) -> list[dict[str, Outcome]]:
+        """Wait for a batch, whatever it does to its workers; for each task, subject key -> outcome."""
+        while not ticket.done:
+            if ticket.under_way:
+                self._wait(ticket)
+            elif ticket.waiting:
+                self._send(ticket, ticket.waiting)
+            elif ticket.again:
+                self._send(ticket, [ticket.again.pop(0)])
+            elif not ticket.suspects:
+                release(ticket)
+            elif not is_convicted(ticket, suspect := ticket.suspects.pop(0)):
+                self._try_alone(ticket, suspect)
+        for key, before in unexplained(ticket):
+            self._find_cause(ticket, key, before)
+        return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
+
+    def abandon(self) -> None:
+        """Let go of a batch that nobody waits for any more, with the worker that has it."""
+        self._promote()
+
+    def give_up(self, ticket: Ticket, why: str) -> list[dict[str, Outcome]]:
+        """What a batch has come to so far; the rest is left undone, with the worker that has it."""
+        self.pump(ticket)
+        self.abandon()
+        return [
+            {k: ticket.outcomes.get((n, k)) or left_undone(k, why) for k in task.subjects}
+            for n, task in enumerate(ticket.tasks)
+        ]
+
+    def renew(self, *warm: str) -> None:
+        """Have what is submitted next run in a worker that has run nothing else; a batch under way is given up.
+
+        warm: what the worker after that one loads while it waits.
+        """
+        if self._active.served or self._active.shared:
+            self._promote(warm=warm)
+
+    def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
+        if self._active.served > RECYCLE or (self._sharing.wanted and not self._active.shared):
+            self._promote()
+            if self._active.warm and self._sharing.wanted:
+                self._promote()
+            self._share()
+        self._give(ticket, batch)
+
+    def _give(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
+        ticket.sent = batch
+        ticket.waiting = [w for w in ticket.waiting if w not in batch]
+        ticket.set_aside -= {(n, key) for n, task in batch for key in task.subjects}
+        self._active.served += len(batch)
+        self._active.history.extend(task for _, task in batch)
+        try:
+            self._active.channel.send(encode_batch(batch, ticket.taker.way if ticket.taker else ""))
+        except OSError:
+            return  # the worker is dead; _wait finds out how
+
+    def _try_alone(self, ticket: Ticket, suspect: tuple[int, Task]) -> None:
+        """Run a suspect in a worker that has run nothing else, and that nobody else's errors reach."""
+        if self._active.served or self._active.shared:
+            self._promote(warm=suspect[1].subjects)
+        self._give(ticket, [suspect])
+        key, worker = (suspect[0], suspect[1].subjects[0]), self._active
+        ending = ticket.endings.get(key)
+        if ending is None or ending.code != ZYGOTE_LOST:
+            return
+        while ticket.under_way:
+            self._wait(ticket)
+        if self.nursery.loses(worker):  # it came back, for its own process dies a little later
+            ticket.outcomes[key] = death_of(key[1], ending, None)
+
+    def _find_cause(self, ticket: Ticket, victim: Key, before: list[Key]) -> None:
+        """Somebody died who does not die alone: did one that ran before leave the process to die?"""
+        for suspect in reversed(before[-LOOK_BACK:]):
+            if suspect == victim or ticket.outcomes[suspect].execution.status is not Status.OK:
+                continue
+            ending = self._die_together(ticket, [ticket.only(suspect), ticket.only(victim)])
+            if ending is not None:
+                ticket.outcomes[suspect] = death_of(
+                    suspect[1], ending, None, "it left the process so that the next died: "
+                )
+                return
+
+    def _die_together(self, ticket: Ticket, pair: list[tuple[int, Task]]) -> Ending | None:
+        """How a worker of their own ends that runs these one after the other; None: it does not."""
+        self._promote()
+        trial = Ticket([task for _, task in pair], waiting=[], taker=ticket.taker)
+        self._give(trial, [(n, task) for n, (_, task) in enumerate(pair)])
+        try:
+            while trial.under_way:
+                if not self._hears(lambda: not self._is_late(trial)):
+                    return None
+                self._receive(trial)
+        except (EOFError, OSError):
+            ending = self.nursery.ending(self._active)
+            self.deaths += 1
+            self._promote(dead=True)
+            return ending
+        return Ending(ZYGOTE_LOST, "") if self.nursery.loses(self._active) else None
+
+    def _ready(self, *warm: str) -> Handle:
+        """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
+        handle = self.nursery.spawn()
+        with contextlib.suppress(OSError):  # it is dead; _wait finds out how
+            handle.channel.send(self._introduction)
+            if warm and not self._sharing.wanted:  # what it makes on a GPU then, it cannot share
+                handle.warm = True
+                handle.channel.send(frame({"warm": warm}, []))
+        return handle
+
+    def _share(self) -> None:
+        """Have a new worker, which has done nothing yet, use its GPU together with others, if it may."""
+        if self._sharing.wanted:
+            self._active.shared = self._sharing.environment
+            with contextlib.suppress(OSError):  # it is dead; _wait finds out how
+                self._active.channel.send(frame({"environment": self._active.shared}, []))
+
+    def _hears(self, patient: Callable[[], bool]) -> bool:
+        """Whether the active worker says something, or hangs up, before patience is lost with it."""
+        while not self._active.channel.readable(PAUSE_SECONDS):
+            if self.beside is not None:
+                self.beside()
+            if not patient():
+                return self._active.channel.readable(0)
+        return True
+
+    def _wait(self, ticket: Ticket) -> None:
+        """Until one message, one death or one timeout."""
+        try:
+            if self._active.lost:
+                raise EOFError  # noqa: TRY301  as when the channel says it
+            if self._hears(lambda: not self._is_late(ticket)):
+                self._receive(ticket)
+            else:
+                self._bury(ticket, late=self._active.running()[:2])
+        except (EOFError, OSError) as error:
+            self._bury(ticket, late=None, garbled=isinstance(error, GarbledError))
+
+    def _is_late(self, ticket: Ticket) -> bool:
+        """Whether the run in progress has had its time, and what it may have beyond that."""
+        running = self._active.running()
+        if self._watch.spent(running) < self.timeout + self._watch.granted:
+            return False
+        key = ticket.at(*running[:2])
+        stack = self._active.stack = self.nursery.stack(self._active)
+        first = key is not None and self._is_first(key[1])
+        if key is None or not self._watch.grant(self.timeout, stack, first=first):
+            return True
+        ticket.excused[key] = first
+        return False
+
+    def _is_first(self, subject: str) -> bool:
+        """Whether a subject makes its first call in the active worker; of who hangs, all calls are alike."""
+        return subject not in self._active.warmed and (subject in self._slow or subject not in self._hung)
+
+    def _receive(self, ticket: Ticket) -> None:
+        head, payload = self._active.channel.receive()
+        if "lost" in head:
+            self._active.lost = str(head["lost"])
+            raise EOFError
+        if "internal" in head:
+            raise InternalError(f"the worker failed on its own:\n{head['internal']}")
+        key: Key = (head.pop("n"), head.pop("subject"))
+        ticket.histories[key] = self._active.history
+        offers = head.pop("offers", None)
+        if head["status"] != Status.UNSUPPORTED:
+            self._active.warmed.add(key[1])
+        if key in ticket.excused:
+            self._slow.add(key[1])
+        if offers is None and ticket.repeat(key):
+            return
+        if offers is None:
+            ticket.outcomes[key] = outcome_of(key[1], head, payload)
+        else:
+            self._take_over(ticket, key, head, offers)
+
+    def _take_over(self, ticket: Ticket, key: Key, head: dict[str, Any], offers: list[Message]) -> None:
+        """Have outputs copied that a worker keeps until it hears of it."""
+        assert ticket.taker is not None
+        execution, again = execution_of(key[1], head), ""
+        try:
+            taken = {
+                report.name: ticket.taker.take(key[1], report, offer)
+                for report, offer in zip(execution.outputs, offers, strict=True)
+                if report.dtype in FORMATS
+            }
+            ticket.outcomes[key] = Outcome(execution, {}, taken)
+        except NoRoomError as error:
+            why = f"its outputs do not fit beside what the judge holds: {error}"
+            ticket.outcomes[key] = left_undone(key[1], why)
+        except LostError as error:
+            if self._active.channel.readable(_LOST_SECONDS):  # it has nothing to say but that it is dead
+                ticket.lost.add(key)
+                return
+            if ticket.taker.way == SHARED:
+                raise InternalError(f"the judge cannot get at what {key[1]} left: {error}") from error
+            again = ticket.taker.way = SHARED
+        with contextlib.suppress(OSError):  # a dead one is met later
+            self._active.channel.send(frame({"again": again}, []))
+
+    def _bury(self, ticket: Ticket, *, late: tuple[int, int] | None, garbled: bool = False) -> None:
+        """The active worker is dead, or must die because a run is late: name the culprit, give its work to the spare.
+
+        late: (task, position) of the run that took too long. If it ended after all before it could be killed, whatever
+        was killed in its stead is only suspected. garbled: results come in order, so the first missing one is the
+        culprit's; as it is where the channel is gone.
+        """
+        self.deaths += 1
+        if shared := bool(self._active.shared):
+            self._sharing.lose()
+        lost = self._active.lost if self._is_first_death(ticket) else ""  # the second one's last words are wanted
+        ending = Ending(GPU_LOST, lost) if lost else self._end(late)
+        garbled |= ending.code == CHANNEL_LOST
+        self._drain(ticket)
+        number, position, _ = self._active.running()
+        timed_out = late is not None and late == (number, position) and not shared  # others may have kept it waiting
+        left = ticket.unfinished()
+        culprit = next((w for w in left if w[0] == number and not garbled), left[0] if left else None)
+        if culprit is not None and ending.code == -signal.SIGSEGV:
+            touch = self._active.touched(culprit[1].case)
+            ending = replace(ending, touch=touch, aimless=touch is None and self._active.is_between_walls())
+        # Who shared its GPU was most likely killed by somebody else: none of those before it is suspected.
+        told = set() if shared else {(n, k) for n, task in ticket.sent for k in task.subjects}
+        self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])
+        ticket.sent = []
+        if culprit is None:
+            return
+        leaving = (culprit[0], culprit[1].subjects[0]) in ticket.lost
+        materializing = position == IDLE and not garbled and not leaving
+        late_after, granted = (self.timeout, self._watch.granted) if timed_out else (None, 0.0)
+        if timed_out:
+            self._hung.add(culprit[1].subjects[0])
+        accuse(ticket, Death(culprit, left, told, ending, late_after, granted, not shared, materializing))
+
+    def _end(self, late: tuple[int, int] | None) -> Ending:
+        """The active worker's end, which is waited for."""
+        if late is not None:
+            ending = self.nursery.kill(self._active)
+            return Ending(ending.code, ending.tail + self._active.stack[:_MOST_STACK])
+        said = self._active.lost
+        ending = self.nursery.ending(self._active)
+        return Ending(GPU_LOST, f"{ending.tail}\n{said}") if said else ending
+
+    def _is_first_death(self, ticket: Ticket) -> bool:
+        left = ticket.unfinished()
+        return bool(left) and (left[0][0], left[0][1].subjects[0]) not in ticket.deaths
+
+    def _drain(self, ticket: Ticket) -> None:
+        """What the dead worker had sent is still worth reading."""
+        try:
+            while self._active.channel.readable(0):
+                self._receive(ticket)
+        except (EOFError, OSError):
+            return
+
+    def _promote(self, *, dead: bool = False, warm: Sequence[str] = ()) -> None:
+        """The spare becomes active, and a new spare is ordered."""
+        old, self._active = self._active, self._spare
+        self._spare = self._ready(*warm)
+        if self.nursery.lost(self._active):
+            self._active.close()
+            self._active, self._spare = self._spare, self._ready(*warm)
+        self.nursery.discard(old, dead=dead)

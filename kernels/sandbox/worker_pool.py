@@ -1,0 +1,347 @@
+"""The supervisor's side of the zygote: handles of workers, and how each of them ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.process.scratch_folders import Scratch
+from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
+from kernel_assay.kernels.backends.support.walls import Touch, order_of, touched
+from kernel_assay.kernels.boundary.processes import kill_group
+from kernel_assay.kernels.boundary.protocol import (
+    CHANNEL_LOST,
+    FAULT,
+    FORK,
+    IDLE,
+    JOURNAL,
+    STACK_AT,
+    STACK_SIGNAL,
+    ZYGOTE_LOST,
+    Channel,
+    Task,
+)
+from kernel_assay.kernels.sandbox.compiler_caches import compiler_caches
+from kernel_assay.kernels.sandbox.mps import terminate
+from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
+
+ROOT = Path(__file__).resolve().parent.parent
+_BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernel_assay.kernels.worker.zygote import main; main()"
+_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_START_SECONDS = 120.0
+_EXIT_SECONDS = 5.0
+_CLOSE_SECONDS = 1.5
+"""In which a zygote ends by itself, unless it is still importing; whoever waits has said that it is over."""
+_MOST_STACK = 1 << 14
+"""Bytes of a stack that are read."""
+HISTORY = 1024
+"""Tasks of a worker that are remembered: what it keeps between two calls may be why the next one fails."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a process ended: its exit code (negative: the signal) and its last words."""
+
+    code: int
+    tail: str
+    touch: Touch | None = None
+    """What it was killed for, where that was seen (kernels/backends/support/walls.py)."""
+    aimless: bool = False
+    """Whether it crashed while inputs lay between walls, but left none: it may want them where vectors begin."""
+
+    def describe(self) -> str:
+        """In words."""
+        if self.touch is not None:
+            return self.touch.describe()
+        if self.code == CHANNEL_LOST:
+            return "it closed the channel to its supervisor, or wrote into it"
+        if self.code == GPU_LOST:
+            return self.tail.strip().rpartition("\n")[2]
+        if self.code == ZYGOTE_LOST:
+            return "it ended or stopped the process that starts all others"
+        if self.code < 0:
+            return f"killed by {signal.Signals(-self.code).name}"
+        return f"the process exited with {self.code}"
+
+
+_GPU_MB = 64 << 10
+"""What a context on a GPU maps of the host's memory, at most; most of it is never touched."""
+
+
+@dataclass(slots=True, eq=False)
+class Handle:
+    """One worker process."""
+
+    channel: Channel
+    journal: int
+    pid: int = 0
+    zygote: int = 0
+    """Which of the nursery's zygotes has forked it."""
+    served: int = 0
+    """Tasks given to it."""
+    warmed: set[str] = field(default_factory=set)
+    """Subjects that have come back from a call in it."""
+    history: deque[Task] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    """The latest of them, in their order."""
+    lost: str = ""
+    """Why nothing runs on the GPU any more in it, if it has said so; it is about to end."""
+    stack: str = ""
+    """Where it was when that was last asked for."""
+    warm: bool = False
+    """Whether it has touched what a task touches, a GPU among it, before it is needed."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """What has made it a client of a service that shares the GPU (kernels/sandbox/mps.py); empty: it takes turns."""
+
+    def close(self) -> None:
+        """Hang up, and let go of the journal."""
+        self.channel.close()
+        if self.journal >= 0:  # it may be closed twice: when its zygote is lost, and with all others
+            os.close(self.journal)
+            self.journal = -1
+
+    def running(self) -> tuple[int, int, int]:
+        """(task, position, started at CLOCK_MONOTONIC ns) of the run in progress; IDLE when there is none."""
+        raw = os.pread(self.journal, JOURNAL.size, 0)
+        if len(raw) < JOURNAL.size:  # a subject has cut it
+            return IDLE, IDLE, time.monotonic_ns()
+        task, position, since = JOURNAL.unpack(raw)
+        return task, position, since
+
+    def is_between_walls(self) -> bool:
+        """Whether inputs lay there when it ended."""
+        raw = os.pread(self.journal, FAULT.size, JOURNAL.size)
+        return len(raw) == FAULT.size and bool(FAULT.unpack(raw)[0])
+
+    def touched(self, case: Case) -> Touch | None:
+        """Which input it was to read, or beside which, when it was killed for that; None: it was not."""
+        raw = os.pread(self.journal, FAULT.size, JOURNAL.size)
+        base, address, error = FAULT.unpack(raw) if len(raw) == FAULT.size else (0, 0, 0)
+        return touched(case.tensors, order_of(case), address - base, error) if base and address else None
+
+
+class Nursery:
+    """Starts the zygote, asks it for workers, learns how they ended."""
+
+    def __init__(
+        self, backends: tuple[str, ...], memory_mb: int, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """environment: variables that the workers get besides this process's."""
+        self._scratch = Scratch()
+        self._settings = {
+            "memory_mb": memory_mb + (_GPU_MB if any(b.endswith(("@cuda", "cupy")) for b in backends) else 0),
+            "backends": backends,
+            "scratch": str(self._scratch.path),
+        }
+        self._environment = {**_THREADS, **compiler_caches(), **environment}
+        self._zygotes = 0
+        self._start()
+
+    def _start(self) -> None:
+        """Start a zygote."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        settings = to_json({**self._settings, "control": theirs.fileno()}).decode()
+        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, str(ROOT), settings],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},  # its last words must not be lost
+            start_new_session=True,  # Ctrl-C is for the supervisor alone
+        )
+        theirs.close()
+        self._listen_to(ours)
+
+    def _listen_to(self, control: socket.socket) -> None:
+        """Ask this zygote for workers from now on."""
+        self._control, self._clock = control, Clock()
+        self._zygotes += 1
+        self._answered = False
+        self._unclaimed: list[Handle] = []
+        self._ended: dict[int, Ending] = {}
+
+    def branch(self, environment: dict[str, str]) -> Branch:
+        """A nursery for another process, without importing anything again; its workers get these variables, too."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            socket.send_fds(self._control, [to_json(environment)], [theirs.fileno()])
+        except OSError as error:
+            raise InternalError(f"the zygote is gone: {error}") from error
+        theirs.close()
+        return Branch(ours, self._settings, {**self._environment, **environment})
+
+    def fileno(self) -> int:
+        """Of the socket that leads to the zygote."""
+        return self._control.fileno()
+
+    def spawn(self) -> Handle:
+        """Ask for a worker; it is usable at once, its pid is known a little later."""
+        ours, theirs = socket.socketpair()
+        journal = os.memfd_create("journal")
+        os.ftruncate(journal, STACK_AT)
+        os.pwrite(journal, JOURNAL.pack(IDLE, IDLE, time.monotonic_ns()), 0)
+        try:
+            socket.send_fds(self._control, [FORK], [theirs.fileno(), journal])
+        except OSError:
+            self._begin_anew()
+            socket.send_fds(self._control, [FORK], [theirs.fileno(), journal])
+        theirs.close()
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            ours.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
+        handle = Handle(Channel(ours), journal, zygote=self._zygotes)
+        self._unclaimed.append(handle)
+        return handle
+
+    def ending(self, handle: Handle, seconds: float = _EXIT_SECONDS) -> Ending:
+        """How a worker ended; one that does not end in time is killed."""
+        pid = self._pid(handle)
+        deadline = self._clock() + (seconds if handle.lost else min(seconds, 0.25))
+        while not self._has_ended(handle) and (left := deadline - self._clock()) > 0:
+            self._hear(left)
+        if not self._has_ended(handle):  # it closed its end and lives on
+            return Ending(CHANNEL_LOST, self.kill(handle).tail)
+        kill_group(pid)
+        return self._ended.pop(pid, _UNKNOWN)
+
+    def kill(self, handle: Handle) -> Ending:
+        """SIGKILL, at once, for the worker and whatever it started."""
+        self._kill(handle)
+        self._wait_for(handle)
+        return self._ended.pop(handle.pid, _UNKNOWN)
+
+    def lost(self, handle: Handle) -> bool:
+        """Whether a worker's zygote is gone, and with it the worker."""
+        return handle.zygote != self._zygotes
+
+    def loses(self, handle: Handle) -> bool:
+        """The same, where that may have happened just now."""
+        deadline = self._clock() + PAUSE_SECONDS
+        while not self.lost(handle) and (left := deadline - self._clock()) > 0:
+            self._hear(left)
+        return self.lost(handle)
+
+    def stack(self, handle: Handle) -> str:
+        """Where a worker is, as Python's faulthandler shows it, the innermost call first; empty if it does not say."""
+        pid = self._pid(handle)
+        self._hear(0)
+        if self._has_ended(handle):
+            return ""
+        os.ftruncate(handle.journal, STACK_AT)
+        os.lseek(handle.journal, STACK_AT, os.SEEK_SET)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, STACK_SIGNAL)
+        time.sleep(PAUSE_SECONDS)
+        return os.pread(handle.journal, _MOST_STACK, STACK_AT).decode("utf-8", "replace")
+
+    def discard(self, handle: Handle, *, dead: bool) -> None:
+        """Let go of a worker that nobody needs any more; one that is not dead is killed, but not waited for.
+
+        One that shares its GPU, and is not busy, ends by itself when the channel is closed.
+        """
+        if not dead and not handle.shared:
+            self._kill(handle)
+        handle.close()
+
+    def close(self) -> None:
+        """End the zygote; its children end with it."""
+        self._end_zygote(_CLOSE_SECONDS)
+        self._scratch.close()
+
+    def _end_zygote(self, seconds: float) -> None:
+        """Hang up; one that does not end in time is killed."""
+        self._control.close()
+        if self._process is None:  # another process has started it, and ends it
+            return
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _begin_anew(self) -> None:
+        """The zygote is gone, or does not answer, and nobody knows what became of its workers: start another.
+
+        Raises InternalError if it has never answered: then it is our own affair.
+        """
+        if not self._answered:
+            raise InternalError("the zygote died before it had forked; its last words are on stderr")
+        self._end_zygote(0.0)
+        self._start()
+
+    def _pid(self, handle: Handle) -> int:
+        """Of a worker; 0 if that will never be known."""
+        deadline = self._clock() + _START_SECONDS
+        while not handle.pid and not self.lost(handle):
+            self._hear(deadline - self._clock())
+        return handle.pid
+
+    def _has_ended(self, handle: Handle) -> bool:
+        return self.lost(handle) or handle.pid in self._ended
+
+    def _kill(self, handle: Handle) -> None:
+        pid = self._pid(handle)
+        self._hear(0)
+        if not self._has_ended(handle):
+            if handle.shared:
+                terminate(handle.shared, pid)
+            kill_group(pid)
+
+    def _wait_for(self, handle: Handle) -> None:
+        deadline = self._clock() + _EXIT_SECONDS
+        while not self._has_ended(handle):
+            self._hear(deadline - self._clock())
+
+    def _hear(self, seconds: float) -> None:
+        """Take in what the zygote says soon, at most within so many seconds (0: what it has said already)."""
+        if not select.select([self._control], [], [], min(max(seconds, 0), PAUSE_SECONDS))[0]:
+            if seconds < 0:
+                self._begin_anew()
+            return
+        try:
+            message = self._control.recv(1 << 16)
+        except ConnectionResetError:
+            message = b""
+        if not message:
+            self._begin_anew()
+            return
+        self._answered = True
+        said = from_json(message)
+        if "forked" in said:
+            self._unclaimed.pop(0).pid = said["forked"]
+        else:
+            self._ended[said["ended"]] = Ending(said["code"], said["tail"])
+
+
+_UNKNOWN = Ending(ZYGOTE_LOST, "")
+
+
+class Branch(Nursery):
+    """A nursery whose zygote was forked by another one's, and ends with that one at the latest."""
+
+    def __init__(self, control: socket.socket, settings: dict[str, Any], environment: dict[str, str]) -> None:
+        """settings, environment: of a zygote that is started, should this one be lost."""
+        self._settings, self._environment = settings, environment
+        self._process, self._zygotes = None, 0
+        self._listen_to(control)
+
+    def let_go(self) -> None:
+        """In the process that has made it for another."""
+        self._control.close()
+
+    def close(self) -> None:
+        """End the zygote; its children end with it."""
+        self._end_zygote(_EXIT_SECONDS)

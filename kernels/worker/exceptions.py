@@ -1,0 +1,85 @@
+"""What becomes of what a subject raises or returns: words for a message, which a subject cannot break."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.kernels.backends.support.base import KernelFaultError, Loader
+
+MAX_MESSAGE = 2000
+"""Characters of an exception's message that are kept."""
+MAX_DETAIL = 4000
+"""Characters of traceback that are kept."""
+
+
+_perf_counter_ns = time.perf_counter_ns
+"""The clock as it was before a subject could put another in its place."""
+
+
+class SubjectError(Exception):
+    """The subject raised; what we raise ourselves stays what it is."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(type(cause).__name__)
+        self.cause = cause
+
+
+@cache
+def mine() -> int:
+    """The process that serves; asked for before the first subject runs."""
+    return os.getpid()
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, int]:
+    """What a subject returns, and how many nanoseconds it took; if it has forked, its child ends here."""
+    begin = _perf_counter_ns()
+    answer = call()
+    took = _perf_counter_ns() - begin
+    if os.getpid() != mine():
+        os._exit(0)
+    return answer, took
+
+
+def as_tuple(result: Any, count: int) -> tuple[Any, ...]:
+    """What a subject returned, one tensor for each output. Raises TypeError for anything else."""
+    if count == 1 and not isinstance(result, tuple):
+        return (result,)
+    if not isinstance(result, tuple | list) or len(result) != count:
+        raise TypeError(f"it returned {type(result).__name__}, not {count} tensors")
+    return tuple(result)
+
+
+def raised(error: BaseException, loader: Loader) -> dict[str, Any]:
+    """The head of a message about it."""
+    if isinstance(error, KernelFaultError):
+        message = _printable(_words(error))[:MAX_MESSAGE]
+        return {"status": Status.FAULTED, "fault": error.kind, "message": message}
+    if isinstance(error, NotImplementedError):
+        return {"status": Status.UNSUPPORTED, "message": _printable(_words(error)) or "NotImplementedError"}
+    status = Status.OUT_OF_MEMORY if loader.is_out_of_memory(error) else Status.RAISED
+    status = Status.LAUNCH_FAILED if loader.is_launch_failure(error) else status
+    text = _printable("".join(traceback.format_exception(error)))
+    message = _printable(f"{type(error).__name__}: {_words(error)}").rstrip()
+    return {"status": status, "message": message[:MAX_MESSAGE], "detail": text[-MAX_DETAIL:]}
+
+
+def _words(error: BaseException) -> str:
+    """What an exception says of itself, if it can."""
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  its __str__ is the subject's code too
+        return "(its text cannot be made)"
+
+
+def _printable(text: str) -> str:
+    """What a subject says, without what JSON and XML cannot carry: lone surrogates and control characters."""
+    if text.isprintable():
+        return text
+    clean = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in clean)
