@@ -10,6 +10,10 @@ from typing import Any
 
 import click
 
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.process.output_streams import outlive_readers
+from kernel_assay.corpus.program import program
+from kernel_assay.fuzz.cli.gpu_options import COMMANDS
 from kernel_assay.fuzz.cli.options import (
     AtLeast,
     base_option,
@@ -22,15 +26,6 @@ from kernel_assay.fuzz.cli.options import (
     old_corpus_option,
     subject_option,
 )
-
-try:
-    from kernel_assay.corpus.errors import InternalError, UsageError
-    from kernel_assay.corpus.house import check_house
-    from kernel_assay.corpus.process.output_streams import outlive_readers
-    from kernel_assay.fuzz.cli.gpu_options import COMMANDS
-except ImportError as missing:  # too early for check_house to say it
-    sys.stderr.write(f"fuzz: the package 'corpus' is another project's, which stands before this one ({missing})\n")
-    sys.exit(2)
 
 USAGE, INTERNAL = 2, 3
 
@@ -274,9 +269,8 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  one r
     if arguments is None:  # this is the program itself
         outlive_readers()
     try:
-        check_house()
         result = cli.main(
-            args=None if arguments is None else list(arguments), prog_name="python -m fuzz", standalone_mode=False
+            args=None if arguments is None else list(arguments), prog_name=program(), standalone_mode=False
         )
     except click.exceptions.Exit as left:
         return left.exit_code

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kernel_assay.corpus.program import program
+
 if TYPE_CHECKING:
     from kernel_assay.corpus.model.subject import Subject
     from kernel_assay.fuzz.checking.check import Examiner
@@ -112,6 +114,6 @@ class ReplayError(AssertionError):
             f"{item.subject.key}: {replayed.outcome.value}",
             f"{verdict.kind}: {verdict.message}" if verdict.message else "",
             f"case      {item.case.label}",
-            f"see it    python -m fuzz show {shlex.quote(item.name)}",
+            f"see it    {program()} show {shlex.quote(item.name)}",
         ]
         super().__init__("\n".join(line for line in lines if line))

@@ -26,6 +26,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
 from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.oracles.catalog import origin_of
@@ -58,7 +59,7 @@ def _words(case: Case, place: str, verdict: Verdict) -> str:
     lines = [
         f"{verdict.kind}: {verdict.message}",
         f"case      {case.label}",
-        f"see it    python -m fuzz show {case.token} --subject {shlex.quote(place)}{extra}",
+        f"see it    {program()} show {case.token} --subject {shlex.quote(place)}{extra}",
     ]
     return "\n".join(lines)
 

@@ -15,9 +15,11 @@ def loaders() -> dict[str, Loader]:
     """All backends by name. Raises InternalError if a file and its loader have different names."""
     found: dict[str, Loader] = {}
     for module in iter_modules(folder.__path__):
+        if module.ispkg:
+            continue  # what backends stand on
         loader: Loader = import_module(f"kernel_assay.kernels.backends.{module.name}").LOADER
         if loader.name != module.name:
-            raise InternalError(f"kernels/loaders/{module.name}.py must define {module.name!r}, not {loader.name!r}")
+            raise InternalError(f"kernels/backends/{module.name}.py must define {module.name!r}, not {loader.name!r}")
         found[loader.name] = loader
     return found
 

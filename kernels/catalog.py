@@ -22,6 +22,7 @@ from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
 from kernel_assay.corpus.model.subject import ACCUMULATORS, INPUT, Numerics, Subject
+from kernel_assay.corpus.program import program
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.front_matter import integers_of, line_of, read_front_matter
 from kernel_assay.kernels.backends.cuda_support.strides import layouts_of
@@ -72,7 +73,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
     for constant, value in (("PLANTED", planted), ("SHOWS", "" if shows == EMULATOR else shows)):
         if value and value not in set(Kind) - BLAMELESS:
             what = f"{_key(path, constant)} = {value!r} is no verdict"
-            raise UsageError(f"{path}: {what}; see `python -m fuzz list verdicts`")
+            raise UsageError(f"{path}: {what}; see `{program()} list verdicts`")
     if shows and not planted:
         words = f"{_key(path, 'SHOWS')} says how a planted bug is found on a GPU"
         raise UsageError(f"{path}: {words}, but there is no {_key(path, 'PLANTED')}")

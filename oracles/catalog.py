@@ -33,7 +33,7 @@ def load_contracts() -> dict[str, Contract]:
     """All contracts by name. Raises InternalError if a file and its contract have different names."""
     found: dict[str, Contract] = {}
     for module in sorted(iter_modules(contracts.__path__), key=lambda m: m.name):
-        contract: Contract = import_module(f"oracles.contracts.{module.name}").CONTRACT
+        contract: Contract = import_module(f"kernel_assay.oracles.contracts.{module.name}").CONTRACT
         if contract.name != module.name:
             raise InternalError(
                 f"oracles/contracts/{module.name}.py must define {module.name!r}, not {contract.name!r}"

@@ -15,6 +15,7 @@ from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.reports.bugs import grouped, rank
 from kernel_assay.reports.words import count
@@ -136,7 +137,7 @@ def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
         )
     extra += f" --contract {shlex.quote(finding.contract)}" if finding.contract else ""
     extra += f" --corpus {shlex.quote(corpus)}" if corpus != DEFAULT_CORPUS else ""
-    return {name: f"python -m fuzz {name} {target}{extra}" for name in ("show", "replay", "shrink")}
+    return {name: f"{program()} {name} {target}{extra}" for name in ("show", "replay", "shrink")}
 
 
 def stopped_at(finding: Finding) -> int:

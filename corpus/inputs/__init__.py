@@ -1,0 +1,1 @@
+"""Inputs from recipes: the same bytes in every process, on every machine."""

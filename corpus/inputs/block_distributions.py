@@ -1,4 +1,4 @@
-"""The bytes of packed blocks, for the distributions of that name in corpus/inputs/distributions.py: scales, then quants.
+"""The bytes of packed blocks, for the distributions of that name in distributions.py: scales, then quants.
 
 Whole blocks are made, as many as the window touches, and cut to its edges: so every byte depends on its place alone.
 """

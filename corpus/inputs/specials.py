@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import Format
+from kernel_assay.corpus.program import program
 
 Place = Callable[[tuple[int, ...]], range]
 
@@ -112,7 +113,7 @@ def written(fmt: Format, shape: tuple[int, ...], value: str, where: str) -> tupl
     Nowhere, for integer types and empty tensors. Raises UsageError for names that are not in the tables.
     """
     if value not in VALUES or where not in PLACES:
-        raise UsageError(f"special {value!r} at {where!r} is not known; see `python -m fuzz list distributions`")
+        raise UsageError(f"special {value!r} at {where!r} is not known; see `{program()} list distributions`")
     if not fmt.is_float or 0 in shape:
         return range(0), 0
     return PLACES[where](shape), VALUES[value](fmt)

@@ -17,7 +17,7 @@ SCHEMAS = {"case": SCHEMA_VERSION, "finding": 6, "campaign": 4, "kept": 1, "proo
 """Versions of all records on disk. Raise one with a migration in corpus/storage/migrate.py."""
 
 GENERATOR_VERSION = 2
-"""Of the meaning of a recipe. Raise it when the same recipe would give other bytes, and say in corpus/storage/migrate.py what
+"""Of the meaning of a recipe. Raise it when the same recipe would give other bytes, and say in storage/migrate.py what
 those of before are called now."""
 
 Scalar = bool | int | float | str

@@ -71,7 +71,7 @@ class Moment(Record):
 
 
 class Tried(Record):
-    """What is known of the cases that were declined of an op (fuzz/generation/declines.py), since a trait was last left out."""
+    """What is known of the cases that were declined of an op (declines.py), since a trait was last left out."""
 
     took: tuple[str, ...] = ()
     """Traits of cases that were taken."""

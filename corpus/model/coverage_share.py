@@ -14,7 +14,7 @@ _WAYS = {
 
 
 class Apart(Record):
-    """How far one output is from another of the same case, at all elements; oracles.judging.measure defines the numbers."""
+    """How far one output is from another of the same case, at all elements; judging.measure defines the numbers."""
 
     peer: str = ""
     """Name of the subject that left the other; empty: it is a float64 reference."""

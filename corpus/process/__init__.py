@@ -1,0 +1,1 @@
+"""Processes of ours: how they start, talk and end."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from kernel_assay.corpus.house import check_house
 from kernel_assay.corpus.process.parent_death import die_with_parent
 
 Message = dict[str, Any]
@@ -50,9 +49,8 @@ class Wire:
 def answer_parent(serve: Callable[[Wire, dict[str, Any]], None]) -> None:
     """Be a process that serves the one that has started it: its settings come as one JSON argument, `wire` among them.
 
-    It ends with that one at the latest. Raises UsageError as check_house does.
+    It ends with that one at the latest.
     """
     die_with_parent()
-    check_house()
     settings = from_json(sys.argv[1])
     serve(Wire(socket.socket(fileno=settings["wire"])), settings)

@@ -8,7 +8,7 @@
 <root>/local/runs/<run>/{pending,elites}.jsonl    journals: failures to be shrunk, admissions to the elite table
 <root>/local/runs/<run>/coverage.jsonl            what each stretch of cases has covered, until the run is finished
 <root>/local/kept/<finding or run>.jsonl          outputs of a smallest case, or of a run's closest calls
-<root>/local/proofs/<op>/<subject>.json           every input of a finite domain, judged (corpus.model.exhaustive_result)
+<root>/local/proofs/<op>/<subject>.json           every input of a finite domain, judged (exhaustive_result)
 <root>/local/lock                                 held while anything but a journal is written
 """
 

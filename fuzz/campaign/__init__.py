@@ -1,0 +1,1 @@
+"""One long search: batches, counters, time, and processes that search together."""

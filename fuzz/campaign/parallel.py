@@ -1,7 +1,8 @@
 """Several processes that search together: each runs, judges and counts batches; one hands them out and adds them up.
 
 Which cases there are does not depend on how many processes there are, or on which is how fast: a batch is made of its
-number and of the elites of batches that lie far enough back (fuzz/generation/elites.py), and what comes back is taken in order.
+number and of the elites of batches that lie far enough back (fuzz/generation/elites.py), and what comes back is taken
+in order.
 """
 
 from __future__ import annotations

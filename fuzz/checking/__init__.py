@@ -1,0 +1,1 @@
+"""The pipeline of a case: materialize, run in the sandbox, judge."""

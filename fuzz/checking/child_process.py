@@ -7,18 +7,16 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from pydantic_core import to_json
 
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.process.channel import Message, Wire
+from kernel_assay.corpus.process.child import command_of
 
-ROOT = Path(__file__).resolve().parent.parent
 _LAST_WORDS = 2000
 
 
@@ -40,9 +38,8 @@ class Partner:
         ours, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  closed with the peer
         given = {"wire": theirs.fileno(), "memory": memory, **settings}
-        boot = f"import sys; sys.path[:0] = [sys.argv.pop(1)]; from {module} import main; main()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", boot, str(ROOT), to_json(given).decode()],
+            command_of(module, to_json(given).decode()),
             pass_fds=(theirs.fileno(), memory),
             stdin=subprocess.DEVNULL,
             env={**os.environ, **environment},

@@ -1,8 +1,9 @@
 """Where a kernel in CUDA C++ ends: launches that a GPU refuses, and numbers that do not fit, at sizes nobody runs.
 
 Tensors of 2**31 and 2**32 elements are mapped, not made, and a few blocks at either end of the grid are emulated over
-them in check mode (kernels/worker/stretched.py). What goes wrong there, and not with few elements, is true of that size; what
-takes too long, or is more than any GPU holds, is left alone. It is a warning and no finding: no contract asks for it.
+them in check mode (kernels/worker/stretched.py). What goes wrong there, and not with few elements, is true of that
+size; what takes too long, or is more than any GPU holds, is left alone. It is a warning and no finding: no contract
+asks for it.
 """
 
 from __future__ import annotations

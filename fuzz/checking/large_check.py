@@ -1,6 +1,7 @@
-"""The road of a large case: alone in the sandbox, with more time, judged by parts and against others (oracles.large.judge_large).
+"""The pipeline of a large case: alone in the sandbox, judged by parts and against others (oracles.large).
 
-Where subjects run on a GPU, what they leave stays there: a process of the judge's takes it over (fuzz/checking/output_holder.py).
+Where subjects run on a GPU, what they leave stays there: a process of the judge's takes it over
+(fuzz/checking/output_holder.py).
 """
 
 from __future__ import annotations

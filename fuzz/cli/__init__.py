@@ -1,0 +1,1 @@
+"""The commands: options are parsed and results printed here."""

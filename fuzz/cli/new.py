@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.checking.selection import claims
 from kernel_assay.kernels.catalog import resolve, subjects_of
 from kernel_assay.oracles.catalog import contract_of, load_contracts
@@ -45,15 +46,15 @@ def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:
 def _command(what: str, name: str, op: str, folder: Path) -> str:
     kernel = shlex.quote(str(folder / f"{name}.{'cu' if what == 'cuda' else 'py'}"))
     if what != "op":
-        return f"python -m fuzz run {op} --subject {kernel} --budget 10s"
+        return f"{program()} run {op} --subject {kernel} --budget 10s"
     contract = shlex.quote(str(folder / f"{name}_contract.py"))
-    return f"python -m fuzz run {name} --contract {contract} --subject {kernel} --budget 10s"
+    return f"{program()} run {name} --contract {contract} --subject {kernel} --budget 10s"
 
 
 def _op(name: str, op: str) -> dict[str, str]:
     del op
     if name in load_contracts():
-        raise UsageError(f"op {name!r} exists already; `python -m fuzz new subject` starts a kernel for it")
+        raise UsageError(f"op {name!r} exists already; `{program()} new subject` starts a kernel for it")
     return {f"{name}_contract.py": _filled("op_contract", name), f"{name}.py": _filled("op_subject", name)}
 
 
@@ -63,7 +64,7 @@ def _subject(name: str, op: str) -> dict[str, str]:
     clean = sorted((s for s in subjects_of(op) if not s.planted), key=lambda s: (claims(s), s.name != PLAIN))
     model = next((s for backend in BACKENDS for s in clean if s.backend == backend), None)
     if model is None:
-        raise UsageError(f"op {op!r} has no kernel to start from; `python -m fuzz new op` writes one with its contract")
+        raise UsageError(f"op {op!r} has no kernel to start from; `{program()} new op` writes one with its contract")
     return {f"{name}.py": _renamed(resolve(model).read_text("utf-8"), name, op)}
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from kernel_assay.reports.options import existing_corpus
+
 
 class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
     """A number that is not too small; one sentence says what it must be, whatever it is instead."""
@@ -43,8 +45,6 @@ def corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any
 
 
 def _existing(context: click.Context, option: click.Parameter, folder: Path) -> Path:
-    from kernel_assay.reports.options import existing_corpus  # noqa: PLC0415  a stranger's `reports` must not stand in the way of check_house
-
     return existing_corpus(context, option, folder)
 
 

@@ -25,6 +25,7 @@ from kernel_assay.corpus.model.campaign import Campaign, Statistics
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.campaign.clock import LOAD, Clock, Ended
 from kernel_assay.fuzz.campaign.parallel import Fleet
@@ -268,7 +269,7 @@ def _conclude(search: Search, options: dict[str, Any]) -> int:
     click.echo(f"page      python -m reports --html report.html{elsewhere}", err=to_stdout)
     if search.pending:
         left = f"{len(search.pending):,} more failures are in the run's journal, which nobody has looked into"
-        click.echo(f"left      {left}: python -m fuzz run --resume{elsewhere}", err=to_stdout)
+        click.echo(f"left      {left}: {program()} run --resume{elsewhere}", err=to_stdout)
     for told in search.troubles:
         click.echo(f"warning: {told}", err=True)
     if search.ended_by is not None:

@@ -1,0 +1,1 @@
+"""Every input there is, for ops of few bits."""

@@ -1,0 +1,1 @@
+"""Cases from contracts: strategies, engines, and what steers them."""

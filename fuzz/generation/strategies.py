@@ -1,8 +1,8 @@
 """From a contract to cases: recipes, never tensors.
 
 `build` is the grammar: it asks for integers in closed ranges, plainest value lowest, and makes a case of the answers.
-Two askers exist: Hypothesis (`cases`, for anybody's `@given`) and the engine (fuzz/generation/engines.py). Both record the same
-sequence of choices, so a failure of one can be shrunk by the other.
+Two askers exist: Hypothesis (`cases`, for anybody's `@given`) and the engine (fuzz/generation/engines.py). Both record
+the same sequence of choices, so a failure of one can be shrunk by the other.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""A run before it begins: what it searches for, and what it must reach."""

@@ -1,0 +1,1 @@
+"""Stored cases run or judged again, and what has changed."""

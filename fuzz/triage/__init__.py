@@ -1,0 +1,1 @@
+"""From a failing case to a finding: confirm, shrink, explain, file."""

@@ -1,4 +1,4 @@
-"""Rules about numbers for fuzz/triage/failure_conditions.py: attributes that are numbers, and two extents beside one another."""
+"""Rules about numbers for failure_conditions.py: attributes that are numbers, and two extents beside one another."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Subjects in CUDA C++ (.cu files), on the CPU: compiled as they stand by g++, their threads emulated (kernels/simt/).
 
-How a kernel is launched stands in its front matter (kernels/backends/cuda_support/front_matter.py). Each case runs twice, in two orders of
-threads, and says how (kernels/backends/simt/schedule.py).
+How a kernel is launched stands in its front matter (kernels/backends/cuda_support/front_matter.py). Each case runs
+twice, in two orders of threads, and says how (kernels/backends/simt/schedule.py).
 """
 
 from __future__ import annotations

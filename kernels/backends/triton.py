@@ -1,4 +1,4 @@
-"""Subjects in Triton, on the CPU: their kernels are interpreted (kernels/backends/triton_cpu/interpreter.py), on torch's tensors."""
+"""Subjects in Triton, on the CPU: their kernels are interpreted (triton_cpu/interpreter.py), on torch's tensors."""
 
 import os
 from importlib import import_module, metadata

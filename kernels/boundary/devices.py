@@ -19,7 +19,7 @@ _NAME = re.compile(r"cpu|cuda(?::(?P<which>all|\d+))?")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """Environment variable: which GPUs a process sees."""
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
-"""Environment variable: where a process finds a Multi-Process Service (kernels/sandbox/mps.py)."""
+"""Environment variable: where a process finds a Multi-Process Service (sandbox/mps.py)."""
 _NOWHERE = "/nonexistent"
 
 
@@ -32,7 +32,7 @@ class Place:
     environment: dict[str, str] = field(default_factory=dict)
     """What makes a process see it, and no other of its kind."""
     shared: dict[str, str] = field(default_factory=dict)
-    """What makes a process use it together with others, instead of in turns (kernels/sandbox/mps.py); empty: it cannot."""
+    """What makes a process use it together with others, instead of in turns (sandbox/mps.py); empty: it cannot."""
 
 
 def is_on_gpu(subject: Subject) -> bool:

@@ -27,7 +27,7 @@ JOURNAL = struct.Struct("<qqq")
 """The journal: task, subject (its position in the batch's list) and CLOCK_MONOTONIC ns of the run in progress."""
 IDLE = -1
 FAULT = struct.Struct("<qqq")
-"""Behind it: where the inputs begin that lie between walls (kernels/backends/support/walls.py), address and error code of a fault."""
+"""Behind it: where the inputs begin that lie between walls (walls.py), address and error code of a fault."""
 STACK_AT = 64
 """Where in the journal's file a worker writes where it is, when it is sent STACK_SIGNAL."""
 STACK_SIGNAL = signal.SIGRTMIN + 7

@@ -1,0 +1,1 @@
+"""One case under a tool of NVIDIA's: compute-sanitizer and Nsight Compute."""

@@ -20,7 +20,6 @@ import numpy as np
 from pydantic_core import from_json, to_json
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.house import check_house
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
@@ -96,12 +95,16 @@ def _bound(order: Order, loader: Loader) -> Bound:
     return bind(function, order.face, f"{subject.path}:{subject.function}")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command line. Exit code 0 if it could be said what happened, 2 if nothing was tried."""
+def main() -> None:
+    """Run the order whose file the command line names. Exit code 0 if it could be said what happened, else 2."""
+    sys.exit(answer(sys.argv[1:]))
+
+
+def answer(arguments: Sequence[str]) -> int:
+    """The exit code; what happened is said on standard output."""
     try:
-        check_house()
         if len(arguments) != 1:
-            raise UsageError("name one file: python -m kernel_assay.kernels.nvidia.run_once FILE")  # noqa: TRY301  said as all others are
+            raise UsageError("name one file that holds an order")  # noqa: TRY301  said as all others are
         order = Order.read(Path(arguments[0]))
     except UsageError as error:
         sys.stderr.write(f"solo: {error}\n")
@@ -111,7 +114,3 @@ def main(arguments: Sequence[str]) -> int:
     status, message = run(order)
     sys.stdout.write(f"\n{json.dumps({'status': status, 'message': message})}\n")  # a subject may leave a line open
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel_assay.corpus.process.child import command_of
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.boundary.processes import processes, status_of
 from kernel_assay.kernels.nvidia.run_once import Order
-from kernel_assay.kernels.sandbox.worker_pool import ROOT
 
 _TAIL = 1 << 16
 """Bytes of what it printed that are read, from the end."""
@@ -53,9 +52,8 @@ def watch(
     with closing(Scratch("watched-")) as scratch:
         folder = scratch.path
         order.write(folder / "order.json")
-        command = [*tool, sys.executable, "-m", "kernel_assay.kernels.nvidia.run_once", str(folder / "order.json")]
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        code = _run(command, folder, {**os.environ, "PYTHONPATH": path, **env}, seconds, beside)
+        command = [*tool, *command_of("kernel_assay.kernels.nvidia.run_once", str(folder / "order.json"))]
+        code = _run(command, folder, {**os.environ, **env}, seconds, beside)
         out, err = (_end(folder / stream, _TAIL) for stream in ("out", "err"))
         log = folder / "log"
         return Watched(code, out, err, _beginning(log, _MOST_LOG) if log.is_file() else "")

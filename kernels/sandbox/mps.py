@@ -3,8 +3,8 @@
 Processes that use a GPU take turns on it, and each turn costs the same, however small the kernel is: 7,300 launches a
 second are all that an H200 does for them together. As clients of the service they share one context, and it does 40
 times as many. The price: an error after which nothing runs any more ends all clients, the innocent, too. So nobody is
-accused of what happens to a client (kernels/sandbox/sandbox.py): it is tried again by a worker that takes turns, and a sandbox
-that has lost a client does without the service for a while.
+accused of what happens to a client (kernels/sandbox/sandbox.py): it is tried again by a worker that takes turns, and a
+sandbox that has lost a client does without the service for a while.
 
 Source: NVIDIA, "Multi-Process Service", sections "Memory Protection and Error Containment" and "terminate_client".
 """
@@ -15,27 +15,19 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from kernel_assay.corpus.process.child import command_of
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.boundary.devices import PIPES, VISIBLE, Place
 
 CONTROL = "nvidia-cuda-mps-control"
 """The program that starts the service, and talks to it."""
 _LOGS = "CUDA_MPS_LOG_DIRECTORY"
-_BOOT = """
-import os, sys
-sys.path[:0] = [sys.argv.pop(1)]
-from kernel_assay.corpus.process.parent_death import die_with_parent
-die_with_parent()
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-_ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS = 5.0
 _ANSWER_SECONDS = 5.0
 AWAY_SECONDS = 2.0
@@ -74,7 +66,7 @@ class Service:
         self.environment = {**folders, VISIBLE: "0"}
         """What makes a process a client: it sees the service's only GPU."""
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(_ROOT), CONTROL, "-f"],
+            command_of("kernel_assay.corpus.process.parent_death", CONTROL, "-f"),
             env={**os.environ, **place.environment, **folders},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

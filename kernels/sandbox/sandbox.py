@@ -68,7 +68,7 @@ class Sandbox:
         place: Place | None = None,
         nursery: Nursery | None = None,
     ) -> None:
-        """timeout: seconds for one execution (two runs), with more for first calls and builds (kernels/sandbox/patience.py).
+        """timeout: seconds for one execution (two runs), with more for first calls and builds (patience.py).
 
         memory_mb: what a worker may allocate on top of its start.
 
@@ -140,7 +140,7 @@ class Sandbox:
         return wrong
 
     def stretch(self, key: str, message: Message, seconds: float) -> Message:
-        """What a subject makes of tensors larger than any memory (kernels/worker/stretched.py); {}: it gave no answer."""
+        """What a subject makes of tensors larger than any memory (worker/stretched.py); {}: it gave no answer."""
         self._active.channel.send(frame({"stretch": key, **message}, []))
         try:
             if self._active.channel.readable(seconds):

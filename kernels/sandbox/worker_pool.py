@@ -8,12 +8,10 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +19,7 @@ from pydantic_core import from_json, to_json
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.process.child import command_of
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
 from kernel_assay.kernels.backends.support.walls import Touch, order_of, touched
@@ -41,8 +40,7 @@ from kernel_assay.kernels.sandbox.compiler_caches import compiler_caches
 from kernel_assay.kernels.sandbox.mps import terminate
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 
-ROOT = Path(__file__).resolve().parent.parent
-_BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernel_assay.kernels.worker.zygote import main; main()"
+ZYGOTE = "kernel_assay.kernels.worker.zygote"
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _START_SECONDS = 120.0
 _EXIT_SECONDS = 5.0
@@ -157,7 +155,7 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = to_json({**self._settings, "control": theirs.fileno()}).decode()
         self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(ROOT), settings],
+            command_of(ZYGOTE, settings),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             env={**os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},  # its last words must not be lost

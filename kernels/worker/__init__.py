@@ -1,0 +1,1 @@
+"""The isolated process, in which the code under test runs."""

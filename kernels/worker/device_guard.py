@@ -1,4 +1,4 @@
-"""Guarded memory of a large case on a device, by torch: as kernels/backends/support/guard.py has it on the host, and checked there.
+"""Guarded memory of a large case on a device, by torch: as support/guard.py has it on the host, and checked there.
 
 No image is kept to compare with: zones and gaps have known bytes, and inputs are made anew, one after the other.
 """

@@ -1,7 +1,8 @@
 """The process of a subject that is tried on billions of inputs: what it makes stays where the judge can read it.
 
 It is told a part of all inputs at a time, makes them itself, runs the subject and says that it is done, or why not. The
-outputs lie in memory that another process maps: of the host, or of the GPU (kernels/worker/resident.py). It never judges.
+outputs lie in memory that another process maps: of the host, or of the GPU (kernels/worker/resident.py). It never
+judges.
 """
 
 from __future__ import annotations

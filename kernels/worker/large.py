@@ -1,7 +1,8 @@
 """A large case where its subject runs: inputs are made there, everything is checked there, and outputs stay there.
 
-What the first run left is handed over to the judge, or sent (kernels/boundary/output_transfer.py). Beside CUDA, the CPU is a device
-like any other: the same code runs. There is no run on a stream of its own (kernels/backends/cuda_support/late_streams.py): small cases have those.
+What the first run left is handed over to the judge, or sent (kernels/boundary/output_transfer.py). Beside CUDA, the CPU
+is a device like any other: the same code runs. There is no run on a stream of its own
+(kernels/backends/cuda_support/late_streams.py): small cases have those.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a subject that is tried on billions of inputs runs: on the host here, on a GPU in kernels/worker/resident.py."""
+"""Where a subject that is tried on billions of inputs runs: on the host here, on a GPU in resident.py."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from kernel_assay.corpus.house import check_house
 from kernel_assay.corpus.process.parent_death import adopt_orphans, die_with_parent
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.support.walls import fault_note
@@ -226,7 +225,6 @@ def _data_in_use() -> int:
 
 def main() -> None:
     """Entry of the zygote process: settings come as one JSON argument."""
-    check_house()
     settings = from_json(sys.argv[1])
     die_with_parent()
     for backend in settings["backends"]:

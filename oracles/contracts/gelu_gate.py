@@ -3,7 +3,8 @@
     out = gelu(gate) * up
 
 Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of gelu(gate), see
-oracles/numerics/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
+oracles/numerics/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is
+subnormal.
 Where gelu(gate) may vanish or be NaN, so may the product. Eager implementations round gelu(gate) to the type of gate.
 """
 

@@ -2,7 +2,8 @@
 
     out[i] = alpha * sum_l a[i, l] * x[l] + beta * y[i]
 
-Source: BLAS GEMV; without y there is no second term. Budget: that of gemm with one column (oracles/numerics/products.py).
+Source: BLAS GEMV; without y there is no second term. Budget: that of gemm with one column
+(oracles/numerics/products.py).
 """
 
 from collections.abc import Mapping

@@ -9,8 +9,8 @@ Source: ggml_vec_dot_* in GGML's ggml-cpu/quants.c (q8_0 activations, and q8_1 f
 ggml-cuda/vecdotq.cuh (q8_1). The sum that is stored is taken as it is: what it should be is the business of quantize.
 Budget: P is an integer and exact. 4u for each of a block's two terms and (blocks + 2) u for their sum, by magnitudes of
 single elements, |d e q p|, not of blocks: kernels add eight lanes in float32, and blocks cancel. For random blocks the
-bound for random terms, with the squares of single elements (oracles/numerics/block_products.py). Weights of +-2**k and small
-activations make all of it exact: E = 0. Scales are finite and -128 is no quant: SIMD code takes |p| in 8 bits.
+bound for random terms, with the squares of single elements (oracles/numerics/block_products.py). Weights of +-2**k and
+small activations make all of it exact: E = 0. Scales are finite and -128 is no quant: SIMD code takes |p| in 8 bits.
 """
 
 from collections.abc import Mapping

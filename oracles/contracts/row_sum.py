@@ -3,8 +3,8 @@
     out[i] = sum_j x[i, j]
 
 Source: Higham, "The Accuracy of Floating Point Summation", 1993. Budget: n terms in the declared accumulator, in any
-order; those are products with ones (oracles/numerics/products.py). A sum of magnitudes beyond the accumulator's range may
-legally give anything.
+order; those are products with ones (oracles/numerics/products.py). A sum of magnitudes beyond the accumulator's range
+may legally give anything.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,8 @@
     out = silu(gate) * up
 
 Source: Shazeer, "GLU Variants Improve Transformer", 2020. Budget: the error of silu(gate), see
-oracles/numerics/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is subnormal.
+oracles/numerics/activations.py, times |up|, and the rounding of the product; with ftz all of it where a factor is
+subnormal.
 Where silu(gate) may vanish or be NaN, so may the product. Eager implementations round silu(gate) to the type of gate.
 """
 

@@ -39,7 +39,7 @@ class Summed:
     rows: tuple[int, ...]
     """That hold a wrong element, the worst first."""
     places: tuple[int, ...]
-    """Flat indices of the elements of such rows that are farthest off, for oracles.large.parts.around: the oracle decides."""
+    """Flat indices of the elements of such rows that are farthest off, for large.parts.around: the oracle decides."""
     rho: float
     """The largest distance of a row by its tolerance, of those that are known; 0 of none."""
     left_out: int

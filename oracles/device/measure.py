@@ -1,8 +1,8 @@
-"""How far an output is from a peer or a reference, both in device memory: oracles.judging.measure without a copy to the host.
+"""How far an output is from a peer or a reference, both in device memory: judging.measure without a copy to the host.
 
-The numbers are those of oracles.judging.measure.measure, which defines them; only sums (nmse, cosine, psnr, z) may differ, in
-the seventh digit. measure.cu has the kernels; what runs them is a `Device`: a GPU (oracles.device.gpu), or in tests the
-emulator of CUDA on the CPU.
+The numbers are those of oracles.judging.measure.measure, which defines them; only sums (nmse, cosine, psnr, z) may
+differ, in the seventh digit. measure.cu has the kernels; what runs them is a `Device`: a GPU (oracles.device.gpu), or
+in tests the emulator of CUDA on the CPU.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Question:
     """What to compare.
 
     want: a tensor of the same shape: without slope a reference, float64 or float32; with one a peer of got's dtype.
-    error, accept, sigma: as of oracles.judging.measure.measure, one number or a tensor of float64 (accept: uint8) as large as
-    got. A peer's budget is error + slope * abs(want), of two numbers.
+    error, accept, sigma: as of oracles.judging.measure.measure, one number or a tensor of float64 (accept: uint8) as
+    large as got. A peer's budget is error + slope * abs(want), of two numbers.
     """
 
     got: Tensor

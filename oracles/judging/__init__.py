@@ -1,0 +1,1 @@
+"""The verdict on one execution, against a reference and an error budget."""

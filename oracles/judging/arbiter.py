@@ -57,8 +57,9 @@ class _Seen:
 def arbitrate(reference: Reference, want: Reals, budget: Budget, got: Array, m: Measured) -> Ruling | None:
     """Decide an output anew that fails by less than FAR or passes by more than CLOSE; None: it is no close call.
 
-    m: what oracles.judging.measure found. Of an output that passes the worst element is examined, and must be proved to be
-    outside if the output is to fail. One that fails needs a proof: it passes if all that fails is proved to be inside.
+    m: what oracles.judging.measure found. Of an output that passes the worst element is examined, and must be proved to
+    be outside if the output is to fail. One that fails needs a proof: it passes if all that fails is proved to be
+    inside.
     """
     if not CLOSE < m.rho < FAR or m.class_bad or reference.contract.element is None or len(reference.specs) > 1:
         return None

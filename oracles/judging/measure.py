@@ -1,10 +1,11 @@
 """How far one output is from its reference: every number that decides or explains, from one pass over the data.
 
-The pass itself is oracles.judging.measure_numba (numba), or oracles.judging.measure_numpy (numpy) where numba is missing or KERNEL_ASSAY_NO_NUMBA=1.
+The pass itself is oracles.judging.measure_numba (numba), or oracles.judging.measure_numpy (numpy) where numba is
+missing or KERNEL_ASSAY_NO_NUMBA=1.
 Both count alike to the last element; their sums may differ in the last digits.
 """
 
-import importlib  # noqa: I001 (one column a line would fill the screen)
+import importlib
 import math
 import os
 from collections.abc import Callable
@@ -127,8 +128,9 @@ def measure(
 
     got: array of any format of corpus.formats, any layout; want: float64 or float32, same shape (exact integers up to
     2**53 for integer formats); error: bound E on the error before the final rounding, accept: masks of
-    oracles.spec.contract (None: INTERVAL where want is finite, else its own class, NAN for Inf where the format has none),
-    sigma: expected deviation of the error; the last three broadcast to the shape and are never expanded as a whole.
+    oracles.spec.contract (None: INTERVAL where want is finite, else its own class, NAN for Inf where the format has
+    none), sigma: expected deviation of the error; the last three broadcast to the shape and are never expanded as a
+    whole.
     An element passes if any of its accepted classes holds; INTERVAL: finite, or overflowed, with excess <= error.
     Raises UsageError if the shapes differ or do not broadcast, or a dtype is unknown.
     """
@@ -149,7 +151,7 @@ def measure(
 
 @cache
 def engine() -> str:
-    """The module that sweeps: oracles.judging.measure_numba, or oracles.judging.measure_numpy without numba or if KERNEL_ASSAY_NO_NUMBA=1."""
+    """The module that sweeps: measure_numba, or measure_numpy without numba or if KERNEL_ASSAY_NO_NUMBA=1."""
     if os.environ.get("KERNEL_ASSAY_NO_NUMBA") == "1":
         return "kernel_assay.oracles.judging.measure_numpy"
     try:
@@ -329,7 +331,7 @@ def _merge(counts: Ints, values: Reals, more: Ints, others: Reals) -> None:
 
 
 def report(count: int, counts: Ints, values: Reals, *, scored: bool) -> Measured:
-    """The record of a tally, in the columns of oracles.judging.measure_numpy; count: elements, scored: whether there was a sigma."""
+    """The record of a tally, in the columns of measure_numpy; count: elements, scored: whether there was a sigma."""
     c, v = counts[:HISTOGRAM].tolist(), values.tolist()
     bad, class_bad = c[BAD], c[CLASS_BAD]
     first = c[FIRST_BAD : FIRST_BAD + min(bad, FIRST_BADS)] if bad else ()

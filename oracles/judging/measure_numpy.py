@@ -1,4 +1,4 @@
-"""One pass over an output in numpy: the tally that oracles.judging.measure_numba also makes, readable, and used where numba is not.
+"""One pass over an output in numpy: the tally that measure_numba also makes, readable, and used where numba is not.
 
 Both engines fill the same two rows of numbers, `counts` and `values`, whose columns are named here.
 """
@@ -30,7 +30,7 @@ UNIFORM_SIGMA = 0.2887
 
 CHUNK = 1 << 15
 BLOCK = 2048
-"""Elements that oracles.judging.measure_numba looks at a time; it works in the innermost cache."""
+"""Elements that measure_numba looks at a time; it works in the innermost cache."""
 
 _NOTHING = np.zeros(COUNTS, dtype=np.int64)
 _NOTHING[[RHO_AT, ULP_AT, ABS_AT, REL_AT, FIRST_CLASS]] = -1

@@ -1,4 +1,4 @@
-"""Compile oracles.judging.measure_numba in a process of its own, so that a first search does not wait some ten seconds for it.
+"""Compile measure_numba in a process of its own, so that a first search does not wait some ten seconds for it.
 
 Machine code is kept by numba, beside a stamp of ours that says when all of it is there. Until then `measure` sweeps
 with numpy, which finds the same.
@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.corpus.process.child import command_of
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.oracles.judging.measure import engine, measure, prefer_numpy_until
-
-_BOOT = "import sys; sys.path[:0] = [sys.argv.pop(1)]; from kernel_assay.oracles.judging.precompile import main; main()"
 
 
 def compile_beside() -> subprocess.Popen[bytes] | None:
@@ -26,9 +25,8 @@ def compile_beside() -> subprocess.Popen[bytes] | None:
     if engine() != "kernel_assay.oracles.judging.measure_numba" or (made := stamp()).exists():
         return None
     prefer_numpy_until(made.exists)
-    home = str(Path(__file__).resolve().parent.parent)
     return subprocess.Popen(
-        [sys.executable, "-c", _BOOT, home],
+        command_of("kernel_assay.oracles.judging.precompile"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -1,0 +1,1 @@
+"""Large cases: judged by parts, against peers, and by checks of products."""

@@ -3,13 +3,14 @@
 Source: Freivalds, "Probabilistic machines can use less running time", 1977. With rounding: if each element of a row is
 off by e_j, where |e_j| <= E_j and the rounding to the output's format, then their sum with random signs is off by at
 most SIGNS times their Euclidean norm, but for 1 in 10**13 (Hoeffding, 1963), and never by more than sqrt(n) times. The
-norms of rows of E come from norms of the operands (oracles/numerics/products.py), so nothing larger than a vector is kept. The
-signs depend on the case alone, and no kernel knows them.
+norms of rows of E come from norms of the operands (oracles/numerics/products.py), so nothing larger than a vector is
+kept. The signs depend on the case alone, and no kernel knows them.
 
 A row whose sum is off by more holds an element that is off by more than its budget. Which one that is, `worst` finds;
-the ordinary oracle then judges it (oracles/large/parts.py). A single error e in a row is seen if |e| is above the tolerance,
-about SIGNS sqrt(n) typical budgets: much coarser than an element's own, but no element is left out. Integers have no
-tolerance: a wrong element is always seen, several wrong ones in a row each time with a chance of one half at least.
+the ordinary oracle then judges it (oracles/large/parts.py). A single error e in a row is seen if |e| is above the
+tolerance, about SIGNS sqrt(n) typical budgets: much coarser than an element's own, but no element is left out. Integers
+have no tolerance: a wrong element is always seen, several wrong ones in a row each time with a chance of one half at
+least.
 
 Rows with a NaN or Inf, in operands or output, are left out and counted; so are saturated ones. Matrices may be those
 of any library that has +, -, *, /, @, <, abs and slices; what is made of them is float64.

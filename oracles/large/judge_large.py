@@ -1,9 +1,9 @@
 """What several subjects made of a large case: form on the whole, values in parts, and every element against another.
 
 The whole is never made here. Who is right in the parts is compared with a reference in float64, where a device holds
-one, or with a peer that is right there, too; whatever is elsewhere, the comparison sees (oracles/large/peers.py), and the
-oracle judges. How much each verdict rests on, its shares say. Where a device holds a product and no reference, sums of
-its rows are checked (oracles/large/freivalds.py): they need whole inputs, which are made there.
+one, or with a peer that is right there, too; whatever is elsewhere, the comparison sees (oracles/large/peers.py), and
+the oracle judges. How much each verdict rests on, its shares say. Where a device holds a product and no reference, sums
+of its rows are checked (oracles/large/freivalds.py): they need whole inputs, which are made there.
 """
 
 from __future__ import annotations

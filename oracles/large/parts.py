@@ -1,8 +1,8 @@
 """Parts of a large case: some indices of its separable dims, and the case of the same op that they make by themselves.
 
-A part's inputs are those rows, columns and blocks of the case's inputs, made without the whole (corpus/inputs/slices.py). Its
-recipes have smaller shapes and say what the values are like, so that its budgets are those of the whole; they do not
-say which values: only `Part.inputs` does.
+A part's inputs are those rows, columns and blocks of the case's inputs, made without the whole
+(corpus/inputs/slices.py). Its recipes have smaller shapes and say what the values are like, so that its budgets are
+those of the whole; they do not say which values: only `Part.inputs` does.
 """
 
 from __future__ import annotations

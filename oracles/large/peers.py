@@ -7,8 +7,8 @@ are not known everywhere, only in parts of it; so `room_of` takes a model that h
 
 with rms relative to that of all. That is no bound: what other rows and columns give may have another budget. So nobody
 is accused by it. The elements with the largest ratio of both sides are recomputed by the oracle, with their rows and
-columns (oracles/large/parts.py), and the ordinary budget decides. Hence no false alarm; and a fault of one element is found,
-wherever it is, if fewer than MOST others have a larger ratio. What it can miss:
+columns (oracles/large/parts.py), and the ordinary budget decides. Hence no false alarm; and a fault of one element is
+found, wherever it is, if fewer than MOST others have a larger ratio. What it can miss:
 
 - a fault that both outputs have;
 - one that is smaller, in units of the room, than those that were examined: `Suspects.reach` says how far all others are

@@ -1,0 +1,1 @@
+"""Error bounds and the arithmetic they are derived with."""

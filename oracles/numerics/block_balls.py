@@ -1,4 +1,4 @@
-"""Packed blocks in ball arithmetic, read byte by byte as ggml-common.h has them: independent of oracles/numerics/blocks.py."""
+"""Packed blocks in ball arithmetic, read byte by byte as ggml-common.h has them: independent of blocks.py."""
 
 from __future__ import annotations
 

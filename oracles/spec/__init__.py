@@ -1,0 +1,1 @@
+"""The language of contracts: axes, laws, balls, fidelity."""

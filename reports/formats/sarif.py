@@ -8,6 +8,7 @@ from typing import Any
 
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.program import program
 from kernel_assay.reports.book import Book, stopped_at
 from kernel_assay.reports.explain import explain, short
 from kernel_assay.reports.form import Format
@@ -36,7 +37,7 @@ def _rule(kind: Kind) -> dict[str, Any]:
     return {
         "id": kind.value,
         "shortDescription": {"text": short(kind.value)},
-        "help": {"text": f"python -m fuzz explain {kind.value}", "markdown": explain(kind.value)},
+        "help": {"text": f"{program()} explain {kind.value}", "markdown": explain(kind.value)},
         "defaultConfiguration": {"level": "error"},
     }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Environment, Finding
 from kernel_assay.corpus.model.interpreter_mends import is_mended, mended_text
+from kernel_assay.corpus.program import program
 from kernel_assay.reports.book import Book, headline, planted_missed
 from kernel_assay.reports.bugs import grouped
 from kernel_assay.reports.words import count, figure, first_of, listed, moment, span
@@ -173,7 +174,7 @@ def _weaknesses(c: Campaign) -> Iterator[Remark]:
         verb = "was" if len(missed) == 1 else "were"
         yield Remark("bad", f"{count(len(missed), 'planted bug')} {verb} not found: {first_of(missed)}.")
     if not c.finished:
-        yield Remark("warn", "The run was interrupted; python -m fuzz run --resume goes on with it.")
+        yield Remark("warn", f"The run was interrupted; {program()} run --resume goes on with it.")
     if c.estimated:
         ops = listed(c.estimated)
         yield Remark(

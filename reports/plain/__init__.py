@@ -1,0 +1,1 @@
+"""Plain text for terminals, logs and summaries of CI jobs."""

@@ -10,6 +10,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import STATES, Element, Exhibit, Finding, Variant
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Measurement
+from kernel_assay.corpus.program import program
 from kernel_assay.reports.book import Book, judged, sanitized, shows_in, stopped_at
 from kernel_assay.reports.plain.terminal import table
 from kernel_assay.reports.tensors import described
@@ -53,7 +54,7 @@ def _head(book: Book, f: Finding) -> str:
         f"  judged   {judged(f.verdict.shares)}" if f.verdict.shares else "",
         *(f"  learned  {gate}" for gate in f.gates),
         f"  shows in {shows_in(f)}" if f.probability < 1 else "",
-        f"  means    python -m fuzz explain {f.verdict.kind}",
+        f"  means    {program()} explain {f.verdict.kind}",
     ]
     return "\n".join(line for i, line in enumerate(lines) if line or i == 1)
 

@@ -13,6 +13,7 @@ from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.interpreter_mends import is_mended
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.program import program
 from kernel_assay.reports.book import (
     DEFAULT_CORPUS,
     Book,
@@ -247,7 +248,7 @@ def _also(book: Book, others: Sequence[Finding], lead: str) -> Iterator[str]:
     for kind, found in kinds.items():
         named = (f"{f.signature.dtype} {f.id}{_unlike(book.standing(f), lead)}" for f in found[:MAX_ALSO])
         left = len(found) - MAX_ALSO
-        more = f" and {left} more: python -m fuzz list findings {found[0].subject.key}" if left > 0 else ""
+        more = f" and {left} more: {program()} list findings {found[0].subject.key}" if left > 0 else ""
         yield f"   also      {kind}: {', '.join(named)}{more}"
 
 

@@ -1,0 +1,1 @@
+"""A finding as one Python file that runs without this project."""

@@ -16,7 +16,6 @@ from functools import cache
 from importlib import import_module
 
 from kernel_assay.corpus.errors import InternalError
-from kernel_assay.corpus.house import PACKAGES
 
 _REMARK = re.compile(r"  # (noqa|type: ignore).*$", re.MULTILINE)
 """What a linter or a type checker is told concerns nobody elsewhere."""
@@ -132,7 +131,7 @@ def _gather(gathering: _Gathering, module: str, name: str) -> None:
 
 
 def _import(gathering: _Gathering, module: str, there: str, here: str) -> None:
-    if module.partition(".")[0] in PACKAGES:
+    if module.partition(".")[0] == "kernel_assay":
         _gather(gathering, module, there)
         return
     renamed = f" as {here}" if here not in {module, there} else ""

@@ -22,7 +22,7 @@ from kernel_assay.reports.reproducer.runtime import memory, subject
 Other = tuple[Case, Sequence[str]]
 """A second case, and the variables of its inputs."""
 
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parents[2]
 """Where the paths of the house's own subjects begin."""
 RUNNABLE = frozenset({"numpy", "torch"})
 """Backends whose subjects a file on its own can call."""

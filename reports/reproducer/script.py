@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.reports.reproducer import gpu as gpu
+from kernel_assay.reports.reproducer import gpu
 from kernel_assay.reports.reproducer import values as text
 from kernel_assay.reports.reproducer.excerpt import excerpt
 from kernel_assay.reports.reproducer.kinds import story_of
@@ -176,7 +176,7 @@ def _portable(path: str) -> str:
 
 _DECLINED = """Run it:  python THIS_FILE  (needs numpy): it prints the inputs, and what came of them
 Exit:    2, as a kernel for {0} is launched by Kernel Assay only:
-python -m fuzz replay {1}"""
+kassay replay {1}"""
 _USAGE = """Run it:  python THIS_FILE [KERNEL_FILE]  (needs {})
 Exit:    {}, 0 not reproduced, 2 it could not be run"""
 _EXITS = {

@@ -14,14 +14,10 @@ from typing import Any
 from kernel_assay.kernels.backends.support.guard import Guarded
 from kernel_assay.kernels.boundary.protocol import Channel
 from kernel_assay.kernels.sandbox import worker_pool
-from kernel_assay.kernels.worker import worker
+from kernel_assay.kernels.worker import worker, zygote
 
 FOLDER = "BENCH_CLOCK"
 """Environment variable: where workers leave their sums."""
-_BOOT = (
-    "import sys; sys.path[:0] = [sys.argv.pop(1)]; sys.path.append({here!r}); "
-    "import _clock; _clock.watch_worker(); from kernel_assay.kernels.worker.zygote import main; main()"
-)
 
 
 class Clock:
@@ -63,7 +59,15 @@ class Clock:
 def watch_workers(folder: Path) -> None:
     """For sandboxes started from here on."""
     os.environ[FOLDER] = str(folder)
-    worker_pool._BOOT = _BOOT.format(here=str(Path(__file__).parent))  # noqa: SLF001
+    path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path)
+    worker_pool.ZYGOTE = "_clock"
+
+
+def main() -> None:
+    """Be a zygote whose workers are watched."""
+    watch_worker()
+    zygote.main()
 
 
 def watch_worker() -> None:

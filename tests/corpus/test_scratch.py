@@ -12,7 +12,10 @@ import pytest
 from kernel_assay.corpus.process import scratch_folders
 from kernel_assay.corpus.process.scratch_folders import Scratch
 
-OWNER = "import sys; from kernel_assay.corpus.process.scratch_folders import Scratch; s = Scratch(); print(s.path, flush=True); sys.stdin.read()"
+OWNER = (
+    "import sys; from kernel_assay.corpus.process.scratch_folders import Scratch; "
+    "s = Scratch(); print(s.path, flush=True); sys.stdin.read()"
+)
 
 
 @pytest.fixture

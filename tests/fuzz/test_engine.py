@@ -173,7 +173,9 @@ def test_mutants_are_valid_whatever_the_parent_was():
 def test_ci_in_the_environment_changes_nothing(tmp_path):
     """Hypothesis' own `ci` profile would give the same examples every night."""
     code = (
-        "from kernel_assay.fuzz.generation.engines import *; from kernel_assay.fuzz.generation.elites import Elites; from kernel_assay.oracles.catalog import contract_of\n"
+        "from kernel_assay.fuzz.generation.engines import *\n"
+        "from kernel_assay.fuzz.generation.elites import Elites\n"
+        "from kernel_assay.oracles.catalog import contract_of\n"
         "for s in (1, 2):\n"
         "    print(next(given_engine([Target(contract_of('softmax'))], s, 0, Elites()))[9].case.id)\n"
     )
@@ -191,7 +193,9 @@ def test_ci_in_the_environment_changes_nothing(tmp_path):
 
 def test_memory_stays_flat():
     code = (
-        "from kernel_assay.fuzz.generation.engines import *; from kernel_assay.fuzz.generation.elites import Elites; from kernel_assay.oracles.catalog import contract_of\n"
+        "from kernel_assay.fuzz.generation.engines import *\n"
+        "from kernel_assay.fuzz.generation.elites import Elites\n"
+        "from kernel_assay.oracles.catalog import contract_of\n"
         "def rss(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
         "stream = conjecture_engine([Target(contract_of('silu'))], 1, 0, Elites())\n"
         "for _ in range(60): next(stream)\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 import pytest
-
 from kernel_assay.corpus.house import PACKAGES
+
 from kernel_assay.fuzz.__main__ import cli
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from kernel_assay.corpus.house import PACKAGES, check_house
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.house import PACKAGES, check_house
 
 ROOT = Path(__file__).resolve().parents[2]
 

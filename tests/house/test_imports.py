@@ -7,8 +7,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-
 from kernel_assay.corpus.house import PACKAGES
+
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.kernels.sandbox.sandbox import Sandbox

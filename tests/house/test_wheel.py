@@ -7,7 +7,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
 from kernel_assay.corpus.house import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""The bytes of packed blocks on a device, as corpus/inputs/block_distributions.py has them; forms and errors are its own."""
+"""The bytes of packed blocks on a device, as inputs/block_distributions.py has them; forms and errors are its own."""
 
 from __future__ import annotations
 

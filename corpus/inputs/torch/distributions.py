@@ -1,4 +1,4 @@
-"""The distributions of corpus/inputs/distributions.py on a device: for each a function of the same name, with the same bits.
+"""The distributions of inputs/distributions.py on a device: for each a function of the same name, with the same bits.
 
 A sampler takes a DeviceWindow and returns float64 or int64 values, which are scaled and rounded to the dtype later, or
 elements that already have the window's dtype. Only integer operations and exactly rounded ones are allowed, and each is

@@ -43,7 +43,8 @@ Piece = tuple[slice, ...]
 def materialize(recipe: TensorRecipe, device: str | torch.device) -> Tensor:
     """The tensor's values on a device, contiguous (except for `broadcast`: a view with stride 0).
 
-    Raises UsageError where corpus.inputs.materialize.materialize does, and InternalError for a distribution without a sampler.
+    Raises UsageError where corpus.inputs.materialize.materialize does, and InternalError for a distribution without a
+    sampler.
     """
     made = unrepeated(recipe)
     values = _dense(made, torch.device(device))

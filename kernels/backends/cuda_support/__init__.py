@@ -1,0 +1,1 @@
+"""Kernels in CUDA C++ on a GPU: front matter, compilation, the driver."""

@@ -1,7 +1,7 @@
 """Compile CUDA files for a GPU, whether there is one or not: by NVRTC where its packages are, else by nvcc.
 
-NVRTC is what kernels are launched from (kernels/backends/cuda_support/driver.py); both serve as a gate: does a file compile for an architecture
-without a warning, and what does each kernel need there?
+NVRTC is what kernels are launched from (kernels/backends/cuda_support/driver.py); both serve as a gate: does a file
+compile for an architecture without a warning, and what does each kernel need there?
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kernel_assay.kernels.backends.simt.toolchain import cache_folder, cuda_head
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 """Of A100, H100 and H200, B200."""
-STANDARD_HEADERS = Path(__file__).resolve().parent / "simt" / "nvrtc"
+STANDARD_HEADERS = Path(__file__).resolve().parents[1] / "simt" / "nvrtc"
 """Of C++, which NVRTC has not: each includes its twin of libcu++."""
 
 

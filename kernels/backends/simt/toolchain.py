@@ -215,8 +215,10 @@ def _lock(made: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class SharedArray:
-    """One variable in shared memory: its name, the function it belongs to, and where it lies in the library's block,
-    in bytes. What has no name is the compiler's own: whether a variable of a class was constructed."""
+    """One variable in shared memory: its name, its function, and where it lies in the library's block, in bytes.
+
+    What has no name is the compiler's own: whether a variable of a class was constructed.
+    """
 
     name: str
     owner: str
@@ -359,8 +361,9 @@ _ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]
 
 
 def rewritten(text: str) -> str:
-    """A kernel's source with what no macro can do: dynamic shared memory becomes a pointer to it, and an alignment
-    stands before __shared__, where g++ wants it.
+    """Do to a kernel's source what no macro can.
+
+    Dynamic shared memory becomes a pointer to it, and an alignment stands before __shared__, where g++ wants it.
     """
 
     def pointer(match: re.Match[str]) -> str:

@@ -1,0 +1,1 @@
+"""What every backend stands on: signatures, guarded memory, settings of libraries."""

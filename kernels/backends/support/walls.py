@@ -1,8 +1,8 @@
 """Inputs in pages of their own, which may be read and nothing else, between pages that nobody may touch.
 
 What leaves a tensor there, or writes to it, ends the process, and the address is noted: reads behind or before a
-tensor change no result, and a write that is taken back is seen in no other way. Red zones (kernels/backends/support/guard.py) show
-the rest. A tensor ends where a page does, to the byte, or begins there.
+tensor change no result, and a write that is taken back is seen in no other way. Red zones
+(kernels/backends/support/guard.py) show the rest. A tensor ends where a page does, to the byte, or begins there.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Triton on the CPU: its interpreter, with what is mended of it."""
