@@ -1,4 +1,7 @@
-"""The command line: `python -m fuzz --help`. Exit codes: 0 nothing found, 1 findings, 2 usage, 3 internal error."""
+"""The command line, `kassay --help`; in a checkout also `python -m fuzz --help`.
+
+Exit codes: 0 nothing found, 1 findings, 2 usage, 3 internal error.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,25 @@ from kernel_assay.fuzz.cli.options import (
 USAGE, INTERNAL = 2, 3
 
 
-@click.group(commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Commands(click.Group):
+    """The commands, and `report`, whose forms are imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, sorted."""
+        return sorted([*super().list_commands(ctx), "report"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name != "report":
+            return super().get_command(ctx, cmd_name)
+        from kernel_assay.reports.__main__ import cli as report  # noqa: PLC0415  it takes a tenth of a second
+
+        return report
+
+
+@click.group(
+    cls=Commands, commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="kernel-assay", message="%(version)s")
 def cli() -> None:
     """Fuzz compute kernels against their specification and against one another."""

@@ -50,7 +50,7 @@ def related(topic: str) -> tuple[str, ...]:
 @cache
 def _texts() -> dict[str, str]:
     """All texts by name."""
-    folder = files("reports") / "verdicts"
+    folder = files("kernel_assay.reports") / "verdicts"
     found = (file for file in folder.iterdir() if file.name.endswith(".md"))
     return {file.name.removesuffix(".md"): file.read_text("utf-8") for file in found}
 

@@ -17,7 +17,7 @@ def formats() -> dict[str, Format]:
     """All forms by name. Raises InternalError if a file and its format have different names."""
     found: dict[str, Format] = {}
     for module in sorted(iter_modules(folder.__path__), key=lambda m: m.name):
-        form: Format = import_module(f"reports.formats.{module.name}").FORMAT
+        form: Format = import_module(f"kernel_assay.reports.formats.{module.name}").FORMAT
         if form.name != module.name:
             raise InternalError(f"reports/formats/{module.name}.py must define {module.name!r}, not {form.name!r}")
         found[form.name] = form

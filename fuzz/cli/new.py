@@ -84,7 +84,7 @@ def _cuda(name: str, op: str) -> dict[str, str]:
 
 
 def _filled(template: str, name: str) -> str:
-    text = (files("fuzz") / "templates" / f"{template}.txt").read_text("utf-8")
+    text = (files("kernel_assay.fuzz.cli") / "templates" / f"{template}.txt").read_text("utf-8")
     return Template(text).substitute(name=name)
 
 

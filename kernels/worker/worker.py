@@ -187,7 +187,8 @@ class Worker:
         self._note(0, 0)
         bound = self._bind(key)
         self._note(IDLE, IDLE)
-        ours = sorted(m for m in sys.modules if m.partition(".")[0] in {"fuzz", "oracles", "reports", "hypothesis"})
+        apart = ("kernel_assay.fuzz", "kernel_assay.oracles", "kernel_assay.reports", "hypothesis")
+        ours = sorted(m for m in sys.modules if m.startswith(apart))
         self._send({**_said_of(bound), "modules": ours}, [])
 
     def _warm(self, keys: list[str]) -> None:

@@ -227,6 +227,8 @@ def main() -> None:
     """Entry of the zygote process: settings come as one JSON argument."""
     settings = from_json(sys.argv[1])
     die_with_parent()
+    with contextlib.suppress(OSError):  # the folder may be gone
+        sys.path[0] = str(Path.cwd())  # a subject may import what lies where the command was given
     for backend in settings["backends"]:
         loader_of(backend).preload()
     fault_note()

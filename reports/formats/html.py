@@ -84,7 +84,7 @@ def _reproducer(finding: Finding) -> str:
 def _pages() -> Environment:
     """Everything that comes from a record is escaped; a name that a template gets wrong is an error."""
     pages = Environment(
-        loader=PackageLoader("reports", "page"),
+        loader=PackageLoader("kernel_assay.reports", "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

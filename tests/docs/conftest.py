@@ -76,8 +76,8 @@ class Page:
         return acted
 
     def _run(self, words):
-        if words[:3] == ["python", "-m", "fuzz"]:
-            code, printed = in_process(self.folder, within_reach(words[3:]))
+        if words[0] == "kassay":
+            code, printed = in_process(self.folder, within_reach(words[1:]))
         else:
             code, printed = outside(self.folder, words)
         self.codes.append(code)
@@ -93,7 +93,7 @@ def within_reach(words):
 
 
 def in_process(folder, words):
-    """Run `python -m fuzz`; its exit code and all it prints."""
+    """Run `kassay`; its exit code and all it prints."""
     printed = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         code = main(words)

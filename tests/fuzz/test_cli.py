@@ -151,7 +151,7 @@ def test_a_bad_kernel_has_findings_and_exit_1(fuzz, write, tmp_path):
     code, out, _ = fuzz("run", "--subject", write(BAD), "--peer", "numpy_float32", *SHORT)
     assert code == 1
     assert "silu/mine: mismatch" in out
-    assert "python -m fuzz replay" in out
+    assert "kassay replay" in out
     finding = next((tmp_path / "corpus" / "local" / "findings" / "silu").glob("*.json"))
     code, out, _ = fuzz("replay", finding.stem)
     assert (code, "fails: silu/mine" in out) == (1, True)

@@ -36,7 +36,7 @@ def advised(out):
     """The words of the command that `new` says to run, with a few cases instead of ten seconds."""
     *wrote, last = out.splitlines()
     assert all(line.startswith("wrote ") and Path(line.removeprefix("wrote ")).is_file() for line in wrote)
-    assert last.startswith("run it: python -m fuzz run ")
+    assert last.startswith("run it: kassay run ")
     words = shlex.split(last)[6:]
     assert words[-2:] == ["--budget", "10s"]
     return [*words[:-2], *SHORT]
@@ -96,8 +96,8 @@ def test_an_op_runs_and_passes(fuzz):
 
 def test_an_op_says_how_to_run_it_at_its_head(fuzz):
     fuzz("new", "op", "mine")
-    line = next(x for x in Path("mine_contract.py").read_text().splitlines() if "python -m fuzz run" in x)
-    code, out, _ = fuzz(*shlex.split(line)[3:], *SHORT)
+    line = next(x for x in Path("mine_contract.py").read_text().splitlines() if "kassay run" in x)
+    code, out, _ = fuzz(*shlex.split(line)[1:], *SHORT)
     assert (code, "mine/mine" in out) == (0, True)
 
 

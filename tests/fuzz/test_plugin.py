@@ -160,9 +160,9 @@ def test_what_fails_fails_in_words(replayed, commit, capsys):
     assert "Traceback" not in said
     assert "pytest_plugin.py" not in said, "no traceback through the tool"
     assert snapshot() == before
-    command = re.search(r"see it +(python -m fuzz show .*)", said)[1]
+    command = re.search(r"see it +(kassay show .*)", said)[1]
     assert str(path) in command
-    assert main(shlex.split(command)[3:]) == 0
+    assert main(shlex.split(command)[1:]) == 0
     assert "out[0, 3] is 5" in capsys.readouterr().out
 
 
@@ -173,8 +173,8 @@ def test_the_command_can_be_pasted_whatever_the_folder_is_called(replayed, commi
     Path("pytest.ini").write_text('[pytest]\nkassay_corpus = "my corpus"\n')
     done = replayed()
     done.assert_outcomes(failed=1)
-    command = re.search(r"see it +(python -m fuzz show .*)", done.stdout.str())[1]
-    assert main(shlex.split(command)[3:]) == 0
+    command = re.search(r"see it +(kassay show .*)", done.stdout.str())[1]
+    assert main(shlex.split(command)[1:]) == 0
 
 
 @pytest.mark.parametrize("state", [State.OPEN, State.REGRESSION])

@@ -158,14 +158,14 @@ def test_a_wrong_kernel_fails_in_words(write):
     first, label, command = lines(failed.value)
     assert first.startswith("mismatch: out[0, 3] is 5, must be 0.731058579 to within 3.08e-07")
     assert label == one().label
-    assert command == f"python -m fuzz show {one().token} --subject {write(WRONG)}:run"
+    assert command == f"kassay show {one().token} --subject {write(WRONG)}:run"
 
 
 def test_the_command_shows_the_same_failure(write, capsys, tmp_path, monkeypatch):
     error, _ = failure(write(WRONG))
     first, label, command = lines(error)
     monkeypatch.chdir(tmp_path)
-    assert main(shlex.split(command)[3:]) == 0
+    assert main(shlex.split(command)[1:]) == 0
     out = capsys.readouterr().out
     assert first.removeprefix("mismatch: ") in out
     assert label in out
@@ -288,7 +288,7 @@ def test_the_command_names_the_contract_of_an_op_of_ones_own(write, twice, tmp_p
         hold(one((3,), "float16", "twice"), write("OP = 'twice'\n\ndef run(x):\n    return x * 3\n"))
     forget_contracts()
     monkeypatch.chdir(tmp_path)
-    assert main(shlex.split(lines(failed.value)[2])[3:]) == 0
+    assert main(shlex.split(lines(failed.value)[2])[1:]) == 0
 
 
 # what is refused
@@ -367,7 +367,7 @@ def test_a_failing_test_shows_what_is_wrong_and_not_the_tool(author):
     done.assert_outcomes(failed=1)
     said = done.stdout.str()
     assert "AssertionError: mismatch: out[0, 3] is 5, must be exactly 0" in said
-    assert "see it    python -m fuzz show case:" in said
+    assert "see it    kassay show case:" in said
     assert "examiner.check" not in said, "no traceback through the tool"
 
 

@@ -4,26 +4,23 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
-from kernel_assay.corpus.house import PACKAGES
+from tree import PACKAGES, ROOT
 
 from kernel_assay.fuzz.__main__ import cli
 
-ROOT = Path(__file__).resolve().parents[2]
 FRAGMENTS = sorted((ROOT / "changelog.d").glob("*.md"))
 DOCUMENTS = ("README.md", "ARCHITECTURE.md")
 
 
 def commands(text):
-    """Arguments of every `python -m fuzz` in ```sh blocks and between backquotes."""
+    """Arguments of every `kassay` in ```sh blocks and between backquotes."""
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     lines += re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
-    found = [shlex.split(line, comments=True) for line in lines if line.startswith("python -m fuzz")]
-    return [["shrink", *words[3:]] if words[2] == "fuzz.shrink" else words[3:] for words in found]
+    return [shlex.split(line, comments=True)[1:] for line in lines if re.match(r"kassay( |$)", line)]
 
 
 def parse(arguments):
@@ -53,7 +50,7 @@ def test_every_command_parses(document):
 
 @pytest.mark.parametrize("line", ["run --bugdet 5s", "lsit", "list opps", "run --cases many", "shrink a b"])
 def test_a_wrong_command_is_noticed(line):
-    (arguments,) = commands(f"text\n```sh\npython -m fuzz {line}  # a remark\n```\n")
+    (arguments,) = commands(f"text\n```sh\nkassay {line}  # a remark\n```\n")
     assert not parses(arguments)
 
 
@@ -115,7 +112,7 @@ def test_every_cited_section_of_the_numerics_exists():
     text = (ROOT / "docs" / "numerics.md").read_text("utf-8")
     headings = set(re.findall(r"^#+ (\d(?:\.\d)?)\.? ", text, re.MULTILINE))
     cited = set()
-    for path in [*ROOT.glob("oracles/**/*.py"), *ROOT.glob("fuzz/*.py")]:
+    for path in [*ROOT.glob("oracles/**/*.py"), *ROOT.glob("fuzz/**/*.py")]:
         for numbers in re.findall(r"numerics\.md ([\d., ]+\d|\d)", path.read_text("utf-8")):
             cited |= set(re.findall(r"\d(?:\.\d)?", numbers))
     assert cited

@@ -18,7 +18,7 @@ def test_trouble_has_its_code(monkeypatch, capsys, trouble, code, words):
     def fail():
         raise trouble
 
-    monkeypatch.setattr(commands, "check_house", fail)
+    monkeypatch.setattr(commands, "program", fail)
     assert commands.main(["list"]) == code
     assert words in capsys.readouterr().err
 

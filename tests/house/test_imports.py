@@ -1,5 +1,6 @@
 """Imports go down only, only kernels may import GPU libraries, and the accused never meets the judge."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,13 +8,12 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from kernel_assay.corpus.house import PACKAGES
+from tree import PACKAGES, ROOT
 
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 
-ROOT = Path(__file__).resolve().parents[2]
 LINT = Path(sysconfig.get_path("scripts")) / "lint-imports"
 
 
@@ -34,20 +34,21 @@ def test_contracts_are_kept():
         ("oracles/judging/judge.py", "import torch"),
         ("oracles/judging/judge.py", "import cuda.bindings.driver"),
         ("kernels/worker/worker.py", "import hypothesis"),
-        ("corpus/model/base.py", "import corpus.records"),
+        ("corpus/model/base.py", "import kernel_assay.corpus.model.case"),
         ("corpus/inputs/fingerprint.py", "import kernel_assay.corpus.inputs.torch.recipes"),
         ("oracles/large/judge_large.py", "import kernel_assay.corpus.inputs.torch.recipes"),
     ],
 )
 def test_a_broken_contract_is_noticed(tmp_path, module, line):
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "local"))
+    for name in (*PACKAGES, "kernel_assay"):
+        ignored = shutil.ignore_patterns("__pycache__", "local")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored, symlinks=True)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     with (tmp_path / module).open("a", encoding="utf-8") as file:
         file.write(f"\n{line}\n")
     result = lint(tmp_path)
     assert result.returncode == 1, result.stdout
-    assert "1 broken" in result.stdout
+    assert re.search(r"[1-9] broken", result.stdout)
 
 
 def test_without_a_device_nobody_loads_torch():
@@ -55,7 +56,8 @@ def test_without_a_device_nobody_loads_torch():
     named = [
         file.relative_to(ROOT) for name in ("corpus", "oracles", "reports") for file in (ROOT / name).rglob("*.py")
     ]
-    modules = [".".join(path.with_suffix("").parts) for path in named if not {"device", "local"} & set(path.parts)]
+    apart = {"device", "torch", "local"}
+    modules = [".".join(("kernel_assay", *p.with_suffix("").parts)) for p in named if not apart & set(p.parts)]
     assert len(modules) > 80
     assert "torch" not in packages_after("import " + ", ".join(m.removesuffix(".__init__") for m in modules))
     assert "torch" in packages_after("import kernel_assay.corpus.inputs.torch.recipes")

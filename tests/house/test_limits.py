@@ -2,19 +2,11 @@
 
 import ast
 import statistics
-from pathlib import Path
 
-from kernel_assay.corpus.house import PACKAGES
+from tree import PACKAGES, ROOT, is_subject
 
-ROOT = Path(__file__).resolve().parents[2]
 MODULE, MEDIAN, P95 = 500, 9, 40
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def is_subject(path):
-    """kernels/<op>/*.py: a user's plain functions, without annotations."""
-    inner = path.relative_to(ROOT).parts
-    return inner[0] == "kernels" and len(inner) > 2 and inner[1] != "loaders"
 
 
 def is_python(path):

@@ -23,7 +23,8 @@ SUBJECT = '"""A subject."""\n\n\ndef run(x):\n    return x\n'
 def test_a_name_that_does_not_match_its_file(tmp_path, monkeypatch, package, noun, load, borrowed):
     (tmp_path / "stranger.py").write_text(f"from {package.__name__}.{borrowed} import {noun}\n")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    wanted = f"{package.__name__.replace('.', '/')}/stranger.py must define 'stranger', not '{borrowed}'"
+    folder = package.__name__.removeprefix("kernel_assay.").replace(".", "/")
+    wanted = f"{folder}/stranger.py must define 'stranger', not '{borrowed}'"
     try:
         with pytest.raises(InternalError, match=re.escape(wanted)):
             load.__wrapped__()

@@ -22,7 +22,7 @@ def test_types():
 def test_a_missing_annotation_is_noticed(tmp_path):
     """Under our own settings, for a file that is none of ours."""
     settings = re.sub(
-        r"^packages = \[\"fuzz.*?\]\n(?=plugins)", "", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE
+        r"^packages = \[\"kernel_assay.*?\]\n(?=plugins)", "", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE
     )
     (tmp_path / "pyproject.toml").write_text(settings)
     (tmp_path / "bad.py").write_text("def f(x):\n    return x\n")

@@ -209,7 +209,7 @@ def test_a_command_is_copied(browser, pages):
     browser.js("arguments[0].scrollIntoView({block: 'center'})", button)
     button.click()
     wait(lambda: button.text == "Copied")
-    assert browser.js("return window.copied").startswith("python -m fuzz replay ")
+    assert browser.js("return window.copied").startswith("kassay replay ")
 
 
 def test_the_filter(browser, pages):

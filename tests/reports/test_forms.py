@@ -314,7 +314,7 @@ def test_many_findings_of_one_kind_are_not_all_written_out():
     also = [line for line in text.splitlines() if line.startswith("   also  ")]
     assert len(also) == 1
     assert also[0].count(", ") == 5
-    assert also[0].endswith(" and 13 more: python -m fuzz list findings softmax/mine")
+    assert also[0].endswith(" and 13 more: kassay list findings softmax/mine")
 
 
 @pytest.mark.parametrize(
@@ -441,9 +441,9 @@ def test_a_book_is_the_latest_run(tmp_path):
 
 def test_commands_name_the_corpus_and_the_contract_where_they_must():
     f = finding(MINE)
-    assert commands(f)["replay"] == f"python -m fuzz replay {f.id}"
+    assert commands(f)["replay"] == f"kassay replay {f.id}"
     own = f.but(contract="/x y.py")
-    assert commands(own, "c")["show"] == f"python -m fuzz show {f.id} --contract '/x y.py' --corpus c"
+    assert commands(own, "c")["show"] == f"kassay show {f.id} --contract '/x y.py' --corpus c"
 
 
 TRACEBACK = (

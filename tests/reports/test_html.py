@@ -355,7 +355,7 @@ def test_a_finding_shows_what_it_has():
         "torch_softmax pass 0.25",
         "2026-11-21 10:19 UTC confirmed 5 of 5 runs failed",
         "Traceback: boom",
-        f"python -m fuzz replay {f.id}",
+        f"kassay replay {f.id}",
     ):
         assert words in p.all_words, words
     assert {a["data-name"] for a in p.having("button") if "data-name" in a} == {f"reproduce_{f.id}.py"}

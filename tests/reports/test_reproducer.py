@@ -740,7 +740,7 @@ def test_what_no_plain_file_can_run(tmp_path, backend):
     assert "out[2, 4] was 0.0, wanted 0.5" in said
     assert "-1.1595725" in said
     text = (tmp_path / "reproduce.py").read_text()
-    again = f"python -m fuzz replay {finding.case.token} --subject zeros.py:run"
+    again = f"kassay replay {finding.case.token} --subject zeros.py:run"
     assert f"as a kernel for {backend} is launched by Kernel Assay only:\n{again}\n" in text
 
 
@@ -752,7 +752,7 @@ def test_a_kernel_that_no_plain_file_can_run_is_launched_again_as_it_was(tmp_pat
     )
     text = written(tmp_path, finding.but(subject=subject)).read_text()
     words = """--subject mine.cu --launch 'entry = "mine"' --launch 'block = 96' --device cuda"""
-    assert f"python -m fuzz replay {finding.case.token} {words}\n" in text
+    assert f"kassay replay {finding.case.token} {words}\n" in text
     ast.parse(text)
 
 

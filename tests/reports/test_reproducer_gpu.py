@@ -175,4 +175,4 @@ def test_it_says_what_it_needs(tmp_path, findings, backend, needs):
 def test_what_kernel_assay_launches_is_replayed_on_the_device_where_it_failed(tmp_path):
     finding = silu()
     text = written(tmp_path, finding.but(subject=finding.subject.but(backend="cupy", device="cuda"))).read_text()
-    assert f"python -m fuzz replay {finding.case.token} --subject zeros.py:run --device cuda\n" in text
+    assert f"kassay replay {finding.case.token} --subject zeros.py:run --device cuda\n" in text

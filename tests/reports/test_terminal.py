@@ -70,7 +70,7 @@ TEXT = f"""\
 1. silu/mine: mismatch (rho), new
    {"wrong " * 30}
    smallest  {"x=1 " * 40}
-   replay    python -m fuzz replay {"1234 " * 30}
+   replay    kassay replay {"1234 " * 30}
 warning (doubtful, but no finding): silu/mine: two threads
 findings: none"""
 

@@ -12,7 +12,6 @@ from test_replay_ci import REPLAY_CI
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.__main__ import cli as fuzz
-from kernel_assay.reports.__main__ import cli as reports
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / "docs" / "examples" / "kernel-assay.yml"
@@ -36,8 +35,8 @@ def mistake(line, monkeypatch):
     """What the command itself would say of its words; nothing if they are right, and nothing is run."""
     words = shlex.split(line)
     try:
-        if words[:2] == ["python", "-m"]:
-            click_parses({"fuzz": fuzz, "reports": reports}[words[2]], words[3:])
+        if words[0] == "kassay":
+            click_parses(fuzz, words[1:])
         elif words[0] in {"scripts/nightly", "scripts/replay_ci"}:
             script = module_of({NIGHTLY.name: NIGHTLY, REPLAY_CI.name: REPLAY_CI}[Path(words[0]).name], monkeypatch)
             parser = script.parser()
@@ -83,8 +82,8 @@ def test_every_command_of_the_page_parses(monkeypatch):
 @pytest.mark.parametrize(
     "line",
     [
-        "python -m fuzz run --bugdet 5s",
-        "python -m reports --htlm x",
+        "kassay run --bugdet 5s",
+        "kassay report --htlm x",
         "scripts/nightly --hous 8",
         "scripts/replay_ci --bas x",
         "make everything",
@@ -127,6 +126,6 @@ def test_the_base_that_is_named_is_the_base_that_is_checked_out(jobs):
     (base,) = [
         s["with"]["path"] for s in jobs["pull-request"]["steps"] if "path" in s.get("with", {}) and "ref" in s["with"]
     ]
-    searched = [line for line in lines({"": jobs["pull-request"]}) if line.startswith("python -m fuzz")]
+    searched = [line for line in lines({"": jobs["pull-request"]}) if line.startswith("kassay")]
     assert len(searched) == 2
     assert all(f"--base {base}" in line for line in searched)
