@@ -61,7 +61,7 @@ def click_parses(command, words):
 
 
 def test_every_command_of_the_workflow_parses(jobs, monkeypatch):
-    found = [line for line in lines(jobs) if line.startswith("python -m")]
+    found = [line for line in lines(jobs) if line.startswith("kassay ")]
     assert len(found) == 5
     assert {line: said for line in found if (said := mistake(line, monkeypatch))} == {}
 
