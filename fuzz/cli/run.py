@@ -266,7 +266,7 @@ def _conclude(search: Search, options: dict[str, Any]) -> int:
     write_json(options["json_path"], summary)
     elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     click.echo(f"summary   {path}", err=to_stdout)
-    click.echo(f"page      python -m reports --html report.html{elsewhere}", err=to_stdout)
+    click.echo(f"page      {program()} report --html report.html{elsewhere}", err=to_stdout)
     if search.pending:
         left = f"{len(search.pending):,} more failures are in the run's journal, which nobody has looked into"
         click.echo(f"left      {left}: {program()} run --resume{elsewhere}", err=to_stdout)

@@ -10,4 +10,4 @@ def render(book: Book) -> str:
     return to_json(report(book)) + "\n"
 
 
-FORMAT = Format("json", "JSON for programs (schema: python -m reports --schema).", render)
+FORMAT = Format("json", "JSON for programs (schema: kassay report --schema).", render)
