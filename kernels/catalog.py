@@ -32,7 +32,7 @@ from kernel_assay.kernels.backends.support.python_syntax import PARSING
 ROOT = Path(__file__).resolve().parent
 _CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED", "SHOWS")
 EMULATOR = "emulator"
-"""What SHOWS says of a bug that the hardware hides: it shows in the emulated GPU (kernels/simt/) alone."""
+"""What SHOWS says of a bug that the hardware hides: it shows in the emulated GPU (backends/simt/) alone."""
 
 
 def subjects_of(op: str) -> list[Subject]:

@@ -1,4 +1,4 @@
-"""Subjects in CUDA C++ (.cu files), on the CPU: compiled as they stand by g++, their threads emulated (kernels/simt/).
+"""Subjects in CUDA C++ (.cu files), on the CPU: compiled as they stand by g++, their threads emulated (simt/).
 
 How a kernel is launched stands in its front matter (kernels/backends/cuda_support/front_matter.py). Each case runs
 twice, in two orders of threads, and says how (kernels/backends/simt/schedule.py).

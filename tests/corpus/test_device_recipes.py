@@ -217,7 +217,9 @@ def test_nonsense_is_refused_in_the_same_words(change):
 def test_a_distribution_without_a_sampler_is_our_own_fault(monkeypatch):
     monkeypatch.delitem(SAMPLERS, "normal")
     recipe = TensorRecipe(shape=(2,), dtype="float32", fill=fill_of("normal"))
-    with pytest.raises(InternalError, match="distribution 'normal' has no function of that name in corpus/device/"):
+    with pytest.raises(
+        InternalError, match="distribution 'normal' has no function of that name in corpus/inputs/torch/"
+    ):
         materialize(recipe, "cpu")
 
 

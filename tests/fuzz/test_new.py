@@ -37,7 +37,7 @@ def advised(out):
     *wrote, last = out.splitlines()
     assert all(line.startswith("wrote ") and Path(line.removeprefix("wrote ")).is_file() for line in wrote)
     assert last.startswith("run it: kassay run ")
-    words = shlex.split(last)[6:]
+    words = shlex.split(last)[4:]
     assert words[-2:] == ["--budget", "10s"]
     return [*words[:-2], *SHORT]
 

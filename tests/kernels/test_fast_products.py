@@ -90,7 +90,7 @@ def test_stages_are_used_again_in_every_order(path, n):
 def test_a_copy_that_does_not_wait_for_the_readers_is_seen(tmp_path):
     """With the barrier behind it, the copy writes what other threads may still read."""
     early = tmp_path / "early.cu"
-    text = FAST.read_text()
+    text = FAST.read_text().replace('"../', f'"{KERNELS}/')  # its header lies where it did
     barrier = next(line for line in text.splitlines(keepends=True) if "nobody reads the one before it" in line)
     copy = "    fill(chunk + STAGES - 1);\n"
     assert text.count(barrier + copy) == 1

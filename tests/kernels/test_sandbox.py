@@ -233,7 +233,9 @@ def test_a_worker_that_says_the_gpu_is_lost_to_it_is_not_waited_for(subject):
         "        gpu.os._exit = lambda code: (time.sleep(0.2), leave(code))\n"
         "        gpu.give_up('CUDA_ERROR_ASSERT: device-side assert')\n"
     )
-    lost = subject("lost", body + RIGHT, "from kernels import gpu\nleave = os._exit")
+    lost = subject(
+        "lost", body + RIGHT, "from kernel_assay.kernels.backends.cuda_support import driver as gpu\nleave = os._exit"
+    )
     with Examiner([PEER, lost]) as examiner:
         examiner.check([Inquiry(MIXED[0], (lost.key,))])
         time.sleep(0.5)

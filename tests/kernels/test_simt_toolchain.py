@@ -273,7 +273,7 @@ def test_shared_arrays_have_their_names_and_functions(tmp_path):
 
 def test_a_line_in_a_header_of_another_clone_is_none_of_the_users(monkeypatch, tmp_path):
     """What is built lies in one place for all clones, and names the files of the one that built it."""
-    said = "/elsewhere/kernels/simt/memory.h:8\n/home/you/mine.cu:13\n"
+    said = "/elsewhere/kernels/backends/simt/memory.h:8\n/home/you/mine.cu:13\n"
     monkeypatch.setattr(toolchain.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 0, said))
     assert toolchain.place_of(tmp_path / "a.so", 9, Path("/home/you/mine.cu")) == ("/home/you/mine.cu", 13)
 

@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.corpus.process.child import command_of
 from kernel_assay.fuzz.triage.sanitize import order_of
 from kernel_assay.kernels import gpu_backends
 from kernel_assay.kernels.backends.cuda_support import driver
@@ -68,9 +68,8 @@ def nothing_blank(monkeypatch):
 
 
 def program(*words, cwd):
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "kernel_assay.kernels.nvidia.run_once", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    command = command_of("kernel_assay.kernels.nvidia.run_once", *map(str, words))
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_a_case_runs_in_a_process_of_its_own(tmp_path):

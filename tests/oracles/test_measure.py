@@ -389,8 +389,8 @@ def test_numpy_measures_until_machine_code_is_there(monkeypatch):
 
 def test_compiling_beside_ends_with_a_stamp():
     """Of what was compiled for one format, in a folder of its own; with the stamp there is nothing to start."""
-    code = "from oracles import compiling; import sys; sys.argv[1:] = ['int8']; compiling.main()"
-    again = f"{code}; print(compiling.stamp().exists(), compiling.compile_beside())"
+    code = "from kernel_assay.oracles.judging import precompile as p; import sys; sys.argv[1:] = ['int8']; p.main()"
+    again = f"{code}; print(p.stamp().exists(), p.compile_beside())"
     with tempfile.TemporaryDirectory() as empty:
         env = {**os.environ, "NUMBA_CACHE_DIR": empty}
         done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, env=env, check=True)

@@ -64,7 +64,7 @@ def _strings(node):
 
 @cache
 def rules_in_the_code():
-    return {rule for path in (ROOT / "oracles").glob("*.py") for rule in rules_of(path.read_text("utf-8"))}
+    return {rule for path in (ROOT / "oracles").rglob("*.py") for rule in rules_of(path.read_text("utf-8"))}
 
 
 # ---- the texts -------------------------------------------------------------------------------------------------------

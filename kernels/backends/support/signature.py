@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import Any, Self
 
 from kernel_assay.corpus.errors import UsageError
@@ -137,8 +136,9 @@ def unbound(bound: Bound, error: BaseException) -> str:
     if not isinstance(error, TypeError) or trace is None or not _REFUSED.search(str(error)):
         return ""
     code, inmost = getattr(bound.call, "__code__", None), trace.tb_frame.f_code
+    ours = str(trace.tb_frame.f_globals.get("__name__")).startswith("kernel_assay.")
     passes_on = code is inmost and bool(inmost.co_flags & inspect.CO_VARARGS)
-    if not passes_on and (code is not None or Path(inmost.co_filename).parent != Path(__file__).parent):
+    if not passes_on and (code is not None or not ours):
         return ""
     return f"its arguments do not fit ({error}); a function that only passes them on needs functools.wraps"
 
