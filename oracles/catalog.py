@@ -97,9 +97,29 @@ def _executed(file: Path) -> ModuleType:
     try:
         exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102  a user's own file
     except (Exception, SystemExit) as error:
-        said = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+        said = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}{_moved(error)}"
         raise UsageError(f"{file} does not import: {' '.join(said.split())}{_line_of(error, file)}") from error
     return module
+
+
+_MOVED = {
+    "corpus.formats": "corpus.formats",
+    "corpus.records": "corpus.model.case",
+    "oracles.axes": "oracles.spec.axes",
+    "oracles.balls": "oracles.spec.balls",
+    "oracles.bounds": "oracles.numerics.bounds",
+    "oracles.contract": "oracles.spec.contract",
+    "oracles.products": "oracles.numerics.products",
+    "oracles.relations": "oracles.spec.law_library",
+}
+"""Modules that contracts import, as they were called until 0.2, and their names below `kernel_assay` now."""
+
+
+def _moved(error: BaseException) -> str:
+    """What a contract written for 0.1 should import, if that is what is wrong with it."""
+    name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    old = next((one for one in _MOVED if one == name or one.startswith(f"{name}.")), "") if name else ""
+    return f"; since 0.2 {name if name in _MOVED else old} is kernel_assay.{_MOVED[old]}" if old else ""
 
 
 def _line_of(error: BaseException, file: Path) -> str:

@@ -41,7 +41,7 @@ def test_a_run_that_was_killed_is_resumed(corpus, capsys):
     with Store(corpus) as store:
         (run,) = store.runs()
         judged = store.load_run(run).next_index
-    assert main(["run", "--resume", "--cases", "40", "--quiet", "--corpus", str(corpus)]) == 0
+    assert main(["run", "--resume", "--cases", "1150", "--quiet", "--corpus", str(corpus)]) == 0
     with Store(corpus) as store:
         assert store.load_run(run).next_index > judged > 0
     assert "findings: none" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_nightly import module_of
@@ -42,3 +43,10 @@ def test_a_wrong_kernel_is_told_of_with_its_case_and_a_right_one_is_not(clean, m
     assert '  case {"attrs"' in out
     assert "silu/right" in out
     assert "clean: " in out.splitlines()[-1]
+
+
+def test_an_output_that_nobody_can_judge_is_no_failure_and_a_declined_case_is_no_judged_one(clean):
+    kinds = {"pass": 90, "unsupported": 7, "inconclusive": 2, "timeout": 1}
+    ledger = SimpleNamespace(by_subject={"silu/mine": kinds}, max_rho={"silu/mine": 0.25})
+    row = clean.row(SimpleNamespace(ledger=ledger), "silu/mine")
+    assert row == ["silu/mine", "93", "90", "7", "2", "1", "0.250"]
