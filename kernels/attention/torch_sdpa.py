@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import (
+from kernel_assay.kernels.quirks import (
     decline_gapped_attention,
     decline_lost_nan,
     decline_split_infinity,

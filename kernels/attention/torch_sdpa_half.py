@@ -6,7 +6,7 @@ ones(1, 1, 16, 2) and k the same but for k[0, 0, 0, 0] = inf, the result is 0; f
 
 import torch
 
-from kernels.quirks import decline_lost_nan
+from kernel_assay.kernels.quirks import decline_lost_nan
 
 BACKEND = "torch"
 DTYPES = ("float16", "bfloat16")

@@ -1,7 +1,8 @@
 """ggml_get_rows of all rows in order, as when embeddings are looked up."""
 
 import numpy as np
-from kernels.ggml import Packed, compute
+
+from kernel_assay.kernels.backends.support.ggml_library import Packed, compute
 
 BACKEND = "ggml"
 

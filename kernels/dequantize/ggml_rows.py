@@ -1,6 +1,6 @@
 """dequantize_row_* of GGML's library, row after row in C."""
 
-from kernels.ggml import dequantize
+from kernel_assay.kernels.backends.support.ggml_library import dequantize
 
 BACKEND = "ggml"
 

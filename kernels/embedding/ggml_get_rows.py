@@ -1,7 +1,8 @@
 """ggml_get_rows."""
 
 import numpy as np
-from kernels.ggml import compute
+
+from kernel_assay.kernels.backends.support.ggml_library import compute
 
 BACKEND = "ggml"
 DTYPES = ("float32",)

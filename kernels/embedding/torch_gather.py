@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import decline_nan_payload
+from kernel_assay.kernels.quirks import decline_nan_payload
 
 BACKEND = "torch"
 

@@ -1,6 +1,6 @@
 """ggml_gelu_erf; GGML's other form takes tanh from a table of float16 numbers, which no claim describes."""
 
-from kernels.ggml import compute
+from kernel_assay.kernels.backends.support.ggml_library import compute
 
 BACKEND = "ggml"
 DTYPES = ("float32", "float16")

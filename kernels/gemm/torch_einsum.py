@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import decline_row_padding, decline_tensor_cores
+from kernel_assay.kernels.quirks import decline_row_padding, decline_tensor_cores
 
 BACKEND = "torch"
 DTYPES = ("float32", "float16", "bfloat16", "float64")

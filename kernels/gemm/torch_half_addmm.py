@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import decline_empty_addmm, decline_rounded_product
+from kernel_assay.kernels.quirks import decline_empty_addmm, decline_rounded_product
 
 BACKEND = "torch"
 DTYPES = ("float16", "bfloat16")

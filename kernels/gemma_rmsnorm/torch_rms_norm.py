@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import decline_infinite_mean
+from kernel_assay.kernels.quirks import decline_infinite_mean
 
 BACKEND = "torch"
 

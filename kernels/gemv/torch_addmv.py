@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import decline_narrow_addmv, decline_row_padding
+from kernel_assay.kernels.quirks import decline_narrow_addmv, decline_row_padding
 
 BACKEND = "torch"
 DTYPES = ("float32", "float16", "bfloat16", "float64")

@@ -1,7 +1,8 @@
 """ggml_norm, then ggml_mul by the weight and ggml_add of the bias."""
 
 import numpy as np
-from kernels.ggml import compute
+
+from kernel_assay.kernels.backends.support.ggml_library import compute
 
 BACKEND = "ggml"
 DTYPES = ("float32",)

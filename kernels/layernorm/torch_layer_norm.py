@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.quirks import decline_wide_row
+from kernel_assay.kernels.quirks import decline_wide_row
 
 BACKEND = "torch"
 

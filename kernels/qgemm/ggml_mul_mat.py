@@ -1,6 +1,6 @@
 """ggml_mul_mat of packed weights with packed activations of the format that it pairs with them."""
 
-from kernels.ggml import Packed, compute, partner
+from kernel_assay.kernels.backends.support.ggml_library import Packed, compute, partner
 
 BACKEND = "ggml"
 

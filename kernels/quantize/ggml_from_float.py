@@ -1,6 +1,6 @@
 """What GGML uses on this processor to pack the activations of a product: SIMD code for q8_0 and q8_1."""
 
-from kernels.ggml import quantize
+from kernel_assay.kernels.backends.support.ggml_library import quantize
 
 BACKEND = "ggml"
 

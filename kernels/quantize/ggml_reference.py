@@ -1,6 +1,6 @@
 """quantize_row_*_ref of GGML's library, the C reference."""
 
-from kernels.ggml import quantize
+from kernel_assay.kernels.backends.support.ggml_library import quantize
 
 BACKEND = "ggml"
 

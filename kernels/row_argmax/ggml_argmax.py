@@ -1,9 +1,9 @@
 """ggml_argmax."""
 
 import numpy as np
-from kernels.ggml import compute
 
-from kernels.quirks import decline_forgotten_maximum
+from kernel_assay.kernels.backends.support.ggml_library import compute
+from kernel_assay.kernels.quirks import decline_forgotten_maximum
 
 BACKEND = "ggml"
 DTYPES = ("float32",)

@@ -1,6 +1,6 @@
 """ggml_sum_rows."""
 
-from kernels.ggml import compute
+from kernel_assay.kernels.backends.support.ggml_library import compute
 
 BACKEND = "ggml"
 DTYPES = ("float32",)

@@ -1,6 +1,6 @@
 """ggml_silu; float16 by way of float32."""
 
-from kernels.ggml import compute
+from kernel_assay.kernels.backends.support.ggml_library import compute
 
 BACKEND = "ggml"
 DTYPES = ("float32", "float16")

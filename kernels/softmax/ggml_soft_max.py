@@ -1,6 +1,6 @@
 """ggml_soft_max_ext with its scale and its mask, without slopes for the mask."""
 
-from kernels.ggml import compute
+from kernel_assay.kernels.backends.support.ggml_library import compute
 
 BACKEND = "ggml"
 DTYPES = ("float32",)

@@ -21,7 +21,7 @@ from kernel_assay.oracles.spec.contract import OPEN_END, Input
 RANGED = ("least", "ends", "between", "tapered", "whole")
 RANGES = [(-4.0, 4.0), (0.0, 1.0), (0.1, 0.3), (-3.0, -2.7), (5.0, 5.0), (-1e30, 1e30), (60.0, 70.0), (-1e-3, 2e-3)]
 CONTRACT = """
-from kernel_assay.corpus.records import Fill
+from kernel_assay.corpus.model.case import Fill
 from kernel_assay.oracles.spec.contract import Contract, Dim, Input, Output
 CONTRACT = Contract(
     name="ranged",

@@ -70,9 +70,7 @@ def gone_soon(pids, seconds=3.0):
 
 @pytest.fixture
 def supervisor(tmp_path):
-    text = (
-        f"from kernel_assay.corpus.records import Case\nCASE = Case.model_validate_json({CASE.model_dump_json()!r})\n"
-    )
+    text = f"from kernel_assay.corpus.model.case import Case\nCASE = Case.model_validate_json({CASE.model_dump_json()!r})\n"
     (tmp_path / "tests_case.py").write_text(text)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
     process = subprocess.Popen(
