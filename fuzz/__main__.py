@@ -146,6 +146,7 @@ def shrink_command(**options: Any) -> int:
 @cli.command("show")
 @click.argument("target", metavar="FINDING|FILE|RUN:INDEX|case:TOKEN")
 @click.option("--reproducer", metavar="FILE", help="Only write the stand-alone program that shows the failure.")
+@click.option("--source", metavar="FILE", help="Only write the kernel's source, with its edits made.")
 @subject_option
 @contract_option
 @box_options
@@ -199,7 +200,7 @@ def prove_command(**options: Any) -> int:
 
 
 @cli.command("compile")
-@click.argument("targets", nargs=-1, metavar="[OP|FILE.cu]...")
+@click.argument("targets", nargs=-1, metavar="[OP|FILE]...")
 @click.option(
     "--arch",
     "architectures",

@@ -26,7 +26,8 @@ from kernel_assay.corpus.program import program
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.front_matter import integers_of, line_of, read_front_matter
 from kernel_assay.kernels.backends.cuda_support.strides import layouts_of
-from kernel_assay.kernels.backends.simt.toolchain import included
+from kernel_assay.kernels.backends.support.edits import CUDA, present, source_bytes
+from kernel_assay.kernels.backends.support.includes import included
 from kernel_assay.kernels.backends.support.python_syntax import PARSING
 
 ROOT = Path(__file__).resolve().parent
@@ -37,7 +38,7 @@ EMULATOR = "emulator"
 
 def subjects_of(op: str) -> list[Subject]:
     """The house's own subjects of an op, planted bugs last."""
-    files = sorted(p for p in (ROOT / op).glob("*") if p.suffix in {".py", ".cu"} and p.stem != "__init__")
+    files = sorted(p for p in (ROOT / op).glob("*") if p.suffix in {".py", *CUDA} and p.stem != "__init__")
     found = [read_subject(p, op=op) for p in files]
     return sorted(found, key=lambda s: (bool(s.planted), s.name))
 
@@ -49,12 +50,12 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
     if its op is not clear, or none of those asked for.
     """
     path_text, _, function = text.partition(":")
-    path = Path(path_text).resolve()
-    if path.suffix not in {".py", ".cu"}:
-        raise UsageError(f"{path_text} is neither a .py nor a .cu file")
+    path = present(Path(path_text).resolve())
+    if path.suffix not in {".py", *CUDA}:
+        raise UsageError(f"{path_text} is neither a .py nor a .cu file, nor a .toml file of edits")
     if not path.is_file():
         raise UsageError(f"{path_text} {'is no file' if path.exists() else 'does not exist'}")
-    launch = launch if path.suffix == ".cu" else ""
+    launch = launch if path.suffix in CUDA else ""
     declared = _constants(path, launch).get("OP")
     if not declared and len(ops) != 1:
         key = _key(path, "OP")
@@ -67,7 +68,7 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
 
 def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -> Subject:
     """What a file says of itself. Raises UsageError if it says something that makes no sense."""
-    source = path.read_bytes()
+    source = source_bytes(path)
     said = _constants(path, launch)
     planted, shows = said.get("PLANTED", ""), said.get("SHOWS", "")
     for constant, value in (("PLANTED", planted), ("SHOWS", "" if shows == EMULATOR else shows)):
@@ -101,7 +102,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
 
 def source_digest(path: Path, launch: str = "") -> str:
     """Of a file as it is now, of what it includes from beside it, and of front matter that stands elsewhere."""
-    return _digest_of(path, path.read_bytes(), launch)
+    return _digest_of(path, source_bytes(path), launch)
 
 
 def _digest_of(path: Path, source: bytes, launch: str) -> str:
@@ -110,7 +111,7 @@ def _digest_of(path: Path, source: bytes, launch: str) -> str:
 
 def _beside(path: Path) -> list[bytes]:
     """What a CUDA file includes from beside it."""
-    return [file.read_bytes() for file in included(path)] if path.suffix == ".cu" else []
+    return [file.read_bytes() for file in included(path)] if path.suffix in CUDA else []
 
 
 def _words(launch: str) -> list[bytes]:
@@ -153,7 +154,7 @@ def shown_on_gpu(subject: Subject) -> str:
         return ""
     path = resolve(subject)
     says = _constants(path, subject.launch).get("SHOWS", "")
-    if says == EMULATOR or (path.suffix == ".cu" and subject.planted in EMULATED):
+    if says == EMULATOR or (path.suffix in CUDA and subject.planted in EMULATED):
         return ""
     return str(says or subject.planted)
 
@@ -168,7 +169,7 @@ def size_hints(subject: Subject) -> tuple[int, ...]:
     path = resolve(subject)
     if not path.is_file():
         return ()
-    numbers = integers_of(path, subject.launch) if path.suffix == ".cu" else _integers(_tree(path, path.read_bytes()))
+    numbers = integers_of(path, subject.launch) if path.suffix in CUDA else _integers(_tree(path, path.read_bytes()))
     return tuple(sorted(n for n in numbers if 4 <= n <= 4096))
 
 
@@ -178,7 +179,7 @@ def layouts_taken(subject: Subject, ranks: Mapping[str, int]) -> dict[str, froze
     ranks: the number of axes of each input.
     """
     path = resolve(subject)
-    if path.suffix != ".cu" or not path.is_file():
+    if path.suffix not in CUDA or not path.is_file():
         return dict.fromkeys(ranks, frozenset(LAYOUTS))
     strided = read_front_matter(path, subject.launch).strided
     return {name: layouts_of(rank, strided.get(name, ())) for name, rank in ranks.items()}
@@ -187,7 +188,7 @@ def layouts_taken(subject: Subject, ranks: Mapping[str, int]) -> dict[str, froze
 def threads_of(subject: Subject, shapes: Mapping[str, tuple[int, ...]], attrs: Mapping[str, Any]) -> int:
     """How many threads a CUDA file launches for tensors of these shapes; 0 if it is none, or does not say."""
     path = resolve(subject)
-    if path.suffix != ".cu" or not path.is_file():
+    if path.suffix not in CUDA or not path.is_file():
         return 0
     front = read_front_matter(path, subject.launch)
     tensors = {name: np.broadcast_to(np.zeros((), np.uint8), shape) for name, shape in shapes.items()}
@@ -204,12 +205,12 @@ def _integers(tree: ast.Module) -> set[int]:
 
 def resolve(subject: Subject) -> Path:
     """Where a subject's file lies; the house's own are stored relative to the project."""
-    return ROOT.parent / subject.path
+    return present(ROOT.parent / subject.path)
 
 
 def _key(path: Path, constant: str) -> str:
     """How a file spells what it says of itself: as a constant of Python, or as a key of front matter."""
-    return constant.lower() if path.suffix == ".cu" else constant
+    return constant.lower() if path.suffix in CUDA else constant
 
 
 @lru_cache(maxsize=1)
@@ -225,7 +226,7 @@ def _tree(path: Path, source: bytes) -> ast.Module:
 
 def _constants(path: Path, launch: str = "") -> dict[str, Any]:
     """What a file says of itself, by the name of the Python constant; ENTRY: the kernel of a CUDA file."""
-    return _said_in_cuda(path, launch) if path.suffix == ".cu" else _said_in_python(path)
+    return _said_in_cuda(path, launch) if path.suffix in CUDA else _said_in_python(path)
 
 
 def _said_in_cuda(path: Path, launch: str) -> dict[str, Any]:
@@ -310,8 +311,8 @@ def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str, op: 
 
 def _line(path: Path, source: bytes, function: str) -> int:
     """Where the function is defined; 1 if it comes from elsewhere."""
-    if path.suffix == ".cu":
-        return line_of(path, function)
+    if path.suffix in CUDA:
+        return line_of(path, function) if path.suffix == ".cu" else 1
     defined = [n for n in ast.walk(_tree(path, source)) if isinstance(n, ast.FunctionDef)]
     return next((n.lineno for n in defined if n.name == function), 1)
 

@@ -140,10 +140,16 @@ def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
     return {name: f"{program()} {name} {target}{extra}" for name in ("show", "replay", "shrink")}
 
 
+def code_file(finding: Finding) -> str:
+    """The file that messages name: of edits the changed kernel, which `show --source` writes."""
+    path = Path(finding.subject.path)
+    return path.with_suffix(".cu").name if path.suffix == ".toml" else path.name
+
+
 def stopped_at(finding: Finding) -> int:
     """The line of the kernel's file in which it raised or died; 0 if nothing tells."""
     detail = finding.exhibit.detail if finding.exhibit else ""
-    name = re.escape(Path(finding.subject.path).name)
+    name = re.escape(code_file(finding))
     lines = re.findall(rf'File "[^"\n]*?{name}", line (\d+)', detail)
     if finding.verdict.rule == "check":
         lines = re.findall(rf"\({name}, line (\d+)\)", finding.verdict.message)[:1]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.model.interpreter_mends import AS_IS, INTERPRETED
 from kernel_assay.corpus.model.subject import EVERY, Numerics, Subject
 from kernel_assay.fuzz.checking.subjects import is_own, takes
 from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.support.edits import CUDA
 from kernel_assay.kernels.boundary.devices import places_of
 from kernel_assay.kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
 from kernel_assay.kernels.gpu_backends import ON_GPU
@@ -31,7 +33,7 @@ class Own:
 
     def __post_init__(self) -> None:
         """Raises UsageError for lines that are for nobody."""
-        if self.launch and not any(text.partition(":")[0].endswith(".cu") for text in self.files):
+        if self.launch and not any(Path(text.partition(":")[0]).suffix in CUDA for text in self.files):
             raise UsageError("--launch says how a CUDA file is launched, but no --subject is one")
 
     def subjects(self, ops: Sequence[str]) -> list[Subject]:

@@ -14,6 +14,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.cli.output import FOUND
 from kernel_assay.kernels.backends.cuda_support.device_code import ARCHITECTURES, Compiled, compile_for, compilers
 from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
+from kernel_assay.kernels.backends.support.edits import CUDA
 from kernel_assay.kernels.catalog import resolve, subjects_of
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.plain.terminal import table
@@ -57,7 +58,7 @@ def compile_files(*, targets: Sequence[str], architectures: Sequence[str], launc
 
 def _files(target: str) -> Iterator[tuple[str, Path]]:
     """A file, or those of an op: by what they are called in the table."""
-    if target.endswith(".cu"):
+    if Path(target).suffix in CUDA:
         yield target, Path(target)
         return
     contract_of(target)

@@ -22,7 +22,9 @@ from kernel_assay.fuzz.replay.rejudge import analyze, said
 from kernel_assay.fuzz.replay.replay import Item, gather
 from kernel_assay.fuzz.triage.failures import Failure, Observed, event, file
 from kernel_assay.fuzz.triage.lifecycle import expect_failure, expect_pass, promote
-from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.kernels.backends.support.edits import read_source
+from kernel_assay.kernels.backends.support.includes import standalone
+from kernel_assay.kernels.catalog import resolve, subjects_of, user_subject
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.reports.book import Book, judged
 from kernel_assay.reports.explain import explain
@@ -42,6 +44,10 @@ def show(**options: Any) -> int:
         if not found:
             found = _observed(items, options)
         book = Book(tuple(found), corpus=str(options["corpus"]))
+        subjects = [f.subject for f in found] or [i.subject for i in items]
+    if options["source"]:
+        write(Path(options["source"]), read_source(resolve(subjects[0])).text)
+        return 0
     if options["reproducer"]:
         return _write_reproducer(found, Path(options["reproducer"]))
     if options["json_path"]:
@@ -56,8 +62,18 @@ def _write_reproducer(found: list[Finding], path: Path) -> int:
     if not found:
         raise UsageError("there is no failure to reproduce: the case passes")
     write(path, reproducer(found[0]))
+    kernel = resolve(found[0].subject)
+    if kernel.suffix == ".toml":
+        _write_beside(path.with_name(f"{kernel.stem}.cu"), standalone(kernel))
     click.echo(f"python {shlex.quote(str(path))}")
     return 0
+
+
+def _write_beside(path: Path, text: str) -> None:
+    """Write what edits make of a kernel, which nobody else has. Raises UsageError rather than write over another."""
+    if path.exists() and path.read_text("utf-8", "replace") != text:
+        raise UsageError(f"{path} exists and is another kernel; name another folder for the reproducer")
+    write(path, text)
 
 
 def _observed(items: list[Item], options: dict[str, Any]) -> list[Finding]:

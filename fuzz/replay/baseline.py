@@ -19,6 +19,7 @@ from kernel_assay.corpus.model.verdict import Signature
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, rerun
+from kernel_assay.kernels.backends.support.edits import present
 from kernel_assay.kernels.catalog import read_subject, resolve
 
 
@@ -104,7 +105,7 @@ def subject_on(subject: Subject, base: Path) -> Subject | None:
     relative = Path(subject.path) if not Path(subject.path).is_absolute() else None
     if relative is None and path.is_relative_to(here):
         relative = path.relative_to(here)
-    if relative is None or not (base / relative).is_file():
+    if relative is None or not (file := present(base / relative)).is_file():
         return None
-    there = read_subject((base / relative).resolve(), op=subject.op, function=subject.function)
+    there = read_subject(file.resolve(), op=subject.op, function=subject.function)
     return there.but(name=subject.name)

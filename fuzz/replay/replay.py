@@ -218,7 +218,7 @@ def _without_namesakes(items: Sequence[Item]) -> list[list[tuple[int, Item]]]:
     members: list[list[tuple[int, Item]]] = []
     for numbered in enumerate(items):
         subject = numbered[1].subject
-        place = f"{subject.path}:{subject.function}"
+        place = f"{resolve(subject)}:{subject.function}"
         names = {subject.key: place, **({"interpreter": subject.backend} if subject.backend in BOTH else {})}
         fitting_group = (i for i, known in enumerate(groups) if all(known.get(k, v) == v for k, v in names.items()))
         at = next(fitting_group, len(groups))

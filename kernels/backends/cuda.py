@@ -205,7 +205,7 @@ class CudaSubject(Unfitted):
             raise NotImplementedError(f"the case wants a * b + c rounded once, but {why}")
         module = self.program.module(how.mode)
         outcome = module.launch(plan.number, plan.shape, plan.arguments, plan.tensors, how.order, how.seed)
-        scene = Scene(self.front.path, module.built, plan.shape, plan.tensors)
+        scene = Scene(self.front.source.place, module.built, plan.shape, plan.tensors)
         if outcome.fault.trouble != Trouble.NONE:
             raise scene.fault(outcome.fault)
         if outcome.warnings:
@@ -232,7 +232,7 @@ class CudaSubject(Unfitted):
             outcome = module.launch(plan.number, *given, ORDERS[0], 0, ends=ENDS)
             fault = outcome.warning if outcome.warnings else outcome.fault  # of zeros, most results are the same
             if fault.trouble in _LOST:
-                raise Scene(self.front.path, module.built, plan.shape, plan.tensors).fault(fault)
+                raise Scene(self.front.source.place, module.built, plan.shape, plan.tensors).fault(fault)
         return math.prod(plan.shape.grid) * math.prod(plan.shape.block)
 
     def _instance(self, dtype: str, attrs: dict[str, Any]) -> int:
@@ -352,25 +352,25 @@ def _complaint(front: FrontMatter, said: str) -> str:
     """What the compiler says, in one sentence. said: all that it wrote."""
     match = _ERROR.search(said)
     if match is None:
-        line = _line_with_assembly(front.path) if "Assembler messages" in said else 0
+        line = _line_with_assembly(front.source.text) if "Assembler messages" in said else 0
         return _uses(front.path, _PTX, line) if line else f"{front.path} does not compile: {_without_place(said)}"
     file, line, text = Path(match["file"]), int(match["line"]), match["text"]
-    if needs := _needs_gpu(front.path, file, line, text, _included_from(front.path, said)):
+    if needs := _needs_gpu(front, file, line, text, _included_from(front, said)):
         return needs
     if match["file"] == "entries" or file.is_relative_to(HOME):
         return f"{front.path}: entry = {front.entry!r} cannot be launched: {text}"
-    if "<<<" in _line(file, line):
+    if "<<<" in _line(front, file, line):
         return f"{front.path} launches a kernel with <<<>>> (line {line}), {_HOST}"
-    where = f"line {line}" if file == front.path.absolute() else f"{file}, line {line}"
+    where = f"line {line}" if file == front.source.place else f"{file}, line {line}"
     return f"{front.path} does not compile: {text} ({where})"
 
 
-def _needs_gpu(path: Path, file: Path, line: int, text: str, included: tuple[str, int] | None) -> str:
+def _needs_gpu(front: FrontMatter, file: Path, line: int, text: str, included: tuple[str, int] | None) -> str:
     """That it uses what only a GPU can run; nothing if the error is another. included: see `_included_from`."""
     if included and (_ASSEMBLY in text or included[0].startswith(_FOREIGN)):
-        return _uses(path, *included)
-    place = path if file == path.absolute() else file
-    if _ASSEMBLY in text or re.search(r"\basm\b", _line(file, line)):
+        return _uses(front.path, *included)
+    place = front.path if file == front.source.place else file
+    if _ASSEMBLY in text or re.search(r"\basm\b", _line(front, file, line)):
         return _uses(place, _PTX, line)
     header = _MISSING.search(text)
     return _uses(place, header[1], line) if header and header[1].startswith(_FOREIGN) else ""
@@ -390,22 +390,27 @@ _SYSTEM = re.compile(r"include\s*<([^>]+)>")
 _HOST = "but only device code is wanted: put host code between #ifndef KERNEL_ASSAY and #endif"
 
 
-def _included_from(path: Path, said: str) -> tuple[str, int] | None:
+def _included_from(front: FrontMatter, said: str) -> tuple[str, int] | None:
     """The header of CUDA's that the error is in, as the file includes it, and in which line; None if it is in none."""
-    match = re.search(rf"from {re.escape(str(path.absolute()))}:(\d+)", said)
-    name = _SYSTEM.search(_line(path, int(match[1]))) if match else None
+    place = front.source.place
+    match = re.search(rf"from {re.escape(str(place))}:(\d+)", said)
+    name = _SYSTEM.search(_line(front, place, int(match[1]))) if match else None
     return (name[1], int(match[1])) if match and name else None
 
 
-def _line(file: Path, number: int) -> str:
-    lines = file.read_text("utf-8", "replace").split("\n") if file.is_file() else []
+def _line(front: FrontMatter, file: Path, number: int) -> str:
+    """A line of the kernel's source, or of a header."""
+    if file == front.source.place:
+        text = front.source.text
+    else:
+        text = file.read_text("utf-8", "replace") if file.is_file() else ""
+    lines = text.split("\n")
     return lines[number - 1] if number <= len(lines) else ""
 
 
-def _line_with_assembly(path: Path) -> int:
+def _line_with_assembly(text: str) -> int:
     """The first line that has some; 0 if none."""
-    lines = path.read_text("utf-8", "replace").splitlines()
-    return next((n for n, line in enumerate(lines, 1) if re.search(r"\b(__asm__|__asm)\b", line)), 0)
+    return next((n for n, line in enumerate(text.splitlines(), 1) if re.search(r"\b(__asm__|__asm)\b", line)), 0)
 
 
 def _without_place(said: str) -> str:

@@ -21,9 +21,7 @@ block = 128
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-__device__ __forceinline__ float half_at(const uint8_t* p) {
-  return __half2float(__ushort_as_half(*reinterpret_cast<const uint16_t*>(p)));
-}
+#include "../include/half_at.cuh"
 
 __device__ __forceinline__ uint32_t word_at(const uint8_t* p) { return *reinterpret_cast<const uint32_t*>(p); }
 

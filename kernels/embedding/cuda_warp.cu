@@ -17,13 +17,7 @@ block = [32, 8]
 
 #include <cstdint>
 
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(T);
-  T at[size];
-};
-
-__device__ inline bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+#include "../include/packs.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(256) embedding(T* __restrict__ out, const T* __restrict__ table,

@@ -17,21 +17,14 @@ block = 256
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <cstdint>
 #include <type_traits>
+
+#include "../include/packs.cuh"
 
 enum class Approximate { none, tanh };
 
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
-
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(T);
-  T at[size];
-};
-
-__device__ inline bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 template <Approximate form, typename T>
 __device__ T gated(T gate, T up) {

@@ -19,17 +19,13 @@ block = 256
 #include <cstdint>
 #include <type_traits>
 
+#include "../include/packs.cuh"
+
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
 
 inline constexpr unsigned all_lanes = 0xffffffff;
 inline constexpr int warps = 256 / 32;
-
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(T);
-  T at[size];
-};
 
 // Calls use(column, value) for this thread's share of a row, 16 bytes at a time as far as that goes.
 template <typename T, typename Use>

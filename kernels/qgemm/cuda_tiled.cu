@@ -20,6 +20,8 @@ block = 128
 #include <cuda_fp16.h>
 #include <stdint.h>
 
+#include "../include/packed_formats.cuh"
+
 constexpr int ROWS = 64, COLUMNS = 32, DEPTH = 4;  // of a tile: of weights, of activations, and blocks of the format
 constexpr int X = 16, Y = 8, THREADS = X * Y;       // each thread has ROWS / X times COLUMNS / Y outputs
 constexpr int STRIDE = 8 * DEPTH + 1;               // words of a row; odd, so that rows begin on different banks
@@ -27,79 +29,6 @@ constexpr int STRIDE = 8 * DEPTH + 1;               // words of a row; odd, so t
 struct Tile {
   int weights[ROWS][STRIDE], activations[COLUMNS][STRIDE];
   float2 weight_scales[DEPTH][ROWS], activation_scales[DEPTH][COLUMNS];
-};
-
-__device__ __forceinline__ float half_at(const uint8_t* p) {
-  return __half2float(__ushort_as_half(*reinterpret_cast<const uint16_t*>(p)));
-}
-
-__device__ __forceinline__ int word_at(const uint8_t* p) { return *reinterpret_cast<const int*>(p); }
-
-// Four bytes of a block of 18, 22 or 34 bytes, which is aligned to 2 bytes only.
-__device__ __forceinline__ int split_word_at(const uint8_t* p) {
-  const uint16_t* halves = reinterpret_cast<const uint16_t*>(p);
-  return static_cast<int>(halves[0] | static_cast<unsigned int>(halves[1]) << 16);
-}
-
-// Quants of four elements each, one a byte; `high` is 16 elements behind `low`.
-struct Quants {
-  int low, high;
-};
-
-__device__ __forceinline__ Quants nibbles(int word) { return {word & 0x0f0f0f0f, word >> 4 & 0x0f0f0f0f}; }
-
-// The lowest four bits as the fifth bits of four bytes: the products lie side by side, so nothing is carried.
-__device__ __forceinline__ int spread(int bits) { return ((bits & 15) * 0x00204081 & 0x01010101) << 4; }
-
-__device__ __forceinline__ Quants five_bits(int fifth, int word, int part) {
-  Quants q = nibbles(word);
-  return {q.low | spread(fifth >> 4 * part), q.high | spread(fifth >> (4 * part + 16))};
-}
-
-struct q4_0 {
-  static constexpr int bytes = 18, offset = 8;
-  static constexpr bool has_min = false;
-  static __device__ Quants quants(const uint8_t* block, int part) {
-    return nibbles(split_word_at(block + 2 + 4 * part));
-  }
-};
-
-struct q4_1 {
-  static constexpr int bytes = 20, offset = 0;
-  static constexpr bool has_min = true;
-  static __device__ Quants quants(const uint8_t* block, int part) { return nibbles(word_at(block + 4 + 4 * part)); }
-};
-
-struct q5_0 {
-  static constexpr int bytes = 22, offset = 16;
-  static constexpr bool has_min = false;
-  static __device__ Quants quants(const uint8_t* block, int part) {
-    return five_bits(split_word_at(block + 2), split_word_at(block + 6 + 4 * part), part);
-  }
-};
-
-struct q5_1 {
-  static constexpr int bytes = 24, offset = 0;
-  static constexpr bool has_min = true;
-  static __device__ Quants quants(const uint8_t* block, int part) {
-    return five_bits(word_at(block + 4), word_at(block + 8 + 4 * part), part);
-  }
-};
-
-struct q8_0 {
-  static constexpr int bytes = 34, offset = 0;
-  static constexpr bool has_min = false, has_sum = false;
-  static __device__ Quants quants(const uint8_t* block, int part) {
-    return {split_word_at(block + 2 + 4 * part), split_word_at(block + 18 + 4 * part)};
-  }
-};
-
-struct q8_1 {
-  static constexpr int bytes = 36;
-  static constexpr bool has_sum = true;
-  static __device__ Quants quants(const uint8_t* block, int part) {
-    return {word_at(block + 4 + 4 * part), word_at(block + 20 + 4 * part)};
-  }
 };
 
 // Unpacks one block into eight words of shared memory, in the order of the elements. Returns its scale and what the sum

@@ -16,22 +16,15 @@ block = 256
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <cstdint>
 #include <type_traits>
+
+#include "../include/packs.cuh"
 
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // what T is computed in
 
 inline constexpr unsigned all_lanes = 0xffffffff;
 inline constexpr int warps = 256 / 32;
-
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(T);
-  T at[size];
-};
-
-__device__ inline bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 // The sum of each group of so many neighbouring lanes, in all of them.
 template <int lanes, typename W>

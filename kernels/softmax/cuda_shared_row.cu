@@ -18,18 +18,10 @@ shared = "4 * cols"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <cstdint>
+#include "../include/packs.cuh"
 
 inline constexpr unsigned all_lanes = 0xffffffff;
 inline constexpr int warps = 256 / 32;
-
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(T);
-  T at[size];
-};
-
-__device__ inline bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 // The largest in each group of so many neighbouring lanes, in all of them.
 template <int lanes>

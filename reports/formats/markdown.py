@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Element, Finding
@@ -12,6 +11,7 @@ from kernel_assay.reports.book import (
     Book,
     after,
     blind,
+    code_file,
     headline,
     judged,
     planted_missed,
@@ -98,7 +98,7 @@ def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
     yield from (f"- learned: {_cell(gate)}" for gate in f.gates)
     yield from (f"- compute-sanitizer {_cell(line)}" for line in sanitized(f))
     if stopped_at(f):
-        yield f"- at: {_cell(Path(f.subject.path).name)}, line {stopped_at(f)}"
+        yield f"- at: {_cell(code_file(f))}, line {stopped_at(f)}"
     if f.verdict.blame:
         yield f"- blame: {_cell(f.verdict.blame)}"
     if f.claim:

@@ -9,7 +9,7 @@ from typing import Any
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
 from kernel_assay.corpus.program import program
-from kernel_assay.reports.book import Book, stopped_at
+from kernel_assay.reports.book import Book, code_file, stopped_at
 from kernel_assay.reports.explain import explain, short
 from kernel_assay.reports.form import Format
 
@@ -43,7 +43,8 @@ def _rule(kind: Kind) -> dict[str, Any]:
 
 
 def _result(book: Book, f: Finding, rule: int) -> dict[str, Any]:
-    region = {"startLine": stopped_at(f) or f.subject.line}
+    line = stopped_at(f) if code_file(f) == Path(f.subject.path).name else 0  # of edits: a line of what they make
+    region = {"startLine": line or f.subject.line}
     told = [f.verdict.message, f.verdict.blame, f.claim]
     lines = [*told, f"smallest case: {f.case.label}", *f.gates, *book.commands(f).values()]
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from textwrap import indent
 
 from kernel_assay.corpus.model.case import Case
@@ -11,7 +10,7 @@ from kernel_assay.corpus.model.findings import STATES, Element, Exhibit, Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Measurement
 from kernel_assay.corpus.program import program
-from kernel_assay.reports.book import Book, judged, sanitized, shows_in, stopped_at
+from kernel_assay.reports.book import Book, code_file, judged, sanitized, shows_in, stopped_at
 from kernel_assay.reports.plain.terminal import table
 from kernel_assay.reports.tensors import described
 from kernel_assay.reports.words import bits, count, only_bits_tell, relation, times, value
@@ -48,7 +47,7 @@ def _head(book: Book, f: Finding) -> str:
         f"finding {f.id}: {f.subject.key}, {f.verdict.kind} ({f.verdict.rule}), {book.standing(f)}",
         "",
         indent(f.verdict.message, "  "),
-        f"  at       {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
+        f"  at       {_place(f)}" if stopped_at(f) else "",
         f"  blame    {f.verdict.blame}" if f.verdict.blame else "",
         f"  claim    {f.claim}" if f.claim else "",
         f"  judged   {judged(f.verdict.shares)}" if f.verdict.shares else "",
@@ -57,6 +56,12 @@ def _head(book: Book, f: Finding) -> str:
         f"  means    {program()} explain {f.verdict.kind}",
     ]
     return "\n".join(line for i, line in enumerate(lines) if line or i == 1)
+
+
+def _place(f: Finding) -> str:
+    """The line in which it stopped; the file that edits make is written nowhere yet."""
+    written = " (of what `show --source FILE` writes)" if f.subject.path.endswith(".toml") else ""
+    return f"{code_file(f)}, line {stopped_at(f)}{written}"
 
 
 def _cases(f: Finding) -> str:

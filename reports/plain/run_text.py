@@ -19,6 +19,7 @@ from kernel_assay.reports.book import (
     Book,
     after,
     blind,
+    code_file,
     commands,
     failing,
     judged,
@@ -269,7 +270,7 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
     lines = [
         f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(f.count, 'time')}",
         indent(f.verdict.message, "   "),
-        f"   at        {Path(f.subject.path).name}, line {stopped_at(f)}" if stopped_at(f) else "",
+        f"   at        {code_file(f)}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
         f"   claim     {f.claim}" if f.claim else "",
         f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",

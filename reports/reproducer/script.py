@@ -171,7 +171,9 @@ def _usage(script: Script) -> str:
 
 def _portable(path: str) -> str:
     """A file of a person's own without its folders, which are nobody else's."""
-    return Path(path).name if Path(path).is_absolute() else path
+    if not Path(path).is_absolute():
+        return path
+    return Path(path).with_suffix(".cu").name if path.endswith(".toml") else Path(path).name
 
 
 _DECLINED = """Run it:  python THIS_FILE  (needs numpy): it prints the inputs, and what came of them

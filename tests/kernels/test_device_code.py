@@ -9,9 +9,10 @@ from kernel_assay.fuzz.__main__ import main
 from kernel_assay.kernels.backends.cuda_support import device_code
 from kernel_assay.kernels.backends.cuda_support.device_code import _needs, _options, compile_for, compilers
 from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
+from kernel_assay.kernels.backends.support.edits import CUDA
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "kernels").glob("*/*.cu"))
+FILES = sorted(path for path in (ROOT / "kernels").glob("*/*") if path.suffix in CUDA)
 needs_compiler = pytest.mark.skipif(not compilers(), reason="neither nvcc nor NVRTC is installed")
 
 GOOD = """/*

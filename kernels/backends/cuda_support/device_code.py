@@ -20,7 +20,8 @@ from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.cuda_support.front_matter import FrontMatter
-from kernel_assay.kernels.backends.simt.toolchain import cache_folder, cuda_headers, digest_of, included, workplace
+from kernel_assay.kernels.backends.simt.toolchain import cache_folder, cuda_headers, digest_of, workplace
+from kernel_assay.kernels.backends.support.includes import included
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 """Of A100, H100 and H200, B200."""
@@ -57,17 +58,17 @@ def compilers() -> tuple[str, ...]:
 def compile_for(front: FrontMatter, architecture: str, compiler: str) -> Compiled:
     """Compile every instance of a file. Raises UsageError, one sentence, if it does not compile."""
     entries = [instance.entry for instance in front.instances]
-    code = front.path.read_text("utf-8-sig")
     how = _with_nvrtc if compiler == "nvrtc" else _with_nvcc
-    return how(front, code, entries, architecture)
+    return how(front, entries, architecture)
 
 
 def kept_for(front: FrontMatter, architecture: str) -> Compiled:
     """The same by NVRTC, or what was compiled before: every worker needs it. Raises UsageError as compile_for does."""
     version = _nvrtc().nvrtcVersion() if _nvrtc() is not None else ()
-    words = [*map(str, version), *(i.entry for i in front.instances), *_options(front, architecture), str(front.path)]
+    words = [*map(str, version), *(i.entry for i in front.instances), *_options(front, architecture)]
+    words += [str(front.source.place), front.source.text]
     headers = sorted(file for file in STANDARD_HEADERS.rglob("*") if file.is_file())
-    kept = cache_folder() / f"{digest_of(words, [front.path, *included(front.path), *headers])}-{architecture}.json"
+    kept = cache_folder() / f"{digest_of(words, [*included(front.path), *headers])}-{architecture}.json"
     if kept.exists():
         said = json.loads(kept.read_text("utf-8"))
         needs = tuple(Needs(**one) for one in said["needs"])
@@ -89,15 +90,15 @@ def _options(front: FrontMatter, architecture: str) -> list[str]:
 # ---- nvcc ------------------------------------------------------------------------------------------------------------
 
 
-def _with_nvcc(front: FrontMatter, code: str, entries: Sequence[str], architecture: str) -> Compiled:
+def _with_nvcc(front: FrontMatter, entries: Sequence[str], architecture: str) -> Compiled:
     """Templates are made by taking their addresses."""
     addresses = ", ".join(f"(const void*)&{entry}" for entry in entries)
     table = f"const void* all[] = {{{addresses}}}; return all[i];"
     keep = f'#line 1 "entries"\nconst void* kernel_assay_entries(int i) {{ {table} }}'
     with TemporaryDirectory(prefix="nvcc-") as folder:
         source, binary = Path(folder) / "kernel.cu", Path(folder) / "kernel.cubin"
-        source.write_text(f'#line 1 "{front.path.absolute()}"\n{code}\n{keep}\n', "utf-8")
-        options = [*_options(front, architecture), "-cubin", "-Xptxas", "-v", "-I", str(front.path.absolute().parent)]
+        source.write_text(f'#line 1 "{front.source.place}"\n{front.source.text}\n{keep}\n', "utf-8")
+        options = [*_options(front, architecture), "-cubin", "-Xptxas", "-v", "-I", str(front.source.home)]
         command = ["nvcc", *options, "-o", str(binary), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         said = done.stdout + done.stderr
@@ -122,7 +123,7 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
-def _with_nvrtc(front: FrontMatter, code: str, entries: Sequence[str], architecture: str) -> Compiled:
+def _with_nvrtc(front: FrontMatter, entries: Sequence[str], architecture: str) -> Compiled:
     nvrtc: Any = _nvrtc()
 
     def call(function: str, *arguments: Any) -> Any:
@@ -131,11 +132,11 @@ def _with_nvrtc(front: FrontMatter, code: str, entries: Sequence[str], architect
             raise _NvrtcError(nvrtc.nvrtcGetErrorString(error)[1].decode())
         return rest[0] if rest else None
 
-    program = call("nvrtcCreateProgram", code.encode(), str(front.path.absolute()).encode(), 0, [], [])
+    program = call("nvrtcCreateProgram", front.source.text.encode(), str(front.source.place).encode(), 0, [], [])
     try:
         for entry in entries:
             call("nvrtcAddNameExpression", program, entry.encode())
-        folders = (STANDARD_HEADERS, front.path.absolute().parent, *cuda_headers())
+        folders = (STANDARD_HEADERS, front.source.home, *cuda_headers())
         options = [*_options(front, architecture), *(f"--include-path={f}" for f in folders)]
         options += ["--ptxas-options=-v", "--device-int128", "--pre-include=prelude.h"]
         try:

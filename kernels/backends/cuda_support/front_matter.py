@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -53,6 +53,9 @@ from typing import Any
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Array
 from kernel_assay.kernels.backends.cuda_support.formula import Formula, parse_formula
+from kernel_assay.kernels.backends.support.edits import Source, read_source
+from kernel_assay.kernels.backends.support.head_comment import head_comment
+from kernel_assay.kernels.backends.support.includes import standalone
 from kernel_assay.kernels.backends.support.signature import Interface
 
 CUDA_TYPES = {
@@ -84,6 +87,7 @@ class FrontMatter:
     """The keys, each of its kind; whether the op has the names that are used, `check` says."""
 
     path: Path
+    source: Source
     entry: str
     args: tuple[Formula, ...]
     grid: tuple[Formula, ...]
@@ -172,8 +176,8 @@ def read_front_matter(path: Path, launch: str = "") -> FrontMatter:
 
     Raises UsageError if there is none, or one that makes no sense.
     """
-    text = _text(path)
-    comment = next((c for c in _leading_comments(text) if c.fences), None)
+    source = read_source(path)
+    comment = head_comment(source.text)
     if comment is None and not launch:
         raise UsageError(f"{path} has no front matter: a comment at its top with TOML between two lines of ---")
     if comment is not None and len(comment.fences) == 1:
@@ -181,7 +185,7 @@ def read_front_matter(path: Path, launch: str = "") -> FrontMatter:
     said = _toml(comment.inside, f"{path}: its front matter") if comment else {}
     said |= _toml(launch, "--launch")
     _check_kinds(path, said)
-    return _front_matter(path, said, comment.outside if comment else "")
+    return _front_matter(path, source, said, comment.outside if comment else "")
 
 
 def _toml(text: str, what: str) -> dict[str, Any]:
@@ -192,67 +196,21 @@ def _toml(text: str, what: str) -> dict[str, Any]:
 
 
 def integers_of(path: Path, launch: str = "") -> set[int]:
-    """The integers that a file's code, its grid and its block speak of."""
+    """The integers that a file's code, its own headers, its grid and its block speak of."""
     front = read_front_matter(path, launch)
-    texts = [_ANY_COMMENT.sub(" ", _text(path)), *(f.text for f in (*front.grid, *front.block))]
+    texts = [_ANY_COMMENT.sub(" ", standalone(path)), *(f.text for f in (*front.grid, *front.block))]
     return {int(digits, 0) for text in texts for digits in _INTEGER.findall(text)}
 
 
 def line_of(path: Path, function: str) -> int:
     """Where a kernel is defined; 1 if that cannot be told."""
-    lines = _text(path).splitlines()
+    lines = read_source(path).text.splitlines()
     code = [i for i, line in enumerate(lines, 1) if re.search(rf"\b{re.escape(function)}\s*\(", line)]
     return code[0] if code else 1
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not text in UTF-8") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror})") from error
-
-
 _ANY_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _INTEGER = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|[1-9][0-9]*)[uUlL]*(?![\w.])")
-_COMMENT = re.compile(r"\s*(?:/\*(?P<block>.*?)\*/|(?P<lines>(?://[^\n]*(?:\n[ \t]*|\Z))+))", re.DOTALL)
-_DECORATION = {"block": re.compile(r"^[ \t]*\* ?", re.MULTILINE), "lines": re.compile(r"^[ \t]*//+ ?", re.MULTILINE)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Comment:
-    """The lines of a comment without its markers, and how many lines of the file stand above it."""
-
-    lines: list[str]
-    above: int
-
-    @property
-    def fences(self) -> list[int]:
-        """Which lines are `---`."""
-        return [i for i, line in enumerate(self.lines) if line.strip() == "---"]
-
-    @property
-    def inside(self) -> str:
-        """The TOML, moved down to where it stands in the file, so that messages name the file's lines."""
-        begin, end, *_ = self.fences
-        return "\n" * (self.above + begin + 1) + "\n".join(self.lines[begin + 1 : end])
-
-    @property
-    def outside(self) -> str:
-        """The text before and after the TOML."""
-        begin, end, *_ = self.fences
-        return "\n".join([*self.lines[:begin], "", *self.lines[end + 1 :]])
-
-
-def _leading_comments(text: str) -> Iterator[_Comment]:
-    """The comments above the first line of code."""
-    at = 0
-    while match := _COMMENT.match(text, at):
-        kind = match.lastgroup or "block"
-        body = _DECORATION[kind].sub("", match[kind])
-        yield _Comment(body.split("\n"), text.count("\n", 0, match.start(kind)))
-        at = match.end()
 
 
 def _is_text(value: object) -> bool:
@@ -331,10 +289,11 @@ def _check_kinds(path: Path, said: dict[str, Any]) -> None:
         raise UsageError(f'{path}: entry must name a kernel for each of its dtypes, with {{T}}, such as "{wanted}"')
 
 
-def _front_matter(path: Path, said: dict[str, Any], outside: str) -> FrontMatter:
+def _front_matter(path: Path, source: Source, said: dict[str, Any], outside: str) -> FrontMatter:
     args = [str(a) for a in said["args"]]
     return FrontMatter(
         path=path,
+        source=source,
         entry=said["entry"],
         args=_formulas(path, "args", [a.removesuffix("?") for a in args]),
         grid=_formulas(path, "grid", said["grid"]),

@@ -29,6 +29,8 @@ from pathlib import Path
 from threading import Thread
 
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
+from kernel_assay.kernels.backends.support.edits import read_source
+from kernel_assay.kernels.backends.support.includes import included
 
 HOME = Path(__file__).resolve().parent
 SHADOWED = HOME / "nvidia"
@@ -251,7 +253,9 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
     folder cannot be written to.
     """
     exported = "".join(f"SIMT_ENTRY({n}, {entry})\n" for n, entry in enumerate(entries))
-    digest = digest_of([exported, path.name, *_flags(mode)], [path, *included(path)])  # faults name the file
+    source = read_source(path)
+    words = [exported, source.place.name, source.text, *_flags(mode)]  # faults name the file
+    digest = digest_of(words, included(path))
     library = cache_folder() / f"{digest}-{mode}.so"
     if not library.exists():
         _compile(path, exported, mode, library)
@@ -336,22 +340,6 @@ def digest_of(words: Iterable[str], files: Iterable[Path]) -> str:
     return found.hexdigest()[:32]
 
 
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-
-
-def included(path: Path) -> list[Path]:
-    """What a file includes from beside it, and what that includes."""
-    found: list[Path] = []
-    waiting = [path.resolve()]
-    while waiting:
-        file = waiting.pop()
-        if file in found or not file.is_file():
-            continue
-        found.append(file)
-        waiting += [(file.parent / os.fsdecode(name)).resolve() for name in _INCLUDE.findall(file.read_bytes())]
-    return found[1:]
-
-
 _ALIGNMENT = r"(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _DYNAMIC = re.compile(
     rf"\b(?P<words>(?:extern|__shared__)\b(?:{_ALIGNMENT}|[^;{{}}()=\[\]])*?)\b(?P<name>\w+)\s*\[\s*0?\s*\]\s*;"
@@ -384,7 +372,7 @@ def _placed(text: str, path: Path) -> str:
 def _beside(path: Path, folder: Path) -> Path:
     """Where a file's own headers are: beside it, or copies in a folder, lying as they do, if one must be rewritten."""
     texts = {header: header.read_text("utf-8-sig") for header in included(path)}
-    home = path.resolve().parent
+    home = read_source(path).home
     if all(rewritten(text) == text for text in texts.values()):
         return home
     root = Path(os.path.commonpath([home, *(header.parent for header in texts)]))
@@ -396,7 +384,8 @@ def _beside(path: Path, folder: Path) -> Path:
 
 
 def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
-    source = f'{_placed(path.read_text("utf-8-sig"), path.absolute())}\n#line 1 "entries"\n{exported}'
+    kernel = read_source(path)
+    source = f'{_placed(kernel.text, kernel.place)}\n#line 1 "entries"\n{exported}'
     with workplace() as folder:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
@@ -444,10 +433,10 @@ def _shared_arrays(library: Path) -> list[tuple[str, str, int, int]]:
 
 def _subscripts(path: Path, shared: set[str]) -> list[Subscript]:
     """In a file and its own headers, as they are compiled; of two files of one name nobody knows which is meant."""
-    files = [path, *included(path)]
-    names = [file.name for file in files]
-    alone = [file for file in files if names.count(file.name) == 1]
-    return subscripts({file.name: rewritten(file.read_text("utf-8-sig")) for file in alone}, shared)
+    kernel = read_source(path)
+    texts = [(kernel.place.name, kernel.text), *((f.name, f.read_text("utf-8-sig")) for f in included(path))]
+    names = [name for name, _ in texts]
+    return subscripts({name: rewritten(text) for name, text in texts if names.count(name) == 1}, shared)
 
 
 def _run(command: list[str], folder: str, source: str = "") -> str:
