@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal
 
 from kernel_assay.corpus.model.base import Record, Scalar
 from kernel_assay.corpus.model.findings import Environment
 from kernel_assay.corpus.model.subject import Subject
 
+DEFAULT_SECONDS = 60.0
+"""Of a run that says neither seconds nor cases."""
 GENERATION = 2
 """Counts up when the same seed and index give another case; runs that began before keep theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The settings that a run was begun with, as its record keeps them; 0 and "" say: not set."""
+
+    timeout: float = 10.0
+    memory_mb: int = 4096
+    max_elements: int = 0
+    device: str = "cpu"
+    jobs: int = 0
+    case_memory: int = 0
+    seconds: float = DEFAULT_SECONDS
+    cases: int = 0
+    strict: bool = False
 
 
 class Space(Record):
