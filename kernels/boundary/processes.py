@@ -14,7 +14,12 @@ _PAUSE_SECONDS = 0.002
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL for a worker and whatever it has started; also for one that has no group of its own yet."""
+    """SIGKILL for a worker and whatever it has started; also for one that has no group of its own yet.
+
+    Nothing for a worker that was lost before its pid was known: 0 would be this process and its own group.
+    """
+    if pid <= 0:
+        return
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError):
             kill(pid, signal.SIGKILL)

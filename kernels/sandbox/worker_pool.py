@@ -45,6 +45,8 @@ _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_TH
 _START_SECONDS = 120.0
 _EXIT_SECONDS = 5.0
 _CLOSE_SECONDS = 1.5
+_MOST_SILENT = 3
+"""Zygotes in a row that end without a word since one has spoken, before it is said to be our own affair."""
 """In which a zygote ends by itself, unless it is still importing; whoever waits has said that it is over."""
 _MOST_STACK = 1 << 14
 """Bytes of a stack that are read."""
@@ -147,7 +149,7 @@ class Nursery:
             "scratch": str(self._scratch.path),
         }
         self._environment = {**_THREADS, **compiler_caches(), **environment}
-        self._zygotes = 0
+        self._zygotes = self._silent = 0
         self._start()
 
     def _start(self) -> None:
@@ -168,7 +170,6 @@ class Nursery:
         """Ask this zygote for workers from now on."""
         self._control, self._clock = control, Clock()
         self._zygotes += 1
-        self._answered = False
         self._unclaimed: list[Handle] = []
         self._ended: dict[int, Ending] = {}
 
@@ -271,11 +272,13 @@ class Nursery:
             self._process.wait()
 
     def _begin_anew(self) -> None:
-        """The zygote is gone, or does not answer, and nobody knows what became of its workers: start another.
+        """Start another zygote: this one is gone, or does not answer, and nobody knows what became of its workers.
 
-        Raises InternalError if it has never answered: then it is our own affair.
+        Raises InternalError if several in a row have never answered: then no kernel has done that. One may have,
+        that runs before its zygote has said that it was forked.
         """
-        if not self._answered:
+        self._silent += 1
+        if self._silent > _MOST_SILENT:
             raise InternalError("the zygote died before it had forked; its last words are on stderr")
         self._end_zygote(0.0)
         self._start()
@@ -316,7 +319,7 @@ class Nursery:
         if not message:
             self._begin_anew()
             return
-        self._answered = True
+        self._silent = 0
         said = from_json(message)
         if "forked" in said:
             self._unclaimed.pop(0).pid = said["forked"]
@@ -333,7 +336,7 @@ class Branch(Nursery):
     def __init__(self, control: socket.socket, settings: dict[str, Any], environment: dict[str, str]) -> None:
         """settings, environment: of a zygote that is started, should this one be lost."""
         self._settings, self._environment = settings, environment
-        self._process, self._zygotes = None, 0
+        self._process, self._zygotes, self._silent = None, 0, 0
         self._listen_to(control)
 
     def let_go(self) -> None:

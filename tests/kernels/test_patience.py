@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.checking.check import Examiner, Inquiry
 from kernel_assay.kernels.boundary.devices import Place
-from kernel_assay.kernels.boundary.processes import processes, status_of
+from kernel_assay.kernels.boundary.processes import kill_group, processes, status_of
 from kernel_assay.kernels.boundary.protocol import IDLE
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 from kernel_assay.kernels.sandbox import patience
@@ -227,6 +228,26 @@ def test_who_ends_or_stops_the_mother_of_all_workers_harms_nobody_else(subject, 
         assert said == {"it crashed: it ended or stopped the process that starts all others"}
 
 
+def test_a_zygote_that_is_ended_before_it_has_said_a_word_is_replaced_and_three_in_a_row_are_our_own_affair(subject):
+    with Examiner([PEER], timeout=3.0) as examiner:
+        nursery = examiner.sandbox.nursery
+
+        def end():
+            nursery._process.kill()
+            nursery._process.wait()
+
+        for _ in range(3):
+            end()
+            nursery.spawn()
+        assert kinds(examiner, PEER, [CASES[0]]) == [Kind.PASS], "and a word makes good for all before it"
+        for _ in range(3):
+            end()
+            nursery.spawn()
+        end()
+        with pytest.raises(InternalError, match="before it had forked"):
+            nursery.spawn()
+
+
 def test_a_branch_that_loses_its_zygote_gets_another(subject):
     kills = subject("kills", "    if x.shape[0] == 3:\n        os.kill(os.getppid(), 9)\n        time.sleep(1)\n")
     with Examiner([kills, PEER], timeout=3.0) as examiner:
@@ -264,3 +285,12 @@ def test_what_compilers_make_is_kept_where_no_worker_ends_it(monkeypatch, tmp_pa
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert compiler_caches() == {}
+
+
+def test_nobody_is_ended_in_place_of_a_worker_whose_pid_was_never_known():
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        kill_group(0)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

@@ -100,8 +100,11 @@ def test_changed_files_are_sorted_out(script, capsys, monkeypatch, tmp_path):
     Path("a.py").write_text('OP = "silu"\n\n\ndef run(out, x):\n    out[...] = x\n')
     Path("typo.py").write_text('OP = "sliu"\n')
     Path("notes.txt").write_text("")
-    house = [str(ROOT / "kernels" / name) for name in ("silu/torch_silu.py", "silu/numpy_float32.py", "catalog.py")]
-    assert script.sort_out(["a.py", "typo.py", "notes.txt", "gone.py", *house]) == (["silu"], ["a.py"])
+    Path("settings.toml").write_text("[project]\n")
+    names = ("silu/torch_silu.py", "silu/numpy_float32.py", "catalog.py", "rope/bug_cuda_layout.toml")
+    house = [str(ROOT / "kernels" / name) for name in names]
+    changed = ["a.py", "typo.py", "notes.txt", "gone.py", "settings.toml", *house]
+    assert script.sort_out(changed) == (["silu", "rope"], ["a.py"])
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(" (")[0] for line in said] == [f"not searched: {name}" for name in ("typo.py", house[2])]
 
