@@ -33,6 +33,8 @@ class BatchJudged:
     """Of this session."""
     left: float
     """Seconds until the search is over; below 0 in its end."""
+    cases_left: int | None
+    """Where cases limit it, and not seconds."""
     grace: float
     """Seconds for that end."""
     findings: int

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.model.base import Scalar
+from kernel_assay.corpus.model.campaign import DEFAULT_SECONDS, RunOptions
 
-SECONDS = 60.0
-"""Of a run whose settings say neither seconds nor cases."""
 TIMEOUT, MEMORY_MB = 10.0, 4096
 ENGINES = ("conjecture", "given")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -59,7 +57,9 @@ class RunSettings:
     as_is: bool = False
     """Whether Triton's interpreter runs unmended."""
     seconds: float | None = None
-    """How long to search; a tenth of it, or 10 s, may go into the end."""
+    """How long to search; None, and no cases: a minute."""
+    after_seconds: float | None = None
+    """How long its end may take, in which failures are shrunk and filed; None: a tenth of `seconds`, at least 10."""
     cases: int | None = None
     """Stop after so many cases instead."""
     seed: int | None = None
@@ -93,21 +93,23 @@ class RunSettings:
     @property
     def until(self) -> tuple[float, int | None]:
         """Seconds and cases, one of them without end."""
-        return (math.inf, self.cases) if self.cases is not None else (self.seconds or SECONDS, None)
+        return (math.inf, self.cases) if self.cases is not None else (self.seconds or DEFAULT_SECONDS, None)
 
-    def record(self) -> dict[str, Scalar]:
-        """What the record of a run keeps of them (corpus/model/campaign.py reads it as RunOptions)."""
+    @property
+    def options(self) -> RunOptions:
+        """What the record of a run keeps of them."""
         seconds, cases = self.until
-        return {
-            "timeout": self.box.timeout,
-            "memory_mb": self.box.memory_mb,
-            "max_elements": self.max_elements or 0,
-            "device": self.device,
-            "jobs": self.jobs or 0,
-            "case_memory": self.case_memory or 0,
-            "seconds": seconds if cases is None else 0.0,
-            "cases": cases or 0,
-        }
+        return RunOptions(
+            timeout=self.box.timeout,
+            memory_mb=self.box.memory_mb,
+            max_elements=self.max_elements or 0,
+            device=self.device,
+            jobs=self.jobs or 0,
+            case_memory=self.case_memory or 0,
+            seconds=seconds if cases is None else 0.0,
+            cases=cases or 0,
+            strict=self.strict,
+        )
 
 
 def _at_least(name: str, value: float | None, least: float) -> None:

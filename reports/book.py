@@ -60,7 +60,7 @@ class Book:
     @property
     def strict(self) -> bool:
         """Whether a failure counts that did not show again, and proves nothing by itself; the run was asked to."""
-        return self.campaign is not None and bool(self.campaign.options.get("strict"))
+        return self.campaign is not None and self.campaign.chosen.strict
 
     @property
     def elusive(self) -> tuple[Finding, ...]:

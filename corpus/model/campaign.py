@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from kernel_assay.corpus.model.base import Record, Scalar
 from kernel_assay.corpus.model.findings import Environment
@@ -18,7 +18,7 @@ GENERATION = 2
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The settings that a run was begun with, as its record keeps them; 0 and "" say: not set."""
+    """The settings that a run was begun with, as its record keeps them; 0 says: not set."""
 
     timeout: float = 10.0
     memory_mb: int = 4096
@@ -29,6 +29,12 @@ class RunOptions:
     seconds: float = DEFAULT_SECONDS
     cases: int = 0
     strict: bool = False
+    """Whether failures that did not show again count."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Scalar]) -> RunOptions:
+        """From a record, which may be older and lack some."""
+        return cls(**{name: record[name] for name in (f.name for f in fields(cls)) if name in record})  # type: ignore[arg-type]
 
 
 class Space(Record):
@@ -168,6 +174,11 @@ class Campaign(Record):
     """Thinned as it grows; a few hundred moments at most."""
     fresh: tuple[str, ...] = ()
     """Ids of the findings that nobody knew before this run."""
+
+    @property
+    def chosen(self) -> RunOptions:
+        """The options, by their names."""
+        return RunOptions.of(self.options)
 
     def moved(self, next_index: int) -> Campaign:
         """The same, further on. It is not validated anew: that would take longer the more was covered."""

@@ -117,6 +117,11 @@ class Store:
         while self._held:
             os.close(self._held.popitem()[1])
 
+    @property
+    def name(self) -> str:
+        """Its folder."""
+        return str(self.root)
+
     def prepare(self) -> None:
         """Create local/ and sweep what killed writers left. Raises UsageError if the folder is not writable."""
         try:
@@ -272,11 +277,15 @@ class Store:
 
     def save_proof(self, proof: Proof) -> Path:
         """Write what is known of every input, in place of what was known of the subject before; its file."""
-        name = _safe(proof.subject.name.replace(":", "-"))
-        path = self._local / "proofs" / _component(proof.subject.op, "op") / f"{name}.json"
+        path = self.proof_path(proof)
         with self._lock():
             write_atomic(path, _indented(proof))
         return path
+
+    def proof_path(self, proof: Proof) -> Path:
+        """File in which a proof is kept."""
+        name = _safe(proof.subject.name.replace(":", "-"))
+        return self._local / "proofs" / _component(proof.subject.op, "op") / f"{name}.json"
 
     # seeds
 

@@ -1,4 +1,4 @@
-"""What a search needs of a store; corpus/storage/file_store.py is the one on disk."""
+"""What a run needs of a store; corpus/storage/file_store.py is the one on disk."""
 
 from __future__ import annotations
 
@@ -14,6 +14,22 @@ from kernel_assay.corpus.storage.saved_outputs import Kept
 
 class RunStore(Protocol):
     """Runs and findings, safe against a kill at any moment. Every method may raise UsageError if there is no room."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def prepare(self) -> None:
+        """Make it ready to be written to. Raises UsageError if that cannot be."""
+
+    def runs(self) -> list[str]:
+        """Names of all runs."""
+
+    def latest_unfinished(self) -> Campaign | None:
+        """The record of the run that was interrupted last and that nobody goes on with; None: there is none."""
+
+    def hold(self, run: str) -> None:
+        """Go on with a run: nobody else may while this process lives. Raises UsageError if somebody does."""
 
     def start_run(self, campaign: Campaign) -> None:
         """Begin the record of a run; nobody else may go on with it while this process lives."""

@@ -10,7 +10,7 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz.checking.check import DEAR, Examiner
 from kernel_assay.fuzz.replay.replay import Item, replay_one
 from kernel_assay.fuzz.triage.failures import coarse, event, now
@@ -22,7 +22,7 @@ class Known:
     """Every finding about the subjects of a run, and the signatures that need no new one."""
 
     examiner: Examiner
-    store: Store
+    store: RunStore
     run: str
     hurried: Callable[[], bool]
     """Whether there is no time to ask."""

@@ -102,6 +102,7 @@ class Search:
             here=self.ledger.judged - self.recorder.judged_before,
             seconds=self.recorder.elapsed,
             left=self.clock.over_at - time.monotonic(),
+            cases_left=None if self.limits.cases is None else max(0, self.limits.cases - self.ledger.cases),
             grace=self.clock.grace,
             findings=len(self.queue.findings),
             pending=len(self.queue.pending),

@@ -212,6 +212,27 @@ def replay(
     return [replayed[number] for number in sorted(replayed)]
 
 
+class Replayer:
+    """Runs items again one by one; each subject's sandbox is kept until it is closed. Nothing is written."""
+
+    def __init__(self, *, timeout: float, memory_mb: int) -> None:
+        self._timeout, self._memory_mb = timeout, memory_mb
+        self._examiners: dict[str, Examiner] = {}
+
+    def replay(self, item: Item) -> Replayed:
+        """What came of an item. Raises UsageError for a subject that cannot be loaded."""
+        if item.subject.id not in self._examiners:
+            made = Examiner([item.subject], timeout=self._timeout, memory_mb=self._memory_mb)
+            self._examiners[item.subject.id] = made
+        return replay_one(self._examiners[item.subject.id], item)
+
+    def close(self) -> None:
+        """End the sandboxes."""
+        for examiner in self._examiners.values():
+            examiner.__exit__(None, None, None)
+        self._examiners = {}
+
+
 def _without_namesakes(items: Sequence[Item]) -> list[list[tuple[int, Item]]]:
     """The items, numbered, in groups in which a subject's name means one file only, and one interpreter is used."""
     groups: list[dict[str, str]] = []

@@ -15,7 +15,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Event, Exhibit, Finding, Sanitized, State, Variant
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.kernels.environment import environment
 from kernel_assay.oracles.catalog import origin_of
@@ -77,8 +77,8 @@ class Found:
     """What went wrong with us while it was looked into."""
 
 
-def put_away(store: Store, found: Found, before: Finding | None) -> Finding:
-    """Store a finding, with its outputs. before: what is stored of the same failure, and has been counted there."""
+def put_away(store: RunStore, found: Found, before: Finding | None) -> Finding:
+    """RunStore a finding, with its outputs. before: what is stored of the same failure, and has been counted there."""
     finding = found.finding
     if before is not None:
         finding = finding.but(count=0 if finding.id == before.id else before.count)

@@ -63,7 +63,7 @@ def hunt(
     others: where failures of other kinds are counted.
     """
     with _bench.temporary() as folder, Store(folder) as store:
-        record = fitted(new_campaign("bench", seed, "conjecture", [subject], {}, ""), examiner.sandbox)
+        record = fitted(new_campaign("bench", seed, "conjecture", [subject]), examiner.sandbox)
         search = Hunt(examiner, store, record, Limits(limit, after_seconds=0.0))
         search.kind, (search.target,) = subject.planted, targets(record)
         search.others = Counter() if others is None else others

@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 
+from kernel_assay.corpus.model.campaign import RunOptions
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
@@ -32,7 +33,7 @@ def store(tmp_path):
 
 
 def begin(store, examiner, run="r1", seed=1, engine="conjecture"):
-    campaign = new_campaign(run, seed, engine, list(examiner.subjects.values()), {"timeout": 5.0, "memory_mb": 512}, "")
+    campaign = new_campaign(run, seed, engine, list(examiner.subjects.values()), RunOptions(timeout=5.0, memory_mb=512))
     store.start_run(campaign)
     return campaign
 
@@ -233,11 +234,11 @@ def test_other_failures_met_on_the_way_are_findings_of_their_own(store, tmp_path
 
 def test_targets_know_the_dtypes_and_sizes_of_their_subjects():
     narrow = HOUSE["gemm/bug_tf32"]
-    only = targets(new_campaign("r", 1, "conjecture", [narrow], {}, ""), 99)[0]
+    only = targets(new_campaign("r", 1, "conjecture", [narrow]), 99)[0]
     assert (only.dtypes, only.max_elements) == (("float32",), 99)
-    both = targets(new_campaign("r", 1, "conjecture", [narrow, HOUSE["gemm/bug_k_tail"]], {}, ""))[0]
+    both = targets(new_campaign("r", 1, "conjecture", [narrow, HOUSE["gemm/bug_k_tail"]]))[0]
     assert both.dtypes == ("bfloat16", "float16", "float32", "float64")
     free = HOUSE["silu/bug_tail"]
     assert free.dtypes == (), "it takes all"
-    assert targets(new_campaign("r", 1, "conjecture", [free], {}, ""))[0].dtypes == both.dtypes
+    assert targets(new_campaign("r", 1, "conjecture", [free]))[0].dtypes == both.dtypes
     assert 32 in both.hints

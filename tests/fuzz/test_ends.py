@@ -11,6 +11,7 @@ import pytest
 from _command import refused
 from _silu import RIGHT
 
+from kernel_assay.corpus.model.campaign import RunOptions
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
@@ -89,7 +90,7 @@ def searching(tmp_path):
         subject = user_subject(str(tmp_path / "kernel.py"), ("silu",))
         with Store(tmp_path / "corpus") as store, Examiner([subject], timeout=1.5) as examiner:
             store.prepare()
-            campaign = new_campaign("r1", 1, "conjecture", [subject], {"timeout": 1.5, "memory_mb": 512}, "")
+            campaign = new_campaign("r1", 1, "conjecture", [subject], RunOptions(timeout=1.5, memory_mb=512))
             store.start_run(campaign)
             search = Search(examiner, store, campaign, limits, **more)
             begin = time.monotonic()

@@ -40,7 +40,7 @@ def examiner():
 
 def begin(store, examiner, engine="conjecture"):
     store.prepare()
-    campaign = new_campaign("r1", 1, engine, list(examiner.subjects.values()), {}, "")
+    campaign = new_campaign("r1", 1, engine, list(examiner.subjects.values()))
     store.start_run(campaign)
     return campaign
 

@@ -13,6 +13,7 @@ import pytest
 from _silu import RIGHT
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.campaign import RunOptions
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
@@ -47,7 +48,7 @@ def made(tmp_path_factory):
     seen = {}
     with Store(home / "corpus") as store, Examiner([mine, CLEAN]) as examiner:
         store.prepare()
-        campaign = new_campaign("r1", 5, "conjecture", [mine, CLEAN], {"timeout": 5.0}, "")
+        campaign = new_campaign("r1", 5, "conjecture", [mine, CLEAN], RunOptions(timeout=5.0))
         store.start_run(campaign)
         Search(
             examiner, store, campaign, Limits(600.0, 320), progress=lambda s: seen.update(cases=s.ledger.cases)

@@ -33,7 +33,7 @@ def campaign(tmp_path, subjects, cases, monkeypatch, **settings):
 
     with Store(tmp_path / "corpus") as store, Examiner(subjects, **settings) as examiner:
         store.prepare()
-        record = new_campaign("r1", 4, "conjecture", subjects, {}, "")
+        record = new_campaign("r1", 4, "conjecture", subjects)
         store.start_run(record)
         return Search(examiner, store, record, Limits(600.0, cases), progress=look).run()
 
