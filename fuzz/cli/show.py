@@ -61,7 +61,7 @@ def command(
         write(Path(source), read_source(resolve(subjects[0])).text)
         return 0
     if reproducer:
-        return write_reproducer(found, Path(reproducer))
+        return _write_reproducer(found, Path(reproducer))
     if json_path:
         write_json(json_path, [finding_report(book, f) for f in found])
         return 0
@@ -70,16 +70,23 @@ def command(
     return 0
 
 
-def write_reproducer(found: Sequence[Finding], path: Path) -> int:
-    """Write the program that shows the first finding's failure, and its kernel where that is made by edits."""
+def _write_reproducer(found: Sequence[Finding], path: Path) -> int:
     if not found:
         raise UsageError("there is no failure to reproduce: the case passes")
-    write(path, script_of(found[0]))
-    kernel = resolve(found[0].subject)
-    if kernel.suffix == ".toml":
-        _write_beside(path.with_name(f"{kernel.stem}.cu"), standalone(kernel))
+    save_reproducer(found[0], path)
     click.echo(f"python {shlex.quote(str(path))}")
     return 0
+
+
+def save_reproducer(finding: Finding, path: Path) -> None:
+    """Write the program that shows a finding's failure, and beside it a kernel that is made by edits.
+
+    Raises UsageError for a file that cannot be written.
+    """
+    write(path, script_of(finding))
+    kernel = resolve(finding.subject)
+    if kernel.suffix == ".toml":
+        _write_beside(path.with_name(f"{kernel.stem}.cu"), standalone(kernel))
 
 
 def _write_beside(path: Path, text: str) -> None:

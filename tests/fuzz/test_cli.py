@@ -162,7 +162,7 @@ def test_a_bad_kernel_has_findings_and_exit_1(fuzz, write, tmp_path):
 
 
 def test_what_fails_otherwise_once_it_is_shrunk_takes_the_place_of_what_it_was(fuzz, write, tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.SHRINK_SECONDS", 0.0)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SHRINK_SECONDS", 0.0)
     wrong = RIGHT + "    if x.shape[1] > 4:\n        out[:, -1] = 7\n"
     fuzz("run", "--subject", write(wrong), "--peer", "none", *SHORT)
     with Store(tmp_path / "corpus") as store:

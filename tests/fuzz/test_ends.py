@@ -19,6 +19,7 @@ from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.campaign.clock import FILE, FLIGHT, STOP_SECONDS, Clock, Ended
 from kernel_assay.fuzz.campaign.hang_allowance import Hangs
 from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
 from kernel_assay.fuzz.checking.check import Checked, Examiner
 from kernel_assay.fuzz.planning.plan import new_campaign
 from kernel_assay.kernels.catalog import user_subject
@@ -112,19 +113,19 @@ def test_time_outs_share_an_allowance_and_the_report_says_who_was_left_out(searc
 
 def test_what_there_is_no_time_to_look_into_is_filed_as_it_was_met(searching, monkeypatch):
     """A thousand failures, each of another kind, when the time for looking into them is over."""
-    look = Search._triage_all
+    look = TriageQueue.all
 
-    def flood(search):
-        (first,) = list(search.pending.values())[:1]
+    def flood(queue):
+        (first,) = list(queue.pending.values())[:1]
         for number in range(1000):
             signature = first.verdict.signature.but(error_pattern=f"pattern{number}")
-            search.pending[signature.key] = type(first)(
+            queue.pending[signature.key] = type(first)(
                 first.case, first.subject, first.verdict.but(signature=signature, rule=f"rule{number}"), first.found_by
             )
-        look(search)
+        look(queue)
 
-    monkeypatch.setattr(Search, "_triage_some", lambda *_: None)
-    monkeypatch.setattr(Search, "_triage_all", flood)
+    monkeypatch.setattr(TriageQueue, "some", lambda *_: None)
+    monkeypatch.setattr(TriageQueue, "all", flood)
     done, took, found = searching(MANY, Limits(1.0, after_seconds=8.0))
     assert took < 9.0 + SLACK
     filed = len(found)

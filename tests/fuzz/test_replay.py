@@ -45,14 +45,11 @@ def made(tmp_path_factory):
     home = tmp_path_factory.mktemp("made")
     (home / "mine.py").write_text(WRONG)
     mine = user_subject(str(home / "mine.py"), ())
-    seen = {}
     with Store(home / "corpus") as store, Examiner([mine, CLEAN]) as examiner:
         store.prepare()
         campaign = new_campaign("r1", 5, "conjecture", [mine, CLEAN], RunOptions(timeout=5.0))
         store.start_run(campaign)
-        Search(
-            examiner, store, campaign, Limits(600.0, 320), progress=lambda s: seen.update(cases=s.ledger.cases)
-        ).run()
+        Search(examiner, store, campaign, Limits(600.0, 320)).run()
         assert store.findings()
     return home
 
