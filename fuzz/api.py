@@ -27,6 +27,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.exhaustive_result import Proof
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -90,15 +91,19 @@ def check(case: Case, kernel: Kernel, *, laws: bool = True, box: Box = USUAL) ->
 
     laws: hold it to the laws of the op, too. Raises UsageError for a kernel that cannot be loaded or called.
     """
-    examiner, key = _examiner(place_of(kernel), case.op, Path.cwd(), box)
-    subject = examiner.subjects[key]
+    examiner, subject = sandbox_of(kernel, case.op, box)
     if subject.dtypes and case.dtype not in subject.dtypes:
         return Verdict(kind=Kind.UNSUPPORTED, rule="status", message=f"it is for {', '.join(subject.dtypes)} only")
-    inquiry = Inquiry(case, (key,), all_laws(case) if laws else ())
-    return examiner.check([inquiry])[0].verdicts[key]
+    inquiry = Inquiry(case, (subject.key,), all_laws(case) if laws else ())
+    return examiner.check([inquiry])[0].verdicts[subject.key]
 
 
-def place_of(kernel: Kernel) -> str:
+def sandbox_of(kernel: Kernel, op: str, box: Box = USUAL) -> tuple[Examiner, Subject]:
+    """Whoever examines a kernel, for as long as this process lives, and the kernel. Raises UsageError as `check`."""
+    return _examiner(_place_of(kernel), op, Path.cwd(), box)
+
+
+def _place_of(kernel: Kernel) -> str:
     """`FILE[:NAME]` of a kernel. Raises UsageError for a function that has no file of its own."""
     if not callable(kernel):
         return str(kernel)
@@ -112,13 +117,13 @@ def place_of(kernel: Kernel) -> str:
 
 
 @cache
-def _examiner(place: str, op: str, folder: Path, box: Box) -> tuple[Examiner, str]:
-    """One sandbox a kernel, for as long as the process lives; folder: where a relative place begins."""
+def _examiner(place: str, op: str, folder: Path, box: Box) -> tuple[Examiner, Subject]:
+    """One sandbox a kernel; folder: where a relative place begins."""
     del folder
     subject = user_subject(place, (op,))
     examiner = Examiner([subject], timeout=box.timeout, memory_mb=box.memory_mb)
     atexit.register(examiner.__exit__, None, None, None)
-    return examiner, subject.key
+    return examiner, examiner.subjects[subject.key]
 
 
 def replay(
@@ -219,13 +224,14 @@ def prove(
     kernel: the name of a built-in one, or `FILE[:NAME]`. store: where the result is kept. Raises UsageError for an op
     whose inputs cannot be counted out, and a kernel that does not run there.
     """
+    contract = contract_of(op)
     house = next((s for s in subjects_of(op) if s.name == kernel), None)
     (subject,) = only_dtypes([house or user_subject(kernel, (op,))], dtypes)
     if device != "cpu":
         (subject,) = placed([subject], device)
         if subject.device == "cpu":
             raise UsageError(f"{subject.key} does not run on device {device!r}")
-    proof = exhaustive.prove(contract_of(op), subject, timeout=box.timeout, memory_mb=box.memory_mb)
+    proof = exhaustive.prove(contract, subject, timeout=box.timeout, memory_mb=box.memory_mb)
     if store is not None:
         store.prepare()
         store.save_proof(proof)

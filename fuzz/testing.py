@@ -19,7 +19,7 @@ import shlex
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.program import program
-from kernel_assay.fuzz.api import USUAL, Box, Kernel, check, place_of
+from kernel_assay.fuzz.api import USUAL, Box, Kernel, check, sandbox_of
 from kernel_assay.oracles.catalog import origin_of
 
 
@@ -27,12 +27,15 @@ def hold(case: Case, kernel: Kernel, *, laws: bool = True, box: Box = USUAL) -> 
     """Run a kernel on a case and return the verdict; one that is a failure raises AssertionError, in words.
 
     kernel: a file, `FILE:NAME`, or a function of a module (it is loaded again, in the sandbox, from its file). laws:
-    hold it to the laws of the op, too. box: limits of the sandbox. Raises UsageError for a kernel that cannot be loaded or called.
+    hold it to the laws of the op, too. box: limits of the sandbox.
+
+    Raises UsageError for a kernel that cannot be loaded or called.
     """
     __tracebackhide__ = True
     verdict = check(case, kernel, laws=laws, box=box)
     if verdict.failed:
-        raise AssertionError(_words(case, place_of(kernel), verdict))
+        _, subject = sandbox_of(kernel, case.op, box)
+        raise AssertionError(_words(case, f"{subject.path}:{subject.function}", verdict))
     return verdict
 
 

@@ -1,4 +1,4 @@
-"""`replay`: run stored cases again. Needs no Hypothesis but for RUN:INDEX."""
+"""`replay`: run stored cases again."""
 
 from __future__ import annotations
 

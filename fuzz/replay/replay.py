@@ -1,4 +1,4 @@
-"""Run stored cases again and say what has changed. Needs no Hypothesis, except for `run:index`."""
+"""Run stored cases again and say what has changed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from kernel_assay.fuzz.checking.large_policy import is_large
 from kernel_assay.fuzz.checking.selection import Own, placed, select
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
+from kernel_assay.fuzz.planning.regenerate import case_of_run
 from kernel_assay.fuzz.triage.failures import Failure, Observed, file, now
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.catalog import resolve, source_digest
@@ -158,8 +159,6 @@ def _gather_one(store: Store, target: str, own: Own) -> list[Item]:
         return _items(target, load_record(path), own)
     run, colon, index = target.rpartition(":")
     if colon and index.isdigit():
-        from kernel_assay.fuzz.planning.regenerate import case_of_run  # noqa: PLC0415  only this way of naming a case needs Hypothesis
-
         case, ran = case_of_run(store, run, int(index))
         return [Item(target, case, s) for s in _chosen(case, own, ran)]
     finding = store.finding(target)

@@ -1,4 +1,4 @@
-"""Failures as the search meets them, and findings as they are filed. Needs no Hypothesis."""
+"""Failures as the search meets them, and findings as they are filed."""
 
 from __future__ import annotations
 

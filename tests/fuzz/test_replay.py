@@ -1,10 +1,7 @@
-"""Stored cases are run again, and what has changed is said: nothing else, and without Hypothesis."""
+"""Stored cases are run again, and what has changed is said: nothing else."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -288,23 +285,6 @@ def test_a_case_that_cannot_be_is_named_before_anything_runs(tmp_path, capsys, r
     case = Case(op="silu", tensors={"x": recipe})
     assert command(tmp_path, case.token) == 2
     assert capsys.readouterr().err.startswith(f"fuzz: the case {case.token[:40]!r}: {said}")
-
-
-def test_replay_needs_no_hypothesis(home):
-    code = (
-        "import sys\n"
-        "class Block:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] == 'hypothesis':\n"
-        "            raise ImportError('blocked')\n"
-        "sys.meta_path.insert(0, Block())\n"
-        "from kernel_assay.fuzz.__main__ import main\n"
-        f"sys.exit(main(['replay', '--corpus', {str(home / 'corpus')!r}]))\n"
-    )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "fails: silu/mine" in done.stdout
 
 
 def test_a_flaky_finding_is_run_often_enough(home, store):

@@ -16,7 +16,6 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Sanitized, State
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.check import Examiner, Inquiry
-from kernel_assay.fuzz.cli import gpu_options
 from kernel_assay.fuzz.triage import sanitize
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.fuzz.triage.triage import investigate
@@ -213,10 +212,6 @@ def test_a_kernel_that_no_gpu_runs_is_refused(fuzz, bench, command):
     bench.ncu()
     refused(fuzz(command, CASE.token, "--subject", "right.py"), "silu/right runs on numpy", "nothing to do with a GPU")
     assert bench.asked == []
-
-
-def test_the_tools_of_the_command_line_are_those_that_there_are():
-    assert tuple(sanitizer.TOOLS) == gpu_options._TOOLS
 
 
 def test_a_backend_that_is_not_installed_is_named(monkeypatch, filed):

@@ -17,8 +17,10 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.reading import case_of
+from kernel_assay.fuzz import api, testing
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.generation.strategies import cases
+from kernel_assay.fuzz.settings import Box
 from kernel_assay.fuzz.testing import hold
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.oracles.catalog import add_contract, forget_contracts
