@@ -84,7 +84,7 @@ class Format:
         return ((1 << (self.bits - 1 - mantissa)) - 1) << mantissa
 
     def number(self, pattern: int) -> float:
-        """What a bit pattern stands for."""
+        """The number that a bit pattern stands for."""
         return float(np.array(pattern, self.carrier).view(self.dtype)[()])
 
 

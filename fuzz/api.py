@@ -151,7 +151,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What became of a failing case that was to be made smaller."""
+    """The fate of a failing case that was to be made smaller."""
 
     item: Item
     """As it was."""
@@ -180,7 +180,7 @@ def shrink(
 
 
 def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> tuple[Found, float] | None:
-    """What was found, and how long it took; None: it does not fail."""
+    """Shrink one item; what was found, and how long it took; None: it does not fail."""
     begin = time.monotonic()
     checked, verdict = replaying.rerun(examiner, item)
     if not verdict.failed:

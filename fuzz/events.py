@@ -1,4 +1,4 @@
-"""What happens in a run, as whoever follows it is told: called in the thread of the run, one event at a time."""
+"""Events of a run, as whoever follows it is told: called in the thread of the run, one at a time."""
 
 from __future__ import annotations
 

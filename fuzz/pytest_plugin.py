@@ -85,7 +85,7 @@ class FindingItem(pytest.Item):
             raise ReplayError(replayed)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is wrong, instead of a traceback through the tool."""
+        """Say what is wrong, instead of a traceback through the tool."""
         from kernel_assay.fuzz.api import UsageError  # noqa: PLC0415  as above
 
         if isinstance(excinfo.value, ReplayError | UsageError):

@@ -1,4 +1,4 @@
-"""What a run searches for, with what, and for how long: one record, checked when it is made."""
+"""Settings of a run: what it searches for, with what, for how long; one record, checked when it is made."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class RunSettings:
 
     @property
     def options(self) -> RunOptions:
-        """What the record of a run keeps of them."""
+        """The part that the record of a run keeps."""
         seconds, cases = self.until
         return RunOptions(
             timeout=self.box.timeout,

@@ -1,4 +1,4 @@
-"""For tests of your own: hold a kernel to its contract, case by case.
+"""Hold a kernel to its contract in tests of your own, case by case.
 
     from hypothesis import given, settings
     from kernel_assay.fuzz.generation.strategies import cases

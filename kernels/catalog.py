@@ -67,7 +67,7 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
 
 
 def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -> Subject:
-    """What a file says of itself. Raises UsageError if it says something that makes no sense."""
+    """Read what a file says of itself. Raises UsageError if it says something that makes no sense."""
     source = source_bytes(path)
     said = _constants(path, launch)
     planted, shows = said.get("PLANTED", ""), said.get("SHOWS", "")
@@ -101,7 +101,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
 
 
 def source_digest(path: Path, launch: str = "") -> str:
-    """Of a file as it is now, of what it includes from beside it, and of front matter that stands elsewhere."""
+    """A digest of a file, of what it includes from beside it, and of front matter that stands elsewhere."""
     return _digest_of(path, source_bytes(path), launch)
 
 
@@ -110,7 +110,7 @@ def _digest_of(path: Path, source: bytes, launch: str) -> str:
 
 
 def _beside(path: Path) -> list[bytes]:
-    """What a CUDA file includes from beside it."""
+    """Contents of what a CUDA file includes from beside it."""
     return [file.read_bytes() for file in included(path)] if path.suffix in CUDA else []
 
 
@@ -135,7 +135,7 @@ def _numerics(said: dict[str, Any]) -> Numerics:
 
 
 def _complaint(error: ValidationError) -> str:
-    """What pydantic found first, without its English for programmers and without its links."""
+    """The first complaint of pydantic, without its English for programmers and without its links."""
     first = error.errors()[0]
     key, *_ = names = first["loc"]
     if key not in Numerics.model_fields:
@@ -186,7 +186,7 @@ def layouts_taken(subject: Subject, ranks: Mapping[str, int]) -> dict[str, froze
 
 
 def threads_of(subject: Subject, shapes: Mapping[str, tuple[int, ...]], attrs: Mapping[str, Any]) -> int:
-    """How many threads a CUDA file launches for tensors of these shapes; 0 if it is none, or does not say."""
+    """Threads that a CUDA file launches for tensors of these shapes; 0 if it is none, or does not say."""
     path = resolve(subject)
     if path.suffix not in CUDA or not path.is_file():
         return 0
@@ -204,18 +204,18 @@ def _integers(tree: ast.Module) -> set[int]:
 
 
 def resolve(subject: Subject) -> Path:
-    """Where a subject's file lies; the house's own are stored relative to the project."""
+    """The file of a subject; built-in ones are stored relative to the project."""
     return present(ROOT.parent / subject.path)
 
 
 def _key(path: Path, constant: str) -> str:
-    """How a file spells what it says of itself: as a constant of Python, or as a key of front matter."""
+    """A file's spelling of what it says of itself: as a constant of Python, or as a key of front matter."""
     return constant.lower() if path.suffix in CUDA else constant
 
 
 @lru_cache(maxsize=1)
 def _tree(path: Path, source: bytes) -> ast.Module:
-    """What a file holds, parsed once for all that is read from it in a row; an edited one has another source."""
+    """Parse a file, once for all that is read from it in a row; an edited one has another source."""
     try:
         with PARSING:
             return ast.parse(source, filename=str(path))
@@ -225,7 +225,7 @@ def _tree(path: Path, source: bytes) -> ast.Module:
 
 
 def _constants(path: Path, launch: str = "") -> dict[str, Any]:
-    """What a file says of itself, by the name of the Python constant; ENTRY: the kernel of a CUDA file."""
+    """A file's words about itself, by the name of the Python constant; ENTRY: the kernel of a CUDA file."""
     return _said_in_cuda(path, launch) if path.suffix in CUDA else _said_in_python(path)
 
 
@@ -310,7 +310,7 @@ def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str, op: 
 
 
 def _line(path: Path, source: bytes, function: str) -> int:
-    """Where the function is defined; 1 if it comes from elsewhere."""
+    """The line where the function is defined; 1 if it comes from elsewhere."""
     if path.suffix in CUDA:
         return line_of(path, function) if path.suffix == ".cu" else 1
     defined = [n for n in ast.walk(_tree(path, source)) if isinstance(n, ast.FunctionDef)]

@@ -116,7 +116,7 @@ _MOVED = {
 
 
 def _moved(error: BaseException) -> str:
-    """What a contract written for 0.1 should import, if that is what is wrong with it."""
+    """The import that a contract written for 0.1 should have, if that is what is wrong with it."""
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
     old = next((one for one in _MOVED if one == name or one.startswith(f"{name}.")), "") if name else ""
     return f"; since 0.2 {name if name in _MOVED else old} is kernel_assay.{_MOVED[old]}" if old else ""

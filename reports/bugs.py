@@ -129,7 +129,7 @@ def _condition(f: Finding) -> str:
 
 
 def _seen(first: Finding, other: Finding) -> Kind | None:
-    """What the subject makes of the first's smallest case in the other's dtype; None if nobody has tried."""
+    """The verdict on the first's smallest case in the other's dtype; None if nobody has tried."""
     if first.signature.dtype == other.signature.dtype:
         return None
     mine = ((v.subject, v.dtype) for v in first.variants)

@@ -33,12 +33,12 @@ class RunOptions:
 
     @classmethod
     def of(cls, record: Mapping[str, Scalar]) -> RunOptions:
-        """From a record, which may be older and lack some."""
+        """Read a record, which may be older and lack some."""
         return cls(**{name: record[name] for name in (f.name for f in fields(cls)) if name in record})  # type: ignore[arg-type]
 
 
 class Space(Record):
-    """What the cases of one op and dtype could be: the classes that coverage counts, so that holes have names."""
+    """Classes that the cases of one op and dtype could have, which coverage counts, so that gaps have names."""
 
     shapes: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Space(Record):
 
 
 class Fidelity(Record):
-    """How far passing outputs of one kind were from what they stand for; told, never judged."""
+    """Distance of passing outputs of one kind from what they stand for; told, never judged."""
 
     what: str
     """The quantity; less is better."""
@@ -58,7 +58,7 @@ class Fidelity(Record):
 
 
 class Statistics(Record):
-    """What was seen of one subject."""
+    """Counts of what was seen of one subject."""
 
     timed: int = 0
     """Executions that ended well."""
@@ -87,7 +87,7 @@ class Statistics(Record):
 
 
 class Moment(Record):
-    """How far a run was at one time."""
+    """The progress of a run at one time."""
 
     seconds: float
     judged: int
@@ -96,7 +96,7 @@ class Moment(Record):
 
 
 class Tried(Record):
-    """What is known of the cases that were declined of an op (declines.py), since a trait was last left out."""
+    """Knowledge of the cases that were declined of an op (declines.py), since a trait was last left out."""
 
     took: tuple[str, ...] = ()
     """Traits of cases that were taken."""

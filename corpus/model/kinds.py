@@ -26,7 +26,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """What happened to one execution; the sandbox says it."""
+    """The end of one execution, as the sandbox saw it."""
 
     OK = "ok"
     UNSUPPORTED = "unsupported"
@@ -40,7 +40,7 @@ class Status(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an execution means; the judge says it."""
+    """The meaning of an execution, as the oracle judges it."""
 
     PASS = "pass"  # noqa: S105 (a verdict, no password)
     MISMATCH = "mismatch"

@@ -94,5 +94,5 @@ class Subject(Record):
 
     @property
     def loader(self) -> str:
-        """Its backend, and its device unless that is the CPU."""
+        """The name of its loader: the backend, and the device unless that is the CPU."""
         return self.backend if self.device == "cpu" else f"{self.backend}@{self.device}"

@@ -1,4 +1,4 @@
-"""What an execution means: the verdict, how far the output was off, and what makes two failures alike."""
+"""The meaning of an execution: the verdict, how far the output was off, and what makes two failures alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Measurement(Record):
 
 
 class Signature(Record):
-    """What makes two failures the same bug."""
+    """The features that make two failures the same bug."""
 
     op: str
     subject: str
@@ -37,7 +37,7 @@ class Signature(Record):
 
     @property
     def coarse(self) -> tuple[str, str, str, str]:
-        """What shrinking must keep: op, subject, kind and dtype."""
+        """The part that shrinking must keep: op, subject, kind and dtype."""
         return (self.op, self.subject, self.kind.value, self.dtype)
 
 

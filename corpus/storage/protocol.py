@@ -1,4 +1,4 @@
-"""What a run needs of a store; corpus/storage/file_store.py is the one on disk."""
+"""The interface that a run needs of a store; corpus/storage/file_store.py is the one on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunStore(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """A word for it in messages."""
 
     def prepare(self) -> None:
         """Make it ready to be written to. Raises UsageError if that cannot be."""
@@ -38,7 +38,7 @@ class RunStore(Protocol):
         """Replace the record of a run; about how many bytes were written."""
 
     def covered(self, record: Campaign) -> Coverage:
-        """What a run has covered so far, its journal included."""
+        """Coverage of a run so far, its journal included."""
 
     def journal(self, run: str, kind: str, record: dict[str, Any]) -> int:
         """Append a line to one of a run's journals; about how many bytes were written."""

@@ -1,4 +1,4 @@
-"""What a run counts: of every judged case, and of everything together. A part of a run has a ledger of its own."""
+"""Counts of a run, of every judged case and of everything together. A part of a run has a ledger of its own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Ledger:
 
     @classmethod
     def of(cls, campaign: Campaign, coverage: Coverage) -> Self:
-        """What a run has counted so far."""
+        """Read the counts of a run so far."""
         made = cls()
         made.cases, made.judged, made.max_rho = campaign.cases, campaign.judged, dict(campaign.max_rho)
         made.coverage, made.kinds = coverage, Counter(campaign.kinds)
@@ -85,7 +85,7 @@ class Ledger:
         mine[verdict.kind.value] = mine.get(verdict.kind.value, 0) + 1
 
     def add(self, part: Ledger) -> None:
-        """What came after it."""
+        """Add what came after it."""
         self.cases += part.cases
         self.judged += part.judged
         self.coverage.add(part.coverage)
@@ -105,7 +105,7 @@ class Ledger:
             self._tally(key).merge(tally)
 
     def statistics(self) -> dict[str, Statistics]:
-        """By subject key."""
+        """Statistics by subject key."""
         return {key: tally.record() for key, tally in self._tallies.items()}
 
     def _count_size(self, checked: Checked) -> None:
@@ -132,7 +132,7 @@ class Ledger:
 
 @cache
 def _name(key: str) -> str:
-    """Of a subject, without its op."""
+    """Name of a subject, without its op."""
     return key.partition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""What a run has covered, said to its journal as it grows: the record of a long run has no room for it."""
+"""The journal of a run's coverage, written as it grows: the record of a long run has no room for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COMPACT_BYTES, COMPACT_AFTER = 4 << 20, 8
 
 
 class CoverageJournal:
-    """How far it goes, and how long it is."""
+    """A journal of coverage: how far it goes, and how long it is."""
 
     def __init__(self, store: RunStore, run: str) -> None:
         self._store, self._run = store, run

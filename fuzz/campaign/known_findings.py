@@ -1,4 +1,4 @@
-"""Which findings a run knows: its own, and those from before it that were seen to fail today."""
+"""Findings that a run knows: its own, and those from before it that were seen to fail today."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Known:
                 ids.append(finding.id)
 
     def learn(self, finding: Finding, *keys: str, fresh: bool = False) -> None:
-        """From now on these signatures are known; fresh: nobody knew the finding before this run."""
+        """Take these signatures for known from now on; fresh: nobody knew the finding before this run."""
         self.filed[finding.id] = finding
         for key in (*finding.keys, *keys):
             self.ids[key] = finding.id

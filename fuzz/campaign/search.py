@@ -37,7 +37,7 @@ AFTER_CASES = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop."""
+    """The limits of a search."""
 
     seconds: float = 60.0
     cases: int | None = None
@@ -176,11 +176,11 @@ class Search:
             self.store.keep(self.campaign.run, kept)
 
     def _note_limits(self) -> None:
-        """At which sizes, larger than any that are run, kernels would be wrong."""
+        """Note sizes, larger than any that are run, at which kernels would be wrong."""
         self.recorder.campaign = noted(self.recorder.campaign, self.examiner, self.clock.left)
 
     def _closest(self) -> list[tuple[str, Case]]:
-        """By subject key; of a large case nothing would be kept."""
+        """Closest cases by subject key; of a large case nothing would be kept."""
         pairs = [(key, case) for key, near in self.ledger.closest.items() for _, case in near]
         return [(key, case) for key, case in pairs if not self.examiner.is_large(case)]
 
@@ -188,7 +188,7 @@ class Search:
         return self.limits.cases if self.limits.cases is not None else 1 << 62
 
     def _search(self) -> None:
-        """Until a limit, alone or with a fleet."""
+        """Search until a limit, alone or with a fleet."""
         begin, last = self.campaign.next_index, self._last_index()
         if begin >= last:
             return

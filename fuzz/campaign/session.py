@@ -76,7 +76,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What came of a run."""
+    """The result of a run."""
 
     campaign: Campaign
     """The record, as it is in the store."""
@@ -92,7 +92,7 @@ class RunResult:
     """What ended the search before its time."""
 
     def book(self, corpus: str = "corpus") -> Book:
-        """What reports are made of (reports/forms.py). corpus: the folder that its commands shall name."""
+        """The book that reports are made of (reports/forms.py). corpus: the folder that its commands shall name."""
         return Book(self.findings, self.campaign, self.known, corpus)
 
     @property
@@ -104,7 +104,7 @@ class RunResult:
 
     @property
     def untested(self) -> str:
-        """Why it says nothing that nothing was found; empty if it says something."""
+        """The reason why "nothing found" says nothing; empty if it says something."""
         c = self.campaign
         if c.finished and not c.cases:
             return "nothing was tested: the budget was used up before the first cases came back; give it more time"
@@ -204,7 +204,7 @@ def _loaded_and_searched(
 
 
 def ready_by(campaign: Campaign, clock: Clock) -> ReadyBy:
-    """Until when a subject may take to load: one of a person's own all the time there is, others half of it."""
+    """Make the time limit for loading: a person's own subjects have all the time there is, others half of it."""
     own, last = {s.key for s in campaign.subjects if is_own(s)}, clock.at(LOAD)
     others = min(last, clock.began + max(LOAD_SECONDS, clock.seconds / 2))
     return lambda key: last if key in own else others
@@ -250,7 +250,7 @@ def examiner_of(campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: 
 
 
 def _limits(settings: RunSettings, resumed: Campaign | None) -> Limits:
-    """When the search is over: as the settings say, or what is left of the limits a run began with."""
+    """The limits of the search: as the settings say, or what is left of the limits a run began with."""
     if resumed is None or settings.seconds is not None or settings.cases is not None:
         return Limits(*settings.until, settings.after_seconds)
     chosen = resumed.chosen

@@ -48,7 +48,7 @@ PER_PLANTED = 1
 
 @dataclass
 class TriageQueue:
-    """Who sees to failures while a search goes on, and at its end."""
+    """Failures that wait to be looked into while a search goes on, and at its end."""
 
     examiner: Examiner
     store: RunStore

@@ -1,4 +1,4 @@
-"""Which subjects take part: the house's own, a user's, and their peers."""
+"""The choice of who takes part: built-in implementations, a user's, and their peers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def only_dtypes(subjects: Sequence[Subject], dtypes: Sequence[str]) -> list[Subj
 
 
 def _dtypes_of(subject: Subject) -> list[str]:
-    """Of its first input, by which cases are told apart."""
+    """Dtypes of its first input, by which cases are told apart."""
     return [t for t in contract_of(subject.op).dtypes if takes(subject, t)]
 
 

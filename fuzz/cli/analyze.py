@@ -43,7 +43,7 @@ def command(*, targets: tuple[str, ...], corpus: Path, json_path: str | None) ->
 
 
 def _kept(store: Store, name: str) -> list[Kept]:
-    """What was kept for a finding (or the beginning of its id) or a run."""
+    """Outputs kept for a finding (or the beginning of its id) or a run."""
     whole = name in store.kept_names() or name in store.runs()
     found = store.kept(name if whole else store.finding(name).id)
     if not found:

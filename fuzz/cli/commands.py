@@ -9,7 +9,7 @@ import click
 
 
 class Place(NamedTuple):
-    """Where a command is, and what it does, in its own first words."""
+    """The place of a command, and what it does, in its own first words."""
 
     module: str
     summary: str

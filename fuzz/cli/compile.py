@@ -84,7 +84,7 @@ def _files(target: str) -> Iterator[tuple[str, Path]]:
 
 
 def _compile(job: Job, compiler: str) -> Compiled | str:
-    """What came of it, or what is wrong."""
+    """Compile one; the result, or what is wrong."""
     try:
         return compile_for(read_front_matter(job.path, job.launch), job.architecture, compiler)
     except UsageError as error:

@@ -90,7 +90,7 @@ def _ops(_: Path) -> tuple[Row, list[Row]]:
 
 
 def _call(contract: Contract) -> str:
-    """How a kernel that returns its result is called; what stands in brackets may be left out."""
+    """Words for the call of a kernel that returns its result; what stands in brackets may be left out."""
     inputs = [name for name in contract.inputs if name not in contract.optional]
     named = [name for name in contract.inputs if name in contract.optional] + list(contract.attrs)
     named = [f"[{name}]" if name in contract.optional else name for name in named]

@@ -38,7 +38,7 @@ _timeout = click.option(
 
 
 def _asking(command: Callable[..., int]) -> Callable[..., int]:
-    """With the options that both have."""
+    """Add the options that both have."""
     for option in (json_option, old_corpus_option, _timeout, contract_option, own_option):
         command = option(command)
     return command
@@ -80,7 +80,7 @@ def sanitize_command(
 
 
 def profile(case: Case, subject: Subject, seconds: float) -> list[Profile]:
-    """What ncu measured of each kernel that a subject launches for a case. Raises UsageError if it measured nothing."""
+    """Profile each kernel that a subject launches for a case by ncu. Raises UsageError if it measured nothing."""
     seen = watch(profiler.command(), order_of(case, subject), seconds=seconds, env={})
     found = profiler.read(seen.log) or profiler.read(seen.out)
     if found:
@@ -111,7 +111,7 @@ def profile_command(*, target: str, own: Own, timeout: float, corpus: Path, json
 
 
 def _items(target: str, own: Own, corpus: Path, json_path: str | None, program: str) -> list[Item]:
-    """What is to be run, placed on the GPU. Raises UsageError if it cannot be, or if there is no such program."""
+    """Items to be run, placed on the GPU. Raises UsageError if they cannot be, or if there is no such program."""
     check_json(json_path)
     if why := missing(program):
         raise UsageError(f"nothing can be asked of {program} here: {why}")

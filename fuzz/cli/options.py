@@ -38,7 +38,7 @@ class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in clic
 
 
 def corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any]:
-    """Where the corpus lies."""
+    """Add the folder of the corpus."""
     return click.option(
         "--corpus",
         type=click.Path(path_type=Path),
@@ -54,7 +54,7 @@ def _existing(context: click.Context, option: click.Parameter, folder: Path) -> 
 
 
 def old_corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Of commands to which a corpus that is not there can tell nothing."""
+    """Add the folder of the corpus, for commands to which one that is not there can tell nothing."""
     return corpus_option(command, callback=_existing)
 
 
@@ -113,12 +113,12 @@ def dtype_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def device_option(default: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Where subjects run; text: its help."""
+    """Add the device on which subjects run; text: its help."""
     return click.option("--device", default=default, show_default=bool(default), help=text)
 
 
 def _add_contracts(context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Before anything else is looked up: the ops of a command line may be the user's own."""
+    """Load contracts, before anything else is looked up: the ops of a command line may be the user's own."""
     del context, option
     for path in paths:
         add_contract(path)
@@ -148,7 +148,7 @@ def _checked_base(_context: click.Context, _option: click.Parameter, base: Path 
 
 
 def base_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What to compare with."""
+    """Add the checkout to compare with."""
     return click.option(
         "--base",
         type=click.Path(path_type=Path),

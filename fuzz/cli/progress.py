@@ -1,4 +1,4 @@
-"""What a person sees while a search runs: a live line on a terminal, else a line every ten seconds."""
+"""Progress of a search for a person: a live line on a terminal, else a line every ten seconds."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def conclude(
 
 
 def tally(results: Sequence[Replayed]) -> str:
-    """What came of all of them, in one line."""
+    """One line for all of them."""
     counted = Counter(r.outcome.value for r in results)
     said = ", ".join(f"{n} {word}" for word, n in counted.items())
     return f"{len(results)} replayed: {said}" if results else "nothing to replay"

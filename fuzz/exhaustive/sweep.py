@@ -75,7 +75,7 @@ def part_of(case: Case, first: int, rows: int) -> Case:
 
 @dataclass(slots=True)
 class Tried:
-    """What became of a domain, and the seconds that the subject and the judge took for it."""
+    """The result of a domain, and the seconds that the subject and the judge took for it."""
 
     sweep: Sweep
     subject_seconds: float = 0.0
@@ -160,7 +160,7 @@ class Sweeper:
         return tried
 
     def _judged(self, part: Case, tried: Tried) -> Iterator[Verdict | float]:
-        """Of each run of a part, what failed, or the largest share of a budget that was used."""
+        """Yield, for each run of a part, what failed, or the largest share of a budget that was used."""
         ((_, spec),) = contract_of(part.op).output_specs(part).items()
         for run, poison in enumerate(_POISONS):
             asked = {"case": part, "fresh": run == 0, "attrs": part.attrs, "output": spec, "poison": poison}

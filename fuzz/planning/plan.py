@@ -47,7 +47,7 @@ def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
 
 
 def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]:
-    """What to search: every op with the dtypes of its space, and the sizes and optional parts that subjects suggest."""
+    """Targets of a search: every op with the dtypes of its space, and the sizes and options that subjects suggest."""
     found, memory = [], campaign.chosen.case_memory << 20
     for op in campaign.ops:
         cells = (cell.partition("|") for cell in campaign.space)
@@ -115,7 +115,7 @@ def new_campaign(
 
 
 def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
-    """What the cases of these ops could be."""
+    """The reach of the cases of these ops."""
     contracts = [contract_of(op) for op in ops]
     return Reach(
         classes=frozenset(name for one in space.values() for name in (*one.shapes, *one.layouts, *one.values)),
@@ -149,7 +149,7 @@ def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space
 
 
 def deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
-    """Those for which cases are made: a person's own, if there are any; peers decline what they cannot take."""
+    """Subjects for which cases are made: a person's own, if there are any; peers decline what they cannot take."""
     everyone = [s for s in subjects if s.op == op]
     return [s for s in everyone if is_own(s)] or everyone
 
@@ -175,7 +175,7 @@ def _values(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _probe(contract: Contract, variant: Mapping[str, str], name: str) -> str:
-    """What a probe fills this input with, at the middle of all sizes; nothing if there is none."""
+    """The distribution that a probe fills this input with, at the middle of all sizes; empty if there is none."""
     dims = {n: (d.low + d.high) // 2 // d.multiple * d.multiple for n, d in contract.dims.items()}
     fill = contract.probe(dims, variant).get(name) if contract.probe else None
     return fill.distribution if fill else ""
@@ -210,7 +210,7 @@ def _variations(contract: Contract, first: Input) -> list[dict[str, Scalar]]:
 
 
 def _extents(dims: Sequence[Dim], factor: int) -> set[int]:
-    """What an axis can measure that is a product of these dimensions and a factor."""
+    """Extents of an axis that is a product of these dimensions and a factor."""
     found = {factor}
     for dim in dims:
         low = max(dim.multiple, dim.least)

@@ -40,7 +40,7 @@ BOTH = (INTERPRETED, AS_IS)
 
 
 class Outcome(StrEnum):
-    """What a replay means, given what was expected."""
+    """The meaning of a replay, given what was expected."""
 
     PASSES = "passes"
     FAILS = "fails"
@@ -69,14 +69,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came of it."""
+    """The result of replaying an item."""
 
     item: Item
     outcome: Outcome
     verdict: Verdict
 
     def as_finding(self) -> Finding:
-        """What is known of it as a finding, with today's verdict; a bare case becomes one."""
+        """The finding with today's verdict; a bare case becomes one."""
         failure = Failure(self.item.case, self.item.subject, self.verdict, self.item.name)
         if self.item.finding is not None:
             return self.item.finding.but(verdict=self.verdict, subject=self.item.subject)
@@ -107,7 +107,7 @@ class Replayed:
 
 
 def gather(store: Store, targets: Sequence[str], own: Own = NOBODY) -> list[Item]:
-    """What the words of a command line name: files, folders, ids of findings, run:index; none: the whole corpus.
+    """Find what words name: files, folders, ids of findings, run:index; none: the whole corpus.
 
     own: to be run instead of the recorded ones. Raises UsageError for what cannot be found.
     """
@@ -219,7 +219,7 @@ class Replayer:
         self._examiners: dict[str, Examiner] = {}
 
     def replay(self, item: Item) -> Replayed:
-        """What came of an item. Raises UsageError for a subject that cannot be loaded."""
+        """Replay an item. Raises UsageError for a subject that cannot be loaded."""
         if item.subject.id not in self._examiners:
             made = Examiner([item.subject], timeout=self._timeout, memory_mb=self._memory_mb)
             self._examiners[item.subject.id] = made
@@ -263,7 +263,7 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
 
 
 def rerun(examiner: Examiner, item: Item) -> tuple[Checked, Verdict]:
-    """What came of an item when it was run again, and what that says of its subject."""
+    """Run an item again; the results, and what they say of its subject."""
     key, finding = item.subject.key, item.finding
     inquiry = Inquiry(item.case, (key,), all_laws(item.case), places_of(finding.verdict) if finding else ())
     if finding is not None and finding.before:
@@ -287,7 +287,7 @@ def _rerun_after(examiner: Examiner, inquiry: Inquiry, finding: Finding) -> tupl
 
 
 def _times(finding: Finding | None) -> int:
-    """How often to run a finding: one that never showed again as often as anything."""
+    """The number of times to run a finding: one that never showed again as often as anything."""
     if finding is None or finding.probability >= 1.0:
         return 1
     if not finding.shows_again:
@@ -317,7 +317,7 @@ def _is_as_met(finding: Finding, subject: Subject) -> bool:
 
 
 def _failing(finding: Finding | None, verdict: Verdict) -> Outcome:
-    """What a failure means: only the one that was expected is, not another one in its place."""
+    """The meaning of a failure: only the one that was expected is, not another one in its place."""
     if finding is None:
         return Outcome.FAILS
     if verdict.signature and verdict.signature.coarse != finding.signature.coarse:

@@ -43,14 +43,14 @@ class Failure:
     """What the subject had run in the same process, as far as anybody remembers."""
 
     def plain(self) -> dict[str, Any]:
-        """As a line of a journal."""
+        """A line of a journal."""
         parts = {"case": self.case, "subject": self.subject, "verdict": self.verdict}
         said = {name: part.model_dump(mode="json") for name, part in parts.items()}
         return {**said, "found_by": self.found_by, "before": _packed(self.before)}
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Self:
-        """From a line of a journal."""
+        """Read a line of a journal."""
         case, subject = Case.model_validate(said["case"]), Subject.model_validate(said["subject"])
         verdict, before = Verdict.model_validate(said["verdict"]), _unpacked(str(said.get("before", "")))
         return cls(case, subject, verdict, str(said["found_by"]), before)
@@ -90,7 +90,7 @@ def put_away(store: RunStore, found: Found, before: Finding | None) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of the case a finding keeps."""
+    """The record of what was seen of the case that a finding keeps."""
 
     case: Case
     verdict: Verdict
@@ -135,7 +135,7 @@ def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
 
 
 def coarse(verdict: Verdict) -> tuple[str, ...]:
-    """What most likely makes two failures one bug: op, subject, kind and rule."""
+    """The part that most likely makes two failures one bug: op, subject, kind and rule."""
     assert verdict.signature is not None
     return (verdict.signature.op, verdict.signature.subject, verdict.signature.kind.value, verdict.rule)
 

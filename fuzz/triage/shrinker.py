@@ -140,7 +140,7 @@ class Shrinker:
             self.seeds = min(MAX_SEEDS, math.ceil(3 * SEED_TRIALS / hits))
 
     def hits(self, case: Case) -> int:
-        """On how many of SEED_TRIALS fields, its own among them, the failure shows."""
+        """Count the fields, of SEED_TRIALS, its own among them, on which the failure shows."""
         return sum(self.same(c.verdicts[self.subject]) for c in self.judge(next_seeds(case, SEED_TRIALS)))
 
     def run(self, case: Case) -> Case:

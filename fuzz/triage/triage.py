@@ -1,4 +1,4 @@
-"""From a failing case to a finding: confirm it, shrink it, look closely, learn its gates, file it."""
+"""Make a finding of a failing case: confirm it, shrink it, look closely, learn its conditions, file it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SEQUENCE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What came of running a failure again, in a process that had run nothing else."""
+    """The result of running a failure again, in a process that had run nothing else."""
 
     hits: int
     """Times it showed, ..."""
@@ -58,7 +58,7 @@ class Confirmed:
 
     @property
     def probability(self) -> float:
-        """That it shows when it is run."""
+        """Probability that it shows when it is run."""
         return self.hits / self.times
 
 
@@ -207,7 +207,7 @@ class _Inquest:
             self.seen = replace(self.seen, sanitized=automatically(small.case, failure.subject, self.stopping))
 
     def _alone(self, shrinker: Shrinker, small: Shrunk) -> Shrunk:
-        """What was shrunk, if it fails in a new process, too; else it is shrunk again, each candidate in one of those.
+        """Check that what was shrunk fails in a new process, too; else shrink it again, each candidate in one of those.
 
         A kernel that keeps something between two calls may fail on anything after other candidates.
         """

@@ -1,4 +1,4 @@
-"""Who else fails: the smallest case run by the other subjects, and with the op's other dtypes."""
+"""Variants of a failure: the smallest case run by the other subjects, and with the op's other dtypes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernel_assay.oracles.spec.domain import outside, stays
 
 
 def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: str = "") -> tuple[Variant, ...]:
-    """What every well-meaning subject of the op makes of the case, and of its other dtypes, unless it is large."""
+    """Run the case, and its other dtypes unless it is large, by every well-meaning subject of the op."""
     well_meaning = [s for s in examiner.subjects.values() if s.key == subject.key or not s.planted]
     laws = (law,) if law else ()
     others = [case] if examiner.is_large(case) else recast(case)

@@ -32,7 +32,7 @@ STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """What the sums of the rows of an output say; plain numbers, which may be sent to another process."""
+    """Results of the sums of an output's rows; plain numbers, which may be sent to another process."""
 
     share: Share
     """How many elements were looked at: those of all rows but the ones left out."""
@@ -70,7 +70,7 @@ def algebra_on(case: Case, subject: Subject, held: Mapping[str, Tensor], device:
 
 
 def library_on(device: str) -> Library:
-    """How matrices of torch become float64, and vectors of numpy some on the device."""
+    """Library in which matrices of torch become float64, and vectors of numpy some on the device."""
 
     def given(vector: Reals) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(vector)).to(device)

@@ -1,4 +1,4 @@
-"""What an op must give for a large case, at every element, in float64, where its outputs are judged.
+"""References for a large case at every element, in float64, where its outputs are judged.
 
 A peer that is right: a subject that runs alone is compared with it as with another subject (oracles/large/peers.py),
 and what looks suspicious the ordinary oracle decides. So nothing is accused by it, and its last bits do not matter.

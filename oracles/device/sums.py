@@ -62,7 +62,7 @@ def _qgemv(inputs: Inputs, attrs: Attrs, out: Tensor) -> None:
 
 
 def _weights(raw: Tensor, name: str, activations: str) -> Tensor:
-    """What activations are multiplied with: elements; beside stored sums without their offset, which those make up."""
+    """Factors of activations: elements; beside stored sums without their offset, which those make up."""
     content, fmt = unpack(raw, name), block_format(name)
     if activations != "q8_1":
         return flat(values(content, fmt))
@@ -98,7 +98,7 @@ def _last(length: int, queries: int, attrs: Attrs) -> tuple[int, int]:
 
 
 def _seen(some: slice, keys: int, last: tuple[int, int], device: torch.device) -> Tensor:
-    """Which keys of a sequence some queries see: (queries, keys)."""
+    """Mark the keys of a sequence that some queries see: (queries, keys)."""
     first, step = last
     ends = torch.arange(some.start, some.stop, device=device) * step + first
     return torch.arange(keys, device=device) <= ends[:, None]

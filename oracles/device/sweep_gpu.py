@@ -35,7 +35,7 @@ def arguments_of(case: Case) -> tuple[str, int]:
 
 
 class DeviceJudge(Judge):
-    """By the kernels."""
+    """Judge a part by the kernels."""
 
     def __init__(self, shared: Array, numerics: Numerics, handle: bytes) -> None:
         """handle: of the memory of the GPU that the outputs lie in; empty, or useless: they lie in `shared`."""
@@ -79,14 +79,14 @@ class DeviceJudge(Judge):
 
 
 def fresh() -> Array:
-    """What the kernels find, before they have looked."""
+    """The findings of kernels that have not looked yet."""
     words = np.zeros(WORDS, np.uint64)
     words[1] = np.iinfo(np.uint64).max
     return words
 
 
 def found_in(words: Array) -> Found:
-    """What the kernels have found."""
+    """Read what the kernels have found."""
     failed = int(words[0])
     listed = min(failed, LISTED)
     pairs = zip(words[3 : 3 + listed].tolist(), words[3 + LISTED :][:listed].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Who is wrong when several subjects ran the same case: the odd one out, or perhaps the oracle."""
+"""Blame when several subjects ran the same case: the odd one out, or perhaps the oracle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Heard:
 
 
 def blame(reference: Reference, heard: Mapping[str, Heard]) -> dict[str, str]:
-    """For every subject that fails by its values: one sentence about the others. Keys as in heard."""
+    """Make one sentence about the others for every subject that fails by its values. Keys as in heard."""
     failing = [k for k, h in heard.items() if h.verdict.kind in VALUE_KINDS and not h.verdict.law]
     passing = [k for k, h in heard.items() if h.verdict.kind is Kind.PASS]
     if not failing or len(failing) + len(passing) < 2:

@@ -1,4 +1,4 @@
-"""What an operation promises: its inputs, its reference, its error budget, its laws.
+"""The promise of an operation: its inputs, its reference, its error budget, its laws.
 
 A contract file, oracles/contracts/<op>.py or a user's own anywhere, defines `CONTRACT`. The op's definition comes in
 two functions:
@@ -121,7 +121,7 @@ class Input:
         return bool(self.axes) and is_packed(self.axes[-1])
 
     def params(self, dims: Dims, attrs: Attrs) -> dict[str, int | float]:
-        """What its fills are told: the range, where indices end, or how blocks are packed."""
+        """Parameters of its fills: the range, where indices end, or how blocks are packed."""
         if self.counts:
             return {"below": dims[self.below] if self.below else dims[self.upto] + 1}
         if self.packed:
@@ -151,7 +151,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What rounding to a type does to a number. Nothing, unless the type is narrower than the arithmetic."""
+    """The effect of rounding to a type on a number: none, unless the type is narrower than the arithmetic."""
 
     unit: float = 0.0
     """Relative to the number; false: there is no such rounding."""
@@ -171,7 +171,7 @@ class Rounding:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked, as the budget sees it."""
+    """The question that was asked, as the budget sees it."""
 
     case: Case
     inputs: Mapping[str, Array]
@@ -208,12 +208,12 @@ class Question:
 
     @property
     def every(self) -> Rounding:
-        """That of the result of every operation."""
+        """The rounding of every operation's result."""
         return self.rounding(EVERY)
 
     @property
     def least(self) -> float:
-        """What a result near 0 may be off: the smallest normal number if subnormals are flushed, else the smallest."""
+        """Error of a result near 0: the smallest normal number if subnormals are flushed, else the smallest."""
         return self.tiny or compute_format(self.case.dtype).eta
 
     def real(self, name: str) -> Reals:
@@ -224,7 +224,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How far each element of one output may be from the reference. Everything broadcasts to the output's shape."""
+    """Limits for the distance of each element of one output from the reference. Everything broadcasts to its shape."""
 
     error: Reals | float
     """E: bound on the error before the one final rounding; 0 demands the correctly rounded value."""
@@ -293,7 +293,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """What one run's output must keep, element errors within their budgets and rounding granted: a law without a pair.
+    """A law without a pair: one run's output must keep it, element errors and rounding granted.
 
     Silent about groups with an element that may be other than a number.
     """
@@ -371,12 +371,12 @@ class Contract:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Of the first input, plainest first."""
+        """Dtypes of the first input, plainest first."""
         return tuple(dict.fromkeys(next(iter(variant.values())) for variant in self.variants))
 
     @property
     def axes(self) -> list[tuple[str, ...]]:
-        """Of all tensors, inputs first."""
+        """Axes of all tensors, inputs first."""
         return [*(i.axes for i in self.inputs.values()), *(o.axes for o in self.outputs.values())]
 
     def group(self, name: str) -> tuple[str, ...]:

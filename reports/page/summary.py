@@ -1,4 +1,4 @@
-"""What the top of the page says: one sentence, the figures, the list of findings, the planted bugs."""
+"""The top of the page: one sentence, the figures, the list of findings, the seeded bugs."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def facts(c: Campaign) -> list[tuple[str, str]]:
 
 
 def circumstances(c: Campaign | None, findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    """Where and how it ran; without a run, where the first finding was seen."""
+    """The place and way of the run; without a run, of the first finding."""
     if c is None:
         return environment(findings[0].environment) if findings else []
     said = [("engine", c.engine), ("last update", moment(c.updated))]
@@ -114,7 +114,7 @@ def circumstances(c: Campaign | None, findings: Sequence[Finding]) -> list[tuple
 
 
 def environment(e: Environment) -> list[tuple[str, str]]:
-    """Everything an observation may depend on."""
+    """Rows of everything that an observation may depend on."""
     said = [
         ("python", e.python),
         ("platform", e.platform),
@@ -157,7 +157,7 @@ def _beside(book: Book) -> str:
 
 
 def remarks(book: Book) -> Iterator[Remark]:
-    """What a reader must know to believe the figures, loudest first."""
+    """Yield what a reader must know to believe the figures, loudest first."""
     if book.campaign is None:
         return
     yield from _weaknesses(book.campaign)

@@ -1,4 +1,4 @@
-"""Everything there is to say of one finding, or of one case, in plain text for a terminal."""
+"""A finding, or a case, in plain text for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal adds to plain text: its width and its colours. A file or a pipe gets the same text everywhere."""
+"""A terminal's additions to plain text: its width and its colours. A file or a pipe gets the same text everywhere."""
 
 from __future__ import annotations
 

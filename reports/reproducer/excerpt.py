@@ -139,7 +139,7 @@ def _import(gathering: _Gathering, module: str, there: str, here: str) -> None:
 
 
 def _parts(node: Definition, attributes: set[str]) -> list[ast.AST]:
-    """What of a definition is kept: of a class only the methods somebody calls."""
+    """The part of a definition that is kept: of a class only the methods somebody calls."""
     if not isinstance(node, ast.ClassDef):
         return [node]
     return [*node.bases, *_kept(node.decorator_list), *(part for part in node.body if not _idle(part, attributes))]

@@ -70,7 +70,7 @@ def _tell(script: Script) -> None:
 
 
 def _check_inputs(script: Script, begin: int) -> None:
-    """After the inputs, which end with the first empty line: are they the recorded bytes?"""
+    """Insert a check behind the inputs, which end with the first empty line: are they the recorded bytes?"""
     digest = script.finding.input_digest
     if not re.fullmatch(r"[0-9a-f]{32}", digest):
         return
