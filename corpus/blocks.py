@@ -61,7 +61,7 @@ BLOCKS: dict[str, BlockFormat] = {
 
 
 def block_format(name: str) -> BlockFormat:
-    """The format of this name. Raises UsageError for one the house does not know."""
+    """The format of this name. Raises UsageError for one that is not known."""
     if name not in BLOCKS:
         raise UsageError(f"block format {name!r} is not known; the known ones are {', '.join(BLOCKS)}")
     return BLOCKS[name]

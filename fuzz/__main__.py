@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  one r
 
 
 def _say(message: str, code: int) -> int:
-    click.echo(f"fuzz: {message}", err=True)
+    click.echo(f"kassay: {message}", err=True)
     return code
 
 

@@ -37,7 +37,7 @@ EMULATOR = "emulator"
 
 
 def subjects_of(op: str) -> list[Subject]:
-    """The house's own subjects of an op, planted bugs last."""
+    """The built-in subjects of an op, seeded bugs last."""
     files = sorted(p for p in (ROOT / op).glob("*") if p.suffix in {".py", *CUDA} and p.stem != "__init__")
     found = [read_subject(p, op=op) for p in files]
     return sorted(found, key=lambda s: (bool(s.planted), s.name))
@@ -76,7 +76,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
             what = f"{_key(path, constant)} = {value!r} is no verdict"
             raise UsageError(f"{path}: {what}; see `{program()} list verdicts`")
     if shows and not planted:
-        words = f"{_key(path, 'SHOWS')} says how a planted bug is found on a GPU"
+        words = f"{_key(path, 'SHOWS')} says how a seeded bug is found on a GPU"
         raise UsageError(f"{path}: {words}, but there is no {_key(path, 'PLANTED')}")
     backend = said.get("BACKEND") or _guess_backend(_tree(path, source))
     with about(str(path)):
@@ -149,7 +149,7 @@ EMULATED = frozenset({Kind.RACE, Kind.UNINITIALIZED, Kind.DIVERGENT})
 
 
 def shown_on_gpu(subject: Subject) -> str:
-    """The verdict that a planted bug earns on a GPU: its own, or the one that its file says; empty: there is none."""
+    """The verdict that a seeded bug earns on a GPU: its own, or the one that its file says; empty: there is none."""
     if not subject.planted:
         return ""
     path = resolve(subject)
@@ -160,7 +160,7 @@ def shown_on_gpu(subject: Subject) -> str:
 
 
 def hidden_on_gpu(subject: Subject) -> bool:
-    """Whether a bug that was planted earns its verdict in the emulator only: by its kind, or as its file says."""
+    """Whether a seeded bug earns its verdict in the emulator only: by its kind, or as its file says."""
     return bool(subject.planted) and not shown_on_gpu(subject)
 
 
@@ -291,7 +291,7 @@ def _guess_backend(tree: ast.Module) -> str:
 
 
 def _stored_path(path: Path) -> str:
-    """Relative for the house's own files, so that records say the same on every machine."""
+    """Relative for the built-in files, so that records say the same on every machine."""
     return str(path.relative_to(ROOT.parent)) if path.is_relative_to(ROOT) else str(path)
 
 

@@ -44,7 +44,7 @@ class Book:
 
     @property
     def planted(self) -> tuple[Finding, ...]:
-        """Findings about bugs that were planted on purpose."""
+        """Findings about seeded bugs."""
         return tuple(f for f in self.findings if f.subject.planted)
 
     @property

@@ -278,7 +278,7 @@ class Finding(Record):
         return self.shows_again or self.verdict.kind is Kind.NONDETERMINISTIC
 
     def expected(self, today: date | None = None) -> bool:
-        """Whether a failure of it is no news today: a planted bug, or an expectation that has not expired."""
+        """Whether a failure of it is no news today: a seeded bug, or an expectation that has not expired."""
         if self.subject.planted:
             return True
         return self.expect == "fail" and not self.expired(today)

@@ -82,7 +82,7 @@ class Subject(Record):
     dtypes: tuple[str, ...] = ()
     """Dtypes of the first input it is tried on; () means all."""
     planted: str = ""
-    """For a bug planted on purpose: the verdict it must earn."""
+    """For a seeded bug: the verdict it must earn."""
     summary: str = ""
     launch: str = ""
     """Of a CUDA file: keys of front matter that were given beside it, as TOML; they replace those in the file."""

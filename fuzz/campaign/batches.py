@@ -31,7 +31,7 @@ from kernel_assay.oracles.judging.judge import unsupported
 LAW_EVERY = 4
 """One case in so many is also run under a law of its op."""
 INTERPRETED_EVERY = 5
-"""One case of an op in so many is also run by right kernels of the house that are interpreted, where none is a person's
+"""One case of an op in so many is also run by right built-in kernels that are interpreted, where none is a person's
 own: they take as long as all others together. It shares no divisor with LAW_EVERY: laws meet them, too."""
 NOT_RUN = "not run: the time of the search was up"
 PATIENT_EVERY = 32

@@ -41,7 +41,7 @@ class Known:
     _today: dict[str, bool] = field(default_factory=dict)
     """Finding id -> whether its own case fails in this run, of those that were run again."""
     _coarse: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
-    """Op, subject, kind and rule -> ids of the findings that are new in this run (of planted bugs: of all)."""
+    """Op, subject, kind and rule -> ids of the findings that are new in this run (of seeded bugs: of all)."""
 
     def __contains__(self, key: str) -> bool:
         """Whether a signature has a finding."""
@@ -97,7 +97,7 @@ class Known:
     def fails_today(self, finding: Finding) -> bool:
         """Whether a finding still stands: its case is run again, once in a run. One that never showed again does.
 
-        A planted bug is there on purpose, and when somebody wants an end there is no time to ask.
+        A seeded bug is there on purpose, and when somebody wants an end there is no time to ask.
         """
         if finding.id in self.fresh or finding.subject.planted:
             return True

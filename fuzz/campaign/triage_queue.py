@@ -43,7 +43,7 @@ ANOTHER_SEQUENCE = 2.0
 MOST_TRIES = 3
 """Failures of a finding that never showed again which are looked into: the next one may be another bug, and show."""
 PER_PLANTED = 1
-"""The same for bugs that were planted: one is proof enough, and further ones are counted with it."""
+"""The same for seeded bugs: one is proof enough, and further ones are counted with it."""
 
 
 @dataclass

@@ -22,7 +22,7 @@ COMPILED = 1 << 25
 
 
 def is_own(subject: Subject) -> bool:
-    """Whether it is a person's own; the house's are stored relative to the project."""
+    """Whether it is a person's own; built-in ones are stored relative to the project."""
     return Path(subject.path).is_absolute()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -19,7 +19,7 @@ class Place(NamedTuple):
 _CLI = "kernel_assay.fuzz.cli"
 PLACES = {
     "analyze": Place(f"{_CLI}.analyze", "Judge kept outputs again under the contracts of today, running nothing."),
-    "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all of the house's, or your own."),
+    "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all built-in ones, or your own."),
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
@@ -39,6 +39,11 @@ PLACES = {
 
 class Commands(click.Group):
     """Imports a command when it is asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        """settings: as for any group."""
+        names = {name: click.Command(name) for name in PLACES}  # so that click can say what was meant
+        super().__init__(**{**settings, "commands": names})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, sorted."""

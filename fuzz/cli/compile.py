@@ -43,7 +43,7 @@ class Job:
 @click.option("--launch", multiple=True, metavar="KEY=VALUE", help="As in `run`.")
 @contract_option
 def command(*, targets: tuple[str, ...], architectures: tuple[str, ...], launch: tuple[str, ...]) -> int:
-    """Compile CUDA files for GPUs, without one: all of the house's, those of OPS, or your own FILES.
+    """Compile CUDA files for GPUs, without one: all built-in ones, those of OPS, or your own FILES.
 
     Says what their kernels need there: registers, shared memory, spilled bytes. Exit code 1 if one does not compile, or
     not without a warning.

@@ -22,7 +22,7 @@ from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.forms import write
 
 BACKENDS = ("numpy", "torch")
-"""Of which a house's subject is copied: the first there is, ..."""
+"""Of which a built-in subject is copied: the first there is, ..."""
 PLAIN = "numpy_float32"
 """... or this one, which takes nothing that is optional."""
 
@@ -75,7 +75,7 @@ def _op(name: str, op: str) -> dict[str, str]:
 
 
 def _subject(name: str, op: str) -> dict[str, str]:
-    """The house's plainest kernel of the op: it runs and passes, until its body is replaced."""
+    """The plainest built-in kernel of the op: it runs and passes, until its body is replaced."""
     contract_of(op)
     clean = sorted((s for s in subjects_of(op) if not s.planted), key=lambda s: (claims(s), s.name != PLAIN))
     model = next((s for backend in BACKENDS for s in clean if s.backend == backend), None)
@@ -85,7 +85,7 @@ def _subject(name: str, op: str) -> dict[str, str]:
 
 
 def _renamed(source: str, name: str, op: str) -> str:
-    """A kernel of the house as a user's: with its name at its head, and its op below what it imports."""
+    """A built-in kernel as a user's: with its name at its head, and its op below what it imports."""
     tree, lines = ast.parse(source), source.splitlines(keepends=True)
     start = tree.body[0].end_lineno
     end = max(node.end_lineno or 0 for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))

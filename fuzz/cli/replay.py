@@ -97,8 +97,8 @@ def tally(results: Sequence[Replayed]) -> str:
 
 
 def _line(r: Replayed) -> str:
-    lost = " (a planted bug is not caught any more)" if r.lost else ""
-    meant = r.item.subject.planted and r.good  # of hundreds of planted bugs nobody reads more than a line each
+    lost = " (a seeded bug is not caught any more)" if r.lost else ""
+    meant = r.item.subject.planted and r.good  # of hundreds of seeded bugs nobody reads more than a line each
     message = f"\n{indent(f'{r.verdict.kind}: {r.verdict.message}', '    ')}" if r.verdict.message and not meant else ""
     blame = f"\n    {r.verdict.blame}" if r.verdict.blame and not meant else ""
     return f"{r.outcome.value}{lost}: {r.item.subject.key}  {r.item.case.label}  [{r.item.name}]{message}{blame}"

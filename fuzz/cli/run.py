@@ -51,11 +51,11 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
     "peers",
     multiple=True,
     metavar="NAME",
-    help="Which of the house's subjects runs beside yours; none: nobody.",
+    help="Which of the built-in implementations runs beside yours; none: nobody.",
 )
-@click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only the house's subjects of this backend.")
+@click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only built-in implementations of this one.")
 @click.option("--as-is", is_flag=True, help="Triton's interpreter without what is mended of it (doctor lists that).")
-@click.option("--planted", is_flag=True, help="Add the bugs planted on purpose, to see that they are found.")
+@click.option("--seeded", "--planted", "planted", is_flag=True, help="Add the seeded bugs, to see that they are found.")
 @click.option(
     "--budget",
     metavar="TIME",
@@ -110,7 +110,7 @@ def command(
 ) -> int:
     """Search for failures of OPS (default: all) and say what was found.
 
-    Exit code 1 if a subject failed that is not a planted bug, or if a planted bug was not found. Failures that are
+    Exit code 1 if a subject failed that is not a seeded bug, or if a seeded bug was not found. Failures that are
     expected, or that the base has too, do not count. One that did not show again when it was run again is told, and
     counts if two runs on one input differed, which proves it, or with --strict.
     """

@@ -35,7 +35,7 @@ BYTES, WIDEST = 160, 32
 def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
     """The campaign with what loading its subjects has told about the optional parts of their ops.
 
-    Subjects of one's own decide; peers of the house decline what they cannot take.
+    Subjects of one's own decide; built-in peers decline what they cannot take.
     """
     mine = {op: [s.key for s in deciding(op, campaign.subjects)] for op in campaign.ops}
     unused = {op: tuple(sorted(frozenset.intersection(*(box.lacks[k] for k in keys)))) for op, keys in mine.items()}

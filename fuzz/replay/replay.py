@@ -54,7 +54,7 @@ class Outcome(StrEnum):
 
 
 GOOD = frozenset(set(Outcome) - {Outcome.FAILS, Outcome.EXPIRED, Outcome.DRIFTED})
-"""Outcomes that do not fail a replay; a planted bug that is not caught any more does, whatever its outcome."""
+"""Outcomes that do not fail a replay; a seeded bug that is not caught any more does, whatever its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Replayed:
 
     @property
     def lost(self) -> bool:
-        """A planted bug that was caught once and is not caught any more."""
+        """A seeded bug that was caught once and is not caught any more."""
         finding = self.item.finding
         planted = finding is not None and bool(self.item.subject.planted) and finding.shows_again
         return planted and self.outcome not in {Outcome.FAILS_AS_EXPECTED, Outcome.NOT_TOLD, Outcome.DRIFTED}

@@ -45,7 +45,7 @@ def sanitize(
 def automatically(case: Case, subject: Subject, beside: Callable[[], object] = lambda: None) -> tuple[Sanitized, ...]:
     """The same of a new finding, if there is anything to ask and time is left: up to the first tool that explains it.
 
-    Bugs that were planted need no explanation. beside: called again and again meanwhile.
+    Seeded bugs need no explanation. beside: called again and again meanwhile.
     """
     if subject.planted or not is_on_gpu(subject) or missing():
         return ()

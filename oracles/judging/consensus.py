@@ -48,7 +48,7 @@ def _odd_one(key: str, failing: Sequence[str], passing: Sequence[str], heard: Ma
     others = [k for k in failing if k != key]
     supporters = f"{_names(passing, heard)} agree{'s' if len(passing) == 1 else ''} with the oracle"
     if not others:
-        return f"{heard[key].subject.name} is alone; {supporters}"
+        return f"{heard[key].subject.name} differs from the others; {supporters}"
     return f"{_names([key, *others], heard)} fail; {supporters}"
 
 

@@ -69,7 +69,7 @@ class Reference:
         """The exact outputs as float64.
 
         Raises UsageError if the reference of a user's contract fails or has the wrong form; InternalError if it is one
-        of the house's own.
+        of the built-in ones.
         """
         try:
             want, _ = self._answered

@@ -362,7 +362,7 @@ class Contract:
     work: Callable[[Dims], int] | None = None
     """Multiplications of a case; kept below 2**24 so that a slow subject does not stall the search."""
     origin: str = ""
-    """The file of a user's own; '' for the house's."""
+    """The file of a user's own; '' for a built-in one."""
 
     @property
     def estimated(self) -> bool:

@@ -122,7 +122,7 @@ def _open_first(item: tuple[str, int]) -> tuple[bool, int, str]:
 def _lacking(
     seen: Seen, space: Mapping[str, Space], planted: set[str], few: range
 ) -> Iterable[tuple[str, int, list[str]]]:
-    """Op and dtype, axis, and the possible classes with so few outputs; planted bugs may come up as they like."""
+    """Op and dtype, axis, and the possible classes with so few outputs; seeded bugs may come up as they like."""
     for key, each in space.items():
         op = key.partition("|")[0]
         for axis, names in enumerate(possible(each)):

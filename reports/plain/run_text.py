@@ -215,7 +215,7 @@ def _planted(c: Campaign, book: Book) -> str:
             said = book.commands(smallest)
             again = f"\n  any of them again: {said['replay']}, {said['shrink']}"
     missed = len(planted_missed(c))
-    head = f"planted bugs: {len(rows) - missed} of {len(rows)} earned their verdict"
+    head = f"seeded bugs: {len(rows) - missed} of {len(rows)} earned their verdict"
     return f"{head}\n{table(('planted', 'verdict', 'times', 'finding', 'smallest case'), rows)}{again}"
 
 
@@ -271,16 +271,16 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
         f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(f.count, 'time')}",
         indent(f.verdict.message, "   "),
         f"   at        {code_file(f)}, line {stopped_at(f)}" if stopped_at(f) else "",
-        f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
+        f"   consensus {f.verdict.blame}" if f.verdict.blame else "",
         f"   claim     {f.claim}" if f.claim else "",
         f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *after(f, "   after     "),
-        *(f"   learned   {gate}" for gate in f.gates),
+        *(f"   condition {gate}" for gate in f.gates),
         *(f"   sanitizer {line}" for line in sanitized(f)),
         f"   shows in  {shows_in(f)}" if f.probability < 1 else "",
         _metrics(f),
-        f"   blind     {', '.join(blind(f))} would have passed" if blind(f) else "",
+        f"   missed by {', '.join(blind(f))}" if blind(f) else "",
         f"   reason    {_expectation(f)}" if f.expect == "fail" else "",
         *(f"   {name:9} {command}" for name, command in commands(f, corpus).items()),
     ]

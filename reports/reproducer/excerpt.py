@@ -151,7 +151,7 @@ def _idle(part: ast.stmt, attributes: set[str]) -> bool:
 
 
 def _used(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
-    """Names and attributes in what is executed: neither annotations nor decorators of the house."""
+    """Names and attributes in what is executed: neither annotations nor our decorators."""
     if isinstance(node, ast.Name | ast.Attribute):
         yield node
     for name, value in ast.iter_fields(node):

@@ -23,7 +23,7 @@ Other = tuple[Case, Sequence[str]]
 """A second case, and the variables of its inputs."""
 
 _ROOT = Path(__file__).resolve().parents[2]
-"""Where the paths of the house's own subjects begin."""
+"""Where the paths of the built-in subjects begin."""
 RUNNABLE = frozenset({"numpy", "torch"})
 """Backends whose subjects a file on its own can call."""
 RUNNABLE_THERE = frozenset({"torch", "triton"})

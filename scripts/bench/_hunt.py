@@ -1,4 +1,4 @@
-"""A campaign for one planted bug, until it is found."""
+"""A campaign for one seeded bug, until it is found."""
 
 from collections import Counter
 from collections.abc import Iterator

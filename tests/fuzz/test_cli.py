@@ -207,7 +207,7 @@ def test_a_kernel_that_takes_no_case_was_not_tested(fuzz, write):
     code, out, err = fuzz("run", "--subject", write(DECLINES), *SHORT)
     assert code == 2
     assert "silu/mine declined 100 % of its cases, 64 of 64: never on a Monday (64 cases)" in out
-    assert err == "fuzz: nothing of silu/mine was tested in 64 cases: never on a Monday\n"
+    assert err == "kassay: nothing of silu/mine was tested in 64 cases: never on a Monday\n"
     code, _, err = fuzz("run", "--subject", write(DECLINES), "--subject", write(BAD, "bad.py"), *SHORT)
     assert (code, err) == (1, ""), "what was found is told"
 

@@ -284,7 +284,7 @@ def test_a_case_that_cannot_be_is_named_before_anything_runs(tmp_path, capsys, r
     (tmp_path / "corpus").mkdir()
     case = Case(op="silu", tensors={"x": recipe})
     assert command(tmp_path, case.token) == 2
-    assert capsys.readouterr().err.startswith(f"fuzz: the case {case.token[:40]!r}: {said}")
+    assert capsys.readouterr().err.startswith(f"kassay: the case {case.token[:40]!r}: {said}")
 
 
 def test_a_flaky_finding_is_run_often_enough(home, store):
@@ -299,7 +299,7 @@ def test_a_flaky_finding_is_run_often_enough(home, store):
 
 
 def test_what_never_showed_again_is_not_fixed_when_it_does_not_show(home, store):
-    """Nor is a planted bug lost with it, whose other failures are meant."""
+    """Nor is a seeded bug lost with it, whose other failures are meant."""
     finding = first(store)
     subject = finding.subject.but(planted="mismatch")
     never, planted = finding.but(probability=0.0), finding.but(probability=0.0, subject=subject)

@@ -191,7 +191,7 @@ def test_no_answer_is_an_error_of_usage_and_is_not_kept(fuzz, bench, found):
     code, out, err = fuzz("sanitize", found.id, "--tool", "memcheck")
     assert code == 2
     assert "no answer: Device not supported" in out
-    assert err == "fuzz: there is no answer for silu/wrong: memcheck: Device not supported\n"
+    assert err == "kassay: there is no answer for silu/wrong: memcheck: Device not supported\n"
     assert snapshot() == before
 
 

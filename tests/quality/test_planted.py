@@ -1,4 +1,4 @@
-"""Every bug planted on purpose is found with its verdict in a short campaign, and nothing else is."""
+"""Every seeded bug is found with its verdict in a short campaign, and nothing else is."""
 
 from pathlib import Path
 

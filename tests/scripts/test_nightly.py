@@ -37,7 +37,7 @@ REPLAYS = {"replay.md", "replay.json", "replay.xml"}
 
 
 def place(folder, kernel):
-    """A folder of a user: an op of their own, which no kernel of the house has, so that nights are short."""
+    """A folder of a user: an op of their own, which no kernel that are built in has, so that nights are short."""
     (folder / "tripled_contract.py").write_text(CONTRACT)
     (folder / "mine.py").write_text(kernel)
     return folder

@@ -23,7 +23,7 @@ class Returned:
     """A subject's own result, seen from numpy."""
 
     array: Array
-    """C-contiguous values in a house dtype (or the foreign dtype, whose name then differs)."""
+    """C-contiguous values in a known dtype (or the foreign dtype, whose name then differs)."""
     dtype: str
     contiguous: bool
     address: int
