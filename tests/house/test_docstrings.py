@@ -6,72 +6,11 @@ import re
 import pytest
 from tree import PACKAGES, ROOT, is_subject
 
-WEAK = frozenset(
-    [
-        "of",
-        "in",
-        "at",
-        "on",
-        "by",
-        "with",
-        "without",
-        "from",
-        "to",
-        "for",
-        "within",
-        "as",
-        "if",
-        "after",
-        "before",
-        "during",
-        "beside",
-        "between",
-        "among",
-        "behind",
-        "below",
-        "above",
-        "under",
-        "over",
-        "upon",
-        "until",
-        "like",
-        "than",
-        "per",
-        "when",
-        "where",
-        "what",
-        "who",
-        "whom",
-        "which",
-        "whose",
-        "why",
-        "how",
-        "it",
-        "its",
-        "they",
-        "their",
-        "he",
-        "she",
-        "this",
-        "these",
-        "those",
-        "that",
-        "there",
-        "here",
-        "nothing",
-        "nobody",
-        "everything",
-        "everyone",
-        "both",
-        "his",
-        "her",
-        "our",
-        "ours",
-        "us",
-        "we",
-        "you",
-        "your",
-    ]
+WEAK = (
+    " of in at on by with without from to for within as if after before during beside between among behind "
+    " below above under over upon until like than per when where what who whom which whose why how it its "
+    " they their he she this these those that there here nothing nobody everything everyone both his her "
+    " our ours us we you your "
 )
 """Prepositions, pronouns and question words; `Whether` is fine, for predicates."""
 MOST_WEAK = 0.03
@@ -86,7 +25,7 @@ def docstrings(text):
 
 def is_weak(doc):
     word = re.match(r"\W*(\w+)", doc)
-    return word is not None and word[1].lower() in WEAK
+    return word is not None and f" {word[1].lower()} " in WEAK
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -99,7 +38,7 @@ def test_docstrings_begin_with_what_the_thing_does(package):
 
 def test_a_weak_beginning_is_noticed():
     text = '"""Of the case."""\n\n\ndef f():\n    """Whether it is so."""\n\n\nclass A:\n    """There."""\n'
-    assert [is_weak(doc) for doc in docstrings(text)] == [True, True, False]
+    assert [is_weak(doc) for doc in docstrings(text)] == [True, False, True]
 
 
 def test_no_folder_has_more_modules_than_a_person_reads():

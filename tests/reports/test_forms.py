@@ -174,7 +174,7 @@ def test_how_much_of_a_large_case_was_judged_is_told_where_a_finding_is():
     assert all(words in told[name][1] for name in ("html", "markdown"))
     assert '"sampled": 4096' in told["json"][1]
     assert f"judged    {words}" in finding_text(large)
-    assert f"judged   {words}" in closeup(book(), large)
+    assert f"judged    {words}" in closeup(book(), large)
     assert "judged  " not in finding_text(usual) + closeup(book(), usual)
 
 

@@ -350,7 +350,7 @@ def test_a_finding_shows_what_it_has():
         "As it was found 511 elements",
         "[0, 0] 1 0.5 1e-07 7.25 8,388,608 0x3f800000",
         "cosine >= 0.999 1 would pass it",
-        "NMSE <= 5e-4 1 sees it",
+        "NMSE <= 5e-4 1 would fail it",
         "mine mismatch 7.25",
         "torch_softmax pass 0.25",
         "2026-11-21 10:19 UTC confirmed 5 of 5 runs failed",
