@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import ACCUMULATORS, INPUT, Numerics, Subject
 from kernel_assay.corpus.program import program
 from kernel_assay.kernels.backend_registry import loader_of
@@ -72,7 +72,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
     said = _constants(path, launch)
     planted, shows = said.get("PLANTED", ""), said.get("SHOWS", "")
     for constant, value in (("PLANTED", planted), ("SHOWS", "" if shows == EMULATOR else shows)):
-        if value and value not in set(Kind) - BLAMELESS:
+        if value and value not in {k for k in Kind if k.facts.fails}:
             what = f"{_key(path, constant)} = {value!r} is no verdict"
             raise UsageError(f"{path}: {what}; see `{program()} list verdicts`")
     if shows and not planted:
@@ -144,17 +144,13 @@ def _complaint(error: ValidationError) -> str:
     return f"{'.'.join(map(str, names))} = {first['input']!r} must be {allowed}"
 
 
-EMULATED = frozenset({Kind.RACE, Kind.UNINITIALIZED, Kind.DIVERGENT})
-"""Verdicts on a kernel in CUDA C++ that only the emulator gives: on a GPU such a kernel may be right all the same."""
-
-
 def shown_on_gpu(subject: Subject) -> str:
     """The verdict that a seeded bug earns on a GPU: its own, or the one that its file says; empty: there is none."""
     if not subject.planted:
         return ""
     path = resolve(subject)
     says = _constants(path, subject.launch).get("SHOWS", "")
-    if says == EMULATOR or (path.suffix in CUDA and subject.planted in EMULATED):
+    if says == EMULATOR or (path.suffix in CUDA and Kind(subject.planted).facts.hidden_on_gpu):
         return ""
     return str(says or subject.planted)
 

@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import Finding, State
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.reports.bugs import grouped, rank
@@ -114,7 +114,7 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def failing(kinds: dict[str, int]) -> int:
     """Executions that failed, of a count by kind."""
-    return sum(n for kind, n in kinds.items() if Kind(kind) not in BLAMELESS)
+    return sum(n for kind, n in kinds.items() if Kind(kind).facts.fails)
 
 
 def judged_of(kinds: dict[str, int]) -> int:

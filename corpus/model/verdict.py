@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.coverage_share import Share
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.kinds import Kind
 
 
 class Measurement(Record):
@@ -75,4 +75,4 @@ class Verdict(Record):
     @property
     def failed(self) -> bool:
         """Whether this is a finding about the subject."""
-        return self.kind not in BLAMELESS
+        return self.kind.facts.fails

@@ -36,8 +36,6 @@ own: they take as long as all others together. It shares no divisor with LAW_EVE
 NOT_RUN = "not run: the time of the search was up"
 PATIENT_EVERY = 32
 """One long case of an op in so many is also run by emulated kernels that take seconds for it."""
-BY_LENGTH = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
-"""Kinds that say nothing of a subject if a long case had them: the limits are made for ordinary ones."""
 MOST_DEATHS = 3
 """Crashes and time-outs of a subject in a batch after which it is let be until the next: they tell the same."""
 MOST_DEATHS_BESIDE = 1
@@ -166,7 +164,8 @@ class Runner:
 
     def _forgiven(self, checked: Checked) -> Checked:
         """Drop verdicts that say only that a case was long."""
-        late = {key for key, verdict in checked.verdicts.items() if verdict.kind in BY_LENGTH}
+        # The limits are made for ordinary cases.
+        late = {key for key, verdict in checked.verdicts.items() if verdict.kind.facts.dear}
         self._slow |= late
         verdicts = {k: _only_long(checked.case, v) if k in late else v for k, v in checked.verdicts.items()}
         return replace(checked, verdicts=verdicts) if late else checked

@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.coverage_counts import Coverage
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.campaign.subject_counters import Tally
-from kernel_assay.fuzz.checking.check import UNDECIDED, Checked
+from kernel_assay.fuzz.checking.check import Checked
 from kernel_assay.fuzz.planning.coverage import cell_of
 from kernel_assay.fuzz.planning.goals import reached_now
 from kernel_assay.oracles.catalog import contract_of
@@ -109,7 +109,7 @@ class Ledger:
         return {key: tally.record() for key, tally in self._tallies.items()}
 
     def _count_size(self, checked: Checked) -> None:
-        judged = [key for key, verdict in checked.verdicts.items() if verdict.kind not in UNDECIDED]
+        judged = [key for key, verdict in checked.verdicts.items() if verdict.kind.facts.decided]
         if not judged:
             return
         largest = max((t.size for t in checked.case.tensors.values()), default=0)

@@ -11,7 +11,7 @@ from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.protocol import RunStore
-from kernel_assay.fuzz.checking.check import DEAR, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.replay.replay import Item, replay_one
 from kernel_assay.fuzz.triage.failures import coarse, event, now
 from kernel_assay.kernels.environment import environment
@@ -127,6 +127,6 @@ class Known:
     def _as_seen(self, finding: Finding, before: Verdict) -> Finding:
         """A finding as it shows today; before: how it did."""
         shown, verdict = finding.exhibit, finding.verdict
-        if verdict.message != before.message and verdict.kind not in DEAR:
+        if verdict.message != before.message and not verdict.kind.facts.dear:
             shown = self.examiner.look_at(finding.case, finding.subject.key, verdict, finding.before).exhibit
         return finding.but(exhibit=shown, environment=environment(), last_seen=now())

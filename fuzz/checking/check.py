@@ -21,7 +21,7 @@ from kernel_assay.corpus.model.campaign import Fidelity
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.findings import Exhibit
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind, Status
+from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
@@ -46,12 +46,8 @@ from kernel_assay.oracles.large.judge_large import Where, places_of
 from kernel_assay.oracles.spec.contract import Contract, Invariant, Law
 from kernel_assay.oracles.spec.domain import outside, stays
 
-UNDECIDED = BLAMELESS - {Kind.PASS}
-"""Kinds that say neither that a subject is right nor that it is wrong."""
 MOST_BEFORE = 512
 """Cases that a subject had run before a failure, with which it is told: its worker's state may be why."""
-DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
-"""Kinds of failure that are not run again to be seen closely: each try may cost a whole timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +285,7 @@ class Examiner:
 
     def look_at(self, case: Case, key: str, verdict: Verdict, before: Sequence[Case] = ()) -> Look:
         """A failure seen closely; where another try is dear, what is known without it. before: as of look."""
-        if verdict.kind not in DEAR:
+        if not verdict.kind.facts.dear:
             return self.look(case, key, verdict.law, places_of(verdict), before)
         name, spec = next(iter(self.contracts[case.op].output_specs(case).items()))
         unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)

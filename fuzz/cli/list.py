@@ -14,7 +14,7 @@ from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.specials import PLACES, VALUES
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.interpreter_mends import mended_text
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option
 from kernel_assay.fuzz.cli.output import FOUND, write_json
@@ -150,8 +150,8 @@ def _goals(_: Path) -> tuple[Row, list[Row]]:
 
 
 def _verdicts(_: Path) -> tuple[Row, list[Row]]:
-    about = {True: "the question", False: "the subject"}
-    return ("verdict", "about", "means"), [(k.value, about[k in BLAMELESS], short(k.value)) for k in Kind]
+    about = {True: "the subject", False: "the question"}
+    return ("verdict", "about", "means"), [(k.value, about[k.facts.fails], short(k.value)) for k in Kind]
 
 
 def _criteria(_: Path) -> tuple[Row, list[Row]]:

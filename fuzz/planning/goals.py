@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import UNDECIDED, Checked
+from kernel_assay.fuzz.checking.check import Checked
 from kernel_assay.fuzz.planning.coverage import nature
 
 
@@ -197,7 +197,7 @@ def reached_now(open_goals: AbstractSet[str], checked: Checked, deciding: Abstra
     if deciding is None:
         return [name for name in sorted(open_goals) if GOALS[name](checked)]
     mine = {key: verdict for key, verdict in checked.verdicts.items() if key in deciding}
-    if all(verdict.kind in UNDECIDED for verdict in mine.values()):
+    if all(not verdict.kind.facts.decided for verdict in mine.values()):
         return []
     theirs = replace(checked, verdicts=mine)
     return [name for name in sorted(open_goals) if GOALS[name](checked if name in COMPANY else theirs)]

@@ -18,7 +18,7 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.reading import case_of, load_record
-from kernel_assay.fuzz.checking.check import DEAR, UNDECIDED, Checked, Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry, all_laws
 from kernel_assay.fuzz.checking.large_policy import is_large
 from kernel_assay.fuzz.checking.selection import Own, placed, select
 from kernel_assay.fuzz.checking.subjects import fitting
@@ -291,13 +291,13 @@ def _times(finding: Finding | None) -> int:
     if finding is None or finding.probability >= 1.0:
         return 1
     if not finding.shows_again:
-        return 1 if finding.verdict.kind in DEAR else MAX_RUNS
+        return 1 if finding.verdict.kind.facts.dear else MAX_RUNS
     return min(MAX_RUNS, math.ceil(math.log(SURE) / math.log(1.0 - finding.probability)))
 
 
 def _outcome(item: Item, verdict: Verdict) -> Outcome:
     finding = item.finding
-    if verdict.kind in UNDECIDED:
+    if not verdict.kind.facts.decided:
         return Outcome.NOT_TOLD
     if verdict.failed:
         return _failing(finding, verdict)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.model.case import Case, TensorRecipe
-from kernel_assay.fuzz.checking.check import UNDECIDED
 from kernel_assay.fuzz.generation.strategies import layouts_for
 from kernel_assay.fuzz.triage.shrink_passes import next_seeds, with_attrs, with_output, with_tensor
 from kernel_assay.fuzz.triage.shrinker import Shrinker
@@ -75,7 +74,7 @@ def _fails(shrinker: Shrinker, choice: Choice) -> dict[str, bool | None]:
     """Values with which it fails, in whatever way; None where nobody knows: it is not taken or not settled."""
     told = {c.case.id: c.verdicts[shrinker.subject] for c in shrinker.judge(list(choice.cases.values()))}
     verdicts = {value: told.get(case.id) for value, case in choice.cases.items()}
-    return {value: None if v is None or v.kind in UNDECIDED else v.failed for value, v in verdicts.items()}
+    return {value: None if v is None or not v.kind.facts.decided else v.failed for value, v in verdicts.items()}
 
 
 def explain_choice(name: str, fails: Mapping[str, bool | None]) -> str:

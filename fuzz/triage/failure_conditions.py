@@ -35,8 +35,6 @@ HELD_OUT = 4
 """Cases on either side of a rule that had no part in it, and must agree."""
 PAIRS = 6
 """Pairs of dims that are compared."""
-UNTRIED = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
-"""Kinds of which each try takes long."""
 
 Due = tuple[Sequence[Case], bool]
 """Cases that are alike by a rule, and whether it lets one of them fail: what decides may need other values to show."""
@@ -63,7 +61,7 @@ def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ..
     original: the case it was found with, which a rule must not contradict.
     """
     shrinker.grant(original)
-    if shrinker.target.kind in UNTRIED or (not shrinker.examiner.is_large(case) and shrinker.hits(case) < SEED_TRIALS):
+    if shrinker.target.kind.facts.dear or (not shrinker.examiner.is_large(case) and shrinker.hits(case) < SEED_TRIALS):
         return ()
     sizes = _learn_sizes(shrinker, case, original)
     if not sizes or _is_hidden_by_others(shrinker, case):

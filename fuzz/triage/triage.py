@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
-from kernel_assay.fuzz.checking.check import DEAR, Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.triage.failure_conditions import learn_gates
 from kernel_assay.fuzz.triage.failures import Failure, Found, Observed, event, file
@@ -202,7 +202,7 @@ class _Inquest:
         self.trouble = self.trouble or shrinker.trouble
         if not self.stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
             self._note(State.MINIMIZED, f"{case.elements:,} -> {small.case.elements:,} elements")
-        told = verdict.kind in DEAR or verdict.kind is Kind.RAISED  # who raises does not get to its kernel
+        told = verdict.kind.facts.dear or verdict.kind is Kind.RAISED  # who raises does not get to its kernel
         if not told and not self.stopping() and not self.examiner.is_large(small.case):
             self.seen = replace(self.seen, sanitized=automatically(small.case, failure.subject, self.stopping))
 

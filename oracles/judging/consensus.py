@@ -15,7 +15,6 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.oracles.judging.measure import measure
 from kernel_assay.oracles.judging.reference import Reference
 
-VALUE_KINDS = frozenset({Kind.MISMATCH, Kind.NONFINITE})
 """Kinds that are about values, so that outputs can be compared with one another."""
 ORACLE_SPLIT = "oracle split"
 
@@ -31,7 +30,7 @@ class Heard:
 
 def blame(reference: Reference, heard: Mapping[str, Heard]) -> dict[str, str]:
     """Make one sentence about the others for every subject that fails by its values. Keys as in heard."""
-    failing = [k for k, h in heard.items() if h.verdict.kind in VALUE_KINDS and not h.verdict.law]
+    failing = [k for k, h in heard.items() if h.verdict.kind.facts.of_values and not h.verdict.law]
     passing = [k for k, h in heard.items() if h.verdict.kind is Kind.PASS]
     if not failing or len(failing) + len(passing) < 2:
         return {}

@@ -93,7 +93,7 @@ def _compared(base: Exhibit, e: Evidence, verdict: Verdict, got: Array, bad: Mas
         elements=_elements(got, want, due, budget, bad, bad if alike else misclassed(got, want, budget)),
         picture=picture(bad),
         ulps=measure(got, want, budget.error, budget.accept).ulp_histogram,
-        opinions=tuple(opinions(got, due)) if verdict.kind in {Kind.MISMATCH, Kind.NONFINITE} else (),
+        opinions=tuple(opinions(got, due)) if verdict.kind.facts.of_values else (),
     )
 
 

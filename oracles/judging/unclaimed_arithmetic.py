@@ -36,7 +36,7 @@ _WORDS = {
 
 def would_excuse(verdict: Verdict) -> bool:
     """Whether a claim is about such a failure at all: one of values, and of one run."""
-    return verdict.kind in {Kind.MISMATCH, Kind.NONFINITE} and not verdict.law and not verdict.shares
+    return verdict.kind.facts.of_values and not verdict.law and not verdict.shares
 
 
 def trials(contract: Contract, case: Case) -> list[Case]:

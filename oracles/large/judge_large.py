@@ -126,7 +126,7 @@ class LargeReference:
         """Show a part that fails: elements have the places of the whole, and there is no picture."""
         whole = Evidence(Reference(self.contract, self.case, {}), ran.subject, ran.execution, {})
         base = unseen(whole, verdict, returns=returns)
-        if verdict.kind not in {Kind.MISMATCH, Kind.NONFINITE}:
+        if not verdict.kind.facts.of_values:
             return base
         near = [(part, part.reference()) for place in places_of(verdict) for part in self._around(place)]
         for part, reference in (*self.pairs, *near):

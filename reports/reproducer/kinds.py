@@ -44,7 +44,7 @@ def story_of(script: Script) -> Story:
         return _law
     if shown is not None and shown.groups:
         return _invariant
-    if kind in {Kind.MISMATCH, Kind.NONFINITE}:
+    if kind.facts.of_values:
         if not worst(script.finding):
             return _look
         return _statistic if verdict.rule == "z" else _bits if is_bitwise(script.finding) else _values
