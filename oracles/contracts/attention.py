@@ -267,6 +267,7 @@ CONTRACT = Contract(
     optional=("lengths", "scale"),
     separable=("batch", "kv_heads", "queries"),
     placed={"queries": lambda attrs, _, behind: {**attrs, "behind": behind}},
+    on_device="sums.ATTENTION",
     reference=reference,
     element=element,
     budget=budget,

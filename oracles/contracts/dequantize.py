@@ -70,6 +70,7 @@ CONTRACT = Contract(
     optional=("to",),
     elementwise=True,
     separable=("rows", "blocks"),
+    on_device="rows.DEQUANTIZE",
     reference=reference,
     element=element,
     budget=budget,

@@ -63,6 +63,7 @@ CONTRACT = Contract(
     intermediates=INTERMEDIATES,
     optional=("alpha", "beta", "y"),
     separable=("m",),
+    on_device="sums.GEMV",
     reference=reference,
     element=element,
     budget=budget,

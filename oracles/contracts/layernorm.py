@@ -173,6 +173,7 @@ CONTRACT = Contract(
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1)},
     intermediates={"xr": "(x - mu) / root, and its product with the weight"},
     separable=("rows",),
+    on_device="rows.LAYERNORM",
     reference=reference,
     element=element,
     budget=budget,

@@ -56,6 +56,7 @@ CONTRACT = Contract(
     variants=({"w": "uint8", "a": "uint8"},),
     attrs={"format": WEIGHTS, "activations": ACTIVATIONS},
     separable=("m", "n"),
+    on_device="sums.QGEMM",
     reference=reference,
     element=element,
     budget=budget,

@@ -46,6 +46,7 @@ CONTRACT = Contract(
     variants=({"w": "uint8", "a": "uint8"},),
     attrs={"format": WEIGHTS, "activations": ACTIVATIONS},
     separable=("m",),
+    on_device="sums.QGEMV",
     reference=reference,
     element=element,
     budget=budget,

@@ -49,6 +49,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows",), dtype="int64")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     separable=("rows",),
+    on_device="rows.ROW_ARGMAX",
     reference=reference,
     budget=budget,
     choices=choices,

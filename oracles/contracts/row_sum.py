@@ -51,6 +51,7 @@ CONTRACT = Contract(
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     intermediates={"parts": INTERMEDIATES["parts"]},
     separable=("rows",),
+    on_device="rows.ROW_SUM",
     reference=reference,
     element=element,
     budget=budget,

@@ -226,6 +226,7 @@ CONTRACT = Contract(
     },
     optional=("scale", "mask"),
     separable=("rows",),
+    on_device="rows.SOFTMAX",
     reference=reference,
     element=element,
     budget=budget,

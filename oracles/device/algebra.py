@@ -24,8 +24,6 @@ from kernel_assay.oracles.large import freivalds
 from kernel_assay.oracles.large.freivalds import Library, Product, algebra, worst
 from kernel_assay.oracles.spec.contract import Reals
 
-OPS = frozenset({"gemm", "gemm_int8"})
-"""Products of two matrices of numbers."""
 STEPS = 8
 """Tensors of a slab of freivalds.SLAB in float64 that live at a time, at most."""
 
@@ -53,7 +51,7 @@ def algebra_on(case: Case, subject: Subject, held: Mapping[str, Tensor], device:
     is no such product, or its contract a user's own, or there is no room for inputs on the device, or a sum of integers
     is more than float64 holds. Raises what materialize raises.
     """
-    if case.op not in OPS or case.op not in load_contracts() or contract_of(case.op).origin:
+    if case.op not in load_contracts() or contract_of(case.op).origin or not contract_of(case.op).product:
         return None
     if _room_of(case) > free_on(device):
         return None

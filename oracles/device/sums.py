@@ -132,12 +132,9 @@ def _least_mixture(d: Dims) -> int:
     return max(d["group"] * max(d["keys"], d["head"]), d["keys"] * d["head"])
 
 
-FORMULAS = {
-    "gemm": Formula(_gemm, lambda d: d["k"]),
-    "gemm_int8": Formula(_gemm_int8, lambda d: d["k"]),
-    "gemv": Formula(by_rows(_gemv, "a", "y"), lambda d: d["k"]),
-    "qgemm": Formula(_qgemm, lambda d: 33 * d["blocks"]),
-    "qgemv": Formula(_qgemv, lambda d: 33 * d["blocks"]),
-    "attention": Formula(_attention, _least_mixture),
-}
-"""Op -> its formula."""
+GEMM = Formula(_gemm, lambda d: d["k"])
+GEMM_INT8 = Formula(_gemm_int8, lambda d: d["k"])
+GEMV = Formula(by_rows(_gemv, "a", "y"), lambda d: d["k"])
+QGEMM = Formula(_qgemm, lambda d: 33 * d["blocks"])
+QGEMV = Formula(_qgemv, lambda d: 33 * d["blocks"])
+ATTENTION = Formula(_attention, _least_mixture)

@@ -25,12 +25,10 @@ _GRID, _BLOCK = 132 * 16, 256
 
 def arguments_of(case: Case) -> tuple[str, int]:
     """The kernel for a part, and how many elements it has. Raises InternalError if there is none for it."""
-    sizes = {name: t.size for name, t in case.tensors.items()}
-    dtypes = {t.dtype for t in case.tensors.values()}
-    if case.op == "convert" and dtypes == {"float32"} and case.attrs.get("to") in DIGITS:
-        return "conversions", sizes["x"]
-    if case.op == "silu_gate" and dtypes == {"float16"}:
-        return "gated", sizes["gate"]
+    (size, *_), dtypes = [t.size for t in case.tensors.values()], {t.dtype for t in case.tensors.values()}
+    for domain in contract_of(case.op).domains:
+        if dtypes == {domain.dtype} and domain.attrs.items() <= case.attrs.items():
+            return domain.kernel, size
     raise InternalError(f"there is no kernel that judges {case.label}")
 
 

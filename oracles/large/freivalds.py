@@ -119,13 +119,13 @@ def algebra(product: Product, numerics: Numerics) -> Algebra:
 
     Raises UsageError for an op that is no product of two matrices of numbers, or a sum that float64 cannot hold.
     """
-    if product.contract.name not in {"gemm", "gemm_int8"}:
+    if not product.contract.product:
         raise UsageError(
             f"{product.contract.name} is no product of two matrices of numbers: its rows have no such sums"
         )
     signs = [_signs(product.case, trial, product.dims[1]) for trial in range(TRIALS)]
     with np.errstate(all="ignore"):
-        if product.contract.name == "gemm_int8":
+        if product.contract.product == "integer":
             return _exactly(product, signs)
         return _within(product, numerics, signs)
 
@@ -281,7 +281,7 @@ def worst(product: Product, found: Algebra, most: int = MOST) -> list[int]:
             due += lib.told(lib.given(a[some]) @ lib.wide(product.inputs["b"][some]))
         due = alpha * due + (beta * lib.told(lib.wide(product.inputs["c"][row])) if beta else 0.0)
         off = np.abs(lib.told(lib.wide(product.out[row])) - due)
-        if product.contract.name == "gemm_int8":
+        if product.contract.product == "integer":
             off = np.abs((off + 2.0**31) % 2.0**32 - 2.0**31)
         named += [row * n + int(j) for j in np.argsort(-off, kind="stable")[:2]]
     return named

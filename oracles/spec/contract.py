@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -308,6 +309,19 @@ class Invariant:
     output: str = "out"
 
 
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """All 2**32 inputs of an op, or pairs of them, that a GPU can be tried on: `prove --device cuda`."""
+
+    dtype: str
+    """The dtype of all inputs."""
+    fills: Mapping[str, Mapping[str, int]]
+    """Input -> parameters of the distribution `every_bits`."""
+    kernel: str
+    """The kernel of oracles/device/sweep.cu that judges a part."""
+    attrs: Mapping[str, Scalar] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contract:
     """The specification of one op."""
@@ -351,6 +365,13 @@ class Contract:
     elementwise: bool = False
     """Each element of an output depends on the one at its place in the only input (of packed blocks, on that quant and
     its block's scales): all inputs can be counted out."""
+    domains: tuple[Domain, ...] = ()
+    """Inputs that can be counted out on a GPU, besides those of a narrow type of an elementwise op."""
+    product: Literal["", "real", "integer"] = ""
+    """For alpha * a @ b + beta * c, whose rows are checked by their sums (oracles/large/freivalds.py): of what numbers;
+    integers wrap at 32 bits."""
+    on_device: str = ""
+    """The formula by which a device computes `out` in float64 for large cases, as `rows.SILU` of oracles/device/."""
     separable: tuple[str, ...] = ()
     """Dims along which each index of the outputs needs of the inputs its own index only, and all of those without that
     dim: a large case is judged by a few of them (oracles/large/sampled.py)."""
