@@ -270,7 +270,7 @@ def test_one_that_is_not_small_is_shown_and_replayed(kept, fuzz, tmp_path):
     token, path = kept
     code, out, _ = fuzz("show", token, "--subject", path)
     assert code == 0
-    assert f"judged   {WORD}" in out
+    assert f"judged    {WORD}" in out
     assert f"[{ROWS - 1}, 0]" in out
     code, out, _ = fuzz("replay", token, "--subject", path)
     assert code == 1
