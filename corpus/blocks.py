@@ -28,17 +28,17 @@ class BlockFormat:
 
     @property
     def scales(self) -> int:
-        """How many float16 numbers a block begins with; d is the first."""
+        """The number of float16 numbers that a block begins with; d is the first."""
         return 2 if self.second else 1
 
     @property
     def high_bits(self) -> int:
-        """Where the uint32 of fifth bits begins, in formats that have one: right before the quants."""
+        """The byte where the uint32 of fifth bits begins, in formats that have one: right before the quants."""
         return 2 * self.scales
 
     @property
     def quants(self) -> int:
-        """Where the quants begin that fill the rest of the block."""
+        """The byte where the quants begin that fill the rest of the block."""
         return self.high_bits + (ELEMENTS // 8 if self.bits == 5 else 0)
 
     @property
@@ -61,7 +61,7 @@ BLOCKS: dict[str, BlockFormat] = {
 
 
 def block_format(name: str) -> BlockFormat:
-    """The format of this name. Raises UsageError for one the house does not know."""
+    """The format of this name. Raises UsageError for one that is not known."""
     if name not in BLOCKS:
         raise UsageError(f"block format {name!r} is not known; the known ones are {', '.join(BLOCKS)}")
     return BLOCKS[name]

@@ -1,4 +1,4 @@
-"""The number formats the house knows, with the facts of IEEE 754 and OCP FP8 that rounding and ULPs need."""
+"""The number formats that are known here, with the facts of IEEE 754 and OCP FP8 that rounding and ULPs need."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,7 +84,7 @@ class Format:
         return ((1 << (self.bits - 1 - mantissa)) - 1) << mantissa
 
     def number(self, pattern: int) -> float:
-        """What a bit pattern stands for."""
+        """The number that a bit pattern stands for."""
         return float(np.array(pattern, self.carrier).view(self.dtype)[()])
 
 
@@ -113,7 +113,7 @@ _BY_DTYPE = {f.dtype: f for f in FORMATS.values()}
 
 
 def format_of(name: str | np.dtype[Any]) -> Format:
-    """The format called name, or of a numpy dtype. Raises UsageError for a type the house does not know."""
+    """The format called name, or of a numpy dtype. Raises UsageError for a type that is not known."""
     found = FORMATS.get(name) if isinstance(name, str) else _BY_DTYPE.get(name)
     if found is None:
         wanted = name if isinstance(name, str) else name.name

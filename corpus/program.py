@@ -1,4 +1,4 @@
-"""What a person types to run this program where they are."""
+"""The words that a person types to run this program where they are."""
 
 import sys
 from functools import cache

@@ -18,11 +18,7 @@ import pytest
 from kernel_assay.corpus.program import program
 
 if TYPE_CHECKING:
-    from kernel_assay.corpus.model.subject import Subject
-    from kernel_assay.fuzz.checking.check import Examiner
-    from kernel_assay.fuzz.replay.replay import Item, Replayed
-
-TIMEOUT, MEMORY_MB = 10.0, 4096
+    from kernel_assay.fuzz.api import Item, Replayed, Replayer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,9 +38,7 @@ class _FindingFile(pytest.File):
     """A finding, or a bare case, which becomes a test for every subject of its op."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from kernel_assay.corpus.errors import UsageError  # noqa: PLC0415  pytest runs of others must not wait for us
-        from kernel_assay.corpus.storage.file_store import Store  # noqa: PLC0415  as above
-        from kernel_assay.fuzz.replay.replay import gather  # noqa: PLC0415  as above
+        from kernel_assay.fuzz.api import Store, UsageError, gather  # noqa: PLC0415  runs of others must not wait for us
 
         try:
             items = gather(Store(self.path.parent), [str(self.path)])
@@ -54,23 +48,21 @@ class _FindingFile(pytest.File):
             yield FindingItem.from_parent(self, name=f"{item.subject.key}[{item.case.label}]", item=item)
 
 
-_BOXES = pytest.StashKey[dict[str, "Examiner"]]()
+_REPLAYER = pytest.StashKey["Replayer"]()
 
 
-def _examiner(config: pytest.Config, subject: Subject) -> Examiner:
-    """One sandbox a subject, for the whole session."""
-    from kernel_assay.fuzz.checking.check import Examiner  # noqa: PLC0415  as above
+def _replayer(config: pytest.Config) -> Replayer:
+    """The one of this session."""
+    from kernel_assay.fuzz.api import Box, Replayer  # noqa: PLC0415  as above
 
-    boxes = config.stash.setdefault(_BOXES, {})
-    if subject.id not in boxes:
-        boxes[subject.id] = Examiner([subject], timeout=TIMEOUT, memory_mb=MEMORY_MB)
-    return boxes[subject.id]
+    box = Box()
+    return config.stash.setdefault(_REPLAYER, Replayer(timeout=box.timeout, memory_mb=box.memory_mb))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the sandboxes."""
-    for examiner in config.stash.get(_BOXES, {}).values():
-        examiner.__exit__(None, None, None)
+    if _REPLAYER in config.stash:
+        config.stash[_REPLAYER].close()
 
 
 class FindingItem(pytest.Item):
@@ -82,9 +74,9 @@ class FindingItem(pytest.Item):
 
     def runtest(self) -> None:
         """Replay it. Nothing is written to the corpus."""
-        from kernel_assay.fuzz.replay.replay import Outcome, replay_one  # noqa: PLC0415  as above
+        from kernel_assay.fuzz.api import Outcome  # noqa: PLC0415  as above
 
-        replayed = replay_one(_examiner(self.config, self.item.subject), self.item)
+        replayed = _replayer(self.config).replay(self.item)
         if replayed.outcome is Outcome.FAILS_AS_EXPECTED:
             pytest.xfail(replayed.verdict.message)
         if replayed.outcome is Outcome.NOT_TOLD:
@@ -93,8 +85,8 @@ class FindingItem(pytest.Item):
             raise ReplayError(replayed)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is wrong, instead of a traceback through the tool."""
-        from kernel_assay.corpus.errors import UsageError  # noqa: PLC0415  as above
+        """Say what is wrong, instead of a traceback through the tool."""
+        from kernel_assay.fuzz.api import UsageError  # noqa: PLC0415  as above
 
         if isinstance(excinfo.value, ReplayError | UsageError):
             return str(excinfo.value)

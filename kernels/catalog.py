@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import ACCUMULATORS, INPUT, Numerics, Subject
 from kernel_assay.corpus.program import program
 from kernel_assay.kernels.backend_registry import loader_of
@@ -37,7 +37,7 @@ EMULATOR = "emulator"
 
 
 def subjects_of(op: str) -> list[Subject]:
-    """The house's own subjects of an op, planted bugs last."""
+    """The built-in subjects of an op, seeded bugs last."""
     files = sorted(p for p in (ROOT / op).glob("*") if p.suffix in {".py", *CUDA} and p.stem != "__init__")
     found = [read_subject(p, op=op) for p in files]
     return sorted(found, key=lambda s: (bool(s.planted), s.name))
@@ -67,16 +67,16 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
 
 
 def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -> Subject:
-    """What a file says of itself. Raises UsageError if it says something that makes no sense."""
+    """Read what a file says of itself. Raises UsageError if it says something that makes no sense."""
     source = source_bytes(path)
     said = _constants(path, launch)
     planted, shows = said.get("PLANTED", ""), said.get("SHOWS", "")
     for constant, value in (("PLANTED", planted), ("SHOWS", "" if shows == EMULATOR else shows)):
-        if value and value not in set(Kind) - BLAMELESS:
+        if value and value not in {k for k in Kind if k.facts.fails}:
             what = f"{_key(path, constant)} = {value!r} is no verdict"
             raise UsageError(f"{path}: {what}; see `{program()} list verdicts`")
     if shows and not planted:
-        words = f"{_key(path, 'SHOWS')} says how a planted bug is found on a GPU"
+        words = f"{_key(path, 'SHOWS')} says how a seeded bug is found on a GPU"
         raise UsageError(f"{path}: {words}, but there is no {_key(path, 'PLANTED')}")
     backend = said.get("BACKEND") or _guess_backend(_tree(path, source))
     with about(str(path)):
@@ -101,7 +101,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
 
 
 def source_digest(path: Path, launch: str = "") -> str:
-    """Of a file as it is now, of what it includes from beside it, and of front matter that stands elsewhere."""
+    """A digest of a file, of what it includes from beside it, and of front matter that stands elsewhere."""
     return _digest_of(path, source_bytes(path), launch)
 
 
@@ -110,7 +110,7 @@ def _digest_of(path: Path, source: bytes, launch: str) -> str:
 
 
 def _beside(path: Path) -> list[bytes]:
-    """What a CUDA file includes from beside it."""
+    """Contents of what a CUDA file includes from beside it."""
     return [file.read_bytes() for file in included(path)] if path.suffix in CUDA else []
 
 
@@ -135,7 +135,7 @@ def _numerics(said: dict[str, Any]) -> Numerics:
 
 
 def _complaint(error: ValidationError) -> str:
-    """What pydantic found first, without its English for programmers and without its links."""
+    """The first complaint of pydantic, without its English for programmers and without its links."""
     first = error.errors()[0]
     key, *_ = names = first["loc"]
     if key not in Numerics.model_fields:
@@ -144,23 +144,19 @@ def _complaint(error: ValidationError) -> str:
     return f"{'.'.join(map(str, names))} = {first['input']!r} must be {allowed}"
 
 
-EMULATED = frozenset({Kind.RACE, Kind.UNINITIALIZED, Kind.DIVERGENT})
-"""Verdicts on a kernel in CUDA C++ that only the emulator gives: on a GPU such a kernel may be right all the same."""
-
-
 def shown_on_gpu(subject: Subject) -> str:
-    """The verdict that a planted bug earns on a GPU: its own, or the one that its file says; empty: there is none."""
+    """The verdict that a seeded bug earns on a GPU: its own, or the one that its file says; empty: there is none."""
     if not subject.planted:
         return ""
     path = resolve(subject)
     says = _constants(path, subject.launch).get("SHOWS", "")
-    if says == EMULATOR or (path.suffix in CUDA and subject.planted in EMULATED):
+    if says == EMULATOR or (path.suffix in CUDA and Kind(subject.planted).facts.hidden_on_gpu):
         return ""
     return str(says or subject.planted)
 
 
 def hidden_on_gpu(subject: Subject) -> bool:
-    """Whether a bug that was planted earns its verdict in the emulator only: by its kind, or as its file says."""
+    """Whether a seeded bug earns its verdict in the emulator only: by its kind, or as its file says."""
     return bool(subject.planted) and not shown_on_gpu(subject)
 
 
@@ -186,7 +182,7 @@ def layouts_taken(subject: Subject, ranks: Mapping[str, int]) -> dict[str, froze
 
 
 def threads_of(subject: Subject, shapes: Mapping[str, tuple[int, ...]], attrs: Mapping[str, Any]) -> int:
-    """How many threads a CUDA file launches for tensors of these shapes; 0 if it is none, or does not say."""
+    """Threads that a CUDA file launches for tensors of these shapes; 0 if it is none, or does not say."""
     path = resolve(subject)
     if path.suffix not in CUDA or not path.is_file():
         return 0
@@ -204,18 +200,18 @@ def _integers(tree: ast.Module) -> set[int]:
 
 
 def resolve(subject: Subject) -> Path:
-    """Where a subject's file lies; the house's own are stored relative to the project."""
+    """The file of a subject; built-in ones are stored relative to the project."""
     return present(ROOT.parent / subject.path)
 
 
 def _key(path: Path, constant: str) -> str:
-    """How a file spells what it says of itself: as a constant of Python, or as a key of front matter."""
+    """A file's spelling of what it says of itself: as a constant of Python, or as a key of front matter."""
     return constant.lower() if path.suffix in CUDA else constant
 
 
 @lru_cache(maxsize=1)
 def _tree(path: Path, source: bytes) -> ast.Module:
-    """What a file holds, parsed once for all that is read from it in a row; an edited one has another source."""
+    """Parse a file, once for all that is read from it in a row; an edited one has another source."""
     try:
         with PARSING:
             return ast.parse(source, filename=str(path))
@@ -225,7 +221,7 @@ def _tree(path: Path, source: bytes) -> ast.Module:
 
 
 def _constants(path: Path, launch: str = "") -> dict[str, Any]:
-    """What a file says of itself, by the name of the Python constant; ENTRY: the kernel of a CUDA file."""
+    """A file's words about itself, by the name of the Python constant; ENTRY: the kernel of a CUDA file."""
     return _said_in_cuda(path, launch) if path.suffix in CUDA else _said_in_python(path)
 
 
@@ -291,7 +287,7 @@ def _guess_backend(tree: ast.Module) -> str:
 
 
 def _stored_path(path: Path) -> str:
-    """Relative for the house's own files, so that records say the same on every machine."""
+    """Relative for the built-in files, so that records say the same on every machine."""
     return str(path.relative_to(ROOT.parent)) if path.is_relative_to(ROOT) else str(path)
 
 
@@ -310,7 +306,7 @@ def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str, op: 
 
 
 def _line(path: Path, source: bytes, function: str) -> int:
-    """Where the function is defined; 1 if it comes from elsewhere."""
+    """The line where the function is defined; 1 if it comes from elsewhere."""
     if path.suffix in CUDA:
         return line_of(path, function) if path.suffix == ".cu" else 1
     defined = [n for n in ast.walk(_tree(path, source)) if isinstance(n, ast.FunctionDef)]

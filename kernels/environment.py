@@ -1,4 +1,4 @@
-"""Where we are: what an observation may depend on."""
+"""Facts about this machine that an observation may depend on."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _processor() -> str:
 
 
 def tool_version(tool: str) -> str:
-    """What a program says of its own version, in one line, or that it is not there."""
+    """A program's word on its own version, in one line, or that it is not there."""
     if shutil.which(tool) is None:
         return "not found"
     lines = [line.strip() for line in _output([tool, "--version"]).splitlines() if line.strip()]

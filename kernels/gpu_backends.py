@@ -71,7 +71,7 @@ class Packed:
 
     @property
     def address(self) -> int:
-        """Of the list of addresses."""
+        """Address of the list of addresses."""
         return ctypes.addressof(self.addresses)
 
 
@@ -108,7 +108,7 @@ class GpuCudaSubject(CudaSubject):
 
 
 class _Prepared:
-    """What of a launch is the same the next time: the windows on its tensors, and its arguments while those stay."""
+    """The part of a launch that stays: the windows on its tensors, and its arguments while those stay."""
 
     def __init__(self, windows: dict[int, Window]) -> None:
         """windows: by the address on the host of the tensor that lies in each."""
@@ -141,12 +141,12 @@ class GpuCudaLoader(OnGpu, CudaLoader):
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """In which what is loaded is compiled by g++: only its parameters are read."""
+        """Modes in which what is loaded is compiled by g++: only its parameters are read."""
         return (Mode.FAST,)
 
     @property
     def kind(self) -> type[CudaSubject]:
-        """Of what is loaded."""
+        """The class of what is loaded."""
         return GpuCudaSubject
 
     def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:

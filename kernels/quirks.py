@@ -1,4 +1,4 @@
-"""What libraries get wrong, found by this tool, with the evidence. The clean subjects decline exactly these cases.
+"""Errors of libraries, found by this tool, with the evidence. The clean subjects decline exactly these cases.
 
 A declined case is counted as `unsupported` with the sentence below, so nothing is hidden; no budget is widened for it.
 What a compiler gets wrong is avoided instead.

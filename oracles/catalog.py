@@ -51,12 +51,12 @@ def contract_of(op: str) -> Contract:
 
 
 def origin_of(op: str) -> str:
-    """File of a user's own contract of an op; an empty string for the house's, and for an op that is not known."""
+    """File of a user's own contract of an op; an empty string for a built-in one, and for an op that is not known."""
     return _OWN[op].origin if op in _OWN else ""
 
 
 def add_contract(path: Path) -> Contract:
-    """Execute a contract file from anywhere and enter its CONTRACT for this process, before one of the house's.
+    """Execute a contract file from anywhere and enter its CONTRACT for this process, before a built-in one.
 
     Raises UsageError if the file is missing, does not run, or defines no contract that could be used, and if another
     file has already defined the op. The same file again is read again.
@@ -116,7 +116,7 @@ _MOVED = {
 
 
 def _moved(error: BaseException) -> str:
-    """What a contract written for 0.1 should import, if that is what is wrong with it."""
+    """The import that a contract written for 0.1 should have, if that is what is wrong with it."""
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
     old = next((one for one in _MOVED if one == name or one.startswith(f"{name}.")), "") if name else ""
     return f"; since 0.2 {name if name in _MOVED else old} is kernel_assay.{_MOVED[old]}" if old else ""

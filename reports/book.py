@@ -1,4 +1,4 @@
-"""What a report tells of: one run and what was found, read from the store and from nothing else."""
+"""The content of a report: one run and what was found, read from the store and from nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import Finding, State
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.reports.bugs import grouped, rank
@@ -28,7 +28,7 @@ MOST_BEFORE = 5
 
 @dataclass(frozen=True)
 class Book:
-    """Everything a report may speak of."""
+    """The content of a report."""
 
     findings: tuple[Finding, ...]
     """Those met in the run; without a run, all there are."""
@@ -39,12 +39,12 @@ class Book:
     """The folder of the corpus, as a person named it."""
 
     def commands(self, finding: Finding) -> dict[str, str]:
-        """What a person types next about a finding: name -> command."""
+        """Commands that a person types next about a finding, by name."""
         return commands(finding, self.corpus)
 
     @property
     def planted(self) -> tuple[Finding, ...]:
-        """Findings about bugs that were planted on purpose."""
+        """Findings about seeded bugs."""
         return tuple(f for f in self.findings if f.subject.planted)
 
     @property
@@ -60,7 +60,7 @@ class Book:
     @property
     def strict(self) -> bool:
         """Whether a failure counts that did not show again, and proves nothing by itself; the run was asked to."""
-        return self.campaign is not None and bool(self.campaign.options.get("strict"))
+        return self.campaign is not None and self.campaign.chosen.strict
 
     @property
     def elusive(self) -> tuple[Finding, ...]:
@@ -68,7 +68,7 @@ class Book:
         return tuple(f for f in self.real if not f.shows_again)
 
     def elusive_text(self, finding: Finding) -> str:
-        """What was seen of one of them, how often, and whether it counts."""
+        """Words for what was seen of one of them, how often, and whether it counts."""
         kind, seen = finding.verdict.kind, count(finding.count, "time")
         runs = next(
             (e.what for e in reversed(finding.history) if e.what.startswith("0 of ")), "none of the runs failed"
@@ -83,7 +83,7 @@ class Book:
         return grouped(self.real, self.news)
 
     def standing(self, finding: Finding) -> str:
-        """Its place in the life of findings, in a few words."""
+        """The place of a finding in the life of findings, in a few words."""
         if finding.subject.planted:
             return "planted"
         if finding.id in self.known:
@@ -114,7 +114,7 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def failing(kinds: dict[str, int]) -> int:
     """Executions that failed, of a count by kind."""
-    return sum(n for kind, n in kinds.items() if Kind(kind) not in BLAMELESS)
+    return sum(n for kind, n in kinds.items() if Kind(kind).facts.fails)
 
 
 def judged_of(kinds: dict[str, int]) -> int:
@@ -128,7 +128,7 @@ def planted_missed(campaign: Campaign) -> list[str]:
 
 
 def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
-    """What a person types next: name -> command."""
+    """Commands that a person types next, by name."""
     target, extra = finding.id, ""
     if finding.found_by.startswith(TOKEN):
         target, extra = (
@@ -163,7 +163,7 @@ def blind(finding: Finding) -> Sequence[str]:
 
 
 def sanitized(finding: Finding) -> list[str]:
-    """What compute-sanitizer says of the smallest case: a line a tool, but one for all that are silent."""
+    """Lines of compute-sanitizer on the smallest case: one a tool, but one for all that are silent."""
     said = finding.sanitized
     lines = [f"{s.tool}: {s.message} ({count(s.errors, 'error')})" for s in said if s.errors]
     lines += [f"{s.tool}: no answer, for {s.trouble}" for s in said if s.trouble]
@@ -180,14 +180,14 @@ def after(finding: Finding, lead: str = "") -> list[str]:
 
 
 def shows_in(finding: Finding) -> str:
-    """How often a failure shows that does so in some runs only."""
+    """Words for how often a failure shows that does so in some runs only."""
     return (
         f"{finding.probability:.0%} of runs" if finding.shows_again else "none of the runs that were made of it again"
     )
 
 
 def judged(shares: Sequence[Share]) -> str:
-    """How much of a large case was judged, and by what; an empty string of any other."""
+    """Words for how much of a large case was judged, and by what; empty for any other."""
     return "; ".join(share.text for share in shares)
 
 

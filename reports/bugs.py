@@ -11,10 +11,6 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.kinds import Kind
 
-CAUSES = frozenset({Kind.RACE, Kind.OUT_OF_BOUNDS, Kind.UNINITIALIZED, Kind.DIVERGENT})
-"""Kinds that name the line at fault, of which wrong values are but symptoms."""
-VALUES = frozenset({Kind.MISMATCH, Kind.NONFINITE, Kind.NONDETERMINISTIC, Kind.UNWRITTEN})
-"""Kinds that are about what stands in an output."""
 GIVEN_AWAY = "; its bytes are "
 """What a message says before it tells what a value gives away."""
 SIZES = range(513)
@@ -42,7 +38,11 @@ def grouped(findings: Iterable[Finding], news: Callable[[Finding], bool]) -> lis
 
 def rank(kind: Kind) -> tuple[bool, str]:
     """Kinds in the order in which they are told: first those that name a cause, of which others are symptoms."""
-    return (kind not in CAUSES, kind)
+    return (not kind.facts.names_cause, kind)
+
+
+def _in_values(kinds: Iterable[Kind]) -> bool:
+    return all(kind.facts.in_values for kind in kinds)
 
 
 def is_noise(f: Finding) -> bool:
@@ -76,10 +76,10 @@ def same_bug(first: Finding, other: Finding) -> bool:
 
 def _is_symptom(other: Finding, *, of: Finding) -> bool:
     """Whether a finding says too little of its own: values that were never looked into, or that a race makes differ."""
-    if of.verdict.kind in CAUSES and other.verdict.kind is Kind.NONDETERMINISTIC:
+    if of.verdict.kind.facts.names_cause and other.verdict.kind is Kind.NONDETERMINISTIC:
         return True
     unshrunk = {State.NEW, State.CONFIRMED}
-    return other.state in unshrunk and of.state not in unshrunk and {of.verdict.kind, other.verdict.kind} <= VALUES
+    return other.state in unshrunk and of.state not in unshrunk and _in_values({of.verdict.kind, other.verdict.kind})
 
 
 def _alike(first: Finding, other: Finding) -> bool:
@@ -89,7 +89,7 @@ def _alike(first: Finding, other: Finding) -> bool:
     kinds = {first.verdict.kind, other.verdict.kind}
     if len(kinds) == 1 and first.verdict.rule == other.verdict.rule:
         return True
-    return (len(kinds) == 1 or kinds <= VALUES) and _shapes(first.case) == _shapes(other.case)
+    return (len(kinds) == 1 or _in_values(kinds)) and _shapes(first.case) == _shapes(other.case)
 
 
 def _is_finite(case: Case) -> bool:
@@ -129,7 +129,7 @@ def _condition(f: Finding) -> str:
 
 
 def _seen(first: Finding, other: Finding) -> Kind | None:
-    """What the subject makes of the first's smallest case in the other's dtype; None if nobody has tried."""
+    """The verdict on the first's smallest case in the other's dtype; None if nobody has tried."""
     if first.signature.dtype == other.signature.dtype:
         return None
     mine = ((v.subject, v.dtype) for v in first.variants)

@@ -1,4 +1,4 @@
-"""What a run could have tried and did not."""
+"""Gaps of coverage: what a run could have tried and did not."""
 
 from __future__ import annotations
 

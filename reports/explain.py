@@ -1,4 +1,4 @@
-"""What a verdict means, how it is decided, and what to do about it: one text each in reports/verdicts/.
+"""Explanations of verdicts: what each means, how it is decided, what to do; one text each in reports/verdicts/.
 
 Every kind has a text, and so has a rule that is worth one of its own; any other rule is explained by the kind that it
 decides. The second paragraph of a text is its short form, the third names the rules of a kind or the kinds of a rule:
@@ -19,7 +19,7 @@ from kernel_assay.corpus.model.kinds import Kind
 
 
 def topics() -> tuple[str, ...]:
-    """Everything that can be explained: the kinds in the order of their definition, then the rules by name."""
+    """Topics that can be explained: the kinds in the order of their definition, then the rules by name."""
     return (*(kind.value for kind in Kind), *sorted(_rules()))
 
 
@@ -29,7 +29,7 @@ def explain(topic: str) -> str:
 
 
 def short(topic: str) -> str:
-    """What a topic means, in one sentence. Raises UsageError like explain."""
+    """Explain a topic in one sentence. Raises UsageError like explain."""
     return " ".join(_paragraph(explain(topic), 1).split())
 
 
@@ -64,7 +64,7 @@ def _rules() -> dict[str, str]:
 
 
 def _named(text: str) -> tuple[str, ...]:
-    """What the third paragraph names."""
+    """Names in the third paragraph."""
     names = _paragraph(text, 2).partition(": ")[2]
     return () if names == "none" else tuple(names.split(", "))
 
@@ -74,7 +74,7 @@ def _paragraph(text: str, number: int) -> str:
 
 
 def _name(topic: str) -> str:
-    """As a person may write it: any case, hyphens, and the law's own name behind a colon."""
+    """The topic as a person may write it: any case, hyphens, and the law's own name behind a colon."""
     name = topic.strip().lower().replace("-", "_")
     return "law" if name.startswith("law:") else name
 

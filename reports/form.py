@@ -1,4 +1,4 @@
-"""What a form of report is."""
+"""The interface of a form of report."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class SubjectReport(Record):
     backend: str
     path: str
     planted: str = ""
-    """For a bug planted on purpose: the verdict it must earn."""
+    """For a seeded bug: the verdict it must earn."""
     claims: dict[str, Any] = {}
     """Declared arithmetic that is not the default."""
     kinds: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What the tensors of a case hold, in words: made again from the recipe."""
+"""The tensors of a case in words: made again from the recipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def described(case: Case) -> list[tuple[str, ...]]:
 
 
 def filled(t: TensorRecipe) -> str:
-    """How a tensor gets its values."""
+    """Words for how a tensor gets its values."""
     fill = t.fill
     words = [fill.distribution]
     words += [f"{_PARAMS.get(name, name)} {value}" for name, value in fill.params.items()]

@@ -55,7 +55,7 @@ def figure(x: float | None) -> str:
 
 
 def times(rho: float) -> str:
-    """How many times its budget an element is off; beyond a million, or of a budget of 0, the number says nothing."""
+    """Words for how many budgets an element is off; beyond a million, or of a budget of 0, the number says nothing."""
     return "-" if math.isinf(rho) else f"{rho:.3g}" if rho < 1e6 else "> 1e6"
 
 
@@ -79,12 +79,12 @@ def only_bits_tell(e: Element, got: str, wanted: str) -> bool:
 
 
 def place(index: Sequence[int] | None) -> str:
-    """Where an element is: `[0, 3]`."""
+    """The place of an element: `[0, 3]`."""
     return "" if index is None else f"[{', '.join(map(str, index))}]" if index else "the only one"
 
 
 def relation(shown: Exhibit) -> str:
-    """What a law says of the other case's output, if that is not simply the first one's."""
+    """Words for what a law says of the other case's output, if that is not simply the first one's."""
     factor = f"{shown.factor:g} times " if shown.factor != 1 else ""
     part = f"[{parts(shown.view)}] of " if shown.view else ""
     within = f", to within {shown.within:g} error budgets and rounding" if shown.within else ""

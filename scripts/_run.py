@@ -23,6 +23,8 @@ if (_VENV / "bin" / "python").exists() and Path(sys.prefix).resolve() != _VENV.r
 sys.path.insert(0, str(ROOT))
 
 try:
+    import click
+
     from kernel_assay.corpus.errors import InternalError, UsageError
 except ImportError as missing:
     sys.stderr.write(f"this Python has not what Kernel Assay needs ({missing}); `make run` sets it up\n")
@@ -62,6 +64,8 @@ def answer(work: Callable[[], int]) -> int:
         return USAGE
     except InternalError as error:
         sys.stderr.write(f"{name}: internal error, please report it: {error}\n")
+    except click.Abort:  # a person's wish, and no fault
+        raise
     except Exception:  # noqa: BLE001  whatever else it is, it is our fault; Python's own exit code would say "findings"
         traceback.print_exc()
     return INTERNAL

@@ -79,7 +79,7 @@ def widened(w: Window, size: int) -> tuple[Window, tuple[int, ...], int]:
 
 
 def _cut(blocks: Bytes, w: Window) -> NDArray[Any]:
-    """What the window shows of whole blocks."""
+    """The window's part of whole blocks."""
     *rows, count, size = blocks.shape
     start, extent = (w.origin[-1] % size, w.shape[-1]) if w.shape else (0, 1)
     cut = blocks.reshape(*rows, count * size)[..., start:][..., :extent]

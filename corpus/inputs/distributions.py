@@ -253,7 +253,7 @@ def raw_bits(w: Window) -> Values:
 
 @distribution("structured", floats=False)
 def edge_indices(w: Window) -> Values:
-    """For indices: only the first and the last one."""
+    """Only the first and the last index."""
     last = max(1, int(w.params.get("below", 1))) - 1
     return np.where((w.bits() & np.uint64(1)) == 1, last, 0).astype(np.int64)
 
@@ -292,7 +292,7 @@ def between(w: Window) -> Values:
 
 @distribution("structured", **RANGED)
 def tapered(w: Window) -> Values:
-    """As between, but row by row drawn towards the number nearest to zero: to 2**-k of the way, k from 0 to 23."""
+    """Draw as `between`, but row by row towards the number nearest to zero: to 2**-k of the way, k from 0 to 23."""
     low, high = limits_of(w)
     if not w.format.is_float:
         return between(w)
@@ -327,7 +327,7 @@ def every_bits(w: Window) -> Values:
 
 
 def _tile_width(w: Window) -> NDArray[np.int64]:
-    """Of each row: 32, 64, 128 or 256 columns."""
+    """Columns of a tile in each row: 32, 64, 128 or 256."""
     return np.left_shift(32, (w.per_row() & np.uint64(3)).astype(np.int64))
 
 
@@ -339,7 +339,7 @@ def _in_tile(w: Window) -> NDArray[np.bool_]:
 
 
 def lowest(fmt: Format) -> float:
-    """What stands for -Inf as a mask: the most negative number, where a format has no Inf."""
+    """The number that stands for -Inf as a mask: the most negative one, where a format has no Inf."""
     return -math.inf if fmt.has_inf else -fmt.max
 
 

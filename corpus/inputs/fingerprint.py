@@ -22,7 +22,7 @@ CHANCE = 2
 
 
 def rows_of(case: Case) -> dict[str, dict[int, Indices]]:
-    """Of every input, which indices of each axis; the case decides."""
+    """Indices of each axis of every input that are digested; the case decides."""
     random = Random(f"{case.id}:rows")
     return {
         name: {axis: _some(t.shape, axis, random) for axis in range(len(t.shape))} for name, t in case.tensors.items()

@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a tensor lies in a buffer, all in elements."""
+    """The place of a tensor in a buffer, all in elements."""
 
     length: int
     """Elements the buffer must hold."""

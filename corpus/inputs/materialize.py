@@ -50,7 +50,7 @@ def window_of(recipe: TensorRecipe) -> Window:
 
 
 def exceptions(recipe: TensorRecipe) -> Iterator[tuple[slice, int]]:
-    """What is written over the values, in this order: where in the flat tensor (C order), and which bit pattern.
+    """Yield what is written over the values, in order: where in the flat tensor (C order), and which bit pattern.
 
     Raises UsageError for a special value or a place that is not known, and for a poke that is wider than the dtype.
     """
@@ -76,7 +76,7 @@ def flip_of(recipe: TensorRecipe) -> int | None:
 
 
 def integer_limits(fmt: Format) -> tuple[int, int]:
-    """What values are clipped to before they become integers."""
+    """Limits that values are clipped to before they become integers."""
     info = np.iinfo(fmt.dtype)
     # 2**63 - 1 is no float64, and what lies above (or is NaN) converts differently on each machine.
     return int(info.min), min(int(info.max), 2**63 - 1024)

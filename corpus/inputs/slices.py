@@ -27,7 +27,7 @@ WINDOW_COST = 1 << 14
 
 
 def taken(recipe: TensorRecipe, picked: Picked) -> Array:
-    """What np.take gives of the materialized tensor along each of these axes: the same bytes, C-contiguous.
+    """Elements as np.take gives them of the materialized tensor along each of these axes: the same bytes, C-contiguous.
 
     Indices may repeat and come in any order. Raises UsageError as materialize does, for an axis that the tensor does
     not have, and for an index outside of it; there are no negative ones.
@@ -54,7 +54,7 @@ def _checked(recipe: TensorRecipe, axis: int, indices: Sequence[int] | Indices) 
 
 
 def _dense(recipe: TensorRecipe, axes: list[Indices]) -> Array:
-    """Of a recipe that repeats nothing; axes: the indices of every axis."""
+    """Make a recipe that repeats nothing, at these indices of every axis."""
     window_of(recipe)  # refuses what cannot be made
     flip = flip_of(recipe)
     if flip is not None:
@@ -68,7 +68,7 @@ def _dense(recipe: TensorRecipe, axes: list[Indices]) -> Array:
 
 
 def _plain(recipe: TensorRecipe) -> TensorRecipe:
-    """What fills the window: nothing is written over it, and nothing reversed."""
+    """The recipe of the values alone: nothing is written over them, and nothing reversed."""
     params = {name: value for name, value in recipe.fill.params.items() if name != "flip"}
     return recipe.but(specials=(), pokes=(), layout="contiguous", fill=recipe.fill.but(params=params))
 
@@ -93,7 +93,7 @@ def _values(recipe: TensorRecipe, axes: list[Indices]) -> Array:
 
 
 def _pieces(shape: tuple[int, ...], unique: list[Indices]) -> list[list[tuple[int, int]]]:
-    """For every axis the runs to be made, so that it costs least: those of its indices, or one run over all of them."""
+    """Runs to be made for every axis, so that it costs least: those of its indices, or one run over all of them."""
     each = [_runs(along) for along in unique]
     whole = [[(int(along[0]), int(along[-1]) + 1)] for along in unique]
     options = [
@@ -127,7 +127,7 @@ def _met(where: slice, shape: tuple[int, ...], axes: list[Indices]) -> tuple[Arr
 
 
 def _strided(shape: tuple[int, ...], axes: list[Indices]) -> Iterator[Indices]:
-    """What each axis adds to the flat index of an element, broadcastable."""
+    """Yield what each axis adds to the flat index of an element, broadcastable."""
     step = math.prod(shape)
     for axis, (extent, along) in enumerate(zip(shape, axes, strict=True)):
         step //= extent

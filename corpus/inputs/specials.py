@@ -75,7 +75,7 @@ def middle(shape: tuple[int, ...]) -> range:
 
 @place
 def tile_tail(shape: tuple[int, ...]) -> range:
-    """In the first row, the first element behind the last full tile of 32 (or the last element)."""
+    """The first element of the first row behind the last full tile of 32 (or the last element)."""
     cols = _grid(shape)[1]
     return _only(min(cols - 1, cols // TILE * TILE))
 
@@ -108,7 +108,7 @@ def one_column(shape: tuple[int, ...]) -> range:
 
 
 def written(fmt: Format, shape: tuple[int, ...], value: str, where: str) -> tuple[range, int]:
-    """Where a special value at a named place belongs in a flat tensor, and the bit pattern that is written there.
+    """The place of a special value in a flat tensor, and the bit pattern that is written there.
 
     Nowhere, for integer types and empty tensors. Raises UsageError for names that are not in the tables.
     """

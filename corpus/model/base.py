@@ -1,4 +1,4 @@
-"""What all records have in common: how they are frozen, written, named and copied. The nouns: corpus/model/."""
+"""The base of all records: how they are frozen, written, named and copied. The nouns are in corpus/model/."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def unnamed(value: Any) -> Any:
 
 @cache
 def _names(kind: type[BaseModel]) -> set[str]:
-    """Of the fields of a kind of records: one set for all of them, for making it took longer than all the rest."""
+    """Names of the fields of a kind of records: one set for all, for making it took longer than all the rest."""
     return set(kind.model_fields)
 
 

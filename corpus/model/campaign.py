@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from kernel_assay.corpus.model.base import Record, Scalar
 from kernel_assay.corpus.model.findings import Environment
 from kernel_assay.corpus.model.subject import Subject
 
+DEFAULT_SECONDS = 60.0
+"""Of a run that says neither seconds nor cases."""
 GENERATION = 2
 """Counts up when the same seed and index give another case; runs that began before keep theirs."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The settings that a run was begun with, as its record keeps them; 0 says: not set."""
+
+    timeout: float = 10.0
+    memory_mb: int = 4096
+    max_elements: int = 0
+    device: str = "cpu"
+    jobs: int = 0
+    case_memory: int = 0
+    seconds: float = DEFAULT_SECONDS
+    cases: int = 0
+    strict: bool = False
+    """Whether failures that did not show again count."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Scalar]) -> RunOptions:
+        """Read a record, which may be older and lack some."""
+        return cls(**{name: record[name] for name in (f.name for f in fields(cls)) if name in record})  # type: ignore[arg-type]
+
+
 class Space(Record):
-    """What the cases of one op and dtype could be: the classes that coverage counts, so that holes have names."""
+    """Classes that the cases of one op and dtype could have, which coverage counts, so that gaps have names."""
 
     shapes: tuple[str, ...] = ()
     layouts: tuple[str, ...] = ()
@@ -23,7 +48,7 @@ class Space(Record):
 
 
 class Fidelity(Record):
-    """How far passing outputs of one kind were from what they stand for; told, never judged."""
+    """Distance of passing outputs of one kind from what they stand for; told, never judged."""
 
     what: str
     """The quantity; less is better."""
@@ -33,7 +58,7 @@ class Fidelity(Record):
 
 
 class Statistics(Record):
-    """What was seen of one subject."""
+    """Counts of what was seen of one subject."""
 
     timed: int = 0
     """Executions that ended well."""
@@ -62,7 +87,7 @@ class Statistics(Record):
 
 
 class Moment(Record):
-    """How far a run was at one time."""
+    """The progress of a run at one time."""
 
     seconds: float
     judged: int
@@ -71,7 +96,7 @@ class Moment(Record):
 
 
 class Tried(Record):
-    """What is known of the cases that were declined of an op (declines.py), since a trait was last left out."""
+    """Knowledge of the cases that were declined of an op (declines.py), since a trait was last left out."""
 
     took: tuple[str, ...] = ()
     """Traits of cases that were taken."""
@@ -149,6 +174,11 @@ class Campaign(Record):
     """Thinned as it grows; a few hundred moments at most."""
     fresh: tuple[str, ...] = ()
     """Ids of the findings that nobody knew before this run."""
+
+    @property
+    def chosen(self) -> RunOptions:
+        """The options, by their names."""
+        return RunOptions.of(self.options)
 
     def moved(self, next_index: int) -> Campaign:
         """The same, further on. It is not validated anew: that would take longer the more was covered."""

@@ -18,7 +18,7 @@ from kernel_assay.corpus.model.base import GENERATOR_VERSION, Record, Scalar, un
 
 
 class Fill(Record):
-    """How a tensor gets its values."""
+    """The way in which a tensor gets its values."""
 
     distribution: str = "zeros"
     """Name of a function in corpus/inputs/distributions.py."""
@@ -94,7 +94,7 @@ class Case(Record):
 
     @cached_property
     def number(self) -> int:
-        """What decides how it is run (order of threads, check mode, streams): 0 if all its seeds are 0, else any."""
+        """The number that decides how it is run (order of threads, check mode, streams): 0 if all its seeds are 0."""
         seeds = [t.fill.seed for t in self.tensors.values()]
         return zlib.crc32(repr(seeds).encode()) if any(seeds) else 0
 
@@ -121,7 +121,7 @@ class Case(Record):
             raise UsageError(f"{made}, this one makes version {GENERATOR_VERSION}: its inputs would differ")
 
     def __repr__(self) -> str:
-        """What a failing test prints: the label, and a word that brings the case back."""
+        """The label, and a word that brings the case back: a failing test prints it."""
         return f"<{self.label} | {self.token}>"
 
 

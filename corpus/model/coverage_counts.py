@@ -1,4 +1,4 @@
-"""How often cells of coverage were judged, and by whom: in memory by sets of subjects, on disk by what has been added.
+"""Counts of judged cells of coverage, by subject: in memory by sets of subjects, on disk by what has been added.
 
 A cell is `op|dtype|shape class|layout|value class`. Most cases of an op are judged by the same few sets of subjects, so
 that a count for each set takes a tenth of the room that one for each subject would.
@@ -38,7 +38,7 @@ class Coverage:
         added[subjects] = added.get(subjects, 0) + cases
 
     def add(self, part: Coverage) -> None:
-        """What came after it."""
+        """Add what came after it."""
         for cell, counts in part._all.items():
             for subjects, cases in counts.items():
                 self.count(cell, subjects, cases)
@@ -54,7 +54,7 @@ class Coverage:
 
     @classmethod
     def of(cls, flat: Mapping[str, int]) -> Self:
-        """What a record has."""
+        """Read the counts of a record."""
         made = cls()
         for key, cases in flat.items():
             cell, _, subject = key.rpartition("|")
@@ -74,7 +74,7 @@ class Coverage:
 
     @classmethod
     def read(cls, lines: Iterable[Mapping[str, Any]], end: int) -> Self:
-        """What the lines of a journal say of the cases before an index.
+        """Read what the lines of a journal say of the cases before an index.
 
         Of a process that was killed there may be lines that its record does not know; the next one has counted those
         cases again.

@@ -1,4 +1,4 @@
-"""How much of a large output was judged, and by what."""
+"""The share of a large output that was judged, and by what."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WAYS = {
 
 
 class Apart(Record):
-    """How far one output is from another of the same case, at all elements; judging.measure defines the numbers."""
+    """Distance of one output from another of the same case, at all elements; judging.measure defines the numbers."""
 
     peer: str = ""
     """Name of the subject that left the other; empty: it is a float64 reference."""
@@ -35,7 +35,7 @@ class Apart(Record):
 
     @property
     def text(self) -> str:
-        """For people, e.g. `max ULP 1 at [3, 4], NMSE 3.1e-16, cosine 1, PSNR 151 dB, max abs 2e-07, max rel 1e-07`."""
+        """Words, e.g. `max ULP 1 at [3, 4], NMSE 3.1e-16, cosine 1, PSNR 151 dB, max abs 2e-07, max rel 1e-07`."""
         where = f" at [{', '.join(map(str, self.at))}]" if self.at and self.ulps else ""
         told = [f"max ULP {self.ulps}{where}", f"NMSE {self.nmse:.2g}", f"cosine {self.cosine:.9g}"]
         told += [f"PSNR {self.psnr:.4g} dB", f"max abs {self.max_abs:.2g}", f"max rel {self.max_rel:.2g}"]
@@ -77,7 +77,7 @@ class Share(Record):
         return f"of {self.of} elements of {self.output}, {', '.join(told) or 'none was judged'}"
 
     def _words(self, way: str) -> str:
-        """What was done, and what came of it."""
+        """Words for what was done, and what came of it."""
         of = {"peer": True, "reference": False}.get(way)
         apart = [one for one in self.apart if bool(one.peer) is of]
         told = (f"compared with {one.peer or 'a float64 reference'} ({one.text})" for one in apart)

@@ -1,4 +1,4 @@
-"""What was seen when an implementation ran one case: how it ended, what it left, what it damaged."""
+"""The record of one run of a case by an implementation: how it ended, what it left, what it damaged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kernel_assay.corpus.model.kinds import Kind, Status
 
 
 class OutputReport(Record):
-    """What the worker saw of one output; its bytes travel beside the record."""
+    """The worker's record of one output; its bytes travel beside the record."""
 
     name: str
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class GuardDamage(Record):
 
 
 class Execution(Record):
-    """What happened when one subject ran one case (twice)."""
+    """The record of one subject running one case (twice)."""
 
     status: Status
     subject: str

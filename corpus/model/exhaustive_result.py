@@ -1,4 +1,4 @@
-"""What is known for every input there is, not only for those that a search met."""
+"""Verdicts on every input there is, not only on those that a search met."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from kernel_assay.corpus.model.verdict import Signature, Verdict
 
 
 class Environment(Record):
-    """Where something was observed."""
+    """The place where something was observed: machine, system, versions."""
 
     python: str
     platform: str
@@ -107,7 +107,7 @@ class Picture(Record):
 
 
 class Opinion(Record):
-    """What a customary check says of the same output."""
+    """The opinion of a customary check about the same output."""
 
     check: str
     """E.g. `cosine >= 0.999`."""
@@ -140,7 +140,7 @@ Slice = tuple[int | None, int | None, int | None]
 
 
 class Exhibit(Record):
-    """What a person is shown of a failing execution."""
+    """Details of a failing execution that a person is shown."""
 
     output: str = ""
     shape: tuple[int, ...] = ()
@@ -181,7 +181,7 @@ class Variant(Record):
 
 
 class Sanitized(Record):
-    """What a tool of NVIDIA's compute-sanitizer says of the smallest case, run once more on a GPU."""
+    """The word of a tool of NVIDIA's compute-sanitizer on the smallest case, run once more on a GPU."""
 
     tool: str
     """E.g. `memcheck`."""
@@ -278,7 +278,7 @@ class Finding(Record):
         return self.shows_again or self.verdict.kind is Kind.NONDETERMINISTIC
 
     def expected(self, today: date | None = None) -> bool:
-        """Whether a failure of it is no news today: a planted bug, or an expectation that has not expired."""
+        """Whether a failure of it is no news today: a seeded bug, or an expectation that has not expired."""
         if self.subject.planted:
             return True
         return self.expect == "fail" and not self.expired(today)

@@ -1,4 +1,4 @@
-"""What is mended of Triton's own interpreter, in words: whatever it gets wrong there itself cannot be seen."""
+"""Descriptions of what is mended in Triton's own interpreter: what that gets wrong itself cannot be seen."""
 
 from pathlib import Path
 

@@ -22,11 +22,12 @@ How an experiment can end, and whom each end speaks about:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    """What happened to one execution; the sandbox says it."""
+    """The end of one execution, as the sandbox saw it."""
 
     OK = "ok"
     UNSUPPORTED = "unsupported"
@@ -40,7 +41,7 @@ class Status(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an execution means; the judge says it."""
+    """The meaning of an execution, as the oracle judges it; `facts` has what follows from each."""
 
     PASS = "pass"  # noqa: S105 (a verdict, no password)
     MISMATCH = "mismatch"
@@ -65,6 +66,52 @@ class Kind(StrEnum):
     UNSUPPORTED = "unsupported"
     INCONCLUSIVE = "inconclusive"
 
+    @property
+    def facts(self) -> Facts:
+        """The row of the table."""
+        return _FACTS.get(self, _PLAIN)
 
-BLAMELESS = frozenset({Kind.PASS, Kind.UNSUPPORTED, Kind.INCONCLUSIVE})
-"""Kinds that are no finding about a subject."""
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts about a kind of verdict; the defaults are those of a plain failure."""
+
+    fails: bool = True
+    """Whether it is a finding about a subject; what is none is about the question."""
+    decided: bool = True
+    """Whether it says that a subject is right or wrong."""
+    of_values: bool = False
+    """Whether values decide it, against the error budget."""
+    in_values: bool = False
+    """Whether it is about what stands in an output."""
+    names_cause: bool = False
+    """Whether it names the line at fault, of which wrong values are but symptoms."""
+    hidden_on_gpu: bool = False
+    """Whether only the emulator gives it: on a GPU such a kernel in CUDA C++ may be right all the same."""
+    dear: bool = False
+    """Whether another try may cost a whole timeout: it is not run again to be seen closely."""
+    ends_worker: bool = False
+    """Whether it may cost a worker each time it shows."""
+
+
+_PLAIN = Facts()
+_VALUES = Facts(of_values=True, in_values=True)
+_HIDDEN = Facts(names_cause=True, hidden_on_gpu=True)
+_DEAR = Facts(dear=True, ends_worker=True)
+_FACTS = {
+    Kind.PASS: Facts(fails=False),
+    Kind.UNSUPPORTED: Facts(fails=False, decided=False),
+    Kind.INCONCLUSIVE: Facts(fails=False, decided=False),
+    Kind.MISMATCH: _VALUES,
+    Kind.NONFINITE: _VALUES,
+    Kind.NONDETERMINISTIC: Facts(in_values=True),
+    Kind.UNWRITTEN: Facts(in_values=True),
+    Kind.OUT_OF_BOUNDS: Facts(names_cause=True),
+    Kind.RACE: _HIDDEN,
+    Kind.UNINITIALIZED: _HIDDEN,
+    Kind.DIVERGENT: _HIDDEN,
+    Kind.TIMEOUT: _DEAR,
+    Kind.OUT_OF_MEMORY: _DEAR,
+    Kind.CRASHED: Facts(ends_worker=True),
+}
+"""Kinds that are more than a plain failure."""

@@ -82,7 +82,7 @@ class Subject(Record):
     dtypes: tuple[str, ...] = ()
     """Dtypes of the first input it is tried on; () means all."""
     planted: str = ""
-    """For a bug planted on purpose: the verdict it must earn."""
+    """For a seeded bug: the verdict it must earn."""
     summary: str = ""
     launch: str = ""
     """Of a CUDA file: keys of front matter that were given beside it, as TOML; they replace those in the file."""
@@ -94,5 +94,5 @@ class Subject(Record):
 
     @property
     def loader(self) -> str:
-        """Its backend, and its device unless that is the CPU."""
+        """The name of its loader: the backend, and the device unless that is the CPU."""
         return self.backend if self.device == "cpu" else f"{self.backend}@{self.device}"

@@ -1,10 +1,10 @@
-"""What an execution means: the verdict, how far the output was off, and what makes two failures alike."""
+"""The meaning of an execution: the verdict, how far the output was off, and what makes two failures alike."""
 
 from __future__ import annotations
 
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.coverage_share import Share
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.kinds import Kind
 
 
 class Measurement(Record):
@@ -19,7 +19,7 @@ class Measurement(Record):
 
 
 class Signature(Record):
-    """What makes two failures the same bug."""
+    """The features that make two failures the same bug."""
 
     op: str
     subject: str
@@ -37,7 +37,7 @@ class Signature(Record):
 
     @property
     def coarse(self) -> tuple[str, str, str, str]:
-        """What shrinking must keep: op, subject, kind and dtype."""
+        """The part that shrinking must keep: op, subject, kind and dtype."""
         return (self.op, self.subject, self.kind.value, self.dtype)
 
 
@@ -75,4 +75,4 @@ class Verdict(Record):
     @property
     def failed(self) -> bool:
         """Whether this is a finding about the subject."""
-        return self.kind not in BLAMELESS
+        return self.kind.facts.fails

@@ -21,7 +21,7 @@ class _Enduring(io.FileIO):
     """A descriptor that is turned to nowhere once nobody reads it."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """As much as is taken."""
+        """Write as much as is taken."""
         try:
             return super().write(data) or 0
         except OSError as error:

@@ -10,12 +10,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
-    """From now on this process is sent a signal, which kills it, when the one that has started it ends."""
+    """Have this process killed by a signal when the one that has started it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
 
 
 def adopt_orphans() -> None:
-    """From now on this process is the parent of all that its children leave behind, however they were started."""
+    """Make this process the parent of all that its children leave behind, however they were started."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -21,14 +21,14 @@ class Scratch:
     """A folder that this process has locked for as long as it lives, or until it is closed."""
 
     def __init__(self, what: str = "") -> None:
-        """what: a word for its name."""
+        """Make a folder. what: a word for its name."""
         _sweep()
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX + what))
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def __fspath__(self) -> str:
-        """Its path."""
+        """Path of the folder."""
         return str(self.path)
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ def _sweep() -> None:
 
 
 def _remove_if_left(path: Path) -> None:
-    """Who has locked it is alive, wherever it is: a number of a process may be another's in another container."""
+    """Remove a folder that nobody has locked: a number of a process may be another's in another container."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         seen = os.fstat(fd)

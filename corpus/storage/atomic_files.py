@@ -140,7 +140,7 @@ class Journal:
             os.fsync(self._fd)
 
     def _write_again(self) -> None:
-        """What was removed is still there for who has it open."""
+        """Write a file again that was removed, which is still there for who has it open."""
         removed = self._fd
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,7 @@ class Store:
         """Run -> descriptor of its lock."""
 
     def __enter__(self) -> Self:
-        """Nothing to do; `prepare` is separate because a reader needs no writable folder."""
+        """The store; nothing is prepared, because a reader needs no writable folder."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -116,6 +116,11 @@ class Store:
             self._journals.popitem()[1].close()
         while self._held:
             os.close(self._held.popitem()[1])
+
+    @property
+    def name(self) -> str:
+        """Its folder, as a message names it."""
+        return str(self.root)
 
     def prepare(self) -> None:
         """Create local/ and sweep what killed writers left. Raises UsageError if the folder is not writable."""
@@ -162,12 +167,12 @@ class Store:
             path.unlink(missing_ok=True)
 
     def findings(self, op: str | None = None) -> list[Finding]:
-        """Everything found, or everything found in one op, sorted by op and signature."""
+        """All findings, or those of one op, sorted by op and signature."""
         found = [self._found(path) for path in self._finding_paths(op)]
         return sorted(found, key=lambda f: (f.signature.op, f.signature.key))
 
     def all_findings(self) -> list[Finding]:
-        """Everything found here, and what others committed."""
+        """All findings, those that others have committed among them."""
         local = self.findings()
         known = {f.id for f in local}
         committed = {f.id: f for _, f in self.regressions() if f.id not in known}
@@ -204,7 +209,7 @@ class Store:
         return self._decided(self._local_finding(path))
 
     def _decided(self, finding: Finding) -> Finding:
-        """With what was committed about it, by whomever: whether it may fail, why, and until when."""
+        """Add what was committed about a finding: whether it may fail, why, and until when."""
         folder = self.root / "regressions" / _component(finding.signature.op, "op")
         for path in sorted(folder.glob(f"{glob.escape(_stem(finding))}-*.json")):
             committed = read_record(path, Finding)
@@ -252,7 +257,7 @@ class Store:
             write_atomic(self._kept_path(name), "".join(lines))
 
     def kept(self, name: str) -> list[Kept]:
-        """What was kept under a name; nothing if nothing was."""
+        """Outputs that were kept under a name; none if there are none."""
         path = self._kept_path(name)
         if not path.exists():
             return []
@@ -272,11 +277,15 @@ class Store:
 
     def save_proof(self, proof: Proof) -> Path:
         """Write what is known of every input, in place of what was known of the subject before; its file."""
-        name = _safe(proof.subject.name.replace(":", "-"))
-        path = self._local / "proofs" / _component(proof.subject.op, "op") / f"{name}.json"
+        path = self.proof_path(proof)
         with self._lock():
             write_atomic(path, _indented(proof))
         return path
+
+    def proof_path(self, proof: Proof) -> Path:
+        """File in which a proof is kept."""
+        name = _safe(proof.subject.name.replace(":", "-"))
+        return self._local / "proofs" / _component(proof.subject.op, "op") / f"{name}.json"
 
     # seeds
 
@@ -347,7 +356,7 @@ class Store:
         return record.but(coverage=self.covered(record).flat())
 
     def covered(self, record: Campaign) -> Coverage:
-        """What a run has covered, by its journal; of a run that began before there was one, by its record."""
+        """Coverage of a run, by its journal; by its record, if it began before there was one."""
         found = Coverage.read(self.read_journal(record.run, "coverage"), record.next_index)
         return found if found.size else Coverage.of(record.coverage)
 

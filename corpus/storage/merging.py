@@ -43,7 +43,7 @@ def merge(stored: Finding, met: Finding) -> Finding:
 
 
 def _as_last_seen(best: Finding, stored: Finding, met: Finding) -> Finding:
-    """What is kept, with how its case was seen to fail last: the kernel, or the judge, may have changed."""
+    """Note how the case was seen to fail last: the kernel, or the oracle, may have changed."""
     if stored.case.id != met.case.id or best is met or not met.last_seen or met.last_seen < stored.last_seen:
         return best
     verdict = met.verdict.but(blame=met.verdict.blame or best.verdict.blame)
@@ -52,13 +52,13 @@ def _as_last_seen(best: Finding, stored: Finding, met: Finding) -> Finding:
 
 
 def _sanitized(stored: Finding, met: Finding, best: Finding) -> tuple[Sanitized, ...]:
-    """Of the case that is kept; of each tool the latest word."""
+    """The latest word of each tool on the case that is kept."""
     said = [one for f in (stored, met) if f.case.id == best.case.id for one in f.sanitized]
     return tuple({one.tool: one for one in said}.values())
 
 
 def _history(stored: Finding, met: Finding, best: Finding, state: State) -> tuple[Event, ...]:
-    """What is known already, and one more event if the state or the smallest case is another one."""
+    """The known history, and one more event if the state or the smallest case is another one."""
     last = met.history[-1] if met.history else Event(at=met.last_seen, state=met.state)
     if state is not stored.state:
         return (*stored.history, last.but(state=state))
@@ -73,7 +73,7 @@ def _smaller(stored: Finding, best: Finding) -> str:
 
 
 def _size(finding: Finding) -> tuple[bool, int, int, int, int, str, int]:
-    """What shows again is better, then what is smaller.
+    """Order by whether it shows again, then by size.
 
     The text makes the order total, and of one case the finding that got further wins.
     """

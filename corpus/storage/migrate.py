@@ -48,7 +48,7 @@ _NESTED = {"finding": ("case", "original", "before"), "kept": ("case",)}
 
 
 def _unscaled(tensor: Raw) -> None:
-    """In recipes of version 1, scale and shift meant nothing for float64."""
+    """Drop scale and shift, which meant nothing for float64 in recipes of version 1."""
     fill = tensor.get("fill", {})
     known = DISTRIBUTIONS.get(fill.get("distribution", ""))
     if tensor.get("dtype") == "float64" and not (known and known.patterns):

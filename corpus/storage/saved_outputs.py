@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 18
 
 
 class Kept(Record):
-    """What a subject made of a case, and what was said about it then."""
+    """Outputs of a subject for a case, and the verdict on them at that time."""
 
     schema_version: Literal[1] = 1
     case: Case

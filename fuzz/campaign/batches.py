@@ -31,13 +31,11 @@ from kernel_assay.oracles.judging.judge import unsupported
 LAW_EVERY = 4
 """One case in so many is also run under a law of its op."""
 INTERPRETED_EVERY = 5
-"""One case of an op in so many is also run by right kernels of the house that are interpreted, where none is a person's
+"""One case of an op in so many is also run by right built-in kernels that are interpreted, where none is a person's
 own: they take as long as all others together. It shares no divisor with LAW_EVERY: laws meet them, too."""
 NOT_RUN = "not run: the time of the search was up"
 PATIENT_EVERY = 32
 """One long case of an op in so many is also run by emulated kernels that take seconds for it."""
-BY_LENGTH = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
-"""Kinds that say nothing of a subject if a long case had them: the limits are made for ordinary ones."""
 MOST_DEATHS = 3
 """Crashes and time-outs of a subject in a batch after which it is let be until the next: they tell the same."""
 MOST_DEATHS_BESIDE = 1
@@ -46,7 +44,7 @@ MOST_DEATHS_BESIDE = 1
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What came of one batch."""
+    """The result of one batch."""
 
     batch: int
     next_index: int
@@ -81,7 +79,7 @@ class Runner:
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def inquiry(self, proposal: Proposal) -> Inquiry:
-        """Who runs a case, and under which law besides the oracle."""
+        """Decide who runs a case, and under which law besides the oracle."""
         contract = self.examiner.contracts[proposal.case.op]
         laws: tuple[str, ...] = ()
         turn = proposal.index // len(self._campaign.ops)  # of its op: the index would always hit the same ops
@@ -152,7 +150,7 @@ class Runner:
         return done
 
     def _with_left_out(self, proposal: Proposal, checked: Checked) -> Checked:
-        """With those that would have run, but have hung too often: the report says so."""
+        """Add those that would have run, but have hung too often: the report says so."""
         self._hangs.meet(checked)
         if not self._hangs.spent:
             return checked
@@ -165,8 +163,9 @@ class Runner:
         return replace(checked, verdicts=checked.verdicts | verdicts, executions=checked.executions | executions)
 
     def _forgiven(self, checked: Checked) -> Checked:
-        """Without verdicts that say only that a case was long."""
-        late = {key for key, verdict in checked.verdicts.items() if verdict.kind in BY_LENGTH}
+        """Drop verdicts that say only that a case was long."""
+        # The limits are made for ordinary cases.
+        late = {key for key, verdict in checked.verdicts.items() if verdict.kind.facts.dear}
         self._slow |= late
         verdicts = {k: _only_long(checked.case, v) if k in late else v for k, v in checked.verdicts.items()}
         return replace(checked, verdicts=verdicts) if late else checked
@@ -181,7 +180,7 @@ class Runner:
         done.tries.setdefault(checked.case.op, Tries()).add(traits, [v.message for v in mine if declined])
 
     def _sort(self, proposal: Proposal, checked: Checked, flight: Flight, done: Round) -> None:
-        """What passes may steer, what fails is looked into."""
+        """Let passes steer, and have failures looked into."""
         found_by = f"{self._campaign.run}:{proposal.index}"
         failed = [(checked.case, key, v) for key, v in checked.verdicts.items() if v.failed]
         for case, key, verdict in (*failed, *checked.beside):
@@ -194,14 +193,14 @@ class Runner:
                 done.offers.append(elite)
 
     def _fail_beside(self, proposal: Proposal, checked: Checked, done: Round) -> None:
-        """What fails in check mode, on the processors beside a GPU, is looked into there."""
+        """Queue what fails in check mode, on the processors beside a GPU, to be looked into there."""
         assert self._beside is not None
         found_by = f"{self._campaign.run}:{proposal.index}"
         failed = {key: verdict for key, verdict in checked.verdicts.items() if verdict.failed}
         done.failures.extend(Failure(checked.case, self._beside.subjects[k], v, found_by) for k, v in failed.items())
 
     def _before(self, flight: Flight, case: Case, key: str, verdict: Verdict) -> tuple[Case, ...]:
-        """What led to a failure, if it is the first of its signature: only that one is looked into."""
+        """Cases that led to a failure, if it is the first of its signature: only that one is looked into."""
         assert verdict.signature is not None
         if verdict.signature.key in self._told:
             return ()

@@ -39,12 +39,12 @@ class Ended(BaseException):
 
 
 def grace_of(seconds: float) -> float:
-    """What a budget of so many seconds leaves to the end of a run."""
+    """Seconds that a budget leaves to the end of a run."""
     return max(LEAST_GRACE, GRACE_SHARE * seconds)
 
 
 class Clock:
-    """When a search is over, and how long its end may take."""
+    """The time of a search, and of its end."""
 
     def __init__(self, seconds: float = math.inf, grace: float | None = None, began: float | None = None) -> None:
         """seconds: until the search is over; grace: for its end. began: by `time.monotonic`; None: now."""
@@ -83,7 +83,7 @@ class Clock:
         return self.at(self._share) - time.monotonic()
 
     def at(self, share: float) -> float:
-        """When this share of the end is over."""
+        """The moment when this share of the end is over."""
         return self.over_at + share * self.grace
 
     def stop(self) -> None:
@@ -121,7 +121,7 @@ class Clock:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """What is done within is done whole, before an alarm is heard."""
+        """Do all that is within, before an alarm is heard."""
         self._held = True
         try:
             yield

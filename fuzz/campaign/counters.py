@@ -1,4 +1,4 @@
-"""What a run counts: of every judged case, and of everything together. A part of a run has a ledger of its own."""
+"""Counts of a run, of every judged case and of everything together. A part of a run has a ledger of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.coverage_counts import Coverage
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.campaign.subject_counters import Tally
-from kernel_assay.fuzz.checking.check import UNDECIDED, Checked
+from kernel_assay.fuzz.checking.check import Checked
 from kernel_assay.fuzz.planning.coverage import cell_of
 from kernel_assay.fuzz.planning.goals import reached_now
 from kernel_assay.oracles.catalog import contract_of
@@ -44,7 +44,7 @@ class Ledger:
 
     @classmethod
     def of(cls, campaign: Campaign, coverage: Coverage) -> Self:
-        """What a run has counted so far."""
+        """Read the counts of a run so far."""
         made = cls()
         made.cases, made.judged, made.max_rho = campaign.cases, campaign.judged, dict(campaign.max_rho)
         made.coverage, made.kinds = coverage, Counter(campaign.kinds)
@@ -85,7 +85,7 @@ class Ledger:
         mine[verdict.kind.value] = mine.get(verdict.kind.value, 0) + 1
 
     def add(self, part: Ledger) -> None:
-        """What came after it."""
+        """Add what came after it."""
         self.cases += part.cases
         self.judged += part.judged
         self.coverage.add(part.coverage)
@@ -105,11 +105,11 @@ class Ledger:
             self._tally(key).merge(tally)
 
     def statistics(self) -> dict[str, Statistics]:
-        """By subject key."""
+        """Statistics by subject key."""
         return {key: tally.record() for key, tally in self._tallies.items()}
 
     def _count_size(self, checked: Checked) -> None:
-        judged = [key for key, verdict in checked.verdicts.items() if verdict.kind not in UNDECIDED]
+        judged = [key for key, verdict in checked.verdicts.items() if verdict.kind.facts.decided]
         if not judged:
             return
         largest = max((t.size for t in checked.case.tensors.values()), default=0)
@@ -132,7 +132,7 @@ class Ledger:
 
 @cache
 def _name(key: str) -> str:
-    """Of a subject, without its op."""
+    """Name of a subject, without its op."""
     return key.partition("/")[2]
 
 

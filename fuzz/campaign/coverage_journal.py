@@ -1,18 +1,18 @@
-"""What a run has covered, said to its journal as it grows: the record of a long run has no room for it."""
+"""The journal of a run's coverage, written as it grows: the record of a long run has no room for it."""
 
 from __future__ import annotations
 
 from kernel_assay.corpus.model.coverage_counts import Coverage
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import RunStore
 
 COMPACT_BYTES, COMPACT_AFTER = 4 << 20, 8
 """The journal of what was covered is written anew when it is so many times as long as it would then be."""
 
 
 class CoverageJournal:
-    """How far it goes, and how long it is."""
+    """A journal of coverage: how far it goes, and how long it is."""
 
-    def __init__(self, store: Store, run: str) -> None:
+    def __init__(self, store: RunStore, run: str) -> None:
         self._store, self._run = store, run
         self._lined = 0
         """Index up to which it says what was covered; 0: that has to be said anew."""

@@ -1,4 +1,4 @@
-"""What time-outs may cost a run: each takes all the time that an execution may have, and most tell the same."""
+"""The time that time-outs may cost a run: each takes all that an execution may have, and most tell the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HANG_SHARE = 0.25
 
 
 class Hangs:
-    """Who has hung where, and who is left out of what because of it."""
+    """The subjects that have hung, where, and what they are left out of because of it."""
 
     def __init__(self, seconds: float, timeout: float) -> None:
         """seconds: what time-outs may cost in all; timeout: what one costs."""
@@ -32,11 +32,11 @@ class Hangs:
 
     @property
     def reason(self) -> str:
-        """Why a subject is left out, for the report."""
+        """The reason why a subject is left out, for the report."""
         return f"not run: it hangs on such cases, and the {self._seconds:.0f} s of this run for time-outs are used up"
 
     def counts(self, most_deaths: int) -> int:
-        """As how many deaths the next batch counts a time-out: as all that are allowed, if there is time for one."""
+        """Deaths that a time-out of the next batch counts as: all that are allowed, if there is time for one."""
         affordable = (self._seconds - self._spent) / self._timeout
         return 1 if affordable >= most_deaths else max(1, math.ceil(most_deaths / max(1.0, affordable)))
 
@@ -51,7 +51,7 @@ class Hangs:
                 self._spent += self._timeout
 
     def without(self, case: Case, subjects: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the subjects that run a case."""
+        """The subjects that still run a case."""
         if not self.spent:
             return subjects
         kind = _kind(case)

@@ -1,4 +1,4 @@
-"""Which findings a run knows: its own, and those from before it that were seen to fail today."""
+"""Findings that a run knows: its own, and those from before it that were seen to fail today."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import DEAR, Examiner
+from kernel_assay.corpus.storage.protocol import RunStore
+from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.replay.replay import Item, replay_one
 from kernel_assay.fuzz.triage.failures import coarse, event, now
 from kernel_assay.kernels.environment import environment
@@ -22,7 +22,7 @@ class Known:
     """Every finding about the subjects of a run, and the signatures that need no new one."""
 
     examiner: Examiner
-    store: Store
+    store: RunStore
     run: str
     hurried: Callable[[], bool]
     """Whether there is no time to ask."""
@@ -41,7 +41,7 @@ class Known:
     _today: dict[str, bool] = field(default_factory=dict)
     """Finding id -> whether its own case fails in this run, of those that were run again."""
     _coarse: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
-    """Op, subject, kind and rule -> ids of the findings that are new in this run (of planted bugs: of all)."""
+    """Op, subject, kind and rule -> ids of the findings that are new in this run (of seeded bugs: of all)."""
 
     def __contains__(self, key: str) -> bool:
         """Whether a signature has a finding."""
@@ -70,7 +70,7 @@ class Known:
                 ids.append(finding.id)
 
     def learn(self, finding: Finding, *keys: str, fresh: bool = False) -> None:
-        """From now on these signatures are known; fresh: nobody knew the finding before this run."""
+        """Take these signatures for known from now on; fresh: nobody knew the finding before this run."""
         self.filed[finding.id] = finding
         for key in (*finding.keys, *keys):
             self.ids[key] = finding.id
@@ -97,7 +97,7 @@ class Known:
     def fails_today(self, finding: Finding) -> bool:
         """Whether a finding still stands: its case is run again, once in a run. One that never showed again does.
 
-        A planted bug is there on purpose, and when somebody wants an end there is no time to ask.
+        A seeded bug is there on purpose, and when somebody wants an end there is no time to ask.
         """
         if finding.id in self.fresh or finding.subject.planted:
             return True
@@ -127,6 +127,6 @@ class Known:
     def _as_seen(self, finding: Finding, before: Verdict) -> Finding:
         """A finding as it shows today; before: how it did."""
         shown, verdict = finding.exhibit, finding.verdict
-        if verdict.message != before.message and verdict.kind not in DEAR:
+        if verdict.message != before.message and not verdict.kind.facts.dear:
             shown = self.examiner.look_at(finding.case, finding.subject.key, verdict, finding.before).exhibit
         return finding.but(exhibit=shown, environment=environment(), last_seen=now())

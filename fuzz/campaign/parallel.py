@@ -85,7 +85,7 @@ class _Member:
 
 
 class Fleet:
-    """As many processes as there are places. Use it as a context manager."""
+    """Processes that search together, one a place. Use it as a context manager."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Fleet:
         known: Iterable[Said] = (),
         check: Callable[[], None] = lambda: None,
     ) -> Iterator[Round]:
-        """What comes of the batches from case `begin` to the one before `last`, in their order.
+        """Yield what comes of the batches from case `begin` to the one before `last`, in their order.
 
         over: whether the batch that begins at an index is wanted no more; admit: called in the order of batches, gives
         the elites that count from then on; known: those that do already; check: called again and again, may raise.
@@ -232,7 +232,7 @@ class Fleet:
         return True
 
     def _replace_the_stuck(self) -> None:
-        """Of the time that passes here, as much as this process was awake."""
+        """Replace processes that stand still; of the time that passes, as much counts as this process was awake."""
         now = time.monotonic()
         step, self._looked = min(_STEP_SECONDS, now - self._looked), now
         for member in [m for m in self._members if m.orders]:
@@ -272,7 +272,7 @@ def _end(member: _Member) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a process is to do."""
+    """Work for a process."""
 
     campaign: Campaign
     most: int | None

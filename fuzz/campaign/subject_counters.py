@@ -1,4 +1,4 @@
-"""What a run counts about each subject while it goes: speed, budget used, distance, classes met, cases declined."""
+"""Counters of each subject while a run goes on: speed, budget used, distance, classes met, cases declined."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from kernel_assay.corpus.model.campaign import Fidelity
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.findings import Exhibit
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind, Status
+from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
@@ -46,12 +46,8 @@ from kernel_assay.oracles.large.judge_large import Where, places_of
 from kernel_assay.oracles.spec.contract import Contract, Invariant, Law
 from kernel_assay.oracles.spec.domain import outside, stays
 
-UNDECIDED = BLAMELESS - {Kind.PASS}
-"""Kinds that say neither that a subject is right nor that it is wrong."""
 MOST_BEFORE = 512
 """Cases that a subject had run before a failure, with which it is told: its worker's state may be why."""
-DEAR = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
-"""Kinds of failure that are not run again to be seen closely: each try may cost a whole timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of an inquiry; everything by subject key."""
+    """The results of an inquiry; everything by subject key."""
 
     case: Case
     input_digest: str
@@ -97,12 +93,12 @@ class _Sent:
 
     @cached_property
     def reference(self) -> Reference:
-        """What the oracle says about the case."""
+        """The oracle's word on the case."""
         return Reference(self.contract, self.task.case, materialize_all(self.task.case), self.task.outputs)
 
     @cached_property
     def digest(self) -> str:
-        """Of the inputs."""
+        """Digest of the inputs."""
         return digest(self.reference.inputs)
 
     @cached_property
@@ -204,7 +200,7 @@ class Examiner:
             self.beside.__exit__(kind, error, where)
 
     def where(self, subject: Subject) -> Examiner:
-        """Who runs a subject where it was seen to fail: this one, or who emulates it beside."""
+        """The examiner of a subject where it was seen to fail: this one, or the one that emulates it beside."""
         here = self.beside is None or self.subjects[subject.key].device == subject.device
         return self if here or self.beside is None else self.beside
 
@@ -282,14 +278,14 @@ class Examiner:
         return flight, self.collect(flight)
 
     def evidence(self, case: Case, key: str) -> Evidence:
-        """What one run of a case, which is not large, leaves to be judged."""
+        """The evidence of one run of a case, which is not large."""
         flight, outcomes = self._run_once(case, key, ())
         outcome = outcomes[0][key]
         return Evidence(flight.sent[0].reference, self.subjects[key], outcome.execution, outcome.outputs)
 
     def look_at(self, case: Case, key: str, verdict: Verdict, before: Sequence[Case] = ()) -> Look:
         """A failure seen closely; where another try is dear, what is known without it. before: as of look."""
-        if verdict.kind not in DEAR:
+        if not verdict.kind.facts.dear:
             return self.look(case, key, verdict.law, places_of(verdict), before)
         name, spec = next(iter(self.contracts[case.op].output_specs(case).items()))
         unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)
@@ -323,7 +319,7 @@ class Examiner:
         return outcomes
 
     def give_up(self, flight: Flight, why: str) -> list[dict[str, Outcome]]:
-        """As collect, of a batch that there is no more time for: what is missing was not run."""
+        """Collect a batch that there is no more time for: what is missing was not run."""
         outcomes = self._box.give_up(flight.ticket, why)
         for place, inquiry in flight.large.items():
             if place not in flight.checked:
@@ -342,7 +338,7 @@ class Examiner:
             self.beside.abandon()
 
     def ran_before(self, case: Case, key: str, flight: Flight | None = None) -> tuple[Case, ...]:
-        """What a subject had run in the same worker when it came to a case, the latest, as far as remembered.
+        """Cases that a subject had run in the same worker when it came to a case, the latest, as far as remembered.
 
         flight: that the case was in; None: the latest.
         """
@@ -370,7 +366,7 @@ class Examiner:
         return judged
 
     def _in_order(self, inquiry: Inquiry) -> Inquiry:
-        """With the tensors of its case as the op has them, for they are handed over by position: JSON sorts names."""
+        """Put the tensors of its case in the op's order, for they are handed over by position: JSON sorts names."""
         tensors = inquiry.case.tensors
         names = [name for name in self.contracts[inquiry.case.op].inputs if name in tensors]
         if names == list(tensors) or len(names) != len(tensors):
@@ -407,7 +403,7 @@ class Examiner:
                 yield asked, other
 
     def _prepare(self, flight: Flight) -> None:
-        """What judging takes, made while the worker runs: for who waits for it, and has nothing else to do.
+        """Make what judging takes while the worker runs: the caller waits for it, and has nothing else to do.
 
         Where that fails, judging will say so, when the worker is free again.
         """
@@ -443,7 +439,7 @@ class Examiner:
         rest: Iterable[dict[str, Outcome]],
         verdicts: dict[str, Verdict],
     ) -> tuple[int, list[tuple[Case, str, Verdict]]]:
-        """How many laws could be tested, and what failed of the other cases on their own."""
+        """Judge laws: how many could be tested, and what failed of the other cases on their own."""
         tested, beside = 0, list[tuple[Case, str, Verdict]]()
         if not sent.inquiry.laws:
             return tested, beside
@@ -465,7 +461,7 @@ class Examiner:
         return tested, beside
 
     def _broken(self, second: Reference, outcomes: dict[str, Outcome]) -> Iterable[tuple[Case, str, Verdict]]:
-        """What is wrong with runs of a law's other case whatever their values are."""
+        """Find what is wrong with runs of a law's other case whatever their values are."""
         for key, outcome in outcomes.items():
             evidence = Evidence(second, self.subjects[key], outcome.execution, outcome.outputs)
             verdict = next((said for rule in RULES if (said := rule(evidence))), None)
@@ -474,7 +470,7 @@ class Examiner:
 
 
 def interface_of(contract: Contract) -> Interface:
-    """What the op hands to its subjects."""
+    """The interface that the op gives its subjects."""
     optional = {name: contract.attrs[name][0] for name in contract.optional if name in contract.attrs}
     extra = tuple(name for name in contract.inputs if name in contract.optional)
     return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs), optional, extra)

@@ -61,14 +61,14 @@ class Beside(Examiner):
         self.wrong, self.subjects = wrong, {k: s for k, s in self.subjects.items() if k not in wrong}
 
     def inquiry(self, index: int, case: Case) -> Inquiry | None:
-        """Who emulates case number index of a run; None: nobody, as it is with most."""
+        """Decide who emulates case number index of a run; None: nobody, as it is with most."""
         if not is_checked(case) or case.elements > MOST_ELEMENTS or (index >= FIRST and index % EVERY):
             return None
         keys = tuple(k for k in fitting(self.subjects.values(), case) if k not in self._silent)
         return Inquiry(case, keys) if keys else None
 
     def judge(self, flight: Flight, outcomes: list[dict[str, Outcome]], beside: Flight | None = None) -> list[Checked]:
-        """What the emulator has caught; whoever ran through passes, whatever it has computed."""
+        """Judge what the emulator has caught; whoever ran through passes, whatever it has computed."""
         del beside
         checked = []
         for sent, found in zip(flight.sent, outcomes, strict=True):

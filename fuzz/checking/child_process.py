@@ -52,7 +52,7 @@ class Partner:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Pid of the process."""
         return self._process.pid
 
     def ask(self, message: Message, seconds: float) -> Message:

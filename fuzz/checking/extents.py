@@ -1,4 +1,4 @@
-"""Where a kernel in CUDA C++ ends: launches that a GPU refuses, and numbers that do not fit, at sizes nobody runs.
+"""The ends of kernels in CUDA C++: launches that a GPU refuses, numbers that do not fit, at sizes nobody runs.
 
 Tensors of 2**31 and 2**32 elements are mapped, not made, and a few blocks at either end of the grid are emulated over
 them in check mode (kernels/worker/stretched.py). What goes wrong there, and not with few elements, is true of that
@@ -53,7 +53,7 @@ def noted(campaign: Campaign, examiner: Examiner, seconds: float = SECONDS) -> C
 
 
 def limits(examiner: Examiner, subject: Subject, deadline: float) -> Iterator[str]:
-    """What is wrong with a kernel, a sentence for each dimension that it is wrong with."""
+    """Yield what is wrong with a kernel, a sentence for each dimension that it is wrong with."""
     emulated = examiner if subject.device == "cpu" or examiner.beside is None else examiner.beside
     ask = _Ask(emulated.sandbox, examiner.contracts[subject.op], subject, deadline)
     for scenarios in (_launches(ask.contract), _indices(ask.contract)):
@@ -74,7 +74,7 @@ class _Ask:
     deadline: float
 
     def wrong(self, dims: Dims, fewer: Dims | None) -> str:
-        """What is wrong with these extents, and not with fewer; without those it is not run."""
+        """The fault of these extents, and not of fewer; without those it is not run."""
         said = self._answer(dims, run=False)
         if fewer is None:
             return said.get("refused", "")

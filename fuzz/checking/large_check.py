@@ -31,7 +31,7 @@ HERE = "here"
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of a large case, by subject key; of a peer that nobody asked for, too."""
+    """Verdicts on a large case, by subject key; of a peer that nobody asked for, too."""
 
     reference: LargeReference
     ran: dict[str, Ran]

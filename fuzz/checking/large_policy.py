@@ -21,7 +21,7 @@ RATE = 2e9
 
 
 def bytes_of(contract: Contract, case: Case, outputs: Mapping[str, TensorSpec] | None = None) -> int:
-    """Of all inputs and outputs; outputs: what the contract says of them, where that is known already."""
+    """Bytes of all inputs and outputs; outputs: what the contract says of them, where that is known already."""
     known = contract.output_specs(case) if outputs is None else outputs
     forms = [(t.shape, t.dtype) for t in case.tensors.values()]
     forms += [(spec.shape, spec.dtype) for spec in known.values()]

@@ -1,4 +1,4 @@
-"""What subjects leave of large cases, held by a process of the judge's: it is started when the first one comes.
+"""Outputs of large cases, held by a process of the judge's: it is started when the first one comes.
 
 That process has a context of its own on the GPU and runs no subject. Samples of what it holds come back through a file
 in memory; all else is small. Whatever goes wrong with it is trouble of our own.
@@ -69,7 +69,7 @@ class HolderProcess:
             os.close(memory)
 
     def ask(self, word: str, keys: list[tuple[str, str]] | None = None, **more: Any) -> Message:
-        """What oracles.device.holder_process answers. Raises InternalError if it does not, UsageError if it refuses."""
+        """Ask oracles.device.holder_process. Raises InternalError if it does not answer, UsageError if it refuses."""
         try:
             said = self.partner.ask({"word": word, "keys": keys or [], **more}, _ANSWER_SECONDS)
         except Gone as gone:
@@ -120,31 +120,31 @@ class HeldOutput(Held):
         self.holder, self.key = holder, key
 
     def take(self, along: Mapping[int, NDArray[np.int64]]) -> Array:
-        """By a message, through the file."""
+        """Take a copy by a message, through the file."""
         return _asked(self, "values", along)
 
     def sizes(self) -> tuple[Remote, Remote]:
-        """They stay there, too."""
+        """Compute sizes there, where they stay, too."""
         return _Sizes(self, "rows", self.shape[:-1]), _Sizes(self, "columns", self.shape[-1:] or (1,))
 
     def suspects(self, other: Held, room: Room, most: int = MOST) -> Suspects:
-        """There."""
+        """Find suspects there."""
         told = {"level": room.level, "floor": room.floor, "bitwise": room.bitwise, "most": most}
         said = self.holder.ask("suspects", self._with(other), room=told)
         return Suspects(np.array(said["at"], np.int64), np.array(said["ratio"], np.float64), said["beyond"])
 
     def measured(self, other: Held) -> Measured:
-        """There."""
+        """Measure there."""
         said = self.holder.ask("measured", self._with(other))
         return Measured(**{**said, **{name: tuple(said[name]) for name in ("first_bad", "ulp_histogram")}})
 
     def algebra(self, case: Case, subject: Subject) -> Summed | None:
-        """There."""
+        """Sum there."""
         said = self.holder.ask("algebra", case=case, subject=subject)
         return Summed(Share.model_validate(said["share"]), tuple(said["places"])) if said else None
 
     def unwritten(self, first: int, count: int) -> str:
-        """There."""
+        """Find unwritten elements there."""
         return str(self.holder.ask("unwritten", [self.key], first=first, count=count)["pattern"])
 
     def _with(self, other: Held) -> list[tuple[str, str]]:
@@ -160,7 +160,7 @@ class _Sizes(Remote):
         self._of, self._what = of, what
 
     def take(self, along: Mapping[int, NDArray[np.int64]]) -> Array:
-        """By a message, through the file."""
+        """Take a copy by a message, through the file."""
         return _asked(self._of, self._what, along, self)
 
 

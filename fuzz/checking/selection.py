@@ -1,4 +1,4 @@
-"""Which subjects take part: the house's own, a user's, and their peers."""
+"""The choice of who takes part: built-in implementations, a user's, and their peers."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def select(
 ) -> list[Subject]:
     """The subjects of a run, in order. Raises UsageError if something is not known or nothing is left.
 
-    files: `FILE[:NAME]` of the user's own; backends: only these of the house's own; peers: names of those of the
-    house's own that run beside a user's (`none`: nobody; none named: one torch and one numpy subject); launch: lines of
+    files: `FILE[:NAME]` of the user's own; backends: only built-in ones of these; peers: names of the built-in
+    ones that run beside a user's (`none`: nobody; none named: one torch and one numpy subject); launch: lines of
     front matter for the CUDA files among them.
     """
     for op in ops:
@@ -121,14 +121,14 @@ def only_dtypes(subjects: Sequence[Subject], dtypes: Sequence[str]) -> list[Subj
 
 
 def _dtypes_of(subject: Subject) -> list[str]:
-    """Of its first input, by which cases are told apart."""
+    """Dtypes of its first input, by which cases are told apart."""
     return [t for t in contract_of(subject.op).dtypes if takes(subject, t)]
 
 
 def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
     """The subjects on a device; on a GPU those that can run there, the others beside them on the CPU.
 
-    Among the others are bugs that were planted and that a GPU hides: the emulator finds them. Of one that a GPU shows
+    Among the others are seeded bugs that a GPU hides: the emulator finds them. Of one that a GPU shows
     otherwise, that is the verdict it must earn. Raises UsageError if there is no such device.
     """
     kind = places_of(device)[0].device
@@ -153,7 +153,7 @@ def _runs_on_gpu(subject: Subject) -> bool:
 
 
 def runnable(op: str) -> list[Subject]:
-    """The house's own subjects of an op whose backend is available here, on the CPU or on a GPU."""
+    """The built-in subjects of an op whose backend is available here, on the CPU or on a GPU."""
     return [s for s in subjects_of(op) if not _unavailable(s.backend)]
 
 

@@ -1,4 +1,4 @@
-"""Which subjects take a case."""
+"""The choice of subjects that take a case."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPILED = 1 << 25
 
 
 def is_own(subject: Subject) -> bool:
-    """Whether it is a person's own; the house's are stored relative to the project."""
+    """Whether it is a person's own; built-in ones are stored relative to the project."""
     return Path(subject.path).is_absolute()
 
 
@@ -42,7 +42,7 @@ def is_emulated(subject: Subject) -> bool:
 
 
 def most_elements(subject: Subject) -> int:
-    """Of the largest tensor of a long case, so that it does not take all of a run's time."""
+    """Elements of the largest tensor of a long case, so that it does not take all of a run's time."""
     if loader_of(subject.loader).interprets:
         return INTERPRETED
     return EMULATED if is_emulated(subject) else COMPILED

@@ -13,7 +13,7 @@ from kernel_assay.oracles.catalog import add_contract, origin_of
 def know_contracts(recorded: Mapping[str, str], whose: str) -> None:
     """Load the contracts a record was made under, op -> file, but for ops of which the command named one already.
 
-    An empty string is one of the house's. Raises UsageError if a file is gone.
+    An empty string is a built-in one. Raises UsageError if a file is gone.
     """
     for op, place in recorded.items():
         if not place or origin_of(op):

@@ -1,9 +1,9 @@
-"""Do CUDA files compile for GPUs, and what do they need there? A gate that needs no GPU."""
+"""`compile`: compile CUDA files for GPUs, and say what they need there. A gate that needs no GPU."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.fuzz.cli.options import contract_option
 from kernel_assay.fuzz.cli.output import FOUND
 from kernel_assay.kernels.backends.cuda_support.device_code import ARCHITECTURES, Compiled, compile_for, compilers
 from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
@@ -30,8 +31,23 @@ class Job:
     launch: str
 
 
-def compile_files(*, targets: Sequence[str], architectures: Sequence[str], launch: Sequence[str]) -> int:
-    """The command `compile`. Raises UsageError for what is neither an op nor a file, and where there is no compiler."""
+@click.command("compile")
+@click.argument("targets", nargs=-1, metavar="[OP|FILE]...")
+@click.option(
+    "--arch",
+    "architectures",
+    multiple=True,
+    metavar="NAME",
+    help="An architecture, such as sm_90; repeatable.  [default: sm_80, sm_90, sm_100]",
+)
+@click.option("--launch", multiple=True, metavar="KEY=VALUE", help="As in `run`.")
+@contract_option
+def command(*, targets: tuple[str, ...], architectures: tuple[str, ...], launch: tuple[str, ...]) -> int:
+    """Compile CUDA files for GPUs, without one: all built-in ones, those of OPS, or your own FILES.
+
+    Says what their kernels need there: registers, shared memory, spilled bytes. Exit code 1 if one does not compile, or
+    not without a warning.
+    """
     known = compilers()
     if not known:
         raise UsageError("nothing compiles for a GPU here: neither nvcc nor NVRTC (the extra [gpu]) is installed")
@@ -68,7 +84,7 @@ def _files(target: str) -> Iterator[tuple[str, Path]]:
 
 
 def _compile(job: Job, compiler: str) -> Compiled | str:
-    """What came of it, or what is wrong."""
+    """Compile one; the result, or what is wrong."""
     try:
         return compile_for(read_front_matter(job.path, job.launch), job.architecture, compiler)
     except UsageError as error:

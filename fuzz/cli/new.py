@@ -1,4 +1,4 @@
-"""Start a file of one's own: an op with its contract and a kernel, a kernel for an op of the house, a CUDA kernel."""
+"""`new`: start a file of one's own, which may be an op with its contract, a kernel for a built-in op, or CUDA."""
 
 from __future__ import annotations
 
@@ -11,17 +11,33 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+import click
+
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.checking.selection import claims
+from kernel_assay.fuzz.cli.options import contract_option
 from kernel_assay.kernels.catalog import resolve, subjects_of
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.forms import write
 
 BACKENDS = ("numpy", "torch")
-"""Of which a house's subject is copied: the first there is, ..."""
+"""Of which a built-in subject is copied: the first there is, ..."""
 PLAIN = "numpy_float32"
 """... or this one, which takes nothing that is optional."""
+
+
+@click.command("new")
+@click.argument("what", type=click.Choice(["op", "subject", "cuda"]))
+@click.argument("name")
+@click.option("--op", default="silu", show_default=True, help="The op of a new subject.")
+@click.option("--folder", type=click.Path(path_type=Path), default=Path(), help="Where to write.  [default: here]")
+@contract_option
+def command(*, what: str, name: str, op: str, folder: Path) -> int:
+    """Write a small file that runs, to start from: an op with its contract, a subject, a CUDA kernel."""
+    paths, run = new(what, name, op, folder)
+    click.echo("\n".join([*(f"wrote {path}" for path in paths), f"run it: {run}"]))
+    return 0
 
 
 def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:
@@ -59,7 +75,7 @@ def _op(name: str, op: str) -> dict[str, str]:
 
 
 def _subject(name: str, op: str) -> dict[str, str]:
-    """The house's plainest kernel of the op: it runs and passes, until its body is replaced."""
+    """The plainest built-in kernel of the op: it runs and passes, until its body is replaced."""
     contract_of(op)
     clean = sorted((s for s in subjects_of(op) if not s.planted), key=lambda s: (claims(s), s.name != PLAIN))
     model = next((s for backend in BACKENDS for s in clean if s.backend == backend), None)
@@ -69,7 +85,7 @@ def _subject(name: str, op: str) -> dict[str, str]:
 
 
 def _renamed(source: str, name: str, op: str) -> str:
-    """A kernel of the house as a user's: with its name at its head, and its op below what it imports."""
+    """A built-in kernel as a user's: with its name at its head, and its op below what it imports."""
     tree, lines = ast.parse(source), source.splitlines(keepends=True)
     start = tree.body[0].end_lineno
     end = max(node.end_lineno or 0 for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))

@@ -1,9 +1,10 @@
-"""What `sanitize` and `profile` do, below the command line."""
+"""`sanitize` and `profile`: ask NVIDIA's tools about one case. They need a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from kernel_assay.corpus.model.findings import Finding, Sanitized
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, own_option
 from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.replay.replay import Item, gather
 from kernel_assay.fuzz.triage.sanitize import first_words, on_gpu, order_of, said_of, sanitize
@@ -24,28 +26,61 @@ from kernel_assay.kernels.nvidia.sanitizer import PROGRAM, TOOLS, missing
 from kernel_assay.reports.plain.terminal import table
 from kernel_assay.reports.words import figure
 
+TARGET = "FINDING|FILE|RUN:INDEX|case:TOKEN"
 
-def sanitize_stored(**options: Any) -> int:
-    """The command `sanitize`. Raises UsageError if a tool gave no answer, after all that others have said."""
-    items = _items(options, PROGRAM)
+_timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(min=1.0),
+    default=60.0,
+    show_default=True,
+    help="Seconds for one run under one tool.",
+)
+
+
+def _asking(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that both have."""
+    for option in (json_option, old_corpus_option, _timeout, contract_option, own_option):
+        command = option(command)
+    return command
+
+
+@click.command("sanitize")
+@click.argument("target", metavar=TARGET)
+@click.option(
+    "--tool",
+    "tools",
+    multiple=True,
+    type=click.Choice(list(TOOLS)),
+    help="One of compute-sanitizer's; repeatable.  [default: all four]",
+)
+@_asking
+def sanitize_command(
+    *, target: str, tools: tuple[str, ...], own: Own, timeout: float, corpus: Path, json_path: str | None
+) -> int:
+    """Run a case on the GPU under compute-sanitizer, every tensor in an allocation of exactly its size.
+
+    Says what each tool reports, and notes it with a stored finding. Exit code 1 if one reports an error, 2 if one gave
+    no answer.
+    """
+    items = _items(target, own, corpus, json_path, PROGRAM)
     rows: list[tuple[str, ...]] = []
     plain: list[dict[str, Any]] = []
     unanswered, errors = "", 0
     for item in items:
-        said = sanitize(item.case, item.subject, options["tools"] or tuple(TOOLS), options["timeout"])
-        _remember(options, item, said)
+        said = sanitize(item.case, item.subject, tools or tuple(TOOLS), timeout)
+        _remember(corpus, item, said, mine=bool(own.files))
         rows += [(item.subject.key, s.tool, "-" if s.trouble else str(s.errors), _words(s)) for s in said]
         plain += [_plain(item, s.model_dump(mode="json")) for s in said]
         errors += sum(s.errors for s in said)
         unanswered = unanswered or next((f"{item.subject.key}: {s.tool}: {s.trouble}" for s in said if s.trouble), "")
-    _tell(options, ("subject", "tool", "errors", ""), rows, plain)
+    _tell(json_path, ("subject", "tool", "errors", ""), rows, plain)
     if unanswered and not errors:
         raise UsageError(f"there is no answer for {unanswered}")
     return FOUND if errors else 0
 
 
 def profile(case: Case, subject: Subject, seconds: float) -> list[Profile]:
-    """What ncu measured of each kernel that a subject launches for a case. Raises UsageError if it measured nothing."""
+    """Profile each kernel that a subject launches for a case by ncu. Raises UsageError if it measured nothing."""
     seen = watch(profiler.command(), order_of(case, subject), seconds=seconds, env={})
     found = profiler.read(seen.log) or profiler.read(seen.out)
     if found:
@@ -58,27 +93,30 @@ def profile(case: Case, subject: Subject, seconds: float) -> list[Profile]:
     raise UsageError(f"{profiler.PROGRAM} measured nothing of {subject.key}: {why}")
 
 
-def profile_stored(**options: Any) -> int:
-    """The command `profile`."""
-    items = _items(options, profiler.PROGRAM)
+@click.command("profile")
+@click.argument("target", metavar=TARGET)
+@_asking
+def profile_command(*, target: str, own: Own, timeout: float, corpus: Path, json_path: str | None) -> int:
+    """Run a case on the GPU under Nsight Compute (ncu), whose clocks are left alone, and say what each kernel took."""
+    items = _items(target, own, corpus, json_path, profiler.PROGRAM)
     rows: list[tuple[str, ...]] = []
     plain: list[dict[str, Any]] = []
     for item in items:
-        for one in profile(item.case, item.subject, options["timeout"]):
+        for one in profile(item.case, item.subject, timeout):
             numbers = (one.microseconds, one.dram, one.sm, one.registers, one.occupancy)
             rows.append((item.subject.key, one.kernel, *map(figure, numbers)))
             plain.append(_plain(item, asdict(one)))
-    _tell(options, ("subject", "kernel", "us", "DRAM %", "SM %", "registers", "occupancy %"), rows, plain)
+    _tell(json_path, ("subject", "kernel", "us", "DRAM %", "SM %", "registers", "occupancy %"), rows, plain)
     return 0
 
 
-def _items(options: dict[str, Any], program: str) -> list[Item]:
-    """What is to be run, placed on the GPU. Raises UsageError if it cannot be, or if there is no such program."""
-    check_json(options["json_path"])
+def _items(target: str, own: Own, corpus: Path, json_path: str | None, program: str) -> list[Item]:
+    """Items to be run, placed on the GPU. Raises UsageError if they cannot be, or if there is no such program."""
+    check_json(json_path)
     if why := missing(program):
         raise UsageError(f"nothing can be asked of {program} here: {why}")
-    with Store(options["corpus"]) as store:
-        items = gather(store, [options["target"]], Own(options["files"], options["launch"]))
+    with Store(corpus) as store:
+        items = gather(store, [target], own)
     placed, refused = [], []
     for item in items:
         try:
@@ -90,13 +128,13 @@ def _items(options: dict[str, Any], program: str) -> list[Item]:
     return placed
 
 
-def _remember(options: dict[str, Any], item: Item, said: Sequence[Sanitized]) -> None:
-    """A stored finding keeps what was said of its very case and kernel."""
+def _remember(corpus: Path, item: Item, said: Sequence[Sanitized], *, mine: bool) -> None:
+    """Note with a stored finding what was said of its very case and kernel. mine: another kernel was named."""
     finding: Finding | None = item.finding
     heard = tuple(s for s in said if not s.trouble)
-    if finding is None or options["files"] or not heard:
+    if finding is None or mine or not heard:
         return
-    with Store(options["corpus"]) as store:
+    with Store(corpus) as store:
         if store.has(finding):
             store.save_finding(finding.but(sanitized=heard, count=0))
 
@@ -109,8 +147,6 @@ def _plain(item: Item, said: dict[str, Any]) -> dict[str, Any]:
     return {"subject": item.subject.key, "case_id": item.case.id, **said}
 
 
-def _tell(
-    options: dict[str, Any], head: Sequence[str], rows: list[tuple[str, ...]], plain: list[dict[str, Any]]
-) -> None:
-    click.echo(table(head, rows), err=options["json_path"] == "-")
-    write_json(options["json_path"], plain)
+def _tell(json_path: str | None, head: Sequence[str], rows: list[tuple[str, ...]], plain: list[dict[str, Any]]) -> None:
+    click.echo(table(head, rows), err=json_path == "-")
+    write_json(json_path, plain)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.replay.baseline import check_base
+from kernel_assay.fuzz.settings import Box
+from kernel_assay.oracles.catalog import add_contract
 from kernel_assay.reports.options import existing_corpus
 
 
@@ -33,7 +38,7 @@ class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in clic
 
 
 def corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any]:
-    """Where the corpus lies."""
+    """Add the folder of the corpus."""
     return click.option(
         "--corpus",
         type=click.Path(path_type=Path),
@@ -49,27 +54,33 @@ def _existing(context: click.Context, option: click.Parameter, folder: Path) -> 
 
 
 def old_corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Of commands to which a corpus that is not there can tell nothing."""
+    """Add the folder of the corpus, for commands to which one that is not there can tell nothing."""
     return corpus_option(command, callback=_existing)
 
 
-def box_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Limits of the box that subjects run in."""
-    command = click.option(
-        "--timeout", type=AtLeast(0.01), default=10.0, show_default=True, help="Seconds for one execution."
-    )(command)
+def box_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Limits of the sandbox, as `box`."""
+
+    @wraps(command)
+    def boxed(*, timeout: float, memory_mb: int, **rest: Any) -> int:
+        return command(box=Box(timeout, memory_mb), **rest)
+
+    usual = Box()
+    timed = click.option(
+        "--timeout", type=AtLeast(0.01), default=usual.timeout, show_default=True, help="Seconds for one execution."
+    )(boxed)
     return click.option(
         "--memory",
         "memory_mb",
         type=AtLeast(16),
-        default=4096,
+        default=usual.memory_mb,
         show_default=True,
         help="Megabytes a subject may allocate.",
-    )(command)
+    )(timed)
 
 
 def subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Kernels of one's own, and how they are launched."""
+    """Kernels of one's own, as `subjects`, and how they are launched, as `launch`."""
     command = click.option(
         "--launch",
         multiple=True,
@@ -77,8 +88,22 @@ def subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Front matter for a CUDA file of yours, as TOML, such as 'block = 256'; repeatable.",
     )(command)
     return click.option(
-        "--subject", "files", multiple=True, metavar="FILE[:NAME]", help="A kernel of your own, anywhere; repeatable."
+        "--subject",
+        "subjects",
+        multiple=True,
+        metavar="FILE[:NAME]",
+        help="A kernel of your own, anywhere; repeatable.",
     )(command)
+
+
+def own_option(command: Callable[..., int]) -> Callable[..., int]:
+    """The same, as `own`."""
+
+    @wraps(command)
+    def owned(*, subjects: tuple[str, ...], launch: tuple[str, ...], **rest: Any) -> int:
+        return command(own=Own(subjects, launch), **rest)
+
+    return subject_option(owned)
 
 
 def dtype_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,18 +113,15 @@ def dtype_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def device_option(default: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Where subjects run; text: its help."""
+    """Add the device on which subjects run; text: its help."""
     return click.option("--device", default=default, show_default=bool(default), help=text)
 
 
 def _add_contracts(context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Before anything else is looked up: the ops of a command line may be the user's own."""
+    """Load contracts, before anything else is looked up: the ops of a command line may be the user's own."""
     del context, option
-    if paths:
-        from kernel_assay.oracles.catalog import add_contract  # noqa: PLC0415  --help must not wait for numpy
-
-        for path in paths:
-            add_contract(path)
+    for path in paths:
+        add_contract(path)
     return paths
 
 
@@ -120,15 +142,13 @@ def contract_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _checked_base(_context: click.Context, _option: click.Parameter, base: Path | None) -> Path | None:
     """Refuse what is no folder before anything runs."""
-    from kernel_assay.fuzz.replay.baseline import check_base  # noqa: PLC0415  as above
-
     if base is not None:
         check_base(base)
     return base
 
 
 def base_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What to compare with."""
+    """Add the checkout to compare with."""
     return click.option(
         "--base",
         type=click.Path(path_type=Path),

@@ -1,4 +1,4 @@
-"""What commands hand to programs: summaries and exit codes."""
+"""Summaries and exit codes, which commands hand to programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOUND = 1
 
 
 def check_json(path: str | None) -> None:
-    """Before a long search. Raises UsageError for a file that nothing can be written to."""
+    """Refuse, before a long search, a file that nothing can be written to, by UsageError."""
     folder = Path(path or "-").parent
     if not folder.is_dir():
         raise UsageError(f"{path} cannot be written: {folder} is no folder")

@@ -87,7 +87,7 @@ PART_SECONDS = 60.0
 
 
 def _narrow(contract: Contract, subject: Subject) -> list[Case]:
-    """As cases_of; none where there is nothing narrow."""
+    """The cases of cases_of; none where there is nothing narrow."""
     try:
         return cases_of(contract, subject)
     except UsageError:
@@ -111,7 +111,7 @@ def lines(proof: Proof) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _part(recipe: TensorRecipe) -> tuple[str, int]:
-    """Which part of all inputs a tensor holds, where it holds only one, and how many they are."""
+    """The part of all inputs that a tensor holds, where it holds only one, and how many they are."""
     params = recipe.fill.params
     if "start" not in params:
         return "", recipe.size

@@ -31,7 +31,7 @@ from kernel_assay.fuzz.checking.child_process import Gone, Partner
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.judging.judge import judge
 from kernel_assay.oracles.judging.reference import Reference
-from kernel_assay.oracles.spec.contract import Contract
+from kernel_assay.oracles.spec.contract import Contract, Domain
 
 ROW = 256
 """Elements of a row."""
@@ -49,17 +49,15 @@ def domains(contract: Contract, subject: Subject) -> list[Case]:
     """Each domain of 2**32 inputs, or pairs of them, as one case; none, if the op has no such domain."""
     if contract.origin:
         return []
-    if contract.name == "convert" and _takes(subject, "float32"):
-        recipe = TensorRecipe(shape=(ROWS, ROW), dtype="float32", fill=Fill(distribution="every_bits"))
-        return [Case(op="convert", tensors={"x": recipe}, attrs={"to": to}) for to in ("float16", "bfloat16")]
-    if contract.name == "silu_gate" and _takes(subject, "float16"):
-        fills = {"gate": {"skip": 16}, "up": {}}
-        tensors = {
-            name: TensorRecipe(shape=(ROWS, ROW), dtype="float16", fill=Fill(distribution="every_bits", params=params))
-            for name, params in fills.items()
-        }
-        return [Case(op="silu_gate", tensors=tensors)]
-    return []
+    return [_case_of(contract, domain) for domain in contract.domains if _takes(subject, domain.dtype)]
+
+
+def _case_of(contract: Contract, domain: Domain) -> Case:
+    tensors = {
+        name: TensorRecipe(shape=(ROWS, ROW), dtype=domain.dtype, fill=Fill(distribution="every_bits", params=params))
+        for name, params in domain.fills.items()
+    }
+    return Case(op=contract.name, tensors=tensors, attrs=dict(domain.attrs))
 
 
 def _takes(subject: Subject, dtype: str) -> bool:
@@ -75,7 +73,7 @@ def part_of(case: Case, first: int, rows: int) -> Case:
 
 @dataclass(slots=True)
 class Tried:
-    """What became of a domain, and the seconds that the subject and the judge took for it."""
+    """The result of a domain, and the seconds that the subject and the judge took for it."""
 
     sweep: Sweep
     subject_seconds: float = 0.0
@@ -160,7 +158,7 @@ class Sweeper:
         return tried
 
     def _judged(self, part: Case, tried: Tried) -> Iterator[Verdict | float]:
-        """Of each run of a part, what failed, or the largest share of a budget that was used."""
+        """Yield, for each run of a part, what failed, or the largest share of a budget that was used."""
         ((_, spec),) = contract_of(part.op).output_specs(part).items()
         for run, poison in enumerate(_POISONS):
             asked = {"case": part, "fresh": run == 0, "attrs": part.attrs, "output": spec, "poison": poison}

@@ -1,4 +1,4 @@
-"""What is always declined, learned while a run goes on: later cases are ones that a kernel takes.
+"""Learn what is always declined, while a run goes on: later cases are ones that a kernel takes.
 
 A case has traits: a value of an attribute, a layout, a size that is no multiple of 4 or larger than 1024. A trait of
 which every case was declined for one and the same reason, more often than chance explains, is left out from some batch
@@ -34,7 +34,7 @@ AS_IF = 16
 
 
 def traits_of(contract: Contract, case: Case) -> tuple[str, ...]:
-    """Everything about a case for which a kernel may decline it."""
+    """Traits of a case for which a kernel may decline it."""
     found = [f"dtype {case.dtype}"]
     found += [f"{name} = {value}" for name, value in contract.attrs_of(case).items() if len(contract.attrs[name]) > 1]
     found += [f"{name} given" for name in contract.optional if name in case.tensors]
@@ -100,7 +100,7 @@ def _kept_sizes(name: str, dim: Dim, refused: frozenset[str]) -> Dim:
 
 @dataclass
 class Tries:
-    """What became of the cases of an op in one batch."""
+    """Tries of the cases of an op in one batch."""
 
     taken: int = 0
     took: set[str] = field(default_factory=set)
@@ -119,7 +119,7 @@ class Tries:
 
 @dataclass
 class _Known:
-    """Of an op, since a trait was last left out."""
+    """Knowledge of an op, since a trait was last left out."""
 
     took: set[str] = field(default_factory=set)
     """Traits of cases that were taken, ever."""
@@ -159,7 +159,7 @@ class Declines:
     """A fold over batches, in their order: whoever sees the same ones leaves out the same traits."""
 
     def __init__(self, before: Mapping[str, Tried]) -> None:
-        """before: what a run's record has."""
+        """Begin with `before`, what a run's record has."""
         self._known = {
             op: _Known(set(t.took), dict(t.only), Counter(t.ends), set(t.refused)) for op, t in before.items()
         }
@@ -174,7 +174,7 @@ class Declines:
         return found
 
     def record(self) -> dict[str, Tried]:
-        """What lasts; of ops of which everything was taken there is nothing."""
+        """The lasting part; of ops of which everything was taken there is nothing."""
         return {
             op: Tried(took=tuple(sorted(k.took)), only=k.only, ends=dict(k.ends), refused=tuple(sorted(k.refused)))
             for op, k in self._known.items()

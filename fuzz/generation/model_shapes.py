@@ -90,7 +90,7 @@ class Long:
 
 
 def long_turn(contract: Contract, most: int, run_seed: int, number: int) -> Long | None:
-    """What case `number` of an op is, if it is a long one. most: elements of its largest tensor."""
+    """The long case that case `number` of an op is, if it is one. most: elements of its largest tensor."""
     due = next((base for base, every in LONG.items() if base < most and number % every == every // 4 + 3), None)
     if due is None:
         return None
@@ -129,7 +129,7 @@ def _near(contract: Contract, name: str, extent: int) -> int:
 
 
 def elements_of(contract: Contract, dims: Dims) -> int:
-    """Of the largest tensor, with the plainest attributes."""
+    """Elements of the largest tensor, with the plainest attributes."""
     attrs = {name: values[0] for name, values in contract.attrs.items()}
     return max(math.prod(shape_of(axes, dims, attrs)) for axes in contract.axes)
 
@@ -156,7 +156,7 @@ def shapes_of(contract: Contract) -> tuple[Dims, ...]:
 
 
 def turn(contract: Contract, run_seed: int, number: int) -> tuple[Dims, ...]:
-    """What case `number` of an op may have as its shape, the wanted one first; () if it is an ordinary case.
+    """Shapes that case `number` of an op may have, the wanted one first; () if it is an ordinary case.
 
     All shapes come in turn, in an order that the run's seed decides.
     """

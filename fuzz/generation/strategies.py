@@ -1,4 +1,4 @@
-"""From a contract to cases: recipes, never tensors.
+"""Strategies from a contract to cases: recipes, never tensors.
 
 `build` is the grammar: it asks for integers in closed ranges, plainest value lowest, and makes a case of the answers.
 Two askers exist: Hypothesis (`cases`, for anybody's `@given`) and the engine (fuzz/generation/engines.py). Both record
@@ -214,7 +214,7 @@ def _choose_dims(contract: Contract, choose: Choose) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How large a case may be."""
+    """The room of a case: how large it may be."""
 
     elements: int
     """Of the largest tensor, where that can be."""
@@ -247,7 +247,7 @@ def _too_many(tensors: Sequence[tuple[tuple[str, ...], int]], dims: Dims, most: 
 
 
 def _too_large(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> bool:
-    """In bytes or in work."""
+    """Whether it is too large, in bytes or in work."""
     if room.memory is not None and memory_of(contract, room.variant, dims, attrs) > room.memory:
         return True
     return contract.work is not None and contract.work(dims) > MAX_WORK
@@ -304,7 +304,7 @@ def layouts_for(spec: Input) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What all tensors of a case share, while it is made."""
+    """The frame that all tensors of a case share, while it is made."""
 
     dims: dict[str, int]
     attrs: Attrs

@@ -1,4 +1,4 @@
-"""Where the search has been: op x dtype x shape class x layout x value class x subject."""
+"""The coverage of a search: op x dtype x shape class x layout x value class x subject."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def cell_of(case: Case) -> str:
 
 
 def elite_cells(case: Case, subjects: Iterable[str]) -> dict[str, str]:
-    """By subject the cell of the elite table: op, subject, dtype and coarse shape class."""
+    """Cells of the elite table by subject: op, subject, dtype and coarse shape class."""
     place = f"{case.dtype}|{shape_class(case)}"
     return {subject: f"{case.op}|{subject}|{place}" for subject in subjects}

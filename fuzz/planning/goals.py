@@ -1,4 +1,4 @@
-"""What a clean run must have reached ("sometimes" assertions). A run without findings proves little if these stay open.
+"""Goals that a clean run must have reached ("sometimes" assertions). Without them no findings prove little.
 
 To add a goal, add a function: it is true for a checked case that reaches it. Its docstring says what that means. What
 it needs says whether a run can reach it at all: a goal that it cannot reach is none of its goals.
@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import UNDECIDED, Checked
+from kernel_assay.fuzz.checking.check import Checked
 from kernel_assay.fuzz.planning.coverage import nature
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What the cases of a run could be."""
+    """The reach of a run's cases."""
 
     classes: frozenset[str]
     """Shape classes, layouts and value classes of any op and dtype."""
@@ -189,7 +189,7 @@ def side_by_side(c: Checked) -> bool:
 
 
 def reached_now(open_goals: AbstractSet[str], checked: Checked, deciding: AbstractSet[str] | None = None) -> list[str]:
-    """Which of the goals still open this case reaches.
+    """Names of the open goals that this case reaches.
 
     deciding: keys of the subjects of which one must have been judged on it; None: any, or none. What a goal asks of
     verdicts, it asks of theirs; only beside them are others looked at.
@@ -197,7 +197,7 @@ def reached_now(open_goals: AbstractSet[str], checked: Checked, deciding: Abstra
     if deciding is None:
         return [name for name in sorted(open_goals) if GOALS[name](checked)]
     mine = {key: verdict for key, verdict in checked.verdicts.items() if key in deciding}
-    if all(verdict.kind in UNDECIDED for verdict in mine.values()):
+    if all(not verdict.kind.facts.decided for verdict in mine.values()):
         return []
     theirs = replace(checked, verdicts=mine)
     return [name for name in sorted(open_goals) if GOALS[name](checked if name in COMPANY else theirs)]

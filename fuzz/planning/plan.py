@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 
 from kernel_assay.corpus.inputs.specials import VALUES
 from kernel_assay.corpus.model.base import Scalar
-from kernel_assay.corpus.model.campaign import GENERATION, Campaign, Space
+from kernel_assay.corpus.model.campaign import GENERATION, Campaign, RunOptions, Space
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.subjects import is_own, most_elements, takes
@@ -27,8 +27,7 @@ from kernel_assay.oracles.catalog import contract_of, origin_of
 from kernel_assay.oracles.spec.axes import filled, parse_axis
 from kernel_assay.oracles.spec.contract import Contract, Dim, Input
 
-DEFAULT_MEMORY = 4096
-"""Megabytes that a worker may use, where a record does not say it."""
+USUAL = RunOptions()
 BYTES, WIDEST = 160, 32
 """Bytes an element that a worker needs to make a case and to compute in float64, and those of its tensors alone."""
 
@@ -36,7 +35,7 @@ BYTES, WIDEST = 160, 32
 def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
     """The campaign with what loading its subjects has told about the optional parts of their ops.
 
-    Subjects of one's own decide; peers of the house decline what they cannot take.
+    Subjects of one's own decide; built-in peers decline what they cannot take.
     """
     mine = {op: [s.key for s in deciding(op, campaign.subjects)] for op in campaign.ops}
     unused = {op: tuple(sorted(frozenset.intersection(*(box.lacks[k] for k in keys)))) for op, keys in mine.items()}
@@ -48,8 +47,8 @@ def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
 
 
 def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]:
-    """What to search: every op with the dtypes of its space, and the sizes and optional parts that subjects suggest."""
-    found, memory = [], int(campaign.options.get("case_memory", 0)) << 20
+    """Targets of a search: every op with the dtypes of its space, and the sizes and options that subjects suggest."""
+    found, memory = [], campaign.chosen.case_memory << 20
     for op in campaign.ops:
         cells = (cell.partition("|") for cell in campaign.space)
         dtypes = tuple(sorted(dtype for name, _, dtype in cells if name == op))
@@ -78,8 +77,8 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
 def _longest(campaign: Campaign, contract: Contract, max_elements: int | None) -> int:
     """Elements of the largest tensor of a long case: what somebody who decides takes, and there is memory for."""
     mine = max(most_elements(s) for s in deciding(contract.name, campaign.subjects))
-    room = int(campaign.options.get("memory_mb", DEFAULT_MEMORY)) << 20
-    given = int(campaign.options.get("case_memory", 0)) << 20
+    room = campaign.chosen.memory_mb << 20
+    given = campaign.chosen.case_memory << 20
     limits = [mine, room // BYTES, *([given // WIDEST] if given else []), *([max_elements] if max_elements else [])]
     if contract.origin and contract.max_elements < Contract.max_elements:
         limits.append(contract.max_elements)
@@ -87,7 +86,7 @@ def _longest(campaign: Campaign, contract: Contract, max_elements: int | None) -
 
 
 def new_campaign(
-    run: str, seed: int, engine: str, subjects: Sequence[Subject], options: Mapping[str, Scalar], revision: str
+    run: str, seed: int, engine: str, subjects: Sequence[Subject], options: RunOptions = USUAL, revision: str = ""
 ) -> Campaign:
     """The record of a run that has not begun."""
     ops = tuple(dict.fromkeys(s.op for s in subjects))
@@ -102,7 +101,7 @@ def new_campaign(
         subjects=tuple(subjects),
         revision=revision,
         environment=environment(),
-        options=dict(options),
+        options=asdict(options),
         started=now(),
         updated=now(),
         goals=dict.fromkeys(goals_of(reach_of(ops, space)), -1),
@@ -116,7 +115,7 @@ def new_campaign(
 
 
 def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
-    """What the cases of these ops could be."""
+    """The reach of the cases of these ops."""
     contracts = [contract_of(op) for op in ops]
     return Reach(
         classes=frozenset(name for one in space.values() for name in (*one.shapes, *one.layouts, *one.values)),
@@ -150,7 +149,7 @@ def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space
 
 
 def deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
-    """Those for which cases are made: a person's own, if there are any; peers decline what they cannot take."""
+    """Subjects for which cases are made: a person's own, if there are any; peers decline what they cannot take."""
     everyone = [s for s in subjects if s.op == op]
     return [s for s in everyone if is_own(s)] or everyone
 
@@ -176,7 +175,7 @@ def _values(contract: Contract, variant: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _probe(contract: Contract, variant: Mapping[str, str], name: str) -> str:
-    """What a probe fills this input with, at the middle of all sizes; nothing if there is none."""
+    """The distribution that a probe fills this input with, at the middle of all sizes; empty if there is none."""
     dims = {n: (d.low + d.high) // 2 // d.multiple * d.multiple for n, d in contract.dims.items()}
     fill = contract.probe(dims, variant).get(name) if contract.probe else None
     return fill.distribution if fill else ""
@@ -211,7 +210,7 @@ def _variations(contract: Contract, first: Input) -> list[dict[str, Scalar]]:
 
 
 def _extents(dims: Sequence[Dim], factor: int) -> set[int]:
-    """What an axis can measure that is a product of these dimensions and a factor."""
+    """Extents of an axis that is a product of these dimensions and a factor."""
     found = {factor}
     for dim in dims:
         low = max(dim.multiple, dim.least)

@@ -20,7 +20,7 @@ def case_of_run(store: Store, run: str, index: int) -> tuple[Case, list[Subject]
     campaign = know_run(store.load_run(run))
     if index >= campaign.next_index:
         raise UsageError(f"run {run} has {campaign.next_index} cases; there is no number {index}")
-    aims = targets(campaign, int(campaign.options.get("max_elements", 0)) or None)
+    aims = targets(campaign, campaign.chosen.max_elements or None)
     elites = Elites(store.read_journal(run, "elites"), campaign.most_lead)
     if campaign.engine == "conjecture":
         case = propose(aims, campaign.seed, index, elites).case

@@ -67,7 +67,7 @@ def _recorded(base: Path) -> set[str]:
 
 
 def _today(finding: Finding) -> Signature:
-    """How it fails now; what it was filed under may be another failure."""
+    """The way it fails now; what it was filed under may be another failure."""
     return finding.verdict.signature or finding.signature
 
 

@@ -1,4 +1,4 @@
-"""Run stored cases again and say what has changed. Needs no Hypothesis, except for `run:index`."""
+"""Run stored cases again and say what has changed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.reading import case_of, load_record
-from kernel_assay.fuzz.checking.check import DEAR, UNDECIDED, Checked, Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry, all_laws
 from kernel_assay.fuzz.checking.large_policy import is_large
 from kernel_assay.fuzz.checking.selection import Own, placed, select
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
+from kernel_assay.fuzz.planning.regenerate import case_of_run
 from kernel_assay.fuzz.triage.failures import Failure, Observed, file, now
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.catalog import resolve, source_digest
@@ -39,7 +40,7 @@ BOTH = (INTERPRETED, AS_IS)
 
 
 class Outcome(StrEnum):
-    """What a replay means, given what was expected."""
+    """The meaning of a replay, given what was expected."""
 
     PASSES = "passes"
     FAILS = "fails"
@@ -53,7 +54,7 @@ class Outcome(StrEnum):
 
 
 GOOD = frozenset(set(Outcome) - {Outcome.FAILS, Outcome.EXPIRED, Outcome.DRIFTED})
-"""Outcomes that do not fail a replay; a planted bug that is not caught any more does, whatever its outcome."""
+"""Outcomes that do not fail a replay; a seeded bug that is not caught any more does, whatever its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came of it."""
+    """The result of replaying an item."""
 
     item: Item
     outcome: Outcome
     verdict: Verdict
 
     def as_finding(self) -> Finding:
-        """What is known of it as a finding, with today's verdict; a bare case becomes one."""
+        """The finding with today's verdict; a bare case becomes one."""
         failure = Failure(self.item.case, self.item.subject, self.verdict, self.item.name)
         if self.item.finding is not None:
             return self.item.finding.but(verdict=self.verdict, subject=self.item.subject)
@@ -99,14 +100,14 @@ class Replayed:
 
     @property
     def lost(self) -> bool:
-        """A planted bug that was caught once and is not caught any more."""
+        """A seeded bug that was caught once and is not caught any more."""
         finding = self.item.finding
         planted = finding is not None and bool(self.item.subject.planted) and finding.shows_again
         return planted and self.outcome not in {Outcome.FAILS_AS_EXPECTED, Outcome.NOT_TOLD, Outcome.DRIFTED}
 
 
 def gather(store: Store, targets: Sequence[str], own: Own = NOBODY) -> list[Item]:
-    """What the words of a command line name: files, folders, ids of findings, run:index; none: the whole corpus.
+    """Find what words name: files, folders, ids of findings, run:index; none: the whole corpus.
 
     own: to be run instead of the recorded ones. Raises UsageError for what cannot be found.
     """
@@ -158,8 +159,6 @@ def _gather_one(store: Store, target: str, own: Own) -> list[Item]:
         return _items(target, load_record(path), own)
     run, colon, index = target.rpartition(":")
     if colon and index.isdigit():
-        from kernel_assay.fuzz.planning.regenerate import case_of_run  # noqa: PLC0415  only this way of naming a case needs Hypothesis
-
         case, ran = case_of_run(store, run, int(index))
         return [Item(target, case, s) for s in _chosen(case, own, ran)]
     finding = store.finding(target)
@@ -212,6 +211,27 @@ def replay(
     return [replayed[number] for number in sorted(replayed)]
 
 
+class Replayer:
+    """Runs items again one by one; each subject's sandbox is kept until it is closed. Nothing is written."""
+
+    def __init__(self, *, timeout: float, memory_mb: int) -> None:
+        self._timeout, self._memory_mb = timeout, memory_mb
+        self._examiners: dict[str, Examiner] = {}
+
+    def replay(self, item: Item) -> Replayed:
+        """Replay an item. Raises UsageError for a subject that cannot be loaded."""
+        if item.subject.id not in self._examiners:
+            made = Examiner([item.subject], timeout=self._timeout, memory_mb=self._memory_mb)
+            self._examiners[item.subject.id] = made
+        return replay_one(self._examiners[item.subject.id], item)
+
+    def close(self) -> None:
+        """End the sandboxes."""
+        for examiner in self._examiners.values():
+            examiner.__exit__(None, None, None)
+        self._examiners = {}
+
+
 def _without_namesakes(items: Sequence[Item]) -> list[list[tuple[int, Item]]]:
     """The items, numbered, in groups in which a subject's name means one file only, and one interpreter is used."""
     groups: list[dict[str, str]] = []
@@ -243,7 +263,7 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
 
 
 def rerun(examiner: Examiner, item: Item) -> tuple[Checked, Verdict]:
-    """What came of an item when it was run again, and what that says of its subject."""
+    """Run an item again; the results, and what they say of its subject."""
     key, finding = item.subject.key, item.finding
     inquiry = Inquiry(item.case, (key,), all_laws(item.case), places_of(finding.verdict) if finding else ())
     if finding is not None and finding.before:
@@ -267,17 +287,17 @@ def _rerun_after(examiner: Examiner, inquiry: Inquiry, finding: Finding) -> tupl
 
 
 def _times(finding: Finding | None) -> int:
-    """How often to run a finding: one that never showed again as often as anything."""
+    """The number of times to run a finding: one that never showed again as often as anything."""
     if finding is None or finding.probability >= 1.0:
         return 1
     if not finding.shows_again:
-        return 1 if finding.verdict.kind in DEAR else MAX_RUNS
+        return 1 if finding.verdict.kind.facts.dear else MAX_RUNS
     return min(MAX_RUNS, math.ceil(math.log(SURE) / math.log(1.0 - finding.probability)))
 
 
 def _outcome(item: Item, verdict: Verdict) -> Outcome:
     finding = item.finding
-    if verdict.kind in UNDECIDED:
+    if not verdict.kind.facts.decided:
         return Outcome.NOT_TOLD
     if verdict.failed:
         return _failing(finding, verdict)
@@ -297,7 +317,7 @@ def _is_as_met(finding: Finding, subject: Subject) -> bool:
 
 
 def _failing(finding: Finding | None, verdict: Verdict) -> Outcome:
-    """What a failure means: only the one that was expected is, not another one in its place."""
+    """The meaning of a failure: only the one that was expected is, not another one in its place."""
     if finding is None:
         return Outcome.FAILS
     if verdict.signature and verdict.signature.coarse != finding.signature.coarse:

@@ -1,1 +1,1 @@
-"""From a failing case to a finding: confirm, shrink, explain, file."""
+"""The way from a failing case to a finding: confirm, shrink, explain, file."""

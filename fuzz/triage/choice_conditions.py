@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.model.case import Case, TensorRecipe
-from kernel_assay.fuzz.checking.check import UNDECIDED
 from kernel_assay.fuzz.generation.strategies import layouts_for
 from kernel_assay.fuzz.triage.shrink_passes import next_seeds, with_attrs, with_output, with_tensor
 from kernel_assay.fuzz.triage.shrinker import Shrinker
@@ -56,7 +55,7 @@ def learn_choices(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, 
 
 
 def _one_changed(case: Case, *, but: str) -> list[Case]:
-    """It with each other value of anything else: a kernel that takes no misaligned tensor fails with any of them."""
+    """Vary one other choice at a time: a kernel that takes no misaligned tensor fails with any of them."""
     rest = [choice for name, choice in choices_of(case).items() if name != but]
     return [c for choice in rest for value, c in choice.cases.items() if value != choice.own]
 
@@ -72,10 +71,10 @@ def _none_fails(shrinker: Shrinker, cases: list[Case]) -> bool:
 
 
 def _fails(shrinker: Shrinker, choice: Choice) -> dict[str, bool | None]:
-    """With which values it fails, in whatever way; None where nobody knows, as it is not taken or not settled."""
+    """Values with which it fails, in whatever way; None where nobody knows: it is not taken or not settled."""
     told = {c.case.id: c.verdicts[shrinker.subject] for c in shrinker.judge(list(choice.cases.values()))}
     verdicts = {value: told.get(case.id) for value, case in choice.cases.items()}
-    return {value: None if v is None or v.kind in UNDECIDED else v.failed for value, v in verdicts.items()}
+    return {value: None if v is None or not v.kind.facts.decided else v.failed for value, v in verdicts.items()}
 
 
 def explain_choice(name: str, fails: Mapping[str, bool | None]) -> str:
@@ -90,7 +89,7 @@ def explain_choice(name: str, fails: Mapping[str, bool | None]) -> str:
 
 
 def choices_of(case: Case) -> dict[str, Choice]:
-    """Its attributes that are true or false or have a name, but for names of dtypes; its layouts and its outputs'."""
+    """Attributes that are true or false or have a name, but for names of dtypes; layouts of inputs and outputs."""
     contract = contract_of(case.op)
     attrs, dims = contract.attrs_of(case), contract.dims_of(case)
     found = {}

@@ -35,8 +35,6 @@ HELD_OUT = 4
 """Cases on either side of a rule that had no part in it, and must agree."""
 PAIRS = 6
 """Pairs of dims that are compared."""
-UNTRIED = frozenset({Kind.TIMEOUT, Kind.OUT_OF_MEMORY})
-"""Kinds of which each try takes long."""
 
 Due = tuple[Sequence[Case], bool]
 """Cases that are alike by a rule, and whether it lets one of them fail: what decides may need other values to show."""
@@ -44,7 +42,7 @@ Due = tuple[Sequence[Case], bool]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What decides whether a case fails."""
+    """The condition under which a case fails."""
 
     text: str
     holds: Callable[[Any], bool]
@@ -52,7 +50,7 @@ class Rule:
 
     @property
     def said(self) -> str:
-        """As a sentence."""
+        """The rule as a sentence."""
         return f"fails only if {self.text}"
 
 
@@ -63,7 +61,7 @@ def learn_gates(shrinker: Shrinker, case: Case, original: Case) -> tuple[str, ..
     original: the case it was found with, which a rule must not contradict.
     """
     shrinker.grant(original)
-    if shrinker.target.kind in UNTRIED or (not shrinker.examiner.is_large(case) and shrinker.hits(case) < SEED_TRIALS):
+    if shrinker.target.kind.facts.dear or (not shrinker.examiner.is_large(case) and shrinker.hits(case) < SEED_TRIALS):
         return ()
     sizes = _learn_sizes(shrinker, case, original)
     if not sizes or _is_hidden_by_others(shrinker, case):
@@ -206,7 +204,7 @@ def _learn_numbers(shrinker: Shrinker, case: Case, original: Case) -> tuple[str,
 
 
 def _grown(case: Case, dim: str) -> Case:
-    """With the other extents as large as is cheap."""
+    """The case with the other extents as large as is cheap."""
     contract = contract_of(case.op)
     dims = contract.dims_of(case)
     for extent in GROWN:
@@ -219,7 +217,7 @@ def _grown(case: Case, dim: str) -> Case:
 
 
 def _fails(shrinker: Shrinker, case: Case, dim: str, sizes: Iterable[int]) -> dict[int, bool]:
-    """With which sizes of a dim a case fails; without those of which nobody knows, when time is over, and too large."""
+    """Sizes of a dim with which a case fails; without those that are unknown, when time is over, and too large."""
     contract, fails = contract_of(case.op), {}
     neighbours = [c for n in sizes if (c := with_dims(case, {dim: n})).elements <= MAX_ELEMENTS]
     for begin in range(0, len(neighbours), AT_ONCE):
@@ -252,7 +250,7 @@ def explain(dim: str, fails: dict[int, bool]) -> str:
 
 
 def rule_of(dim: str, fails: dict[int, bool]) -> Rule | None:
-    """As explain has it."""
+    """The rule that `explain` tells, if there is one."""
     bad = {n for n, failed in fails.items() if failed}
     sizes = set(fails)
     if len(sizes) < 3 or not bad or bad == sizes or bad == sizes - {0}:

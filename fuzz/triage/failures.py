@@ -1,4 +1,4 @@
-"""Failures as the search meets them, and findings as they are filed. Needs no Hypothesis."""
+"""Failures as the search meets them, and findings as they are filed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Event, Exhibit, Finding, Sanitized, State, Variant
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.kernels.environment import environment
 from kernel_assay.oracles.catalog import origin_of
@@ -43,14 +43,14 @@ class Failure:
     """What the subject had run in the same process, as far as anybody remembers."""
 
     def plain(self) -> dict[str, Any]:
-        """As a line of a journal."""
+        """A line of a journal."""
         parts = {"case": self.case, "subject": self.subject, "verdict": self.verdict}
         said = {name: part.model_dump(mode="json") for name, part in parts.items()}
         return {**said, "found_by": self.found_by, "before": _packed(self.before)}
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Self:
-        """From a line of a journal."""
+        """Read a line of a journal."""
         case, subject = Case.model_validate(said["case"]), Subject.model_validate(said["subject"])
         verdict, before = Verdict.model_validate(said["verdict"]), _unpacked(str(said.get("before", "")))
         return cls(case, subject, verdict, str(said["found_by"]), before)
@@ -77,8 +77,8 @@ class Found:
     """What went wrong with us while it was looked into."""
 
 
-def put_away(store: Store, found: Found, before: Finding | None) -> Finding:
-    """Store a finding, with its outputs. before: what is stored of the same failure, and has been counted there."""
+def put_away(store: RunStore, found: Found, before: Finding | None) -> Finding:
+    """RunStore a finding, with its outputs. before: what is stored of the same failure, and has been counted there."""
     finding = found.finding
     if before is not None:
         finding = finding.but(count=0 if finding.id == before.id else before.count)
@@ -90,7 +90,7 @@ def put_away(store: Store, found: Found, before: Finding | None) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of the case a finding keeps."""
+    """The record of what was seen of the case that a finding keeps."""
 
     case: Case
     verdict: Verdict
@@ -135,7 +135,7 @@ def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
 
 
 def coarse(verdict: Verdict) -> tuple[str, ...]:
-    """What most likely makes two failures one bug: op, subject, kind and rule."""
+    """The part that most likely makes two failures one bug: op, subject, kind and rule."""
     assert verdict.signature is not None
     return (verdict.signature.op, verdict.signature.subject, verdict.signature.kind.value, verdict.rule)
 

@@ -1,4 +1,4 @@
-"""What people decide about findings: that one is kept for good, and that one is expected to fail for a while."""
+"""Decisions of people about findings: that one is kept for good, or is expected to fail for a while."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def promote(store: Store, finding: Finding) -> Path:
 
 
 def expect_failure(store: Store, finding: Finding, reason: str, until: str) -> Finding:
-    """From now on its failure is no news, until a date (included) if one is given.
+    """Take its failure for no news from now on, until a date (included) if one is given.
 
     Raises UsageError for an empty reason, or a date that is none or is over.
     """
@@ -39,7 +39,7 @@ def expect_failure(store: Store, finding: Finding, reason: str, until: str) -> F
 
 
 def expect_pass(store: Store, finding: Finding) -> Finding:
-    """Its failure is news again."""
+    """Take its failure for news again."""
     return _amended(store, finding, "expected to pass", expect="pass", reason="", expires="")
 
 

@@ -18,7 +18,7 @@ Holds = Callable[[float], bool]
 
 
 def numbers_of(case: Case) -> dict[str, dict[float, Case]]:
-    """By attribute that is a number: the case with each value that it may have, its own first.
+    """Cases by attribute that is a number: one with each value that it may have, its own first.
 
     Between two values that a contract names any may be, unless shapes or dtypes depend on it.
     """

@@ -1,4 +1,4 @@
-"""What compute-sanitizer says of one case: each of its tools watches the subject run once, alone on a GPU."""
+"""Opinions of compute-sanitizer on one case: each tool watches the subject run once, alone on a GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LAST = '{"status"'
 def sanitize(
     case: Case, subject: Subject, tools: Sequence[str] = tuple(TOOLS), seconds: float = SECONDS
 ) -> tuple[Sanitized, ...]:
-    """What each tool says of a subject's run of a case, in at most so many seconds a tool; asks nothing of the judge.
+    """Ask each tool about a subject's run of a case, in at most so many seconds a tool; the oracle is not asked.
 
     subject: one that is placed on a GPU (see `on_gpu`). Raises UsageError for a tool that there is not.
     """
@@ -45,7 +45,7 @@ def sanitize(
 def automatically(case: Case, subject: Subject, beside: Callable[[], object] = lambda: None) -> tuple[Sanitized, ...]:
     """The same of a new finding, if there is anything to ask and time is left: up to the first tool that explains it.
 
-    Bugs that were planted need no explanation. beside: called again and again meanwhile.
+    Seeded bugs need no explanation. beside: called again and again meanwhile.
     """
     if subject.planted or not is_on_gpu(subject) or missing():
         return ()
@@ -77,7 +77,7 @@ def on_gpu(subject: Subject) -> Subject:
 
 
 def order_of(case: Case, subject: Subject) -> Order:
-    """What kernels/nvidia/run_once.py is told."""
+    """The order for kernels/nvidia/run_once.py."""
     contract = contract_of(case.op)
     return Order(case, contract.output_specs(case), subject, interface_of(contract))
 
@@ -92,7 +92,7 @@ def _ask(tool: str, order: Order, seconds: float, beside: Callable[[], object] =
 
 
 def _trouble(seen: Watched, report: Report, seconds: float) -> str:
-    """Why nothing that was seen is no answer; an empty string if it is one: the subject ran, and nothing was wrong."""
+    """The reason why silence is no answer; empty if it is one: the subject ran, and nothing was wrong."""
     if seen.code is None:
         return f"it gave no answer within {seconds:.0f} s"
     status, message = said_of(seen.out)
@@ -104,7 +104,7 @@ def _trouble(seen: Watched, report: Report, seconds: float) -> str:
 
 
 def said_of(out: str) -> tuple[str, str]:
-    """What kernels/nvidia/run_once.py said last: a Status, and more in words; empty if it never got there."""
+    """The last words of kernels/nvidia/run_once.py: a Status, and more in words; empty if it never got there."""
     for line in reversed(out.splitlines()):
         try:
             said: Any = json.loads(line) if line.startswith(_LAST) else None
@@ -116,7 +116,7 @@ def said_of(out: str) -> tuple[str, str]:
 
 
 def first_words(seen: Watched) -> str:
-    """Of what a tool complains about; of a traceback under it, the last ones."""
+    """The first words of a tool's complaint; of a traceback under it, the last ones."""
     lines = [line.strip() for line in (*seen.err.splitlines(), *seen.out.splitlines()) if not line.startswith(_LAST)]
     lines = [line for line in lines if line]
     if not lines:

@@ -30,7 +30,7 @@ class Chain:
     case: Case
 
     def put(self, place: int, case: Case) -> Chain:
-        """With another case at a place; the last place is that of the case that fails."""
+        """Put another case at a place; the last place is that of the case that fails."""
         if place == len(self.before):
             return replace(self, case=case)
         return replace(self, before=(*self.before[:place], case, *self.before[place + 1 :]))
@@ -48,7 +48,7 @@ class ChainShrinker:
         self._shrinker = shrinker
 
     def check(self, chain: Chain) -> Checked | None:
-        """What comes of the last case of a chain in a new process; None if the oracle fails on it."""
+        """Check the last case of a chain in a new process; None if the oracle fails on it."""
         s = self._shrinker
         laws = (s.target.law,) if s.target.law else ()
         try:
@@ -64,7 +64,7 @@ class ChainShrinker:
         return checked is not None and self._shrinker.same(checked.verdicts[self._shrinker.subject])
 
     def hits(self, chain: Chain) -> int:
-        """In how many of TRIALS new processes it does."""
+        """Count the new processes, of TRIALS, in which it fails."""
         return sum(self.fails(chain) for _ in range(TRIALS))
 
     def shows(self, chain: Chain) -> bool:
@@ -83,7 +83,7 @@ class ChainShrinker:
         return chain
 
     def _latest(self, chain: Chain) -> Chain:
-        """With the last of the cases before alone, as few as 1, 2, 4, ..."""
+        """Try the last of the cases before alone, as few as 1, 2, 4, ..."""
         count = 1
         while count < len(chain.before) and not self._expired():
             shorter = replace(chain, before=chain.before[-count:])
@@ -93,19 +93,19 @@ class ChainShrinker:
         return chain
 
     def _fewer(self, chain: Chain) -> Chain:
-        """Without those that need not run before."""
+        """Try it without those that need not run before."""
         while (shorter := self._first(_shorter(chain))) is not None:
             chain = shorter
         return chain
 
     def _together(self, chain: Chain) -> Chain:
-        """With the axes cut in all cases that have the same: what is kept by shape needs them to be the same."""
+        """Cut the axes in all cases that have the same: what is kept by shape needs them to be the same."""
         while (smaller := self._first(_cut(chain))) is not None:
             chain = smaller
         return chain
 
     def _one(self, chain: Chain, place: int) -> Chain:
-        """With a case as small as the rest of the chain allows."""
+        """Make one case as small as the rest of the chain allows."""
         s = self._shrinker
         slot = Shrinker(s.examiner, s.subject, s.target, s.deadline, s.stopping, granted=s.granted)
         slot.among = lambda case: ((put := chain.put(place, case)).before, put.case)

@@ -40,7 +40,7 @@ def move(candidates: Move) -> Move:
 
 
 def weight(case: Case) -> tuple[Any, ...]:
-    """What shrinking makes smaller, most important first: elements, specials, then everything that needs explaining."""
+    """The weight that shrinking lowers: elements, specials, then everything that needs explaining."""
     tensors = list(case.tensors.values())
     contract = contract_of(case.op)
     dims = contract.dims_of(case)
@@ -220,7 +220,7 @@ def plain_layouts(case: Case) -> Iterator[Case]:
 
 @move
 def fewer_specials(case: Case) -> Iterator[Case]:
-    """Without special values: all, then each."""
+    """Drop special values: all, then each."""
     if sum(len(t.specials) for t in case.tensors.values()) > 1:
         yield case.but(tensors={n: t.but(specials=()) for n, t in case.tensors.items()})
     for name, t in case.tensors.items():
@@ -263,7 +263,7 @@ def _in_range(spec: Input, fill: Fill) -> Fill:
 
 @move
 def without_optional(case: Case) -> Iterator[Case]:
-    """Without inputs that it need not have."""
+    """Drop inputs that it need not have."""
     contract = contract_of(case.op)
     for name in contract.optional:
         if name in case.tensors:
@@ -301,7 +301,7 @@ def small_seeds(case: Case) -> Iterator[Case]:
 
 @move
 def fewer_pokes(case: Case) -> Iterator[Case]:
-    """Without the written-out elements: all, halves, each."""
+    """Drop written-out elements: all, halves, each."""
     for name, t in case.tensors.items():
         for kept in subsets(t.pokes):
             yield with_tensor(case, name, pokes=kept)
@@ -354,7 +354,7 @@ def _plainer_bits(bits: int, width: int, precision: int, is_float: bool) -> Iter
 
 
 def subsets(items: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Nothing; halves, quarters, ... alone; then all but one piece, pieces getting smaller."""
+    """Yield none; halves, quarters, ... alone; then all but one piece, pieces getting smaller."""
     if not items:
         return
     yield ()

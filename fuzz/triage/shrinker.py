@@ -29,8 +29,6 @@ SEED_TRIALS = 8
 """Fields on which a failure is tried to see whether it depends on the values."""
 HANG_SECONDS = 0.5
 """While a hang is shrunk, a case that takes longer counts as hanging."""
-SLOW = frozenset({Kind.TIMEOUT, Kind.CRASHED, Kind.OUT_OF_MEMORY})
-"""Kinds that may cost a worker each time they show."""
 CAUGHT = "check"
 """The rule of what a kernel's own backend has seen: no worker dies of it."""
 
@@ -55,7 +53,7 @@ class Shrunk:
 
 def is_dear(verdict: Verdict) -> bool:
     """Whether it costs a worker each time it shows, or a long wait: not what the emulator has caught."""
-    return verdict.kind in SLOW and verdict.rule != CAUGHT
+    return verdict.kind.facts.ends_worker and verdict.rule != CAUGHT
 
 
 @dataclass
@@ -140,7 +138,7 @@ class Shrinker:
             self.seeds = min(MAX_SEEDS, math.ceil(3 * SEED_TRIALS / hits))
 
     def hits(self, case: Case) -> int:
-        """On how many of SEED_TRIALS fields, its own among them, the failure shows."""
+        """Count the fields, of SEED_TRIALS, its own among them, on which the failure shows."""
         return sum(self.same(c.verdicts[self.subject]) for c in self.judge(next_seeds(case, SEED_TRIALS)))
 
     def run(self, case: Case) -> Case:

@@ -1,4 +1,4 @@
-"""From a failing case to a finding: confirm it, shrink it, look closely, learn its gates, file it."""
+"""Make a finding of a failing case: confirm it, shrink it, look closely, learn its conditions, file it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
-from kernel_assay.fuzz.checking.check import DEAR, Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.triage.failure_conditions import learn_gates
 from kernel_assay.fuzz.triage.failures import Failure, Found, Observed, event, file
@@ -45,7 +45,7 @@ SEQUENCE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What came of running a failure again, in a process that had run nothing else."""
+    """The result of running a failure again, in a process that had run nothing else."""
 
     hits: int
     """Times it showed, ..."""
@@ -58,7 +58,7 @@ class Confirmed:
 
     @property
     def probability(self) -> float:
-        """That it shows when it is run."""
+        """Probability that it shows when it is run."""
         return self.hits / self.times
 
 
@@ -202,12 +202,12 @@ class _Inquest:
         self.trouble = self.trouble or shrinker.trouble
         if not self.stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
             self._note(State.MINIMIZED, f"{case.elements:,} -> {small.case.elements:,} elements")
-        told = verdict.kind in DEAR or verdict.kind is Kind.RAISED  # who raises does not get to its kernel
+        told = verdict.kind.facts.dear or verdict.kind is Kind.RAISED  # who raises does not get to its kernel
         if not told and not self.stopping() and not self.examiner.is_large(small.case):
             self.seen = replace(self.seen, sanitized=automatically(small.case, failure.subject, self.stopping))
 
     def _alone(self, shrinker: Shrinker, small: Shrunk) -> Shrunk:
-        """What was shrunk, if it fails in a new process, too; else it is shrunk again, each candidate in one of those.
+        """Check that what was shrunk fails in a new process, too; else shrink it again, each candidate in one of those.
 
         A kernel that keeps something between two calls may fail on anything after other candidates.
         """

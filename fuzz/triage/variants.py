@@ -1,4 +1,4 @@
-"""Who else fails: the smallest case run by the other subjects, and with the op's other dtypes."""
+"""Variants of a failure: the smallest case run by the other subjects, and with the op's other dtypes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kernel_assay.corpus.model.findings import Variant
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import DEAR, Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.spec.domain import outside, stays
 
 
 def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: str = "") -> tuple[Variant, ...]:
-    """What every well-meaning subject of the op makes of the case, and of its other dtypes, unless it is large."""
+    """Run the case, and its other dtypes unless it is large, by every well-meaning subject of the op."""
     well_meaning = [s for s in examiner.subjects.values() if s.key == subject.key or not s.planted]
     laws = (law,) if law else ()
     others = [case] if examiner.is_large(case) else recast(case)
@@ -39,7 +39,7 @@ def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: 
 def _asked(keys: tuple[str, ...], accused: str, kind: Kind) -> tuple[str, ...]:
     """The accused first, or left out where each try of it is dear."""
     others = tuple(k for k in keys if k != accused)
-    return others if kind in DEAR or accused not in keys else (accused, *others)
+    return others if kind.facts.dear or accused not in keys else (accused, *others)
 
 
 def recast(case: Case) -> list[Case]:

@@ -1,4 +1,4 @@
-"""As numpy_flash, but one key after the other."""
+"""Attention like numpy_flash, but one key after the other."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""As torch_math, but with weights that are rounded to the type of the inputs before the second product."""
+"""Attention like torch_math, but with weights rounded to the type of the inputs before the second product."""
 
 import torch
 

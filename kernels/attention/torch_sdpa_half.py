@@ -1,4 +1,4 @@
-"""As torch_sdpa, in 16 bits: weights are rounded to the type of the inputs, and exp is a cubic polynomial.
+"""Attention like torch_sdpa, in 16 bits: weights are rounded to the inputs' type, and exp is a cubic polynomial.
 
 PyTorch 2.13.0 (CPU): that polynomial makes 0 of NaN, in whole vectors of keys. With q, v = ones(1, 1, 1, 2),
 ones(1, 1, 16, 2) and k the same but for k[0, 0, 0, 0] = inf, the result is 0; for 15 keys it is NaN, as Inf - Inf is.
@@ -46,5 +46,5 @@ def finite(x):
 
 
 def flushed(x):
-    """As processors with AMX see it: what is subnormal in bfloat16 counts as 0."""
+    """Flush as processors with AMX do: what is subnormal in bfloat16 counts as 0."""
     return torch.where(x.float().abs() < TINY, 0.0, x.float())

@@ -88,12 +88,12 @@ class CudaLoader(Loader):
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """In which what is loaded may run."""
+        """Modes in which what is loaded may run."""
         return tuple(mode for mode in Mode if mode is not Mode.FUSED or not no_contraction())
 
     @property
     def kind(self) -> type[CudaSubject]:
-        """Of what is loaded."""
+        """The class of what is loaded."""
         return CudaSubject
 
     def wrap(self, view: Array) -> Array:
@@ -129,7 +129,7 @@ class CudaSubject(Unfitted):
 
     @property
     def names(self) -> set[str]:
-        """Those of its front matter."""
+        """Names of the front matter's arguments."""
         return self.front.used
 
     @property
@@ -176,7 +176,7 @@ class CudaSubject(Unfitted):
         return run
 
     def _plan(self, tensors: dict[str, Array], attrs: dict[str, Any], face: Interface) -> Plan | None:
-        """What is launched; None: no blocks at all.
+        """The plan of a launch; None: there are no blocks at all.
 
         It is made of where the tensors lie, and how, and of the attributes. Raises NotImplementedError for what
         it does not claim to do, ValueError for an impossible launch.
@@ -307,7 +307,7 @@ def _are(given: list[Any], last: list[Callable[[], Any]]) -> bool:
 
 
 def _recalled(x: Any) -> Callable[[], Any]:
-    """What gives it again; of a view nothing is kept, for it holds all of a case's memory."""
+    """A function that gives a result again; of a view nothing is kept, for it holds all of a case's memory."""
     return weakref.ref(x) if isinstance(x, np.ndarray) else lambda: x
 
 
@@ -327,7 +327,7 @@ _MOST_STATIC = 48 << 10
 
 
 def _check_limits(shape: Shape) -> None:
-    """What a GPU of today refuses to launch (CUDA C++ Programming Guide, "Compute Capabilities").
+    """Refuse what a GPU of today does not launch (CUDA C++ Programming Guide, "Compute Capabilities").
 
     No blocks at all is what an empty case asks for, and no error.
     """
@@ -349,7 +349,7 @@ def _by(extent: Sequence[int]) -> str:
 
 
 def _complaint(front: FrontMatter, said: str) -> str:
-    """What the compiler says, in one sentence. said: all that it wrote."""
+    """One sentence of the compiler's. said: all that it wrote."""
     match = _ERROR.search(said)
     if match is None:
         line = _line_with_assembly(front.source.text) if "Assembler messages" in said else 0
@@ -366,7 +366,7 @@ def _complaint(front: FrontMatter, said: str) -> str:
 
 
 def _needs_gpu(front: FrontMatter, file: Path, line: int, text: str, included: tuple[str, int] | None) -> str:
-    """That it uses what only a GPU can run; nothing if the error is another. included: see `_included_from`."""
+    """A sentence if it uses what only a GPU can run; empty if the error is another. included: see `_included_from`."""
     if included and (_ASSEMBLY in text or included[0].startswith(_FOREIGN)):
         return _uses(front.path, *included)
     place = front.path if file == front.source.place else file
@@ -414,7 +414,7 @@ def _line_with_assembly(text: str) -> int:
 
 
 def _without_place(said: str) -> str:
-    """What the assembler or the linker complains about, who know no line of the source."""
+    """The complaint of the assembler or the linker, who know no line of the source."""
     for pattern in (r"undefined reference to .*", r"Error: (.*)", r"error: (.*)"):
         if match := re.search(pattern, said):
             return match[0]

@@ -115,7 +115,7 @@ class CupyLoader(Streamed, PythonLoader):
         return result
 
     def _wait(self) -> None:
-        """Until all that was launched is done. Raises what went wrong with it, if the process can go on."""
+        """Wait until all that was launched is done. Raises what went wrong with it, if the process can go on."""
         runtime = self._cupy.cuda.runtime
         try:
             runtime.deviceSynchronize()
@@ -160,7 +160,7 @@ class _Copy:
         return cupy.ndarray(view.shape, view.dtype, memptr=place, strides=view.strides)
 
     def late(self) -> tuple[int, int, int]:
-        """What must be copied there once more, from where, and how many bytes."""
+        """The part that must be copied once more: to where, from where, and how many bytes."""
         self._before = self._device.copy()
         return int(self._device.data.ptr), int(self._before.data.ptr), self.window.size
 

@@ -5,7 +5,7 @@ from kernel_assay.kernels.backends.triton import TritonLoader
 
 
 class TritonAsIsLoader(TritonLoader):
-    """Nothing is mended, checked or reversed, so that every version will do."""
+    """Triton's interpreter, in which nothing is mended, checked or reversed, so that every version will do."""
 
     name = AS_IS
     mended = False

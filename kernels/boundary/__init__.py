@@ -1,1 +1,1 @@
-"""What the supervisor and the worker both know: messages, devices, outputs that are handed over."""
+"""The protocol between supervisor and worker: messages, devices, outputs that are handed over."""

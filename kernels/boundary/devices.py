@@ -1,4 +1,4 @@
-"""Where subjects run: a device, as a command line names it, and what a process is told so that it uses that one."""
+"""Devices as a command line names them, and what a process is told so that it uses that one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def crew_of(device: str, jobs: int | None = None) -> list[Place]:
 
 
 def _gpu(number: int) -> Place:
-    """Of those that this process sees."""
+    """The place of a GPU among those that this process sees."""
     seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name]
     # A service of the machine's is not used: what its other clients do would be told of subjects, and the reverse.
     return Place("cuda", {VISIBLE: seen[number] if number < len(seen) else str(number), PIPES: _NOWHERE})

@@ -29,7 +29,7 @@ GRAIN = 2 << 20
 
 
 def bytes_of(values: Any) -> bytes:
-    """Of what is to be handed over: bytes already, or a flat tensor of torch's of uint8."""
+    """Bytes of what is to be handed over: bytes already, or a flat tensor of torch's of uint8."""
     return values if isinstance(values, bytes) else bytes(values.cpu().numpy())
 
 
@@ -53,7 +53,7 @@ class Loan:
         self.offers.append(offer or self._shared(values, on_gpu=on_gpu))
 
     def give_back(self) -> None:
-        """Nobody needs them any more."""
+        """Give outputs back that nobody needs any more."""
         while self._memory:
             DRIVER.call("cuMemFree", self._memory.pop())
         while self._files:
@@ -114,7 +114,7 @@ def _taken(size: int) -> int:
 
 
 def _fetch(address: int, source: int, size: int) -> None:
-    """From the GPU, to pages that are locked if the system allows."""
+    """Copy from the GPU, to pages that are locked if the system allows."""
     DRIVER.check()
     try:
         DRIVER.call("cuMemHostRegister", address, size, 0)

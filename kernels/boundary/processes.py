@@ -1,4 +1,4 @@
-"""How processes are ended, on either side of the zygote."""
+"""End processes, on either side of the zygote."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def end_strays(known: Collection[int], seconds: float = 1.0) -> None:
 
 
 def children() -> set[int]:
-    """Of this process; zombies too."""
+    """Children of this process; zombies too."""
     me = os.getpid()
     try:
         return set(map(int, Path(f"/proc/{me}/task/{me}/children").read_text("ascii").split()))
@@ -55,7 +55,7 @@ def processes() -> list[int]:
 
 
 class ProcessStatus(NamedTuple):
-    """What the kernel says of a process; zeros of one that has gone."""
+    """The kernel's word on a process; zeros of one that has gone."""
 
     parent: int
     session: int
@@ -64,7 +64,7 @@ class ProcessStatus(NamedTuple):
 
 
 def status_of(pid: int) -> ProcessStatus:
-    """Of one that may be gone already."""
+    """Read the status of a process that may be gone already."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the supervisor, the zygote and the worker say to one another: JSON heads with raw bytes behind, never pickle."""
+"""Messages between the supervisor, the zygote and the worker: JSON heads with raw bytes behind, never pickle."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Channel:
         self._socket.close()
 
     def fileno(self) -> int:
-        """Of the socket, for who waits for several."""
+        """Descriptor of the socket, to wait for several."""
         return self._socket.fileno()
 
     def send(self, message: bytes) -> None:

@@ -1,4 +1,4 @@
-"""By way of float32: numpy's own conversions and ml_dtypes' to the others; clipped first if it must saturate."""
+"""Convert by way of float32: numpy's own conversions and ml_dtypes'; clipped first if it must saturate."""
 
 import ml_dtypes
 import numpy as np

@@ -52,7 +52,7 @@ def read(log: str) -> list[Profile]:
 
 
 def complaint(log: str) -> str:
-    """What ncu calls an error, or else a warning, in its words; empty if it complains about nothing."""
+    """The error, or else the warning, of ncu in its words; empty if it complains about nothing."""
     for mark in ("==ERROR==", "==WARNING=="):
         for line in log.splitlines():
             if line.startswith(mark):

@@ -35,7 +35,7 @@ _USAGE = 2
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Who runs what."""
+    """An order to run a case by a subject."""
 
     case: Case
     outputs: dict[str, TensorSpec]
@@ -43,13 +43,13 @@ class Order:
     face: Interface
 
     def write(self, path: Path) -> None:
-        """As the file that the command line names."""
+        """Write the file that the command line names."""
         said = {"case": self.case, "outputs": self.outputs, "subject": self.subject, "face": asdict(self.face)}
         path.write_bytes(to_json(said, inf_nan_mode="strings"))
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From such a file. Raises UsageError if it is none."""
+        """Read such a file. Raises UsageError if it is none."""
         try:
             said = from_json(path.read_bytes())
             outputs = {name: TensorSpec.model_validate(spec) for name, spec in said["outputs"].items()}

@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a tool and the program under it left behind."""
+    """The words of a tool and of the program under it."""
 
     code: int | None
     """Exit code; None: it was ended because its time was up."""

@@ -31,7 +31,7 @@ _PADDING = 512
 
 
 def missing(program: str = PROGRAM) -> str:
-    """Why nothing can be asked of it here, or an empty string."""
+    """The reason why nothing can be asked of it here, or an empty string."""
     if which(program) is None:
         return f"{program} is not on the PATH; it comes with the CUDA toolkit"
     return "" if device_count() else "there is no CUDA device"
@@ -39,7 +39,7 @@ def missing(program: str = PROGRAM) -> str:
 
 @cache
 def version() -> str:
-    """As `2025.3.1.0`; empty if it does not say."""
+    """The version, as `2025.3.1.0`; empty if it does not say."""
     found = re.search(r"[Vv]ersion\s+(\d[\w.]*)", tool_version(PROGRAM))
     return found[1] if found else ""
 
@@ -75,7 +75,7 @@ class Report:
 
 
 def read(log: str) -> Report:
-    """What a log says. Hazards that racecheck calls warnings are no errors."""
+    """Read a log. Hazards that racecheck calls warnings are no errors."""
     blocks = list(_blocks(log))
     alarms = [block for block in blocks if _is_alarm(block)]
     remarks = [block[0] for block in blocks if not _is_alarm(block) and not _NOISE.match(block[0])]
@@ -136,7 +136,7 @@ _VERBS = {"read": "reads", "write": "writes", "atomic": "changes"}
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the code."""
+    """A place in the code."""
 
     kernel: str = ""
     file: str = ""
@@ -144,7 +144,7 @@ class _Place:
 
     @property
     def source(self) -> str:
-        """In brackets, with a space before; nothing if nobody knows."""
+        """The place in the source in brackets, with a space before; empty if nobody knows."""
         return f" ({self.file.rpartition('/')[2]}, line {self.line})" if self.line else ""
 
 
@@ -158,7 +158,7 @@ def _sentence(block: _Block) -> str:
 
 
 def _what(block: _Block) -> str:
-    """Who did what, without the place in the code."""
+    """Words for who did what, without the place in the code."""
     who = next((f"thread {_index(m['thread'])} of block {_index(m['block'])}" for m in _found(_THREAD, block)), "")
     access, barrier = _ACCESS.match(block[0]), _BARRIER.match(block[0])
     if access:
@@ -173,7 +173,7 @@ def _what(block: _Block) -> str:
 
 
 def _outside(block: _Block) -> str:
-    """What is wrong with an address."""
+    """Words for what is wrong with an address."""
     if any("is misaligned" in line for line in block):
         return " at a misaligned address"
     for near in _found(_NEAR, block):

@@ -1,4 +1,4 @@
-"""As nvcc's -use_fast_math has it: powers by way of log2 and exp2, sines of so many turns, in 22 bits; it says so."""
+"""Rope as nvcc's -use_fast_math has it: powers by log2 and exp2, sines of so many turns, in 22 bits; it says so."""
 
 import numpy as np
 

@@ -26,7 +26,7 @@ class LostError(Exception):
 
 
 class NoRoomError(Exception):
-    """There is no room for a copy of an output that was offered."""
+    """An output was offered, and there is no room for a copy of it."""
 
 
 class Taker(Protocol):
@@ -41,7 +41,7 @@ class Taker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one subject did with one case, and its outputs (first run) by name."""
+    """The result of one subject for one case, and its outputs (first run) by name."""
 
     execution: Execution
     outputs: dict[str, Array]
@@ -110,7 +110,7 @@ class Ticket:
         return [task.case for task in found[:at] if subject in task.subjects and not task.large]
 
     def unfinished(self) -> list[tuple[int, Task]]:
-        """Of what was sent, what has not come back."""
+        """Tasks that were sent and have not come back."""
         left = []
         for n, task in self.sent:
             missing = tuple(k for k in task.subjects if self._is_due((n, k)))

@@ -1,4 +1,4 @@
-"""Where compilers that subjects call keep what they have made, so that a worker's end does not lose it."""
+"""Caches of compilers that subjects call, kept so that a worker's end does not lose them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is to blame for a worker's death: only suspected, until it dies again alone, or as it was seen to die alone.
+"""Blame for a worker's death: a subject is only suspected, until the worker dies again with it alone.
 
 Who has died often in a batch is put off until it is known whether it was its own doing; then the rest of its work is
 left undone, for each death costs a worker, and on a GPU a third of a second.
@@ -24,7 +24,7 @@ FATAL = frozenset({Status.CRASHED, Status.TIMEOUT, Status.FAULTED})
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """Of a worker."""
+    """The death of a worker."""
 
     culprit: tuple[int, Task]
     """What it was busy with, or about to begin."""
@@ -44,7 +44,7 @@ class Death:
 
     @property
     def key(self) -> Key:
-        """Of the culprit."""
+        """Key of the culprit."""
         return self.culprit[0], self.culprit[1].subjects[0]
 
 
@@ -92,7 +92,7 @@ def is_convicted(ticket: Ticket, suspect: tuple[int, Task]) -> bool:
 
 
 def unexplained(ticket: Ticket) -> list[tuple[Key, list[Key]]]:
-    """Who has died once, and not by itself, with what its worker had run before."""
+    """Subjects that have died once, and not by themselves, with what their workers had run before."""
     found = ((key, before) for key, before in ticket.before.items() if ticket.deaths[key] < GUILTY_DEATHS)
     return [(key, before) for key, before in found if ticket.outcomes[key].execution.status not in FATAL]
 

@@ -1,4 +1,4 @@
-"""What a worker answers, or how it ends, as the outcome of an execution."""
+"""Turn a worker's answer, or its end, into the outcome of an execution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcome_of(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
 
 
 def execution_of(key: str, head: dict[str, Any]) -> Execution:
-    """What the head of a message says."""
+    """Read the head of a message."""
     said = head.get("outputs", ())
     reports = [OutputReport.trusted(**_REPORT | {n: _tupled(value) for n, value in one.items()}) for one in said]
     return Execution.trusted(
@@ -47,7 +47,7 @@ def execution_of(key: str, head: dict[str, Any]) -> Execution:
 
 
 def _touching(key: str, touch: Touch, tail: str) -> Execution:
-    """Of who has left the inputs it was given, or written to them: the same as if that were found afterwards."""
+    """Turn a touched input into what would have been found afterwards: who has left it, or written to it."""
     left = GuardDamage(buffer=touch.name, offset=touch.offset, count=0)
     mutated = touch.kind is Kind.INPUT_MUTATED
     return Execution(
@@ -71,12 +71,12 @@ _REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if n
 
 
 def left_undone(key: str, why: str) -> Outcome:
-    """Of what says nothing about its subject."""
+    """An outcome that says nothing about its subject."""
     return Outcome(Execution(status=Status.UNSUPPORTED, subject=key, message=why), {})
 
 
 def death_of(key: str, ending: Ending, timeout: float | None, how: str = "", granted: float = 0.0) -> Outcome:
-    """Of who has killed its worker, or was killed after so many seconds; how: what it did, before its ending.
+    """The outcome of who has killed its worker, or was killed after so many seconds; how: what it did before that.
 
     granted: seconds beyond those.
     """

@@ -117,7 +117,7 @@ def terminate(environment: Mapping[str, str], pid: int) -> None:
 
 
 def _told(environment: Mapping[str, str], command: str) -> str | None:
-    """What the service answers; None if there is none."""
+    """The answer of the service; None if there is none."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         answer = subprocess.run(
             [CONTROL],

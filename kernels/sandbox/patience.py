@@ -1,4 +1,4 @@
-"""How long runs have had, and what more they may have: first calls, and those in which something is built.
+"""Time limits of runs: first calls, and those in which something is built, have more.
 
 The supervisor measures, from outside: what a subject does to the clocks of its process changes nothing. Its own clock
 counts only while it runs itself, so that a stop of all processes (a debugger, the lid of a laptop) makes nobody late.
@@ -51,7 +51,7 @@ Run = tuple[int, int, int]
 
 
 class Stopwatch:
-    """How long the run in progress has had, and what it was granted."""
+    """The time that the run in progress has had, and what it was granted."""
 
     def __init__(self) -> None:
         self._clock = Clock()

@@ -28,7 +28,7 @@ ReadyBy = Callable[[str], float]
 
 @dataclass
 class Probed:
-    """What came of it, by subject key."""
+    """Results of a probe, by subject key."""
 
     said: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What a worker answers (kernels/worker/worker.py)."""

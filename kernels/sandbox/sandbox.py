@@ -140,7 +140,7 @@ class Sandbox:
         return wrong
 
     def stretch(self, key: str, message: Message, seconds: float) -> Message:
-        """What a subject makes of tensors larger than any memory (worker/stretched.py); {}: it gave no answer."""
+        """The subject's launch for tensors larger than any memory (worker/stretched.py); {}: it gave no answer."""
         self._active.channel.send(frame({"stretch": key, **message}, []))
         try:
             if self._active.channel.readable(seconds):
@@ -206,7 +206,7 @@ class Sandbox:
         self._promote()
 
     def give_up(self, ticket: Ticket, why: str) -> list[dict[str, Outcome]]:
-        """What a batch has come to so far; the rest is left undone, with the worker that has it."""
+        """The results of a batch so far; the rest is left undone, with the worker that has it."""
         self.pump(ticket)
         self.abandon()
         return [
@@ -268,7 +268,7 @@ class Sandbox:
                 return
 
     def _die_together(self, ticket: Ticket, pair: list[tuple[int, Task]]) -> Ending | None:
-        """How a worker of their own ends that runs these one after the other; None: it does not."""
+        """The end of a worker of their own that runs these one after the other; None: it lives."""
         self._promote()
         trial = Ticket([task for _, task in pair], waiting=[], taker=ticket.taker)
         self._give(trial, [(n, task) for n, (_, task) in enumerate(pair)])
@@ -311,7 +311,7 @@ class Sandbox:
         return True
 
     def _wait(self, ticket: Ticket) -> None:
-        """Until one message, one death or one timeout."""
+        """Wait until one message, one death or one timeout."""
         try:
             if self._active.lost:
                 raise EOFError  # noqa: TRY301  as when the channel says it
@@ -432,7 +432,7 @@ class Sandbox:
         return bool(left) and (left[0][0], left[0][1].subjects[0]) not in ticket.deaths
 
     def _drain(self, ticket: Ticket) -> None:
-        """What the dead worker had sent is still worth reading."""
+        """Read what the dead worker had sent."""
         try:
             while self._active.channel.readable(0):
                 self._receive(ticket)

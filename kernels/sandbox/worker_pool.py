@@ -56,7 +56,7 @@ HISTORY = 1024
 
 @dataclass(slots=True)
 class Ending:
-    """How a process ended: its exit code (negative: the signal) and its last words."""
+    """The end of a process: its exit code (negative: the signal) and its last words."""
 
     code: int
     tail: str
@@ -66,7 +66,7 @@ class Ending:
     """Whether it crashed while inputs lay between walls, but left none: it may want them where vectors begin."""
 
     def describe(self) -> str:
-        """In words."""
+        """Words for it."""
         if self.touch is not None:
             return self.touch.describe()
         if self.code == CHANNEL_LOST:
@@ -129,7 +129,7 @@ class Handle:
         return len(raw) == FAULT.size and bool(FAULT.unpack(raw)[0])
 
     def touched(self, case: Case) -> Touch | None:
-        """Which input it was to read, or beside which, when it was killed for that; None: it was not."""
+        """The input that it was to read, or beside which, when it was killed for that; None: none."""
         raw = os.pread(self.journal, FAULT.size, JOURNAL.size)
         base, address, error = FAULT.unpack(raw) if len(raw) == FAULT.size else (0, 0, 0)
         return touched(case.tensors, order_of(case), address - base, error) if base and address else None
@@ -184,7 +184,7 @@ class Nursery:
         return Branch(ours, self._settings, {**self._environment, **environment})
 
     def fileno(self) -> int:
-        """Of the socket that leads to the zygote."""
+        """Descriptor of the socket that leads to the zygote."""
         return self._control.fileno()
 
     def spawn(self) -> Handle:
@@ -206,7 +206,7 @@ class Nursery:
         return handle
 
     def ending(self, handle: Handle, seconds: float = _EXIT_SECONDS) -> Ending:
-        """How a worker ended; one that does not end in time is killed."""
+        """Wait for a worker's end; one that does not end in time is killed."""
         pid = self._pid(handle)
         deadline = self._clock() + (seconds if handle.lost else min(seconds, 0.25))
         while not self._has_ended(handle) and (left := deadline - self._clock()) > 0:
@@ -284,7 +284,7 @@ class Nursery:
         self._start()
 
     def _pid(self, handle: Handle) -> int:
-        """Of a worker; 0 if that will never be known."""
+        """The pid of a worker; 0 if that will never be known."""
         deadline = self._clock() + _START_SECONDS
         while not handle.pid and not self.lost(handle):
             self._hear(deadline - self._clock())
@@ -340,7 +340,7 @@ class Branch(Nursery):
         self._listen_to(control)
 
     def let_go(self) -> None:
-        """In the process that has made it for another."""
+        """Close this process's copy, in the process that has made it for another."""
         self._control.close()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ def _flushed(x):
 
 
 def _reciprocal(x):
-    """Without its last bit."""
+    """Drop the last bit of a reciprocal."""
     bits = (np.float32(1) / x).view(np.uint32) & np.uint32(0xFFFFFFFE)
     return _flushed(bits.view(np.float32))
 

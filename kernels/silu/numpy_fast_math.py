@@ -1,4 +1,4 @@
-"""As nvcc's -use_fast_math has it: 2**(-x log2 e), an approximate reciprocal, subnormal numbers flushed; it says so."""
+"""Silu as nvcc's -use_fast_math has it: 2**(-x log2 e), an approximate reciprocal, subnormals flushed; it says so."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def _flushed(x):
 
 
 def _reciprocal(x):
-    """Without its last bit."""
+    """Drop the last bit of a reciprocal."""
     bits = (np.float32(1) / x).view(np.uint32) & np.uint32(0xFFFFFFFE)
     return _flushed(bits.view(np.float32))
 

@@ -40,12 +40,12 @@ class DeviceBuffer:
 
     @property
     def name(self) -> str:
-        """Of the tensor."""
+        """Name of the tensor."""
         return self.item.name
 
     @property
     def stop(self) -> int:
-        """Where its bytes end."""
+        """Address where its bytes end."""
         return self.start + self.item.nbytes
 
 
@@ -66,12 +66,12 @@ class DeviceMemory:
 
     @property
     def inputs(self) -> list[DeviceBuffer]:
-        """In order."""
+        """Buffers of the inputs, in order."""
         return [b for b in self.buffers if not b.item.is_output]
 
     @property
     def outputs(self) -> list[DeviceBuffer]:
-        """In order."""
+        """Buffers of the outputs, in order."""
         return [b for b in self.buffers if b.item.is_output]
 
     def _place(self, number: int, item: Item, start: int, limit: int) -> DeviceBuffer:
@@ -112,7 +112,7 @@ class DeviceMemory:
         return (values[:1] if len(b.bits.shape) and b.bits.shape != b.view.shape else values).view(b.bits.dtype)
 
     def damage(self) -> tuple[list[GuardDamage], list[str]]:
-        """What was written where nothing may be written: red zones and gaps, and the names of changed inputs."""
+        """Find what was written where nothing may be: red zones and gaps, and the names of changed inputs."""
         damage: list[GuardDamage] = []
         mutated: list[str] = []
         dirty: set[str] = set()
@@ -140,7 +140,7 @@ class DeviceMemory:
         return found
 
     def _gap_damage(self, b: DeviceBuffer) -> list[GuardDamage]:
-        """Of bytes of the buffer that no element lies on."""
+        """Find damaged bytes of the buffer that no element lies on."""
         if b.bits.numel() * b.item.dtype.itemsize == b.item.nbytes:
             return []
         gaps = self._slab[b.start : b.stop] != GAP
@@ -157,7 +157,7 @@ class DeviceMemory:
         return next((b.name for b in self.buffers if b.start <= at < max(b.stop, b.start + 1)), "")
 
     def rows_digest(self, case: Case) -> str:
-        """As corpus.inputs.fingerprint.rows_digest has it, of the inputs as they are here."""
+        """Digest the inputs as they are here, as corpus.inputs.fingerprint.rows_digest does."""
         found: dict[str, Array] = {}
         views: Mapping[str, Tensor] = {b.name: b.bits for b in self.inputs}
         for name, picked in rows_of(case).items():

@@ -1,4 +1,4 @@
-"""What becomes of what a subject raises or returns: words for a message, which a subject cannot break."""
+"""Words for what a subject raises or returns, which it cannot break."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mine() -> int:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, int]:
-    """What a subject returns, and how many nanoseconds it took; if it has forked, its child ends here."""
+    """Call a subject: its result, and how many nanoseconds it took; if it has forked, its child ends here."""
     begin = _perf_counter_ns()
     answer = call()
     took = _perf_counter_ns() - begin
@@ -47,7 +47,7 @@ def timed(call: Callable[[], Any]) -> tuple[Any, int]:
 
 
 def as_tuple(result: Any, count: int) -> tuple[Any, ...]:
-    """What a subject returned, one tensor for each output. Raises TypeError for anything else."""
+    """The tensors that a subject returned, one for each output. Raises TypeError for anything else."""
     if count == 1 and not isinstance(result, tuple):
         return (result,)
     if not isinstance(result, tuple | list) or len(result) != count:
@@ -70,7 +70,7 @@ def raised(error: BaseException, loader: Loader) -> dict[str, Any]:
 
 
 def _words(error: BaseException) -> str:
-    """What an exception says of itself, if it can."""
+    """An exception's word on itself, if it can say it."""
     try:
         return str(error)
     except BaseException:  # noqa: BLE001  its __str__ is the subject's code too
@@ -78,7 +78,7 @@ def _words(error: BaseException) -> str:
 
 
 def _printable(text: str) -> str:
-    """What a subject says, without what JSON and XML cannot carry: lone surrogates and control characters."""
+    """A subject's words without what JSON and XML cannot carry: lone surrogates and control characters."""
     if text.isprintable():
         return text
     clean = text.encode("utf-8", "backslashreplace").decode("utf-8")

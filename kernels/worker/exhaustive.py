@@ -27,7 +27,7 @@ _perf_counter_ns = time.perf_counter_ns
 
 
 def place_of(subject: Subject, shared: Array) -> Stage:
-    """Where a subject runs."""
+    """The stage on which a subject runs."""
     if subject.device == "cpu":
         return Host(shared, subject.loader)
     from kernel_assay.kernels.worker.resident import Resident  # noqa: PLC0415  torch is imported on a GPU only

@@ -40,7 +40,7 @@ PIECE = 1 << 26
 
 
 class Road(ABC):
-    """How subjects of one backend are loaded, and called with tensors that are where they run."""
+    """An interface to load subjects of one backend, and call them with tensors that are where they run."""
 
     def __init__(self, loader: Loader, device: str) -> None:
         self.loader, self.device = loader, device
@@ -51,10 +51,10 @@ class Road(ABC):
 
     @abstractmethod
     def given(self, buffer: DeviceBuffer) -> Any:
-        """What a subject is called with. Raises NotImplementedError for a dtype that the backend has not."""
+        """The array that a subject is called with. Raises NotImplementedError for a dtype that the backend has not."""
 
     def result(self, result: Any) -> Tensor:
-        """What a subject returned. Raises TypeError for what is no tensor."""
+        """The tensor that a subject returned. Raises TypeError for what is none."""
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"it returned {type(result).__name__}, not a tensor")
         return result.detach()
@@ -75,10 +75,10 @@ class Road(ABC):
 
 
 class TorchRoad(Road):
-    """Of torch and Triton: the tensors themselves."""
+    """Subjects of torch and Triton get the tensors themselves."""
 
     def load(self, subject: Subject) -> Callable[..., Any]:
-        """Without the copies that a loader on a GPU makes."""
+        """Load it without the copies that a loader on a GPU makes."""
         assert isinstance(self.loader, TorchLoader)
         return PythonLoader.load(self.loader, resolve(subject), subject.function)
 
@@ -88,10 +88,10 @@ class TorchRoad(Road):
 
 
 class CudaRoad(Road):
-    """Of files in CUDA C++: arrays that stand for the tensors, and are never touched."""
+    """Files in CUDA C++ get arrays that stand for the tensors, and are never touched."""
 
     def load(self, subject: Subject) -> Callable[..., Any]:
-        """By its front matter."""
+        """Load it by its front matter."""
         return ResidentCudaLoader().load_with(Path(resolve(subject)), subject.function, subject.launch)
 
     def given(self, buffer: DeviceBuffer) -> Any:
@@ -104,10 +104,10 @@ class CudaRoad(Road):
 
 
 class CupyRoad(Road):
-    """Of cupy: its arrays over the same memory."""
+    """Subjects of cupy get its arrays over the same memory."""
 
     def load(self, subject: Subject) -> Callable[..., Any]:
-        """Without the copies that its loader makes."""
+        """Load it without the copies that its loader makes."""
         assert isinstance(self.loader, PythonLoader)
         return PythonLoader.load(self.loader, resolve(subject), subject.function)
 
@@ -134,7 +134,7 @@ _ROADS: dict[str, type[Road]] = {"torch": TorchRoad, "triton": TorchRoad, "cuda"
 
 
 def road_of(subject: Subject) -> Road:
-    """How a subject that runs on a GPU does so."""
+    """The road of a subject that runs on a GPU."""
     return _ROADS[subject.backend](loader_of(subject.loader), "cuda")
 
 
@@ -199,7 +199,7 @@ def run_on(
 def _run_twice(
     setting: LargeSetting, bound: Bound, road: Road, extra: Collection[str]
 ) -> tuple[dict[str, Any], list[Any]]:
-    """What two runs of a subject left: the head of a message, and the first run's bytes. Raises SubjectError."""
+    """Run a subject twice: the head of a message, and the first run's bytes. Raises SubjectError."""
     first, second = (_run_once(setting, bound, road, extra, run) for run in (0, 1))
     pairs = list(zip(setting.specs, first.results, second.results, strict=True))
     reports = [_compare(name, a, b) for name, a, b in pairs]
@@ -245,7 +245,7 @@ def _bits(given: Given) -> Tensor:
 
 
 def _compare(name: str, first: Given, second: Given) -> dict[str, Any]:
-    """What two runs say about one output, as kernels.worker.worker has it on the host."""
+    """Compare two runs of one output, as kernels.worker.worker does on the host."""
     a, b = first.values, second.values
     form = {"name": name, "shape": tuple(a.shape), "dtype": first.dtype, "contiguous": first.contiguous}
     if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -265,7 +265,7 @@ def _compare(name: str, first: Given, second: Given) -> dict[str, Any]:
 
 
 def _masks(dtype: str, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Of two runs' bits: which elements kept both poisons, and which others differ."""
+    """Masks of two runs' bits: which elements kept both poisons, and which others differ."""
     if torch.equal(x, y):
         return {}
     fmt = format_of(dtype)

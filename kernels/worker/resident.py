@@ -51,11 +51,11 @@ class ResidentCudaSubject(GpuCudaSubject):
 
 
 class ResidentCudaLoader(GpuCudaLoader):
-    """Of such subjects."""
+    """Loads such subjects."""
 
     @property
     def kind(self) -> type[CudaSubject]:
-        """Of what is loaded."""
+        """The class of what is loaded."""
         return ResidentCudaSubject
 
 
@@ -93,7 +93,7 @@ class Resident(Stage):
         )
 
     def fill(self, case: Case) -> None:
-        """By the recipe, on the GPU."""
+        """Fill by the recipe, on the GPU."""
         self._inputs, self._stands = [], []  # first, so that there is room for others
         self._inputs = [materialize(recipe, "cuda") for recipe in case.tensors.values()]
         self._torch.cuda.synchronize()
@@ -101,7 +101,7 @@ class Resident(Stage):
         self._stands = [np.empty(t.shape, format_of(t.dtype).dtype) for t in case.tensors.values()]
 
     def poison(self, byte: int, output: TensorSpec) -> None:
-        """By torch."""
+        """Poison by torch."""
         del output
         self._out.fill_(byte)
         self._torch.cuda.synchronize()
@@ -127,7 +127,7 @@ class Resident(Stage):
         self._torch.cuda.synchronize()
 
     def fetch(self, output: TensorSpec) -> None:
-        """To the host."""
+        """Fetch to the host."""
         DRIVER.call("cuMemcpyDtoH", address_of(self._shared), self._address, self._view(output).nbytes)
 
     def _view(self, output: TensorSpec) -> Any:

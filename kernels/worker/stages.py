@@ -1,4 +1,4 @@
-"""Where a subject that is tried on billions of inputs runs: on the host here, on a GPU in resident.py."""
+"""Stages for a subject that is tried on billions of inputs: the host here, a GPU in resident.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_assay.kernels.catalog import resolve
 
 
 class Stage(ABC):
-    """Where a subject runs, and where its output lies."""
+    """A stage where a subject runs, and its output lies."""
 
     handle = b""
     """By which another process opens the output's memory; empty: it is the memory that both were given."""
@@ -51,21 +51,21 @@ class Host(Stage):
         self._inputs: list[Array] = []
 
     def load(self, subject: Subject, face: Interface) -> Bound:
-        """By its backend's loader."""
+        """Load it by its backend's loader."""
         self._loader.preload()
         function = self._loader.load_with(resolve(subject), subject.function, subject.launch)
         return bind(function, face, f"{subject.path}:{subject.function}")
 
     def fill(self, case: Case) -> None:
-        """By the recipe."""
+        """Fill by the recipe."""
         self._inputs = list(materialize_all(case).values())
 
     def poison(self, byte: int, output: TensorSpec) -> None:
-        """In place."""
+        """Poison in place."""
         self._out(output).view(np.uint8)[...] = byte
 
     def call(self, bound: Bound, attrs: Message, output: TensorSpec) -> None:
-        """On views of the inputs; a result of another form is a TypeError."""
+        """Call it on views of the inputs; a result of another form is a TypeError."""
         inputs = [self._loader.wrap(x) for x in self._inputs]
         if not bound.returns:
             bound.call(self._loader.wrap(self._out(output)), *inputs, **bound.attributes(attrs))

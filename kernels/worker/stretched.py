@@ -25,7 +25,7 @@ _LEAST = 1 << 16
 
 
 def stretched(loaded: tuple[Any, Interface], message: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be said of a launch: its `threads`, why it is `refused`, what is `wrong`; or why nothing is said."""
+    """Describe a launch: its `threads`, why it is `refused`, what is `wrong`; or why nothing is said."""
     subject, face = loaded
     if not isinstance(subject, CudaSubject):
         return {"declined": "it is no kernel in CUDA C++"}

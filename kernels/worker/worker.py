@@ -104,7 +104,7 @@ class Setting:
 
 
 class _Rooms:
-    """Where a case is made, when it is first wanted: here for subjects on the host, there for those on a GPU."""
+    """Rooms for a case, made when they are first wanted: here for subjects on the host, there for those on a GPU."""
 
     def __init__(
         self, case: Case, outputs: dict[str, TensorSpec], *, large: bool, walls: bool = True, way: str = ""
@@ -115,12 +115,12 @@ class _Rooms:
 
     @cached_property
     def here(self) -> Setting:
-        """On the host."""
+        """The setting on the host."""
         return Setting(self._case, self._outputs, large=self.large, walls=self._walls)
 
     @cached_property
     def there(self) -> Any:
-        """On the GPU, where only large cases are made."""
+        """The setting on the GPU, where only large cases are made."""
         from kernel_assay.kernels.worker.large import LargeSetting  # noqa: PLC0415  it needs torch
 
         return LargeSetting(self._case, self._outputs, "cuda")
@@ -177,7 +177,7 @@ class Worker:
                 give_up(error)
 
     def _subject_of(self, message: dict[str, Any]) -> tuple[Any, Interface]:
-        """What is loaded for a subject, before it is bound, and the interface of its op."""
+        """Load a subject, before it is bound, and the interface of its op."""
         subject = self._subjects[message["stretch"]]
         loaded = loader_of(subject.loader).load_with(resolve(subject), subject.function, subject.launch)
         return loaded, self._faces[subject.op]
@@ -226,7 +226,7 @@ class Worker:
             loan = lent(payload, again)
 
     def _heard_of_loan(self) -> str:
-        """How outputs must be offered once more; empty: they are not needed any more."""
+        """The way in which outputs must be offered once more; empty: they are not needed any more."""
         try:
             return str(self._channel.receive()[0]["again"])
         except EOFError as error:
@@ -327,13 +327,13 @@ def _did_harm(runs: list[_Run]) -> bool:
 
 
 def _not_returned(bound: Bound, error: BaseException, loader: Loader) -> dict[str, Any]:
-    """What is said of a call that raised: the subject did, unless the call did not get to it."""
+    """Describe a call that raised: the subject did, unless the call did not get to it."""
     reason = unbound(bound, error)
     return {"status": Status.UNSUPPORTED, "message": reason} if reason else raised(error, loader)
 
 
 def _said_of(bound: Bound | UsageError) -> dict[str, Any]:
-    """What a probe is answered."""
+    """The answer to a probe."""
     if isinstance(bound, UsageError):
         return {"error": str(bound)}
     lacks = sorted({*bound.fixed, *bound.refused})
@@ -362,7 +362,7 @@ class _Run:
 
 
 def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[str, Any], list[bytes]]:
-    """What two runs left: the head of a message, and the first run's bytes."""
+    """Describe two runs: the head of a message, and the first run's bytes."""
     pairs = zip(setting.specs, runs[0].results, runs[1].results, strict=True)
     reports = [_compare(name, a, b) for name, a, b in pairs]
     for report, result in zip(reports, runs[0].results, strict=True):
@@ -407,7 +407,7 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[
 
 
 def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:
-    """What two runs say about one output."""
+    """Compare two runs of one output."""
     report: dict[str, Any] = {
         "name": name,
         "shape": first.array.shape,

@@ -66,7 +66,7 @@ class Zygote:
         """Processes that are none of its workers, nor left by one."""
 
     def serve(self) -> None:
-        """Until the supervisor hangs up, or is gone; then nothing is left of the children."""
+        """Serve until the supervisor hangs up, or is gone; then nothing is left of the children."""
         try:
             self._serve()
         finally:
@@ -123,14 +123,14 @@ class Zygote:
             os._exit(1)
 
     def _let_go(self, branch: Branch) -> None:
-        """It has ended, which is no news to anybody but its own supervisor."""
+        """Forget a branch that has ended, which is no news to anybody but its own supervisor."""
         self._selector.unregister(branch.pidfd)
         os.close(branch.pidfd)
         os.waitpid(branch.pid, 0)
         self._branches.remove(branch)
 
     def _forget_the_others(self) -> None:
-        """In a child: close what is this process's own."""
+        """Close what is this process's own, in a child."""
         self._selector.close()
         self._control.close()
         for child in self._children.values():

@@ -172,7 +172,7 @@ def _blind(w: Scores) -> Mask:
 
 
 def _from_scores(q: Question, w: Scores, fits: Mask) -> NDArray[np.uint8]:
-    """What rows may be because of scores that are not finite, or may not be in the arithmetic."""
+    """Kinds that rows may be because of scores that are not finite, or may not be in the arithmetic."""
     doubt = doubtful(w, fits)
     hidden = w.inside & ~w.seen & ~np.isfinite(w.dot)
     lost = np.asarray(((w.inside & ~fits) | hidden).any(axis=-1, keepdims=True) | (w.top == np.inf))
@@ -185,7 +185,7 @@ def _from_scores(q: Question, w: Scores, fits: Mask) -> NDArray[np.uint8]:
 
 
 def _from_values(q: Question, w: Scores, off: Reals) -> NDArray[np.uint8]:
-    """What elements may be because of values that are not finite: NaN, where they have no weight or may lose it."""
+    """Kinds that elements may be for values that are not finite: NaN, where they have no weight or may lose it."""
     idle = _meet(w.inside & ~w.weighed, ~np.isfinite(w.v))
     return _where(idle | _meet(vanishing(q, w, off), np.isinf(w.v)), NAN)
 
@@ -267,6 +267,7 @@ CONTRACT = Contract(
     optional=("lengths", "scale"),
     separable=("batch", "kv_heads", "queries"),
     placed={"queries": lambda attrs, _, behind: {**attrs, "behind": behind}},
+    on_device="sums.ATTENTION",
     reference=reference,
     element=element,
     budget=budget,

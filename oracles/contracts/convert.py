@@ -16,7 +16,18 @@ from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.model.case import Fill
 from kernel_assay.oracles.spec.axes import Attrs, Dims
 from kernel_assay.oracles.spec.balls import Ball, ball
-from kernel_assay.oracles.spec.contract import INTERVAL, NAN, Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.contract import (
+    INTERVAL,
+    NAN,
+    Budget,
+    Contract,
+    Dim,
+    Domain,
+    Input,
+    Output,
+    Question,
+    Reals,
+)
 from kernel_assay.oracles.spec.law_library import alone, scaled
 
 E4M3_OVER = 464.0
@@ -63,6 +74,8 @@ CONTRACT = Contract(
     optional=("saturate",),
     elementwise=True,
     separable=("rows", "cols"),
+    domains=tuple(Domain("float32", {"x": {}}, "conversions", {"to": to}) for to in ("float16", "bfloat16")),
+    on_device="rows.CONVERT",
     reference=reference,
     element=element,
     budget=budget,

@@ -33,7 +33,7 @@ def reference(w: NDArray[np.uint8], *, format: str, to: str = "float32") -> dict
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """Nothing but the last rounding, or one to float32 before it."""
+    """The budget of the last rounding, or of one to float32 before it."""
     want, name = q.want["out"], str(q.attrs["format"])
     if q.numerics.accumulate in ACCUMULATOR_UNIT or q.every:
         return {"out": Budget(_narrow_error(q, name, want))}
@@ -70,6 +70,7 @@ CONTRACT = Contract(
     optional=("to",),
     elementwise=True,
     separable=("rows", "blocks"),
+    on_device="rows.DEQUANTIZE",
     reference=reference,
     element=element,
     budget=budget,

@@ -47,6 +47,7 @@ CONTRACT = Contract(
         for t in ("float32", "float16", "bfloat16", "float64", "int8")
     ),
     separable=("tokens", "width"),
+    on_device="rows.EMBEDDING",
     reference=reference,
     budget=budget,
     copies=copies,

@@ -48,6 +48,7 @@ CONTRACT = Contract(
     attrs={"approximate": ("none", "tanh")},
     elementwise=True,
     separable=("rows", "cols"),
+    on_device="rows.GELU",
     reference=reference,
     element=element,
     budget=budget,

@@ -64,6 +64,7 @@ CONTRACT = Contract(
     variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
     attrs={"approximate": ("none", "tanh")},
     separable=("rows", "cols"),
+    on_device="rows.GELU_GATE",
     reference=reference,
     element=element,
     budget=budget,

@@ -22,7 +22,7 @@ Integers = NDArray[np.integer]
 
 
 def reference(a: Integers, b: Integers, c: Integers, *, alpha: int, beta: int) -> dict[str, Reals]:
-    """In 64 bits, which hold every product and sum, then wrapped."""
+    """Compute in 64 bits, which hold every product and sum, then wrap."""
     wide = np.int64(alpha) * (a.astype(np.int64) @ b.astype(np.int64)) + np.int64(beta) * c.astype(np.int64)
     return {"out": wide.astype(np.int32).astype(np.float64)}
 
@@ -34,7 +34,7 @@ def budget(q: Question) -> dict[str, Budget]:
 
 
 def element(inputs: Mapping[str, Array], attrs: Attrs, index: tuple[int, ...]) -> Ball:
-    """In integers of any size, then wrapped."""
+    """Compute in integers of any size, then wrap."""
     row, column = index
     pairs = zip(inputs["a"][row].tolist(), inputs["b"][:, column].tolist(), strict=True)
     wide = int(attrs.get("alpha", 1)) * sum(a * b for a, b in pairs)
@@ -57,6 +57,8 @@ CONTRACT = Contract(
     variants=({"a": "int8", "b": "int8", "c": "int32"}, {"a": "uint8", "b": "uint8", "c": "int32"}),
     attrs={"alpha": (1, -1, 3, 1 << 20), "beta": (0, 1, -2)},
     separable=("m", "n"),
+    product="integer",
+    on_device="sums.GEMM_INT8",
     reference=reference,
     element=element,
     budget=budget,

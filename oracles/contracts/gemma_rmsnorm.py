@@ -43,6 +43,7 @@ CONTRACT = Contract(
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1, 3.0)},
     intermediates=INTERMEDIATES,
     separable=("rows",),
+    on_device="rows.GEMMA_RMSNORM",
     reference=reference,
     element=element,
     budget=budget,

@@ -34,7 +34,7 @@ def reference(a: Reals, x: Reals, y: Reals | None = None, *, alpha: float = 1.0,
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """That of a matrix product whose second matrix has one column."""
+    """The budget of a matrix product whose second matrix has one column."""
     scaling = scaling_of(q, q.real("y")[:, None] if "y" in q.inputs else None)
     whole = product_budget(q, q.real("a"), q.real("x")[:, None], q.want["out"][:, None], scaling)
     return {"out": with_lost_nans(q, whole, "a", "x").column(0)}
@@ -63,6 +63,7 @@ CONTRACT = Contract(
     intermediates=INTERMEDIATES,
     optional=("alpha", "beta", "y"),
     separable=("m",),
+    on_device="sums.GEMV",
     reference=reference,
     element=element,
     budget=budget,

@@ -104,7 +104,7 @@ def _top(q: Question) -> float:
 
 
 def _rounded(q: Question, normal: Reals, slope: Reals, weight: Reals, v: Reals) -> Reals | float:
-    """What roundings to a narrower type do: of (x - mu) / root and its product with the weight, or of all.
+    """Errors of roundings to a narrower type: of (x - mu) / root and its product with the weight, or of all.
 
     All: differences, whose errors the variance has twice, squares and their mean in row_sum_rel, the variance, its root
     and the root's reciprocal. slope: the weight divided by the root.
@@ -173,6 +173,7 @@ CONTRACT = Contract(
     attrs={"eps": (1e-5, 1e-6, 0.0, 0.1)},
     intermediates={"xr": "(x - mu) / root, and its product with the weight"},
     separable=("rows",),
+    on_device="rows.LAYERNORM",
     reference=reference,
     element=element,
     budget=budget,

@@ -35,7 +35,7 @@ def reference(w: Bytes, a: Bytes, *, format: str, activations: str) -> dict[str,
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """That of sums over blocks."""
+    """The budget of sums over blocks."""
     found = product_budget(q, q.want["out"].T, str(q.attrs["format"]), str(q.attrs["activations"]))
     accept = None if found.accept is None else found.accept.T
     return {"out": Budget(np.asarray(found.error).T, accept)}
@@ -56,6 +56,7 @@ CONTRACT = Contract(
     variants=({"w": "uint8", "a": "uint8"},),
     attrs={"format": WEIGHTS, "activations": ACTIVATIONS},
     separable=("m", "n"),
+    on_device="sums.QGEMM",
     reference=reference,
     element=element,
     budget=budget,

@@ -27,7 +27,7 @@ def reference(w: Bytes, a: Bytes, *, format: str, activations: str) -> dict[str,
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """That of a matrix product with one row."""
+    """The budget of a matrix product with one row."""
     want, name = q.want["out"][:, None], str(q.attrs["format"])
     return {"out": product_budget(q, want, name, str(q.attrs["activations"])).column(0)}
 
@@ -46,6 +46,7 @@ CONTRACT = Contract(
     variants=({"w": "uint8", "a": "uint8"},),
     attrs={"format": WEIGHTS, "activations": ACTIVATIONS},
     separable=("m",),
+    on_device="sums.QGEMV",
     reference=reference,
     element=element,
     budget=budget,

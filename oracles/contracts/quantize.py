@@ -38,12 +38,12 @@ NORMAL = 2.0**-14
 
 
 def reference(x: Reals, *, format: str) -> dict[str, Reals]:  # noqa: A002  its name
-    """As the C reference packs them."""
+    """Pack as the C reference does."""
     return {"out": quantized(x.astype(np.float32), format).astype(np.float64)}
 
 
 def choices(outputs: Mapping[str, Array], inputs: Mapping[str, Array], attrs: Attrs) -> dict[str, NDArray[np.bool_]]:
-    """Where a byte is one that a faithful quantizer may give."""
+    """Mark the bytes that a faithful quantizer may give."""
     return {"out": right_bytes(outputs["out"], inputs["x"], str(attrs["format"]))}
 
 

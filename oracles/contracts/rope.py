@@ -201,6 +201,7 @@ CONTRACT = Contract(
     together=(("cos", "sin"),),
     separable=("tokens", "heads"),
     placed={"tokens": lambda attrs, before, _: {**attrs, "offset": int(attrs.get("offset", 0)) + before}},
+    on_device="rows.ROPE",
     reference=reference,
     element=element,
     budget=budget,

@@ -1,4 +1,4 @@
-"""Where the largest elements of rows are.
+"""Places of the largest elements of rows.
 
     out[i] = j with x[i, j] = max_k x[i, k]
 
@@ -23,7 +23,7 @@ def reference(x: Reals) -> dict[str, Reals]:
 
 
 def choices(outputs: Mapping[str, Array], inputs: Mapping[str, Array], attrs: Attrs) -> dict[str, NDArray[np.bool_]]:
-    """Where the element at the given place is the largest number or NaN."""
+    """Mark the places whose element is the largest number or NaN."""
     del attrs
     x, places = np.asarray(inputs["x"], np.float64), outputs["out"].astype(np.int64)
     inside = (places >= 0) & (places < x.shape[1])
@@ -49,6 +49,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows",), dtype="int64")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     separable=("rows",),
+    on_device="rows.ROW_ARGMAX",
     reference=reference,
     budget=budget,
     choices=choices,

@@ -67,6 +67,7 @@ CONTRACT = Contract(
     outputs={"out": Output(("rows",), like="x")},
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     separable=("rows",),
+    on_device="rows.ROW_MAX",
     reference=reference,
     element=element,
     budget=budget,

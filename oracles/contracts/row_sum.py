@@ -26,7 +26,7 @@ def reference(x: Reals) -> dict[str, Reals]:
 
 
 def budget(q: Question) -> dict[str, Budget]:
-    """That of a product with a column of ones."""
+    """The budget of a product with a column of ones."""
     x = q.real("x")
     return {"out": product_budget(q, x, np.ones((x.shape[1], 1)), q.want["out"][:, None]).column(0)}
 
@@ -51,6 +51,7 @@ CONTRACT = Contract(
     variants=tuple({"x": t} for t in ("float32", "float16", "bfloat16", "float64")),
     intermediates={"parts": INTERMEDIATES["parts"]},
     separable=("rows",),
+    on_device="rows.ROW_SUM",
     reference=reference,
     element=element,
     budget=budget,

@@ -47,6 +47,7 @@ CONTRACT = Contract(
     intermediates={"sigmoid": "the sigmoid, before its product with x"},
     elementwise=True,
     separable=("rows", "cols"),
+    on_device="rows.SILU",
     reference=reference,
     element=element,
     budget=budget,

@@ -26,7 +26,7 @@ from kernel_assay.oracles.numerics.activations import (
 )
 from kernel_assay.oracles.spec.axes import Attrs
 from kernel_assay.oracles.spec.balls import Ball, ball
-from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Input, Output, Question, Reals
+from kernel_assay.oracles.spec.contract import Budget, Contract, Dim, Domain, Input, Output, Question, Reals
 from kernel_assay.oracles.spec.law_library import alone, scaled
 
 
@@ -65,6 +65,8 @@ CONTRACT = Contract(
     intermediates={"act": "the activation, before its product with up"},
     variants=tuple({"gate": t, "up": t} for t in ("float32", "float16", "bfloat16", "float64")),
     separable=("rows", "cols"),
+    domains=(Domain("float16", {"gate": {"skip": 16}, "up": {}}, "gated"),),
+    on_device="rows.SILU_GATE",
     reference=reference,
     element=element,
     budget=budget,

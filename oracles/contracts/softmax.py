@@ -54,7 +54,7 @@ UNSURE = 2.0**-6
 
 
 def logits(x: Reals, mask: Reals | None, scale: float) -> Reals:
-    """What is exponentiated, but for the maximum."""
+    """The exponents, but for the maximum."""
     s = x if scale == 1.0 else x * scale
     return s if mask is None else s + mask
 
@@ -103,7 +103,7 @@ def budget(q: Question) -> dict[str, Budget]:
 
 
 def _logit_error(q: Question, x: Reals, mask: Reals | None, s: Reals, scale: float) -> Reals:
-    """How far scale * x + mask may be off: a scale rounded to the arithmetic, a product, a sum."""
+    """Error of scale * x + mask: a scale rounded to the arithmetic, a product, a sum."""
     off = np.zeros(s.shape)
     if scale != 1.0:
         off += 2.0 * q.u * np.where(np.isfinite(x), np.abs(scale * x), 0.0)
@@ -113,7 +113,7 @@ def _logit_error(q: Question, x: Reals, mask: Reals | None, s: Reals, scale: flo
 
 
 def _fused(differ: Reals, scale: float) -> Reals:
-    """What may be left of a maximum less itself; differ: how far scores may be off. Without a product nothing fuses."""
+    """The rest of a maximum less itself; differ: how far scores may be off. Without a product nothing fuses."""
     largest = differ.max(axis=-1, keepdims=True, initial=0.0)
     return largest if scale != 1.0 else np.zeros(largest.shape)
 
@@ -125,7 +125,7 @@ def _claimed(q: Question, mask: Reals | None, scale: float) -> bool:
 
 
 def _rounded(q: Question, mask: Reals | None, parts: tuple[Reals, Reals, Reals, Reals], p: Reals) -> Reals:
-    """How far exponents may be off more than in the arithmetic: scores rounded, differences, logarithms of shares."""
+    """Errors of exponents beyond the arithmetic's: scores rounded, differences, logarithms of shares."""
     scaled, s, top, z = (np.where(np.isfinite(x), x, 0.0) for x in parts)
     narrow, every, off = q.rounding("s"), q.every, np.zeros(s.shape)
     if float(q.attrs.get("scale", 1.0)) != 1.0:
@@ -226,6 +226,7 @@ CONTRACT = Contract(
     },
     optional=("scale", "mask"),
     separable=("rows",),
+    on_device="rows.SOFTMAX",
     reference=reference,
     element=element,
     budget=budget,

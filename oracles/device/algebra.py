@@ -24,15 +24,13 @@ from kernel_assay.oracles.large import freivalds
 from kernel_assay.oracles.large.freivalds import Library, Product, algebra, worst
 from kernel_assay.oracles.spec.contract import Reals
 
-OPS = frozenset({"gemm", "gemm_int8"})
-"""Products of two matrices of numbers."""
 STEPS = 8
 """Tensors of a slab of freivalds.SLAB in float64 that live at a time, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """What the sums of the rows of an output say; plain numbers, which may be sent to another process."""
+    """Results of the sums of an output's rows; plain numbers, which may be sent to another process."""
 
     share: Share
     """How many elements were looked at: those of all rows but the ones left out."""
@@ -53,7 +51,7 @@ def algebra_on(case: Case, subject: Subject, held: Mapping[str, Tensor], device:
     is no such product, or its contract a user's own, or there is no room for inputs on the device, or a sum of integers
     is more than float64 holds. Raises what materialize raises.
     """
-    if case.op not in OPS or case.op not in load_contracts() or contract_of(case.op).origin:
+    if case.op not in load_contracts() or contract_of(case.op).origin or not contract_of(case.op).product:
         return None
     if _room_of(case) > free_on(device):
         return None
@@ -70,7 +68,7 @@ def algebra_on(case: Case, subject: Subject, held: Mapping[str, Tensor], device:
 
 
 def library_on(device: str) -> Library:
-    """How matrices of torch become float64, and vectors of numpy some on the device."""
+    """Library in which matrices of torch become float64, and vectors of numpy some on the device."""
 
     def given(vector: Reals) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(vector)).to(device)

@@ -82,7 +82,7 @@ class Gpu:
         return True
 
     def unpin(self, data: Array) -> None:
-        """As before it was locked."""
+        """Undo the lock of pages."""
         self._call("cuMemHostUnregister", data.ctypes.data)
 
     def zero(self, address: int, size: int) -> None:
@@ -113,7 +113,7 @@ class Gpu:
         return event
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Between two events; waits for the later one and ends both."""
+        """Seconds between two events; waits for the later one and ends both."""
         self._call("cuEventSynchronize", end)
         milliseconds = float(self._call("cuEventElapsedTime", start, end))
         self._call("cuEventDestroy", start)

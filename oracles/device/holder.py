@@ -94,7 +94,7 @@ class Holder:
         return {name: {"shape": tuple(x.shape), "dtype": name_of(x)} for name, x in made.items()}
 
     def algebra(self, case: Case, subject: Subject) -> Message:
-        """What sums of the rows say of what a subject left; nothing if nothing is known."""
+        """Sums of the rows of what a subject left; nothing if nothing is known."""
         mine = {name: values for (key, name), values in self._held.items() if key == subject.key}
         found = algebra_on(case, subject, mine, self.device)
         return {"share": found.share, "places": found.places} if found else {}
@@ -109,25 +109,25 @@ class Holder:
         return on_host(bits.contiguous().view(whole.dtype))
 
     def sizes(self, key: Key) -> tuple[Tensor, Tensor]:
-        """Of rows and columns, computed once."""
+        """Sizes of rows and columns, computed once."""
         if key not in self._sizes:
             self._sizes[key] = suspects.sizes(self._held[key])
         return self._sizes[key]
 
     def suspects(self, key: Key, other: Key, room: Message) -> Message:
-        """Where two differ most; room: level, floor and bitwise of it, and how many are wanted."""
+        """Find where two differ most; room: level, floor and bitwise of it, and how many are wanted."""
         y = self._held[other]
         there = DeviceRoom(room["level"], room["floor"], *self.sizes(other), room["bitwise"])
         found = suspects.suspects(self._held[key], y, there, room["most"])
         return {"at": found.at.tolist(), "ratio": found.ratio.tolist(), "beyond": found.beyond}
 
     def measured(self, key: Key, other: Key) -> Message:
-        """What the fused pass says of two: the fields of oracles.judging.measure.Measured."""
+        """Measure two in a fused pass: the fields of oracles.judging.measure.Measured."""
         x, y = self._held[key], self._held[other]
         return asdict(_measured_here(x, y) if self._gpu is None else _measured_there(self._gpu, x, y))
 
     def unwritten(self, key: Key, first: int, count: int) -> str:
-        """Where the elements lie that kept the poison."""
+        """Words for where the elements lie that kept the poison."""
         bits = bits_of(self._held[key])
         kept = torch.nonzero(bits.reshape(-1) == -1).reshape(-1).cpu().numpy()  # every bit of it is 1
         return unwritten_pattern(kept, first, count, tuple(bits.shape))

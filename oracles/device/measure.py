@@ -1,4 +1,4 @@
-"""How far an output is from a peer or a reference, both in device memory: judging.measure without a copy to the host.
+"""Distance of an output from a peer or a reference, both in device memory: judging.measure without a copy.
 
 The numbers are those of oracles.judging.measure.measure, which defines them; only sums (nmse, cosine, psnr, z) may
 differ, in the seventh digit. measure.cu has the kernels; what runs them is a `Device`: a GPU (oracles.device.gpu), or
@@ -38,7 +38,7 @@ Argument = ctypes.c_void_p | ctypes.c_int
 
 
 class Device(Protocol):
-    """What runs the kernels of measure.cu, in the order it is asked to; see oracles.device.gpu.Gpu."""
+    """A device that runs the kernels of measure.cu, in the order it is asked to; see oracles.device.gpu.Gpu."""
 
     multiprocessors: int
 
@@ -77,7 +77,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to compare.
+    """A comparison that is asked for.
 
     want: a tensor of the same shape: without slope a reference, float64 or float32; with one a peer of got's dtype.
     error, accept, sigma: as of oracles.judging.measure.measure, one number or a tensor of float64 (accept: uint8) as
@@ -110,7 +110,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was found, and where failures are.
+    """The result of a comparison, and where failures are.
 
     cells: failing elements of each cell of the output, seen as a matrix of rows of its last axis and cut as in
     oracles.judging.failure_detail.picture, int64 of at most (LINES, COLUMNS); None if nothing fails.
@@ -223,7 +223,7 @@ class Plan:
             self._walk(after, before + fast, None, self.left, (self.peers.start, self.tiles))
 
     def answer(self) -> Comparison:
-        """What the last sweep found."""
+        """The findings of the last sweep."""
         rows = np.empty((sum(self.blocks), _ROW), np.uint64)
         found = np.empty(_COUNTS, np.uint64)
         self.device.fetch(self.rows, rows)
@@ -243,7 +243,7 @@ class Plan:
         return Comparison(report(self.size, counts, values, scored=self.question.sigma is not None), cells)
 
     def notes(self) -> dict[str, int]:
-        """How many tiles the kernel of peers left to walk in the last sweep, or looked at twice, and why.
+        """Tiles that the kernel of peers left to walk in the last sweep, or looked at twice, and why.
 
         Left were those that are `unusual` (not finite, too large or too small for float32) or `failing` (not within
         budget). In all others a `ratio`, `rho`, error in `ulps` or `error` might have been the largest so far, or some
@@ -314,7 +314,7 @@ class Plan:
         )
 
     def _table(self) -> int:
-        """Where the values of all bit patterns of an 8-bit float lie, or 0."""
+        """Address of the values of all bit patterns of an 8-bit float, or 0."""
         if _kind(self.question.got.dtype) != _TABLE:
             return 0
         table = measure_numpy.table_of(format_of(self.question.got.dtype).name)

@@ -1,4 +1,4 @@
-"""What an op must give for a large case, at every element, in float64, where its outputs are judged.
+"""References for a large case at every element, in float64, where its outputs are judged.
 
 A peer that is right: a subject that runs alone is compared with it as with another subject (oracles/large/peers.py),
 and what looks suspicious the ordinary oracle decides. So nothing is accused by it, and its last bits do not matter.
@@ -10,6 +10,7 @@ has longdouble.
 from __future__ import annotations
 
 import math
+from importlib import import_module
 
 import torch
 from torch import Tensor
@@ -19,14 +20,22 @@ from kernel_assay.corpus.inputs.torch.field import dtype_of
 from kernel_assay.corpus.inputs.torch.recipes import ROOM, materialize
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.oracles.catalog import contract_of, load_contracts
-from kernel_assay.oracles.device import rows, slabs, sums
-from kernel_assay.oracles.device.slabs import bytes_of_inputs, free_on
+from kernel_assay.oracles.device import slabs
+from kernel_assay.oracles.device.slabs import Formula, bytes_of_inputs, free_on
 from kernel_assay.oracles.spec.contract import Contract
 
-FORMULAS = {**rows.FORMULAS, **sums.FORMULAS}
-"""Op -> how its output, `out`, is computed. An op of which several outputs are right everywhere has none (quantize)."""
 STEPS = 8
 """Tensors of a slab in float64 that live at a time, at most; a test counts them for every op."""
+
+
+def formula_of(contract: Contract) -> Formula | None:
+    """The formula that a contract names; None if it names none: several outputs are right everywhere (quantize)."""
+    module, _, name = contract.on_device.partition(".")
+    return vars(import_module(f"{__package__}.{module}"))[name] if name else None
+
+
+FORMULAS = {contract.name: made for contract in load_contracts().values() if (made := formula_of(contract)) is not None}
+"""Op -> how its output, `out`, is computed."""
 
 
 def reference_on(case: Case, device: str) -> dict[str, Tensor] | None:

@@ -147,21 +147,18 @@ def _tables(inputs: Inputs, attrs: Attrs, some: slice) -> tuple[Tensor, Tensor]:
     return cos, sin
 
 
-FORMULAS = {
-    "silu": Formula(by_rows(_silu, "x"), lambda d: d["cols"]),
-    "silu_gate": Formula(by_rows(_silu_gate, "gate", "up"), lambda d: d["cols"]),
-    "gelu": Formula(by_rows(_gelu, "x"), lambda d: d["cols"]),
-    "gelu_gate": Formula(by_rows(_gelu_gate, "gate", "up"), lambda d: d["cols"]),
-    "convert": Formula(by_rows(_convert, "x"), lambda d: d["cols"]),
-    "dequantize": Formula(by_rows(_dequantize, "w"), lambda d: 32 * d["blocks"]),
-    "softmax": Formula(by_rows(_softmax, "x", "mask"), lambda d: d["cols"]),
-    "rmsnorm": Formula(by_rows(_rmsnorm, "x"), lambda d: d["cols"]),
-    "gemma_rmsnorm": Formula(by_rows(_gemma_rmsnorm, "x"), lambda d: d["cols"]),
-    "layernorm": Formula(by_rows(_layernorm, "x"), lambda d: d["cols"]),
-    "row_sum": Formula(by_rows(_row_sum, "x"), lambda d: d["cols"]),
-    "row_max": Formula(by_rows(_row_max, "x"), lambda d: d["cols"]),
-    "row_argmax": Formula(by_rows(_row_argmax, "x"), lambda d: d["cols"]),
-    "embedding": Formula(_embedding, lambda d: d["width"]),
-    "rope": Formula(_rope, lambda d: d["heads"] * d["half"] * 8),
-}
-"""Op -> its formula."""
+SILU = Formula(by_rows(_silu, "x"), lambda d: d["cols"])
+SILU_GATE = Formula(by_rows(_silu_gate, "gate", "up"), lambda d: d["cols"])
+GELU = Formula(by_rows(_gelu, "x"), lambda d: d["cols"])
+GELU_GATE = Formula(by_rows(_gelu_gate, "gate", "up"), lambda d: d["cols"])
+CONVERT = Formula(by_rows(_convert, "x"), lambda d: d["cols"])
+DEQUANTIZE = Formula(by_rows(_dequantize, "w"), lambda d: 32 * d["blocks"])
+SOFTMAX = Formula(by_rows(_softmax, "x", "mask"), lambda d: d["cols"])
+RMSNORM = Formula(by_rows(_rmsnorm, "x"), lambda d: d["cols"])
+GEMMA_RMSNORM = Formula(by_rows(_gemma_rmsnorm, "x"), lambda d: d["cols"])
+LAYERNORM = Formula(by_rows(_layernorm, "x"), lambda d: d["cols"])
+ROW_SUM = Formula(by_rows(_row_sum, "x"), lambda d: d["cols"])
+ROW_MAX = Formula(by_rows(_row_max, "x"), lambda d: d["cols"])
+ROW_ARGMAX = Formula(by_rows(_row_argmax, "x"), lambda d: d["cols"])
+EMBEDDING = Formula(_embedding, lambda d: d["width"])
+ROPE = Formula(_rope, lambda d: d["heads"] * d["half"] * 8)

@@ -1,4 +1,4 @@
-"""What is computed on a device has in common: it is made slab by slab, in float64, by torch, and must find room."""
+"""Common ground of what is computed on a device: slab by slab, in float64, by torch, if there is room."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Inputs = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """How the output of an op, `out`, is computed where its inputs are."""
+    """A formula for the output of an op, `out`, where its inputs are."""
 
     fill: Callable[[Inputs, Attrs, Tensor], None]
     """Writes all of the output: contiguous, of float64 (of an op that moves bits, of its own dtype)."""
@@ -51,7 +51,7 @@ def tiles(extent: int, width: int) -> Iterator[slice]:
 
 
 def by_rows(formula: Callable[..., Tensor], *cut: str) -> Callable[[Inputs, Attrs, Tensor], None]:
-    """What fills an output whose rows (indices of the first axis) are independent of one another.
+    """Make a function that fills an output whose rows (indices of the first axis) are independent of one another.
 
     formula: takes inputs and attributes by name, as the contract's reference does, and gives the same rows of the
     output; cut: inputs of which it gets these rows, the first of them in every case. Of the others it gets all.
@@ -69,7 +69,7 @@ def by_rows(formula: Callable[..., Tensor], *cut: str) -> Callable[[Inputs, Attr
 
 
 def bytes_of_inputs(case: Case) -> int:
-    """Of all of them, dense."""
+    """Bytes of all inputs, dense."""
     return sum(math.prod(t.shape) * format_of(t.dtype).dtype.itemsize for t in case.tensors.values())
 
 

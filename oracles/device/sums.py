@@ -62,7 +62,7 @@ def _qgemv(inputs: Inputs, attrs: Attrs, out: Tensor) -> None:
 
 
 def _weights(raw: Tensor, name: str, activations: str) -> Tensor:
-    """What activations are multiplied with: elements; beside stored sums without their offset, which those make up."""
+    """Factors of activations: elements; beside stored sums without their offset, which those make up."""
     content, fmt = unpack(raw, name), block_format(name)
     if activations != "q8_1":
         return flat(values(content, fmt))
@@ -98,7 +98,7 @@ def _last(length: int, queries: int, attrs: Attrs) -> tuple[int, int]:
 
 
 def _seen(some: slice, keys: int, last: tuple[int, int], device: torch.device) -> Tensor:
-    """Which keys of a sequence some queries see: (queries, keys)."""
+    """Mark the keys of a sequence that some queries see: (queries, keys)."""
     first, step = last
     ends = torch.arange(some.start, some.stop, device=device) * step + first
     return torch.arange(keys, device=device) <= ends[:, None]
@@ -132,12 +132,9 @@ def _least_mixture(d: Dims) -> int:
     return max(d["group"] * max(d["keys"], d["head"]), d["keys"] * d["head"])
 
 
-FORMULAS = {
-    "gemm": Formula(_gemm, lambda d: d["k"]),
-    "gemm_int8": Formula(_gemm_int8, lambda d: d["k"]),
-    "gemv": Formula(by_rows(_gemv, "a", "y"), lambda d: d["k"]),
-    "qgemm": Formula(_qgemm, lambda d: 33 * d["blocks"]),
-    "qgemv": Formula(_qgemv, lambda d: 33 * d["blocks"]),
-    "attention": Formula(_attention, _least_mixture),
-}
-"""Op -> its formula."""
+GEMM = Formula(_gemm, lambda d: d["k"])
+GEMM_INT8 = Formula(_gemm_int8, lambda d: d["k"])
+GEMV = Formula(by_rows(_gemv, "a", "y"), lambda d: d["k"])
+QGEMM = Formula(_qgemm, lambda d: 33 * d["blocks"])
+QGEMV = Formula(_qgemv, lambda d: 33 * d["blocks"])
+ATTENTION = Formula(_attention, _least_mixture)

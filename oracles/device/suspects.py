@@ -1,4 +1,4 @@
-"""Where two outputs differ most, found where they lie, by torch: the numbers are those of oracles.large.suspects."""
+"""Places where two outputs differ most, found where they lie, by torch: the numbers of oracles.large.suspects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLAB = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class DeviceRoom:
-    """As oracles.large.suspects.Room, with rows (as many as the output has) and columns on the device."""
+    """The room of oracles.large.suspects.Room, with rows (as many as the output has) and columns on the device."""
 
     level: float
     floor: float
@@ -30,7 +30,7 @@ class DeviceRoom:
 
 
 def name_of(x: Tensor) -> str:
-    """Of its dtype, in our words."""
+    """Our name of its dtype."""
     return str(x.dtype).removeprefix("torch.")
 
 
@@ -40,7 +40,7 @@ def bits_of(x: Tensor) -> Tensor:
 
 
 def sizes(y: Tensor) -> tuple[Tensor, Tensor]:
-    """As oracles.large.suspects.sizes, in float64; sums may differ from numpy's in the last digits."""
+    """Sizes of oracles.large.suspects.sizes, in float64; sums may differ from numpy's in the last digits."""
     matrix = _matrix(y)
     height, width = matrix.shape
     peaks = [_finite(matrix[some]).abs().amax() for some in _slabs(height, width)]
@@ -58,7 +58,7 @@ def sizes(y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def suspects(x: Tensor, y: Tensor, room: DeviceRoom, most: int, slab: int = SLAB) -> Suspects:
-    """As oracles.large.suspects.suspects, of contiguous tensors of one shape.
+    """Suspects of oracles.large.suspects.suspects, of contiguous tensors of one shape.
 
     y: a peer of x's dtype, or a reference in float64, which is rounded to it; no bits are asked of such a one, but
     every other value is too much where bits would be.
@@ -108,7 +108,7 @@ def _ratios(x: Tensor, y: Tensor, room: DeviceRoom, rows: slice) -> Tensor:
 
 
 def _largest(ratio: Tensor, most: int) -> Tensor:
-    """As oracles.large.suspects has it; what is not equal is never listed as a whole."""
+    """The largest, as oracles.large.suspects has it; what is not equal is never listed as a whole."""
     least = torch.topk(ratio, most).values[-1] if len(ratio) > most else ratio.new_zeros(())
     if float(least) > 0.0:
         above, equal = torch.nonzero(ratio > least).reshape(-1), torch.nonzero(ratio == least).reshape(-1)

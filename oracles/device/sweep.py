@@ -26,7 +26,7 @@ ROW = 256
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is wrong with a part."""
+    """Faults of a part."""
 
     failed: int
     """How many elements."""
@@ -41,7 +41,7 @@ class Judge(ABC):
 
     @abstractmethod
     def judge(self, case: Case) -> Found:
-        """What is wrong with the output that is there now. case: the part."""
+        """Find what is wrong with the output that is there now. case: the part."""
 
 
 def first_of(case: Case) -> int:
@@ -51,7 +51,7 @@ def first_of(case: Case) -> int:
 
 
 class HostJudge(Judge):
-    """By the contract."""
+    """Judge a part by the contract."""
 
     def __init__(self, shared: Array, numerics: Numerics) -> None:
         self._shared, self._numerics = shared, numerics
@@ -78,7 +78,7 @@ def output_in(shared: Array, spec: TensorSpec) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class GateTables:
-    """What sweep.cu's `gated` has to know of silu_gate in float16."""
+    """Tables of silu_gate in float16 for sweep.cu's `gated`."""
 
     numbers: Reals
     """Every float16 by its bits, (65536,)."""
@@ -99,7 +99,7 @@ _CLASSES = (0x7E00, 0x7C00, 0xFC00)
 
 
 def gate_tables(numerics: Numerics) -> GateTables:
-    """By the contract's own functions. numerics: those of the subject."""
+    """Make the tables by the contract's own functions. numerics: those of the subject."""
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     special = np.array(_CLASSES, np.uint16).view(np.float16)[:, None]
     grid = np.broadcast_to(every, (3, 1 << 16)), np.broadcast_to(special, (3, 1 << 16))

@@ -25,17 +25,15 @@ _GRID, _BLOCK = 132 * 16, 256
 
 def arguments_of(case: Case) -> tuple[str, int]:
     """The kernel for a part, and how many elements it has. Raises InternalError if there is none for it."""
-    sizes = {name: t.size for name, t in case.tensors.items()}
-    dtypes = {t.dtype for t in case.tensors.values()}
-    if case.op == "convert" and dtypes == {"float32"} and case.attrs.get("to") in DIGITS:
-        return "conversions", sizes["x"]
-    if case.op == "silu_gate" and dtypes == {"float16"}:
-        return "gated", sizes["gate"]
+    (size, *_), dtypes = [t.size for t in case.tensors.values()], {t.dtype for t in case.tensors.values()}
+    for domain in contract_of(case.op).domains:
+        if dtypes == {domain.dtype} and domain.attrs.items() <= case.attrs.items():
+            return domain.kernel, size
     raise InternalError(f"there is no kernel that judges {case.label}")
 
 
 class DeviceJudge(Judge):
-    """By the kernels."""
+    """Judge a part by the kernels."""
 
     def __init__(self, shared: Array, numerics: Numerics, handle: bytes) -> None:
         """handle: of the memory of the GPU that the outputs lie in; empty, or useless: they lie in `shared`."""
@@ -79,14 +77,14 @@ class DeviceJudge(Judge):
 
 
 def fresh() -> Array:
-    """What the kernels find, before they have looked."""
+    """The findings of kernels that have not looked yet."""
     words = np.zeros(WORDS, np.uint64)
     words[1] = np.iinfo(np.uint64).max
     return words
 
 
 def found_in(words: Array) -> Found:
-    """What the kernels have found."""
+    """Read what the kernels have found."""
     failed = int(words[0])
     listed = min(failed, LISTED)
     pairs = zip(words[3 : 3 + listed].tolist(), words[3 + LISTED :][:listed].tolist(), strict=True)

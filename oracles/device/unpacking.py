@@ -1,4 +1,4 @@
-"""What packed blocks of GGML mean, by torch: oracles/numerics/blocks.py on a device. Everything is exact in float64."""
+"""Meaning of packed blocks of GGML, by torch: oracles/numerics/blocks.py on a device, exact in float64."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ EXAMINED, DOUBTS = 256, 16
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What became of a close call."""
+    """The ruling on a close call."""
 
     fails: bool
     rho: float
@@ -94,7 +94,7 @@ def _appeal(bench: _Bench, bad: Array, want: Reals) -> Ruling:
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """What it takes to look at the elements of one output."""
+    """A bench for the elements of one output."""
 
     reference: Reference
     error: Reals

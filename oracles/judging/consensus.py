@@ -1,4 +1,4 @@
-"""Who is wrong when several subjects ran the same case: the odd one out, or perhaps the oracle."""
+"""Blame when several subjects ran the same case: the odd one out, or perhaps the oracle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.oracles.judging.measure import measure
 from kernel_assay.oracles.judging.reference import Reference
 
-VALUE_KINDS = frozenset({Kind.MISMATCH, Kind.NONFINITE})
 """Kinds that are about values, so that outputs can be compared with one another."""
 ORACLE_SPLIT = "oracle split"
 
@@ -30,8 +29,8 @@ class Heard:
 
 
 def blame(reference: Reference, heard: Mapping[str, Heard]) -> dict[str, str]:
-    """For every subject that fails by its values: one sentence about the others. Keys as in heard."""
-    failing = [k for k, h in heard.items() if h.verdict.kind in VALUE_KINDS and not h.verdict.law]
+    """Make one sentence about the others for every subject that fails by its values. Keys as in heard."""
+    failing = [k for k, h in heard.items() if h.verdict.kind.facts.of_values and not h.verdict.law]
     passing = [k for k, h in heard.items() if h.verdict.kind is Kind.PASS]
     if not failing or len(failing) + len(passing) < 2:
         return {}
@@ -48,7 +47,7 @@ def _odd_one(key: str, failing: Sequence[str], passing: Sequence[str], heard: Ma
     others = [k for k in failing if k != key]
     supporters = f"{_names(passing, heard)} agree{'s' if len(passing) == 1 else ''} with the oracle"
     if not others:
-        return f"{heard[key].subject.name} is alone; {supporters}"
+        return f"{heard[key].subject.name} differs from the others; {supporters}"
     return f"{_names([key, *others], heard)} fail; {supporters}"
 
 

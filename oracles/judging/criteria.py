@@ -1,4 +1,4 @@
-"""What the checks that people use would have said: published criteria, asked beside our verdict, never instead of it.
+"""Published criteria that people use, asked beside our verdict, never instead of it.
 
 Each compares an output with the reference rounded to the output's type, which is the fairest thing to hold it against.
 """
@@ -46,12 +46,12 @@ class Criterion:
 
 
 def due_of(want: Reals, fmt: Format) -> Array:
-    """What should stand there: the reference rounded to the output's type."""
+    """The numbers that should stand there: the reference rounded to the output's type."""
     return round_to(want, fmt) if fmt.is_float else want.astype(fmt.dtype)
 
 
 def opinions(got: Array, due: Array) -> Iterator[Opinion]:
-    """What each criterion says about an output; due: as due_of gives it."""
+    """Yield each criterion's opinion about an output; due: as due_of gives it."""
     fmt = format_of(got.dtype)
     near = due.astype(np.float64)
     compared = Compared(got.astype(np.float64), near, fmt, measure(got, near, 0.0))

@@ -1,4 +1,4 @@
-"""What a person is shown of a failing execution: the worst elements, a map, what customary checks would have said."""
+"""Details of a failing execution for people: the worst elements, a map, the opinions of customary checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES, COLUMNS = 32, 64
 
 
 def exhibit(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
-    """How an execution fails, for people; what could not be compared is left out."""
+    """Show how an execution fails; what could not be compared is left out."""
     base, got = unseen(evidence, verdict, returns=returns), evidence.outputs.get(verdict.output)
     if got is None or got.shape != base.shape or format_of(got.dtype).name != base.dtype:
         return base
@@ -36,7 +36,7 @@ def exhibit(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
 
 
 def unseen(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
-    """What is known without a look at values. A verdict may name an input: what was written beside it, say."""
+    """Show what is known without a look at values. A verdict may name an input: what was written beside it, say."""
     specs = evidence.reference.specs
     name = verdict.output if verdict.output in specs else next(iter(specs))
     spec = specs[name]
@@ -44,7 +44,7 @@ def unseen(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
 
 
 def exhibit_of_invariant(law: Invariant, evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
-    """How one run breaks an invariant: failing are all elements of the groups that do, against the reference."""
+    """Show how one run breaks an invariant: failing are all elements of the groups that do, against the reference."""
     got = evidence.outputs[verdict.output]
     with np.errstate(all="ignore"):
         found = sums(law, evidence)
@@ -56,7 +56,7 @@ def exhibit_of_invariant(law: Invariant, evidence: Evidence, verdict: Verdict, *
 
 
 def exhibit_of_law(law: Law, base: Evidence, other: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
-    """How a pair of runs breaks a law: got is the other case's output, wanted what this one's says of it."""
+    """Show how a pair of runs breaks a law: got is the other case's output, wanted what this one's says of it."""
     name = verdict.output
     with np.errstate(all="ignore"):
         p = pair(law, base, other, name)
@@ -93,7 +93,7 @@ def _compared(base: Exhibit, e: Evidence, verdict: Verdict, got: Array, bad: Mas
         elements=_elements(got, want, due, budget, bad, bad if alike else misclassed(got, want, budget)),
         picture=picture(bad),
         ulps=measure(got, want, budget.error, budget.accept).ulp_histogram,
-        opinions=tuple(opinions(got, due)) if verdict.kind in {Kind.MISMATCH, Kind.NONFINITE} else (),
+        opinions=tuple(opinions(got, due)) if verdict.kind.facts.of_values else (),
     )
 
 
@@ -181,7 +181,7 @@ def picture(bad: Mask) -> Picture:
 
 
 def _edges(extent: int, most: int) -> list[int]:
-    """Where cells begin: equal widths but for the last, so that tiles stay visible."""
+    """Indices where cells begin: equal widths but for the last, so that tiles stay visible."""
     return list(range(0, extent, -(-extent // most)))
 
 

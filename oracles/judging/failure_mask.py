@@ -1,4 +1,4 @@
-"""Which elements fail: the whole mask, computed only when something does fail."""
+"""The whole mask of failing elements, computed only when something does fail."""
 
 from __future__ import annotations
 

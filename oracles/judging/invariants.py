@@ -1,4 +1,4 @@
-"""What one run of a subject must keep by itself: sums of rows, lengths of pairs. One-run laws (numerics.md 8)."""
+"""Invariants of one run of a subject: sums of rows, lengths of pairs. One-run laws (numerics.md 8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What the groups of an output give, and where it is not what they must give."""
+    """Sums of the groups of an output, and where they are not what they must be."""
 
     groups: Groups
     members: Array
@@ -45,7 +45,7 @@ class Sums:
 
 
 def sums(law: Invariant, e: Evidence) -> Sums | None:
-    """What an invariant finds in an output; None: it says nothing about this case."""
+    """Compute an invariant's sums of an output; None: it says nothing about this case."""
     groups, name = _groups(law, e.reference), law.output
     if groups is None:
         return None
@@ -69,7 +69,7 @@ def _groups(law: Invariant, reference: Reference) -> Groups | None:
 
 
 def invariants(reference: Reference, names: Collection[str]) -> list[Invariant]:
-    """Those of these laws that need one run, and say something about this case."""
+    """Laws among these that need one run, and say something about this case."""
     laws = (law for law in reference.contract.laws if isinstance(law, Invariant) and law.name in names)
     return [law for law in laws if _groups(law, reference) is not None]
 

@@ -43,7 +43,7 @@ REMEMBERED = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything a rule may look at."""
+    """Evidence that a rule may look at."""
 
     reference: Reference
     subject: Subject
@@ -51,7 +51,7 @@ class Evidence:
     outputs: Tensors
 
     def want(self, name: str) -> Reals:
-        """What is wanted of an output that was given; of several right answers the one that was chosen."""
+        """The numbers wanted of an output that was given; of several right answers the one that was chosen."""
         want, choose = self.reference.want[name], self.reference.contract.choices
         if choose is None:
             return self.reference.budget(self.subject.numerics)[name].settled(want)
@@ -136,7 +136,7 @@ def _caught(e: Evidence, kind: Kind) -> Verdict:
 
 
 def unsupported(execution: Execution) -> Verdict:
-    """Of one that its subject does not take: that says nothing about the subject."""
+    """The verdict on a case that its subject does not take: that says nothing about the subject."""
     return Verdict(kind=Kind.UNSUPPORTED, rule="status", message=execution.message)
 
 
@@ -240,7 +240,7 @@ def _rerun(e: Evidence) -> Verdict | None:
 
 
 def _both(report: OutputReport) -> str:
-    """What the first element that differs was in each run, where that is known; NaN and such by their bits."""
+    """Words for what the first element that differs was in each run, if that is known; NaN and such by their bits."""
     if not report.differing_bits or report.dtype not in FORMATS:
         return ""
     fmt = format_of(report.dtype)
@@ -393,7 +393,7 @@ def _judge_ties(e: Evidence, name: str, want: Reals, budget: Budget, m: Measured
 
 
 def _judge_signs(e: Evidence, name: str, want: Reals, budget: Budget, m: Measured) -> Verdict | None:
-    """Where the sign of a zero counts, it is that of the reference."""
+    """Judge signs of zeros where they count: they are those of the reference."""
     got = e.outputs[name]
     bad = np.flatnonzero(sign_failures(got, want, budget).reshape(-1)) if budget.signed else np.zeros(0, np.int64)
     return _not_exact(e, name, want, m, bad, "sign", lambda y, r: f"{y:g}, must be {-y:g}: the sign of {r!r}")
@@ -444,7 +444,7 @@ def _z_applies(e: Evidence, name: str) -> bool:
 
 
 def measurements(m: Measured, got: Array, want: Array, limit: float) -> list[Measurement]:
-    """Everything informative about one output; only rho has a limit."""
+    """Collect everything informative about one output; only rho has a limit."""
     pair = (got.reshape(-1), want.reshape(-1))
 
     def at(metric: str, value: float, index: int, line: float | None = None) -> Measurement:

@@ -101,7 +101,7 @@ class Pair:
     """Where in the first run's output each element is to be found, as a flat index."""
 
     def room(self, at: int) -> float:
-        """How far the two may be apart at a flat index."""
+        """The distance that the two may have at a flat index."""
         return float(np.broadcast_to(self.budget.error, self.got.shape).reshape(-1)[at])
 
     @property
@@ -179,7 +179,7 @@ def limits(e: Evidence, name: str) -> tuple[Reals, Array]:
 
 
 def rounding(values: Reals, fmt: Format) -> Reals:
-    """By how much numbers of a format may be off for having been rounded to it."""
+    """Errors of numbers of a format for having been rounded to it."""
     return np.asarray(np.abs(values) * fmt.unit + fmt.eta / 2.0 if fmt.is_float else np.full(values.shape, 0.5))
 
 

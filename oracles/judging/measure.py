@@ -1,4 +1,4 @@
-"""How far one output is from its reference: every number that decides or explains, from one pass over the data.
+"""Distance of one output from its reference: every number that decides or explains, from one pass over the data.
 
 The pass itself is oracles.judging.measure_numba (numba), or oracles.judging.measure_numpy (numpy) where numba is
 missing or KERNEL_ASSAY_NO_NUMBA=1.
@@ -64,7 +64,7 @@ SLAB = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one pass over an output found. Indices are flat, in C order; -1: no element has it.
+    """Results of one pass over an output. Indices are flat, in C order; -1: no element has it.
 
     An element is a pair when both got and want are finite; sizes, sums and ulps speak of pairs only. excess is the
     distance of want from the reals that round to got, rho = excess / error (numerics.md 0); rho is inf where error is 0
@@ -194,7 +194,7 @@ _NO_SIGMA = np.zeros(0)
 
 @dataclass(frozen=True, slots=True)
 class _Profile:
-    """What measuring one dtype takes."""
+    """Constants for measuring one dtype."""
 
     carrier: np.dtype[Any]
     wants: tuple[np.dtype[Any], ...]

@@ -149,7 +149,7 @@ def _distances(bits: Array, y: Array, r: Array, facts: Reals, out: Array) -> Non
 
 @_kernel
 def _small_distances(bits: Array, r: Array, facts: Reals, out: Array) -> None:
-    """For at most 24 bits of precision: rounds r by adding 2**52 to |r| counted in ulps."""
+    """Distances for at most 24 bits of precision: rounds r by adding 2**52 to |r| counted in ulps."""
     digits, low, high = np.int64(facts[DIGITS]), _pattern(facts[EMIN]), _pattern(facts[EMAX])
     width = np.int64(8 * bits.itemsize - 1)
     mask, grow, down = (np.int64(1) << width) - 1, _real((1023 + digits) << 52), 52 - digits

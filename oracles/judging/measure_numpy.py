@@ -38,7 +38,7 @@ _NOTHING[FIRST_BAD:HISTOGRAM] = -1
 
 
 class Operands(NamedTuple):
-    """What one sweep reads, flat and C-contiguous. Rows of length 1 hold for every element; of length 0: absent."""
+    """Arrays that one sweep reads, flat and C-contiguous. Rows of length 1 hold for every element; length 0: absent."""
 
     bits: Array
     """The output as unsigned integers of its own width (float64 ones for wide integer formats)."""

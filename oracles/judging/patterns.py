@@ -1,4 +1,4 @@
-"""What a failure looks like, in one word for its place and one for its values; they decide what is the same bug.
+"""Patterns of failures, in one word for the place and one for the values; they decide what is the same bug.
 
 Only called on failures. Both look at no more than 65536 failing elements, evenly spread, and depend on nothing else.
 """
@@ -25,7 +25,7 @@ SMALL_STEPS = 16.0
 
 
 def index_pattern(bad: Array, shape: tuple[int, ...]) -> str:
-    """Where the failing elements lie in an output of this shape.
+    """The pattern of the failing elements' places in an output of this shape.
 
     bad: ascending flat indices, or a mask of the shape. The last axis runs along columns, the one before along rows;
     a row of another batch is another row. The first word that holds:
@@ -77,7 +77,7 @@ def _is_tail(lines: NDArray[np.int64], extent: int) -> bool:
 
 
 def _pick(bad: Array) -> tuple[NDArray[np.int64], int]:
-    """At most MOST of the failing flat indices, and how many there are.
+    """Pick at most MOST of the failing flat indices; they, and how many there are.
 
     One from each stretch, at a place that jumps about (multiplicative hashing), so that no period hides columns.
     """
@@ -89,7 +89,7 @@ def _pick(bad: Array) -> tuple[NDArray[np.int64], int]:
 
 
 def error_pattern(got: Array, want: Array, bad: Array, poison: int | None = None, rho: float | None = None) -> str:
-    """What is wrong with the values of the failing elements.
+    """The pattern of the failing elements' values.
 
     got: array of any format; want: float64, same shape; bad: ascending flat indices or a mask of the shape; poison:
     the byte that unwritten memory is filled with; rho: the largest of this failure, if known. The first word that
@@ -205,7 +205,7 @@ def _is_scaled(near: _Near, y: Reals, r: Reals) -> bool:
 
 
 def _as_narrower(y: Reals, r: Reals, fmt: Format) -> Iterator[Mask]:
-    """For every format with fewer bits of precision: which y it has, no further than one of its ulps from r."""
+    """Yield, for every format with fewer bits of precision, the y that it has, at most one of its ulps from r."""
     for other in FORMATS.values():
         if fmt.is_float and other.is_float and other.precision < fmt.precision:
             held: Any = round_to(y, other).astype(np.float64) == y

@@ -1,4 +1,4 @@
-"""What the oracle says about one case: the exact answer and, per declared arithmetic, how wrong an answer may be."""
+"""The oracle's word on one case: the exact answer and, per declared arithmetic, how wrong an answer may be."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Reference:
 
     @cached_property
     def _answered(self) -> tuple[Mapping[str, Reals], bool]:
-        """What the formula gives, and whether it was computed no wider than the subject does.
+        """Evaluate the formula; the values, and whether they were computed no wider than the subject does.
 
         A user's reference may be made of functions that take no longdouble, as scipy's are.
         """
@@ -69,7 +69,7 @@ class Reference:
         """The exact outputs as float64.
 
         Raises UsageError if the reference of a user's contract fails or has the wrong form; InternalError if it is one
-        of the house's own.
+        of the built-in ones.
         """
         try:
             want, _ = self._answered
@@ -88,14 +88,14 @@ class Reference:
         return want
 
     def _fault(self, text: str) -> UsageError | InternalError:
-        """Whose it is depends on whose the contract is."""
+        """An error whose class says whose the contract is."""
         if self.contract.origin:
             return UsageError(f"{self.contract.origin}: {text}")
         return InternalError(f"{self.contract.name}: {text}")
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """Which of nan, inf and -inf the exact outputs hold."""
+        """Names of nan, inf and -inf, as far as the exact outputs hold them."""
         if all(np.isfinite(values).all() for values in self.want.values()):
             return ()
         tests: dict[str, Callable[[Reals], Array]] = {"nan": np.isnan, "inf": np.isposinf, "-inf": np.isneginf}
@@ -108,7 +108,7 @@ class Reference:
 
     @cached_property
     def copies(self) -> Mapping[str, Array]:
-        """For ops that only move bits: the exact outputs in their own dtype."""
+        """Exact outputs in their own dtype, for ops that only move bits."""
         if self.contract.copies is None:
             raise InternalError(f"{self.contract.name}: a bitwise budget needs a `copies` function")
         return self.contract.copies(**self.inputs, **self.attrs)
@@ -144,14 +144,14 @@ class Reference:
         return {name: Budget(0.0, bitwise=True) for name in self.specs}
 
     def _spans(self, question: Question) -> Mapping[str, Span]:
-        """What an estimate is made of; under one arithmetic it is needed twice."""
+        """Spans that an estimate is made of; under one arithmetic they are needed twice."""
         if question.numerics.id not in self._followed:
             with np.errstate(all="ignore"):
                 self._followed[question.numerics.id] = spans_of(self.contract, question)
         return self._followed[question.numerics.id]
 
     def fidelity(self, passed: Mapping[str, Tensors]) -> dict[str, tuple[str, Fidelity]]:
-        """How far right results are from what they stand for, by subject key: the kind, and this case's number."""
+        """Fidelity of right results, by subject key: the kind, and this case's number."""
         asked = self.contract.fidelity
         if asked is None or not self.iid:
             return {}

@@ -36,7 +36,7 @@ _WORDS = {
 
 def would_excuse(verdict: Verdict) -> bool:
     """Whether a claim is about such a failure at all: one of values, and of one run."""
-    return verdict.kind in {Kind.MISMATCH, Kind.NONFINITE} and not verdict.law and not verdict.shares
+    return verdict.kind.facts.of_values and not verdict.law and not verdict.shares
 
 
 def trials(contract: Contract, case: Case) -> list[Case]:
@@ -126,7 +126,7 @@ def _is_small(e: Evidence, name: str, numerics: Numerics) -> bool:
 
 
 def _described(contract: Contract, said: Numerics, claimed: Numerics, dtype: str) -> str:
-    """What is claimed beyond what is said."""
+    """Words for a claim."""
     changed = {key: value for key, value in claimed.model_dump().items() if value != getattr(said, key)}
     more = {name: t for name, t in changed.pop("intermediates", {}).items() if said.intermediates.get(name) != t}
     if EVERY in more:
@@ -136,7 +136,7 @@ def _described(contract: Contract, said: Numerics, claimed: Numerics, dtype: str
 
 
 def _toml(value: Any) -> str:
-    """As an inline table of TOML."""
+    """An inline table of TOML."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else f'"{value}"'

@@ -52,7 +52,7 @@ MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """How the matrices of a library become float64 and its vectors numpy's; of numpy by default."""
+    """Operations on matrices of a library, which become float64, and its vectors numpy's; of numpy by default."""
 
     wide: Callable[[Any], Any] = lambda slab: np.asarray(slab, np.float64)
     given: Callable[[Reals], Any] = lambda vector: vector
@@ -65,7 +65,7 @@ NUMPY = Library()
 
 @dataclass(frozen=True, slots=True)
 class Algebra:
-    """What two sums of each row say."""
+    """Results of two sums of each row."""
 
     rho: Reals
     """The larger distance of each row by its tolerance; above 1 it holds a wrong element. NaN: it is left out."""
@@ -84,7 +84,7 @@ class Algebra:
 
     @property
     def elements(self) -> int:
-        """That were looked at."""
+        """The number of elements that were looked at."""
         return (len(self.rho) - self.left_out) * self.columns
 
 
@@ -119,13 +119,13 @@ def algebra(product: Product, numerics: Numerics) -> Algebra:
 
     Raises UsageError for an op that is no product of two matrices of numbers, or a sum that float64 cannot hold.
     """
-    if product.contract.name not in {"gemm", "gemm_int8"}:
+    if not product.contract.product:
         raise UsageError(
             f"{product.contract.name} is no product of two matrices of numbers: its rows have no such sums"
         )
     signs = [_signs(product.case, trial, product.dims[1]) for trial in range(TRIALS)]
     with np.errstate(all="ignore"):
-        if product.contract.name == "gemm_int8":
+        if product.contract.product == "integer":
             return _exactly(product, signs)
         return _within(product, numerics, signs)
 
@@ -182,7 +182,7 @@ def _within(p: Product, numerics: Numerics, signs: Sequence[Reals]) -> Algebra:
 
 
 def _ratio(off: Reals, room: Reals) -> Reals:
-    """Of a row that is off by nothing, 0, whatever its room."""
+    """The ratio; a row that is off by nothing has 0, whatever its room."""
     return np.where(off == 0.0, 0.0, off / room)
 
 
@@ -195,11 +195,11 @@ class Limits(NamedTuple):
     """Below it they are aligned as if they were this."""
 
     def lost(self, size: Any) -> Any:
-        """Of magnitudes, of numpy or torch: those that may be taken for zero."""
+        """Magnitudes, of numpy or torch, that may be taken for zero."""
         return size * (size < self.least) if self.least else size
 
     def more(self, size: Any) -> Any:
-        """By how much they are larger where products are aligned."""
+        """The growth of sums where products are aligned."""
         return (self.normal - size) * ((size > 0.0) & (size < self.normal))
 
 
@@ -249,13 +249,13 @@ def _split(vectors: list[Reals]) -> tuple[list[Reals], list[Reals]]:
 
 
 def _sums(matrix: Any, height: int, width: int, lib: Library, signs: Sequence[Reals]) -> list[Reals]:
-    """Of each row the sums with the signs, of magnitudes, and of squares."""
+    """Sums of each row with the signs, of magnitudes, and of squares."""
     vectors, one = [lib.given(x) for x in signs], lib.given(np.ones(width))
     return _folded(matrix, height, width, lib, lambda s: [*(s @ x for x in vectors), abs(s) @ one, (s * s) @ one])
 
 
 def _folded(matrix: Any, height: int, width: int, lib: Library, folds: Callable[[Any], Sequence[Any]]) -> list[Reals]:
-    """What some functions make of each row of a matrix, slab by slab; each gives a vector of as many."""
+    """Apply functions to each row of a matrix, slab by slab; each gives a vector of as many."""
     slabs = [[lib.told(v) for v in folds(lib.wide(matrix[some]))] for some in _slabs(height, width)]
     return [np.concatenate(pieces) for pieces in zip(*slabs, strict=True)]
 
@@ -281,7 +281,7 @@ def worst(product: Product, found: Algebra, most: int = MOST) -> list[int]:
             due += lib.told(lib.given(a[some]) @ lib.wide(product.inputs["b"][some]))
         due = alpha * due + (beta * lib.told(lib.wide(product.inputs["c"][row])) if beta else 0.0)
         off = np.abs(lib.told(lib.wide(product.out[row])) - due)
-        if product.contract.name == "gemm_int8":
+        if product.contract.product == "integer":
             off = np.abs((off + 2.0**31) % 2.0**32 - 2.0**31)
         named += [row * n + int(j) for j in np.argsort(-off, kind="stable")[:2]]
     return named

@@ -1,4 +1,4 @@
-"""What several subjects made of a large case: form on the whole, values in parts, and every element against another.
+"""Judge what several subjects made of a large case: form on the whole, values in parts, elements against peers.
 
 The whole is never made here. Who is right in the parts is compared with a reference in float64, where a device holds
 one, or with a peer that is right there, too; whatever is elsewhere, the comparison sees (oracles/large/peers.py), and
@@ -64,7 +64,7 @@ class LargeReference:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Which of nan, inf and -inf the parts demand."""
+        """Names of nan, inf and -inf, as far as the parts demand them."""
         return tuple(dict.fromkeys(name for _, reference in self.pairs for name in reference.classes))
 
     def judge(self, ran: Mapping[str, Ran], right: Mapping[str, Held] | None = None) -> dict[str, Verdict]:
@@ -89,7 +89,7 @@ class LargeReference:
         return {**verdicts, **{k: verdicts[k].but(blame=text) for k, text in blame(reference, heard).items()}}
 
     def _alone(self, ran: Ran) -> Sampled:
-        """By form, then by parts."""
+        """Judge by form, then by parts."""
         if verdict := judge_form(self.contract, self.case, ran.subject, ran.execution, ran.outputs):
             return Sampled(verdict, tuple(Share(output=n, of=x.size) for n, x in ran.outputs.items()))
         return _total([judge_part(part, reference, ran.subject, ran.outputs) for part, reference in self.pairs])
@@ -98,7 +98,7 @@ class LargeReference:
         return refer(self.contract, self.case, ran.subject, ran.outputs, right, self.pairs)
 
     def _summed(self, ran: Ran) -> Sampled:
-        """By the algebra of products, if it is one that a device holds."""
+        """Judge by the algebra of products, if it is one that a device holds."""
         nothing = Sampled(Verdict(kind=Kind.PASS), tuple(Share(output=n, of=x.size) for n, x in ran.outputs.items()))
         one = next(iter(ran.outputs.values()), None)
         ours = not self.contract.origin  # a user's contract may mean something else by the same name
@@ -123,10 +123,10 @@ class LargeReference:
             self._confront([k for k in others if said[k].verdict.kind is Kind.PASS], ran, said)
 
     def exhibit(self, ran: Ran, verdict: Verdict, *, returns: bool) -> Exhibit:
-        """How it fails, seen in a part that does: elements have the places of the whole, and there is no picture."""
+        """Show a part that fails: elements have the places of the whole, and there is no picture."""
         whole = Evidence(Reference(self.contract, self.case, {}), ran.subject, ran.execution, {})
         base = unseen(whole, verdict, returns=returns)
-        if verdict.kind not in {Kind.MISMATCH, Kind.NONFINITE}:
+        if not verdict.kind.facts.of_values:
             return base
         near = [(part, part.reference()) for place in places_of(verdict) for part in self._around(place)]
         for part, reference in (*self.pairs, *near):

@@ -67,7 +67,7 @@ class Part:
         return {name: np.ascontiguousarray(cut(array, self.axes[name])) for name, array in outputs.items()}
 
     def place(self, name: str, index: Sequence[int]) -> tuple[int, ...]:
-        """Where in the whole an element of the part stands."""
+        """The place in the whole of an element of the part."""
         along = self.axes[name]
         return tuple(int(along[axis][i]) if axis in along else int(i) for axis, i in enumerate(index))
 
@@ -158,7 +158,7 @@ def fits(contract: Contract, case: Case, counts: Mapping[str, int]) -> bool:
 
 
 def _load(contract: Contract, case: Case, counts: Mapping[str, int]) -> float:
-    """How large a part is, or how much work, as a share of what it may be."""
+    """The size of a part, or its work, as a share of what it may be."""
     dims, attrs = {**contract.dims_of(case), **counts}, contract.attrs_of(case)
     tensors = [contract.inputs[name].axes for name in case.tensors] + [o.axes for o in contract.outputs.values()]
     elements = sum(math.prod(shape_of(axes, dims, attrs)) for axes in tensors)
@@ -200,7 +200,7 @@ def around(contract: Contract, case: Case, output: str, flat: Iterable[int]) -> 
 
 
 def _index_of(contract: Contract, case: Case, output: str, index: tuple[int, ...]) -> dict[str, set[int]]:
-    """Which index of each separable dim an element has, or all of them, if that dim is not one of the output's."""
+    """The index of each separable dim of an element, or all of them, if that dim is not one of the output's."""
     dims, attrs = contract.dims_of(case), contract.attrs_of(case)
     found = {d: set(range(dims[d])) for d in contract.separable}
     for axis, at in zip(contract.outputs[output].axes, index, strict=True):

@@ -39,7 +39,7 @@ Pair = tuple[Part, Reference]
 
 @dataclass(frozen=True, slots=True)
 class Confronted:
-    """What came of a comparison."""
+    """The result of a comparison."""
 
     mine: Sampled
     theirs: Sampled
@@ -100,7 +100,7 @@ def _examined(
 
 
 def _suspects(x: Array | Remote, y: Array | Remote, room: Room) -> Suspects:
-    """Where both are."""
+    """Suspects of both."""
     if isinstance(x, Held) and isinstance(y, Held):
         return x.suspects(y, room)
     assert not isinstance(x, Remote)
@@ -164,7 +164,7 @@ def room_of(pairs: Iterable[Pair], name: str, claims: Sequence[Numerics], y: Arr
 
 
 def _model(part: Part, name: str, rows: Reals | Remote, columns: Reals | Remote) -> Reals:
-    """What rows and columns say of the elements of a part."""
+    """A model of the elements of a part from rows and columns."""
     along, last = part.axes[name], len(rows.shape)
     height = cut(rows, {axis: index for axis, index in along.items() if axis < last})
     width = cut(columns, {0: along[last]} if last in along else {})

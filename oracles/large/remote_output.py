@@ -15,7 +15,7 @@ from kernel_assay.oracles.large.suspects import MOST, Room, Suspects
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """What sums of the rows of a product say (oracles/large/freivalds.py)."""
+    """Results of the sums of a product's rows (oracles/large/freivalds.py)."""
 
     share: Share
     """How much was looked at."""
@@ -28,7 +28,7 @@ class Held(Remote):
 
     @abstractmethod
     def sizes(self) -> tuple[Remote, Remote]:
-        """As oracles.large.suspects.sizes has it."""
+        """Sizes of oracles.large.suspects.sizes."""
 
     @abstractmethod
     def suspects(self, other: Held, room: Room, most: int = MOST) -> Suspects:
@@ -44,4 +44,4 @@ class Held(Remote):
 
     @abstractmethod
     def unwritten(self, first: int, count: int) -> str:
-        """Where the elements lie that kept the poison, as oracles.large.sampled.unwritten_pattern has it."""
+        """Words for where elements kept the poison, as oracles.large.sampled.unwritten_pattern has it."""

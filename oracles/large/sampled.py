@@ -35,7 +35,7 @@ VALUES_BY_ELEMENT = frozenset({"class", "exact", "rho"})
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What the parts of a case say."""
+    """Verdicts on the parts of a case."""
 
     verdict: Verdict
     """Its places are those of the whole; of a pass, rho and ulps are the largest of any part."""
@@ -43,7 +43,7 @@ class Sampled:
     """One for each output."""
 
     def plus(self, other: Sampled) -> Sampled:
-        """Both, of different elements: a failure of either is one, and this one's comes first."""
+        """Add one of different elements: a failure of either is one, and this one's comes first."""
         shares = tuple(a.plus(b) for a, b in zip(self.shares, other.shares, strict=True))
         return Sampled(_worse(self.verdict, other.verdict), shares)
 
@@ -62,7 +62,7 @@ def judge_large(contract: Contract, case: Case, subject: Subject, execution: Exe
 def judge_form(
     contract: Contract, case: Case, subject: Subject, execution: Execution, outputs: Outputs
 ) -> Verdict | None:
-    """What the rules say that look at no value: status, red zones, inputs, form, poison, rerun. None: all is well."""
+    """Judge what needs no look at values: status, red zones, inputs, form, poison, rerun. None: all is well."""
     written = [report.but(unwritten=0) for report in execution.outputs]
     alike = [report.but(differing=0) for report in written]
     reference = Reference(contract, case, {})
@@ -75,7 +75,7 @@ def judge_form(
 
 
 def _by_rules(evidence: Evidence) -> Verdict | None:
-    """What the first of the judge's rules says that speaks; poison would have to look at values."""
+    """Ask the judge's rules in turn; poison would have to look at values."""
     return next((verdict for rule in RULES if (verdict := rule(evidence))), None)
 
 
@@ -123,7 +123,7 @@ def _worse(one: Verdict, other: Verdict) -> Verdict:
 
 
 def _unwritten(e: Evidence, report: OutputReport, output: Array | Remote) -> Verdict:
-    """As the judge has it, but for elements that look like poison and are right: which those are is not asked."""
+    """The judge's verdict, but for elements that look like poison and are right: which those are is not asked."""
     text = (
         f"{report.name}{place_of(report.first_unwritten, report.shape)} was never written "
         f"({report.unwritten} of {output.size} elements were not)"
@@ -139,7 +139,7 @@ def _unwritten(e: Evidence, report: OutputReport, output: Array | Remote) -> Ver
 
 
 def unwritten_pattern(kept: Array, first: int, count: int, shape: tuple[int, ...]) -> str:
-    """In one word, where elements were never written.
+    """One word for where elements were never written.
 
     kept: flat indices, ascending, of all that look like the poison; first: of those that were not written, which are so
     many.
@@ -172,7 +172,7 @@ def _moved(message: str, part: Part, name: str) -> str:
 
 
 def pattern_of(part: Part, name: str, bad: Array, shape: tuple[int, ...]) -> str:
-    """Where failing elements of a part lie in the whole, in the words of oracles.judging.patterns.index_pattern.
+    """The pattern of a part's failing elements in the whole, in the words of oracles.judging.patterns.index_pattern.
 
     bad: a mask of the part's shape; shape: the whole output's. Whole rows, columns and all are those of the part, for
     no more is known, and all of one row is that row; ends and tails of tiles are those of the whole.

@@ -1,4 +1,4 @@
-"""Where two outputs differ most, by a room that each element has: every element is looked at, and few are named.
+"""Places where two outputs differ most, by a room that each element has: all are looked at, and few are named.
 
 This is numpy's; oracles/device/suspects.py has the same for outputs that a device holds.
 """
@@ -28,7 +28,7 @@ SLAB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What two right outputs may differ by, as far as the parts tell."""
+    """The room that two right outputs may differ by, as far as the parts tell."""
 
     level: float
     floor: float
@@ -50,7 +50,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """Where two outputs differ most."""
+    """Places where two outputs differ most."""
 
     at: NDArray[np.int64]
     """Flat indices in C order, the worst first."""

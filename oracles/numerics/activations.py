@@ -63,7 +63,7 @@ def silu_error(q: Question, x: Reals, y: Reals) -> Reals:
 
 
 def _silu_rounded(q: Question, x: Reals, size: Reals) -> Reals:
-    """What roundings on the way do: of the sigmoid, or of all: 2 of an exponential, one of a sum, one of a quotient.
+    """Errors of roundings on the way: of the sigmoid, or of all: 2 of an exponential, one of a sum, one of a quotient.
 
     An exponential that overflows leaves nothing.
     """
@@ -112,14 +112,14 @@ def kept(q: Question, act: Reals, own: Reals) -> Reals:
 
 
 def flushed(q: Question, a: Reals, b: Reals) -> Reals:
-    """What the product of two numbers loses where a subnormal one is taken for zero: all of it."""
+    """The loss of a product of two numbers where a subnormal one is taken for zero: all of it."""
     lost = (np.abs(a) < q.tiny) | (np.abs(b) < q.tiny)
     size = np.abs(a * b)
     return np.where(lost & np.isfinite(size), size, 0.0)
 
 
 def almost_top(q: Question) -> float:
-    """What is larger may be Inf for having been rounded up."""
+    """The largest number less half a step: what is larger may be Inf for having been rounded up."""
     return (1.0 - 16.0 * q.u) * range_of(q)[1]
 
 

@@ -1,4 +1,4 @@
-"""How wrong mixtures of values may be whose weights come from scores (numerics.md 2.2, attention).
+"""Errors of mixtures of values whose weights come from scores (numerics.md 2.2, attention).
 
 Arrays have the shape (batch, kv_heads, rows, keys), with head for keys where they are values: rows are the queries of
 all heads that share their keys.
@@ -48,7 +48,7 @@ CELLS = 16.0
 
 
 def scale_of(scale: float, q: NDArray[Any]) -> np.floating[Any] | float:
-    """What scores are multiplied with; for 0, 1/sqrt(head) in the type of q."""
+    """The factor of scores; for 0, 1/sqrt(head) in the type of q."""
     return scale or 1 / np.sqrt(q.dtype.type(max(1, q.shape[-1])))
 
 
@@ -60,7 +60,7 @@ def visible(
     causal: bool = False,
     behind: int = 0,
 ) -> Mask:
-    """Which query sees which key, from the shapes of q and k: (batch or 1, 1, queries or 1, keys).
+    """A mask of the keys that each query sees, by the shapes of q and k: (batch or 1, 1, queries or 1, keys).
 
     behind: queries that come after these.
     """
@@ -102,7 +102,7 @@ class Scores:
 
     @property
     def keys(self) -> int:
-        """How many there are."""
+        """The number of keys."""
         return int(self.s.shape[-1])
 
 
@@ -131,12 +131,12 @@ def scores_of(q: Question) -> Scores:
 
 
 def _finite(x: Reals) -> Reals:
-    """With 0 for what is not."""
+    """The numbers, with 0 for what is not finite."""
     return np.where(np.isfinite(x), x, 0.0)
 
 
 def held(q: Question, w: Scores) -> Mask:
-    """Where a score does not leave the range of the arithmetic, whatever the order of its sum and of scaling."""
+    """Mark scores that do not leave the range of the arithmetic, whatever the order of the sum and of scaling."""
     return np.asarray(max(1.0, LOG2E * abs(w.scale)) * w.size <= _score_top(q))
 
 
@@ -146,25 +146,25 @@ def coarse(q: Question) -> bool:
 
 
 def _score_top(q: Question) -> float:
-    """What a score, or a part of its sum, must not exceed."""
+    """The limit that a score, or a part of its sum, must not exceed."""
     return min(sum_range(q)[1], q.rounding("s").top) * 0.999
 
 
 def doubtful(w: Scores, fits: Mask) -> Mask:
-    """Which scores are finite, but may be anything in the arithmetic; fits: see `held`."""
+    """Mark scores that are finite, but may be anything in the arithmetic; fits: see `held`."""
     infinite = ~np.isfinite(w.dot) & np.isfinite(w.size)  # for an operand is
     return np.asarray(w.seen & ~fits & ~infinite)
 
 
 def sinking(q: Question, w: Scores) -> Mask:
-    """Where the negative products of a finite score may leave the range, so that it becomes -Inf."""
+    """Mark scores that may become -Inf, because the negative products of their sums may leave the range."""
     a, bt = _finite(np.sign(w.scale) * w.a), _finite(w.bt)
     below = np.maximum(a, 0.0) @ np.maximum(-bt, 0.0) + np.maximum(-a, 0.0) @ np.maximum(bt, 0.0)
     return np.asarray(max(1.0, LOG2E * abs(w.scale)) * below > _score_top(q))
 
 
 def score_error(q: Question, w: Scores) -> Reals:
-    """How far a score may be off, its exponential included, which is then relative; Inf where it is `doubtful`."""
+    """Error of a score, its exponential included, which is then relative; Inf where it is `doubtful`."""
     root = np.sqrt((w.a * w.a) @ (w.bt * w.bt)) if q.iid else w.size
     terms, more = w.a.shape[-1], aligned_more(q, np.abs(w.a), np.abs(w.bt))
     off = abs(w.scale) * (_products_error(q, terms, w.dot, w.size, root) + _flushed(q, w))
@@ -180,7 +180,7 @@ def score_error(q: Question, w: Scores) -> Reals:
 
 
 def _rounded(q: Question, w: Scores) -> Reals | float:
-    """What roundings to a narrower type do to an exponent: of a product, of a score and of its difference from m."""
+    """Errors of roundings of an exponent to a narrower type: of a product, of a score, of its difference from m."""
     narrow, every = q.rounding("s"), q.every
     off: Reals | float = narrow.of(w.s, 2.0) + abs(w.scale) * narrow.half if narrow else 0.0
     return off + every.of(w.z) + 2.0 * every.unit if every else off
@@ -196,7 +196,7 @@ def _products_error(q: Question, terms: int, sums: Reals, size: Reals, root: Rea
 
 
 def _flushed(q: Question, w: Scores) -> Reals | float:
-    """What subnormal products, and products of subnormal numbers, add to a dot product."""
+    """The share of subnormal products, and of products of subnormal numbers, in a dot product."""
     if not q.tiny or format_of(q.case.dtype).eta >= q.tiny:
         return 0.0
     least, flat = q.tiny / min(1.0, abs(w.scale)), float(w.a.shape[-1] * q.tiny)
@@ -207,7 +207,7 @@ def _flushed(q: Question, w: Scores) -> Reals | float:
 
 
 def _rescalings(q: Question, w: Scores) -> int:
-    """How often a running maximum may change: of random scores, as many records as H(n) and six deviations."""
+    """Changes of a running maximum: of random scores, as many records as H(n) and six deviations."""
     last = max(0, w.keys - 1)
     if not q.iid:
         return last
@@ -221,7 +221,7 @@ def _moments(weights: Reals, *values: Reals) -> list[Reals]:
 
 
 def mixture_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
-    """Of sum p v, before it is rounded; out: the exact result, off: see `score_error`."""
+    """Error of sum p v, before it is rounded; out: the exact result, off: see `score_error`."""
     mixed, square = _moments(w.p, np.abs(w.finite), w.finite * w.finite)
     least = range_of(q)[0] * (1.0 if q.tiny else 2.0 * q.u)  # weights below it are lost, and what is made of them
     flushed = 4.0 * w.keys * least * (1.0 + np.abs(w.finite).max(axis=(-2, -1), keepdims=True, initial=0.0))
@@ -231,7 +231,7 @@ def mixture_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
 
 
 def _log_error(q: Question, w: Scores, off: Reals) -> Reals | float:
-    """Of weights that are exponentials of their logarithms: nothing makes their sum 1. They are no larger than 1."""
+    """Error of weights that are exponentials of their logarithms: nothing makes their sum 1. They are at most 1."""
     if "log" not in q.numerics.intermediates:
         return 0.0
     wrong = np.minimum(log_error(q, np.where(np.isfinite(w.top), w.top, 0.0), w.z, w.p), 700.0)
@@ -240,7 +240,7 @@ def _log_error(q: Question, w: Scores, off: Reals) -> Reals | float:
 
 
 def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
-    """What scores that are off by d do to a mixture: sum p (exp(d) - 1) |v - out| / sum p exp(d), for d of any size.
+    """Change of a mixture by scores that are off by d: sum p (exp(d) - 1) |v - out| / sum p exp(d), for any d.
 
     The lesser of a worst case and of Cauchy's inequality; and the result is a mixture of the values that may have any
     weight.
@@ -266,26 +266,26 @@ def _grown(w: Scores, off: Reals) -> Reals:
 
 
 def near(q: Question, w: Scores, off: Reals) -> Mask:
-    """Which keys may have a weight at all; where it is only one, the others' are 0."""
+    """Mark keys that may have a weight at all; where it is only one, the others' are 0."""
     least = np.max(w.s - off, axis=-1, keepdims=True, initial=-np.inf, where=w.weighed & np.isfinite(off))
     return np.asarray((w.weighed & (w.s + off >= least - FAR.get(q.case.dtype, 128.0))) | (off == np.inf))
 
 
 def left(q: Question, w: Scores) -> Reals:
-    """What may be left of the largest score of a row if its maximum is subtracted, as `wild` has it."""
+    """The rest of the largest score of a row if its maximum is subtracted, as `wild` has it."""
     size = np.where(np.isnan(w.s), np.inf, np.abs(w.s))
     return np.asarray(2.0 * q.u * np.max(size, axis=-1, keepdims=True, initial=0.0, where=w.seen & ~np.isinf(w.s)))
 
 
 def vanishing(q: Question, w: Scores, off: Reals) -> Mask:
-    """Which keys have a weight that may be 0 in the arithmetic, before or after it is divided by the sum."""
+    """Mark keys whose weight may be 0 in the arithmetic, before or after it is divided by the sum."""
     narrow = q.rounding("p")
     least = max(range_of(q)[0], narrow.half / narrow.unit if narrow else 0.0)  # the smallest normal number
     return np.asarray(w.weighed & (w.p * np.exp(-off) < 2.0 * least))
 
 
 def _reach(w: Scores, some: Mask, out: Reals) -> Reals:
-    """How far any mixture of some values may be from the right one; twice that, for all of it is right."""
+    """Distance of any mixture of some values from the right one; twice that, for all of it is right."""
     count = np.count_nonzero(some, axis=-1, keepdims=True)
     mean, square = _moments(some.astype(np.float64), w.finite, w.finite * w.finite)
     spread = square - 2.0 * out * mean + count * out * out + ROUNDED * square
@@ -304,7 +304,7 @@ def _sums_error(q: Question, w: Scores, out: Reals, mixed: Reals) -> Reals:
 
 
 def _narrow_error(q: Question, w: Scores, out: Reals, mixed: Reals, square: Reals) -> Reals | float:
-    """Of weights that are rounded, before or after they are divided by their sum; square: sum p v**2."""
+    """Error of weights that are rounded, before or after they are divided by their sum; square: sum p v**2."""
     unit, least = q.rounding("p").unit, q.rounding("p").half
     if not unit:
         return 0.0
@@ -318,7 +318,7 @@ def _narrow_error(q: Question, w: Scores, out: Reals, mixed: Reals, square: Real
 
 
 def deviation(q: Question, w: Scores, out: Reals, error: Reals) -> Reals:
-    """What is expected of the error; almost equal weights are all off by the same."""
+    """The expected error; almost equal weights are all off by the same."""
     unit, least = q.rounding("p").unit, q.rounding("p").half
     own = (EVEN if coarse(q) else 0.1) * error
     if not unit:

@@ -48,7 +48,7 @@ def product(w: Bytes, a: Bytes, name: str, activations: str) -> Reals:
 
 
 def product_budget(q: Question, want: Reals, name: str, activations: str) -> Budget:
-    """Of `product`: some roundings of each term, and those of the sum over blocks. 0 where none can happen."""
+    """The budget of `product`: some roundings of each term, and of the sum over blocks. 0 where none can happen."""
     w, a = q.inputs["w"], np.atleast_2d(q.inputs["a"])
     terms = _terms(w, a, name, activations)
     blocks, u = len(terms.value), max(ACCUMULATOR_UNIT.get(q.numerics.accumulate, q.u), q.every.unit)
@@ -103,6 +103,6 @@ def _by_blocks(x: Reals, y: Reals) -> Reals:
 
 
 def _grain(content: Unpacked) -> NDArray[np.float64]:
-    """What all scales, mins and sums of each row are multiples of."""
+    """The numbers that all scales, mins and sums of each row are multiples of."""
     both = np.concatenate([content.d, content.m], axis=-1)
     return grain(both, axis=-1)[:, 0]

@@ -1,4 +1,4 @@
-"""What packed blocks of GGML mean, and how numbers are packed: gguf where it knows the format, own code for the rest.
+"""Meaning of packed blocks of GGML, and packing: gguf where it knows the format, own code for the rest.
 
 gguf is the field's own Python library of these formats; its results are those of ggml's C reference byte for byte
 (tests/oracles/test_blocks.py). It lacks Q8_1 and gives no quants, so both stand here.
@@ -97,7 +97,7 @@ def _quants(blocks: Bytes, fmt: BlockFormat) -> NDArray[np.int32]:
 
 
 def _min_is_minus_zero(x: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Of zeros that are the least of a block, C takes the first; which one numpy takes differs between machines."""
+    """Mark least zeros that are -0: C takes the first of a block; which one numpy takes differs between machines."""
     first = np.take_along_axis(x, x.argmin(axis=-1, keepdims=True), axis=-1)[..., 0]
     return np.signbit(first) & np.equal(first, 0)
 

@@ -31,7 +31,7 @@ def range_of(q: Question) -> tuple[float, float]:
 
 
 def saturated(y: NDArray[Any]) -> NDArray[Any]:
-    """What is finite stays finite when it is rounded to float64; whether it may be Inf is the budget's word."""
+    """Numbers that stay finite when they are rounded to float64; whether they may be Inf is the budget's word."""
     return np.where(np.isfinite(y), np.clip(y, -LIMIT, LIMIT), y)
 
 
@@ -109,7 +109,7 @@ def exp_error(q: Question, x: Reals) -> Reals | float:
 
 
 def log_error(q: Question, top: Reals, z: Reals, p: Reals) -> Reals:
-    """What it does to exponents that a share is the exponential of its logarithm, s - (m + l) with l = log sum exp z.
+    """Error of exponents where a share is the exponential of its logarithm, s - (m + l) with l = log sum exp z.
 
     The logarithm l is off by 4u of itself; what it is taken of, its sum with m and the difference are rounded to the
     type that is claimed. top: m; z: s - m; p: the shares.
@@ -124,7 +124,7 @@ LEAST_SHARE = 2.0**-1000
 
 
 def wild(q: Question, left: Reals) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Where a maximum less itself, which may leave so much, may be beyond all exponents, and where just at their end.
+    """Mark where a maximum less itself, which may leave so much, may be beyond all exponents, and where at their end.
 
     Fused with a difference, a product is not its own maximum: exp(s - max) of the largest is not 1. That divides out,
     but Inf / Inf and 0 / 0 are NaN, or 0 if somebody looks, and few digits are left at the end of the range. What the
@@ -135,7 +135,7 @@ def wild(q: Question, left: Reals) -> tuple[NDArray[np.bool_], NDArray[np.bool_]
 
 
 def grown(q: Question, left: Reals) -> Reals:
-    """By what factor all exponentials of a row may be too large or too small, short of the end of the range."""
+    """The factor by which all exponentials of a row may be too large or too small, short of the end of the range."""
     return np.where(left > exponents(q), 1.0, np.exp(np.minimum(left, exponents(q))))
 
 
@@ -148,7 +148,7 @@ def exponents(q: Question) -> float:
 
 
 def quotient_error(q: Question) -> float:
-    """What fast math adds to the rounding of a quotient or a root: 2.5 ulp are 5u (numerics.md 2.2)."""
+    """The part that fast math adds to the rounding of a quotient or a root: 2.5 ulp are 5u (numerics.md 2.2)."""
     return 4.0 * q.u if q.numerics.fast_math else 0.0
 
 

@@ -24,7 +24,7 @@ from kernel_assay.oracles.spec.contract import ALL, INTERVAL, NAN, NINF, PINF, B
 
 
 def spans_of(contract: Contract, q: Question) -> dict[str, Span]:
-    """What the formula makes of the inputs, by output.
+    """Follow the formula from the inputs to the spans of each output.
 
     Raises UsageError if the reference does something that cannot be followed.
     """
@@ -64,7 +64,7 @@ def estimate(contract: Contract, q: Question, spans: Mapping[str, Span]) -> dict
 
 
 def _input(a: Arithmetic, name: str) -> Followed:
-    """As the reference gets it, one width up; subnormal numbers may be taken for 0, and some NaN for Inf."""
+    """An input as the reference gets it, one width up; subnormal numbers may be taken for 0, and some NaN for Inf."""
     array, lost = a.question.inputs[name], lost_nans(a.question, name)
     if not format_of(array.dtype).is_float:
         return followed(a, array)

@@ -95,7 +95,7 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         raise UnfollowedError("it makes plain numbers of its inputs")
 
     def __getattr__(self, name: str) -> Any:
-        """What an array has: shape, dtype, T, reshape, argmax, ..."""
+        """An attribute that arrays have: shape, dtype, T, reshape, argmax, ..."""
         if name in {"span", "arithmetic"} or name.startswith("_"):
             raise AttributeError(name)
         value = self.span.value
@@ -118,11 +118,11 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         return bool(self.span.value)
 
     def __index__(self) -> int:
-        """Of a whole number."""
+        """The index of a whole number."""
         return int(self.__array__().__index__())
 
     def __float__(self) -> float:
-        """Of a whole number."""
+        """The value of a whole number."""
         return float(self.__array__())
 
     def __getitem__(self, key: Any) -> Followed:
@@ -153,12 +153,12 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         return Followed(self.arithmetic, Span(*parts))
 
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
-        """In any order."""
+        """Sum in any order."""
         del dtype, out
         return np.add.reduce(self, axis=axis, **kwargs)
 
     def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
-        """In any order."""
+        """Multiply in any order."""
         del dtype, out
         return np.multiply.reduce(self, axis=axis, **kwargs)
 
@@ -176,7 +176,7 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         return total / (self.size // max(1, total.size))
 
     def var(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, **kwargs: Any) -> Any:
-        """By two passes."""
+        """The variance by two passes."""
         centred = self - self.mean(axis, keepdims=True)
         total = (centred * centred).sum(axis, dtype, out, **kwargs)
         return total / (self.size // max(1, total.size) - ddof)
@@ -258,7 +258,7 @@ def _applied(a: Arithmetic, ufunc: np.ufunc, method: str, inputs: Sequence[Any],
 
 
 def _is_square(name: str, inputs: Sequence[Any]) -> bool:
-    """Of one number, which has no two limits at a time."""
+    """Whether two spans are one number's, which has no two limits at a time."""
     if name == "multiply":
         return inputs[0] is inputs[1]
     return name == "power" and isinstance(inputs[1], int | float) and inputs[1] == 2

@@ -1,4 +1,4 @@
-"""What rounding can do to one operation: rules from spans to spans (numerics.md 6).
+"""Rules from spans to spans: what rounding can do to one operation (numerics.md 6).
 
 A span is a number as the reference has it, and the limits between which a kernel's may lie. Limits are Inf where the
 kernel may overflow, and both are where it may have anything, NaN included.
@@ -61,12 +61,12 @@ class Span(NamedTuple):
 
     @property
     def sure(self) -> Array:
-        """Where there is no error."""
+        """Mark where there is no error."""
         return np.asarray(((self.low == self.value) & (self.high == self.value)) | self.nowhere)
 
     @property
     def nowhere(self) -> Array:
-        """Where it is NaN for sure."""
+        """Mark where it is NaN for sure."""
         return np.isnan(self.value) & np.isnan(self.low) & np.isnan(self.high)
 
     @property
@@ -78,7 +78,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a kernel computes, as it is declared; all errors are relative."""
+    """The arithmetic of a kernel, as it is declared; all errors are relative."""
 
     question: Question
     unit: float
@@ -138,7 +138,7 @@ class Arithmetic:
         return self.within_range(Span(span.value, low, high))
 
     def within_range(self, span: Span) -> Span:
-        """What is too large for the arithmetic may be Inf, what is subnormal may be 0."""
+        """The span within the range: what is too large for the arithmetic may be Inf, what is subnormal may be 0."""
         low = np.where(span.low < -self.top, -np.inf, span.low)
         high = np.where(span.high > self.top, np.inf, span.high)
         if tiny := self.question.tiny:
@@ -147,7 +147,7 @@ class Arithmetic:
         return Span(span.value, low, high)
 
     def constant(self, value: Array) -> Span:
-        """What does not come from the inputs; a kernel has it in its own type."""
+        """The span of a number that does not come from the inputs; a kernel has it in its own type."""
         if value.dtype.kind != "f":
             return Span(value, value, value)
         near = value.astype(self.narrow).astype(value.dtype)
@@ -180,7 +180,7 @@ def _size(x: Array) -> Array:
 
 
 def freed(span: Span, strange: Array | bool) -> Span:
-    """Without limits where strange."""
+    """The span without limits where it is strange."""
     if not np.any(strange):
         return span
     return Span(span.value, np.where(strange, -np.inf, span.low), np.where(strange, np.inf, span.high))
@@ -211,7 +211,7 @@ def elementwise(a: Arithmetic, name: str, function: Callable[..., Array], spans:
 
 
 def _pole(name: str, spans: Sequence[Span]) -> Array | bool:
-    """Where a divisor may be 0, but need not be."""
+    """Mark where a divisor may be 0, but need not be."""
     if name not in POLES and name != "power":
         return False
     x = spans[0] if name == "power" else spans[-1]

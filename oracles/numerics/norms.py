@@ -1,4 +1,4 @@
-"""What the norms without a mean share: the root mean square, its error, and what it may legally turn into."""
+"""Common ground of the norms without a mean: the root mean square, its error, what it may legally turn into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which packed blocks are right for given numbers: several are, where two faithful quantizers may differ.
+"""Packed blocks that are right for given numbers: several are, where two faithful quantizers may differ.
 
 The C reference computes in float32 what is looked at here in float64. Wherever float32 arithmetic in a customary order
 decides, whatever that order may give is right; elsewhere there is one answer.
@@ -30,7 +30,7 @@ _LARGEST = float(np.finfo(np.float32).max) * (1.0 - 1e-6)
 
 @dataclass(frozen=True)
 class _Ideal:
-    """What a format makes of blocks of 32 numbers, unrounded."""
+    """The ideal of a format for blocks of 32 numbers, unrounded."""
 
     d: Reals
     """Of shape (..., blocks)."""
@@ -99,7 +99,7 @@ def _right_quants(quants: NDArray[np.int32], ideal: _Ideal, fmt: BlockFormat) ->
 
 
 def _right_sums(got: Reals, quants: NDArray[np.int32], d: Reals, x: Reals) -> Mask:
-    """Of q8_1: of its own quants times the unrounded d (GGML on CPUs), or of the numbers themselves (on GPUs)."""
+    """Mark right sums of q8_1: of its own quants times the unrounded d (GGML on CPUs), or of the numbers (on GPUs)."""
     by_quants, size = quants.sum(axis=-1) * d, np.abs(x).sum(axis=-1)
     mask: Mask = _stored(got, by_quants, _SCALE_ERROR * np.abs(by_quants)) | (size > _LARGEST)
     mask |= _stored(got, x.sum(axis=-1), _SUM_ERROR * size)

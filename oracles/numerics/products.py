@@ -42,7 +42,7 @@ TF32_UNIT = {"none": 0.0, "rn": 2.0**-11, "rz": 2.0**-10}
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """What becomes of a product: alpha * product + beta * c."""
+    """The use of a product: alpha * product + beta * c."""
 
     alpha: float = 1.0
     beta: float = 1.0
@@ -55,7 +55,7 @@ class Scaling:
 
     @property
     def unread(self) -> NDArray[np.bool_]:
-        """Where 0 is multiplied with a summand that is not finite: it may be read, which gives NaN, or not."""
+        """Mark where 0 is multiplied with a summand that is not finite: it may be read, which gives NaN, or not."""
         return np.zeros((1, 1), np.bool_) if self.c is None or self.beta else ~np.isfinite(self.c)
 
     @property
@@ -72,13 +72,13 @@ class Scaling:
 
     @property
     def grain(self) -> Reals:
-        """What c and beta * c are multiples of, element by element; Inf without a summand."""
+        """The numbers that c and beta * c are multiples of, element by element; Inf without a summand."""
         if self.c is None or self.beta == 0.0:
             return np.full((1, 1), np.inf)
         return np.asarray(grain(self.c[None], axis=0)[0] * min(1.0, abs(self.beta)))
 
     def reach(self, total: Reals) -> Reals:
-        """What no partial sum exceeds, of sums of magnitudes of the product."""
+        """The limit that no partial sum exceeds, of sums of magnitudes of the product."""
         return self.added + (abs(self.alpha) * total if self.alpha else np.zeros(total.shape))
 
 
@@ -86,12 +86,12 @@ PLAIN = Scaling()
 
 
 def scaling_of(q: Question, c: Reals | None) -> Scaling:
-    """That of a case, whose summand is c if it has one."""
+    """The scaling of a case, whose summand is c if it has one."""
     return Scaling(float(q.attrs.get("alpha", 1.0)), float(q.attrs.get("beta", 1.0)), c)
 
 
 def product_budget(q: Question, a: Reals, b: Reals, out: Reals, scaling: Scaling = PLAIN) -> Budget:
-    """Of out = alpha * a @ b + beta * c: rounding of the sum, of tf32 operands, of the reference itself, and flushing.
+    """The budget of out = alpha * a @ b + beta * c: the sum, tf32 operands, the reference itself, and flushing.
 
     0 where no rounding can happen.
     """
@@ -163,7 +163,7 @@ def row_norms_budget(q: Question, k: int, n: int, norms: RowNorms) -> Reals:
 
 
 def tf32_of(q: Question) -> str:
-    """How operands are rounded to tf32; the claim is about float32, and tf32 holds all narrower numbers."""
+    """The way operands are rounded to tf32; the claim is about float32, and tf32 holds all narrower numbers."""
     return q.numerics.tf32 if q.case.dtype == "float32" else "none"
 
 
@@ -215,7 +215,7 @@ INTERMEDIATES = {
 def _rounded_error(
     q: Question, k: int, scaling: Scaling, acc: Reals, size: Reals, root: Reals, columns: int = 1
 ) -> Reals | None:
-    """What roundings to a narrower type do, before the last one (numerics.md 2.4); None if there are none.
+    """Errors of roundings to a narrower type, before the last one (numerics.md 2.4); None if there are none.
 
     columns: of how many elements the numbers are norms.
     """
@@ -244,7 +244,7 @@ def _root_square(q: Question, a: Reals, b: Reals) -> Reals:
 
 
 def _sum_error(q: Question, k: int, out: Reals, total: Reals, root: Reals) -> Reals:
-    """In float32, or the declared accumulator if that is coarser; parts of a sum are added in float32 all the same."""
+    """Error of the sum in float32, or the declared accumulator if coarser; parts are added in float32 all the same."""
     narrow = q.numerics.accumulate in {"float16", "bfloat16"}
     plain = sum_error(q, k, out, total, root, products=narrow or q.case.dtype in {"float32", "float64"})
     if q.numerics.accumulate not in TENSOR_CORES:
@@ -255,7 +255,7 @@ def _sum_error(q: Question, k: int, out: Reals, total: Reals, root: Reals) -> Re
 
 
 def aligned_more(q: Question, size_a: Reals, size_b: Reals) -> Reals | None:
-    """By how much |a| @ |b| is larger to a tensor core that aligns the products; None if it is not.
+    """The growth of |a| @ |b| in a tensor core that aligns the products; None if it is none.
 
     Subnormal operands are not normalized first: to it their products are as large as those of the least normal number
     (numerics.md 2.1).
@@ -271,14 +271,14 @@ def aligned_more(q: Question, size_a: Reals, size_b: Reals) -> Reals | None:
 
 
 def least_aligned(q: Question) -> float:
-    """As what a tensor core aligns subnormal operands; 0 if the products are none of a tensor core's."""
+    """The number as which a tensor core aligns subnormal operands; 0 if the products are none of a tensor core's."""
     if q.numerics.accumulate not in TENSOR_CORES:
         return 0.0
     return max(format_of(t.dtype).tiny for t in q.case.tensors.values() if format_of(t.dtype).is_float)
 
 
 def aligned_steps(q: Question, k: int) -> float:
-    """What a tensor core's aligned blocks lose of a sum of k products' magnitudes, relative to it."""
+    """The loss of a tensor core's aligned blocks in a sum of k products' magnitudes, relative to it."""
     bits, block = TENSOR_CORES[q.numerics.accumulate]
     block = block if tf32_of(q) == "none" else block // 2
     step = (2.0**-13 if bits == 13 else 2.0**-23) + (block + 1) * 2.0**-bits
@@ -294,7 +294,7 @@ def _operand_error(q: Question, out: Reals, total: Reals, root: Reals) -> Reals:
 
 
 def _oracle_error(k: int, out: Reals, total: Reals) -> Reals:
-    """What the reference of a float64 kernel may itself be off by."""
+    """Error of the reference itself, for a float64 kernel."""
     unit = float(np.finfo(np.longdouble).eps) / 2.0
     return np.asarray(2.0**-53 * np.abs(out) + (k + 1) * unit * total)
 
@@ -312,7 +312,7 @@ def _underflow_error(q: Question, size_a: Reals, size_b: Reals, scaling: Scaling
 
 
 def _flat_error(q: Question, k: int, scaling: Scaling) -> float:
-    """Of k products, and what becomes of their sum, that fall below the accumulator's range."""
+    """Error of k products, and of what becomes of their sum, that fall below the accumulator's range."""
     acc = _accumulator(q)
     flushes = k * max(1.0, abs(scaling.alpha)) + (0.0 if scaling.plain else 4.0 + abs(scaling.beta))
     return flushes * (acc.tiny if q.tiny else acc.eta)
@@ -394,7 +394,7 @@ def _accept(q: Question, a: Reals, b: Reals, out: Reals, total: Reals, scaling: 
 
 
 def _signs(a: Reals, b: Reals, scaling: Scaling) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Where there are positive summands, and negative ones: a sum of one sign overflows to one side."""
+    """Mark where there are positive summands, and negative ones: a sum of one sign overflows to one side."""
     a, b = np.sign(a) * np.sign(scaling.alpha), np.sign(b)
     signed, count = a @ b, np.abs(a) @ np.abs(b)
     up, down = count + signed > 0, count - signed > 0

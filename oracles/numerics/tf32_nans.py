@@ -21,7 +21,7 @@ _INF, _FIRST_KEPT = 0x7F800000, 0x7F802000
 
 
 def lost_nans(q: Question, name: str) -> Mask | None:
-    """Where an input holds such NaN, if its products are declared to be tf32's; None: nowhere."""
+    """Mark inputs that hold such NaN, if their products are declared to be tf32's; None: nowhere."""
     if tf32_of(q) == "none" or q.inputs[name].dtype != np.float32:
         return None
     bits = np.ascontiguousarray(q.inputs[name]).view(np.uint32) & np.uint32(0x7FFFFFFF)
@@ -46,7 +46,7 @@ def with_lost_nans(q: Question, budget: Budget, rows: str, columns: str) -> Budg
 
 
 def free_rows(q: Question, shape: tuple[int, ...]) -> Mask | None:
-    """Of attention, (batch, kv heads, queries, head): where anything is right, for a score of Inf takes all or nothing.
+    """Mark rows of attention where anything is right, for a score of Inf takes all or nothing.
 
     Those are rows whose query or one of whose keys holds such a NaN, and columns of values that do; None: nowhere.
     """

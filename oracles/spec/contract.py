@@ -1,4 +1,4 @@
-"""What an operation promises: its inputs, its reference, its error budget, its laws.
+"""The promise of an operation: its inputs, its reference, its error budget, its laws.
 
 A contract file, oracles/contracts/<op>.py or a user's own anywhere, defines `CONTRACT`. The op's definition comes in
 two functions:
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +122,7 @@ class Input:
         return bool(self.axes) and is_packed(self.axes[-1])
 
     def params(self, dims: Dims, attrs: Attrs) -> dict[str, int | float]:
-        """What its fills are told: the range, where indices end, or how blocks are packed."""
+        """Parameters of its fills: the range, where indices end, or how blocks are packed."""
         if self.counts:
             return {"below": dims[self.below] if self.below else dims[self.upto] + 1}
         if self.packed:
@@ -151,7 +152,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What rounding to a type does to a number. Nothing, unless the type is narrower than the arithmetic."""
+    """The effect of rounding to a type on a number: none, unless the type is narrower than the arithmetic."""
 
     unit: float = 0.0
     """Relative to the number; false: there is no such rounding."""
@@ -171,7 +172,7 @@ class Rounding:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked, as the budget sees it."""
+    """The question that was asked, as the budget sees it."""
 
     case: Case
     inputs: Mapping[str, Array]
@@ -208,12 +209,12 @@ class Question:
 
     @property
     def every(self) -> Rounding:
-        """That of the result of every operation."""
+        """The rounding of every operation's result."""
         return self.rounding(EVERY)
 
     @property
     def least(self) -> float:
-        """What a result near 0 may be off: the smallest normal number if subnormals are flushed, else the smallest."""
+        """Error of a result near 0: the smallest normal number if subnormals are flushed, else the smallest."""
         return self.tiny or compute_format(self.case.dtype).eta
 
     def real(self, name: str) -> Reals:
@@ -224,7 +225,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How far each element of one output may be from the reference. Everything broadcasts to the output's shape."""
+    """Limits for the distance of each element of one output from the reference. Everything broadcasts to its shape."""
 
     error: Reals | float
     """E: bound on the error before the one final rounding; 0 demands the correctly rounded value."""
@@ -293,7 +294,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """What one run's output must keep, element errors within their budgets and rounding granted: a law without a pair.
+    """A law without a pair: one run's output must keep it, element errors and rounding granted.
 
     Silent about groups with an element that may be other than a number.
     """
@@ -306,6 +307,19 @@ class Invariant:
     groups: Callable[[Question], Groups | None]
     """None: this case has none."""
     output: str = "out"
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """All 2**32 inputs of an op, or pairs of them, that a GPU can be tried on: `prove --device cuda`."""
+
+    dtype: str
+    """The dtype of all inputs."""
+    fills: Mapping[str, Mapping[str, int]]
+    """Input -> parameters of the distribution `every_bits`."""
+    kernel: str
+    """The kernel of oracles/device/sweep.cu that judges a part."""
+    attrs: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,6 +365,13 @@ class Contract:
     elementwise: bool = False
     """Each element of an output depends on the one at its place in the only input (of packed blocks, on that quant and
     its block's scales): all inputs can be counted out."""
+    domains: tuple[Domain, ...] = ()
+    """Inputs that can be counted out on a GPU, besides those of a narrow type of an elementwise op."""
+    product: Literal["", "real", "integer"] = ""
+    """For alpha * a @ b + beta * c, whose rows are checked by their sums (oracles/large/freivalds.py): of what numbers;
+    integers wrap at 32 bits."""
+    on_device: str = ""
+    """The formula by which a device computes `out` in float64 for large cases, as `rows.SILU` of oracles/device/."""
     separable: tuple[str, ...] = ()
     """Dims along which each index of the outputs needs of the inputs its own index only, and all of those without that
     dim: a large case is judged by a few of them (oracles/large/sampled.py)."""
@@ -362,7 +383,7 @@ class Contract:
     work: Callable[[Dims], int] | None = None
     """Multiplications of a case; kept below 2**24 so that a slow subject does not stall the search."""
     origin: str = ""
-    """The file of a user's own; '' for the house's."""
+    """The file of a user's own; '' for a built-in one."""
 
     @property
     def estimated(self) -> bool:
@@ -371,12 +392,12 @@ class Contract:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Of the first input, plainest first."""
+        """Dtypes of the first input, plainest first."""
         return tuple(dict.fromkeys(next(iter(variant.values())) for variant in self.variants))
 
     @property
     def axes(self) -> list[tuple[str, ...]]:
-        """Of all tensors, inputs first."""
+        """Axes of all tensors, inputs first."""
         return [*(i.axes for i in self.inputs.values()), *(o.axes for o in self.outputs.values())]
 
     def group(self, name: str) -> tuple[str, ...]:

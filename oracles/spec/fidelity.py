@@ -1,4 +1,4 @@
-"""What right results of an op lose by design, for contracts that tell of it."""
+"""Loss of right results by design, for contracts that tell of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_assay.oracles.spec.axes import Attrs
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How far results are from what they stand for, where the op itself gives something away: told, never judged."""
+    """Distance of results from what they stand for, where the op itself gives something away: told, never judged."""
 
     what: str
     """The quantity's name; less is better."""

@@ -147,7 +147,7 @@ def _each(case: Case, axes: Axes, change: Callable[[TensorRecipe, int], TensorRe
 
 
 def _cut(recipe: TensorRecipe, axis: int, start: int, count: int) -> TensorRecipe | None:
-    """What a tensor holds from one index of an axis on; None where special values would stay at their places."""
+    """The part of a tensor from one index of an axis on; None where special values would stay at their places."""
     if recipe.specials:
         return None
     repeats = axis == 0 and recipe.layout == "broadcast"  # all rows are the first one of the window

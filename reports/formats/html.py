@@ -82,7 +82,7 @@ def _reproducer(finding: Finding) -> str:
 
 @cache
 def _pages() -> Environment:
-    """Everything that comes from a record is escaped; a name that a template gets wrong is an error."""
+    """The templates: everything from a record is escaped; a name that a template gets wrong is an error."""
     pages = Environment(
         loader=PackageLoader("kernel_assay.reports", "page"),
         autoescape=True,
@@ -114,7 +114,7 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """By which a browser knows the one script that may run."""
+    """The digest by which a browser knows the one script that may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 
 

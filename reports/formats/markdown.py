@@ -46,7 +46,7 @@ def _run(c: Campaign) -> str:
     totals = f"{c.cases:,} cases, {c.judged:,} outputs judged in {c.seconds:,.0f} s"
     lines = [f"Run `{c.run}`, seed {c.seed}: {totals}, {count(len(c.ops), 'op')}, {count(len(c.subjects), 'subject')}."]
     if missed := planted_missed(c):
-        lines.append(f"**Planted bugs that were not found:** {first_of([f'`{key}`' for key in missed])}")
+        lines.append(f"**Seeded bugs that were not found:** {first_of([f'`{key}`' for key in missed])}")
     if undecided := [f"{n:,} of `{s.key}`" for s in c.subjects if (n := kinds_of(c, s).get(Kind.INCONCLUSIVE, 0))]:
         lines.append(f"Inconclusive, neither pass nor finding: {', '.join(undecided)}.")
     if c.estimated:
@@ -95,12 +95,12 @@ def _details(book: Book, group: Sequence[Finding]) -> str:
 def _facts(f: Finding, group: Sequence[Finding]) -> Iterator[str]:
     yield f"- smallest case: `{f.case.label}` ({f.case.elements:,} elements; found with {f.original.elements:,})"
     yield from (f"- after: `{line}`" for line in after(f))
-    yield from (f"- learned: {_cell(gate)}" for gate in f.gates)
+    yield from (f"- condition: {_cell(gate)}" for gate in f.gates)
     yield from (f"- compute-sanitizer {_cell(line)}" for line in sanitized(f))
     if stopped_at(f):
         yield f"- at: {_cell(code_file(f))}, line {stopped_at(f)}"
     if f.verdict.blame:
-        yield f"- blame: {_cell(f.verdict.blame)}"
+        yield f"- consensus: {_cell(f.verdict.blame)}"
     if f.claim:
         yield f"- claim: {_cell(f.claim)}"
     if f.verdict.shares:

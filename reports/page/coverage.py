@@ -1,4 +1,4 @@
-"""What the page says of coverage: heat maps over classes, the holes by name, goals, growth."""
+"""Coverage on the page: heat maps over classes, the gaps by name, goals, growth."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What was never tried, or hardly, of one op and dtype."""
+    """Gaps of one op and dtype: what was never tried, or hardly."""
 
     name: str
     words: str
@@ -80,7 +80,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Everything the page says about coverage."""
+    """The page's section on coverage."""
 
     cells: int
     verdict: str
@@ -122,7 +122,7 @@ def _open_first(item: tuple[str, int]) -> tuple[bool, int, str]:
 def _lacking(
     seen: Seen, space: Mapping[str, Space], planted: set[str], few: range
 ) -> Iterable[tuple[str, int, list[str]]]:
-    """Op and dtype, axis, and the possible classes with so few outputs; planted bugs may come up as they like."""
+    """Op and dtype, axis, and the possible classes with so few outputs; seeded bugs may come up as they like."""
     for key, each in space.items():
         op = key.partition("|")[0]
         for axis, names in enumerate(possible(each)):
@@ -208,7 +208,7 @@ def _cell(outputs: int, could: bool) -> Cell:
 
 
 def shade(outputs: int) -> str:
-    """How dark a count is drawn."""
+    """The shade of a count."""
     return "thin" if outputs < THIN else f"h{sum(outputs >= line for line in HEAT)}"
 
 

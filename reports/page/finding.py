@@ -1,4 +1,4 @@
-"""What the page says about one finding."""
+"""One finding on the page."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Who else fails: subjects by dtypes."""
+    """A table of who else fails: subjects by dtypes."""
 
     dtypes: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[Variant | None, ...]], ...]
@@ -112,7 +112,7 @@ class Sheet:
 
 
 def sheet(book: Book, f: Finding, related: Iterable[Finding], reproducer: str) -> Sheet:
-    """Everything about one finding; related: those of the same subject and kind."""
+    """Make the sheet of one finding; related: those of the same subject and kind."""
     shown = f.exhibit or Exhibit()
     others = tuple(other for other in related if other is not f)
     return Sheet(
@@ -136,7 +136,7 @@ def sheet(book: Book, f: Finding, related: Iterable[Finding], reproducer: str) -
 
 
 def meanings(findings: Sequence[Finding]) -> dict[str, str]:
-    """What the kinds and rules of these findings mean; a rule of an old record may have no text any more."""
+    """Texts for the kinds and rules of these findings; a rule of an old record may have no text any more."""
     found = {"law" if f.verdict.law else f.verdict.rule for f in findings} & set(topics())
     kinds = {f.verdict.kind.value for f in findings}
     return {name: meaning_of(name) for name in (*sorted(kinds), *sorted(found - kinds))}
@@ -237,7 +237,7 @@ def _matrix(variants: Iterable[Variant]) -> Matrix | None:
 
 
 def _details(book: Book, f: Finding) -> Iterator[tuple[str, str]]:
-    """What one rarely needs."""
+    """Yield details that one rarely needs."""
     s = f.subject
     yield "kernel", f"{s.path or s.name}, line {s.line}, {s.function}() on {s.backend} {s.device}"
     yield "stopped at", f"line {stopped_at(f)}" if stopped_at(f) else ""

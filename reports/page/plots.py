@@ -60,7 +60,7 @@ class Plot:
 
     @property
     def floor(self) -> int:
-        """Where the horizontal axis lies."""
+        """The height of the horizontal axis."""
         return self.height - BOTTOM
 
 
@@ -173,7 +173,7 @@ def _told(points: Sequence[tuple[float, float]], up: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Where an output fails: one path for each level, cells as units."""
+    """A map of where an output fails: one path for each level, cells as units."""
 
     columns: int
     rows: int

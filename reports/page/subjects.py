@@ -1,4 +1,4 @@
-"""What the page says about each kernel under test."""
+"""The kernels under test on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the top of the page says: one sentence, the figures, the list of findings, the planted bugs."""
+"""The top of the page: one sentence, the figures, the list of findings, the seeded bugs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A bug planted on purpose, and what became of it."""
+    """A seeded bug, and what became of it."""
 
     key: str
     summary: str
@@ -84,10 +84,10 @@ def sentence(book: Book) -> str:
     if book.real:
         return headline(book)
     if c is None:
-        return "Only findings about planted bugs" if book.planted else "No findings, and no run that looked for them"
+        return "Only findings about seeded bugs" if book.planted else "No findings, and no run that looked for them"
     if not c.judged:
         return "Nothing was judged"
-    beside = " beside the planted bugs" if any(s.planted for s in c.subjects) else ""
+    beside = " beside the seeded bugs" if any(s.planted for s in c.subjects) else ""
     return f"{headline(book)}{beside}"
 
 
@@ -104,7 +104,7 @@ def facts(c: Campaign) -> list[tuple[str, str]]:
 
 
 def circumstances(c: Campaign | None, findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    """Where and how it ran; without a run, where the first finding was seen."""
+    """The place and way of the run; without a run, of the first finding."""
     if c is None:
         return environment(findings[0].environment) if findings else []
     said = [("engine", c.engine), ("last update", moment(c.updated))]
@@ -114,7 +114,7 @@ def circumstances(c: Campaign | None, findings: Sequence[Finding]) -> list[tuple
 
 
 def environment(e: Environment) -> list[tuple[str, str]]:
-    """Everything an observation may depend on."""
+    """Rows of everything that an observation may depend on."""
     said = [
         ("python", e.python),
         ("platform", e.platform),
@@ -151,13 +151,13 @@ def _beside(book: Book) -> str:
     several = len(book.real) > len(book.groups)
     said = [
         f"{len(book.real):,} by dtype and pattern" if several else "",
-        f"{len(book.planted):,} about planted bugs" if book.planted else "",
+        f"{len(book.planted):,} about seeded bugs" if book.planted else "",
     ]
     return ", ".join(filter(None, said))
 
 
 def remarks(book: Book) -> Iterator[Remark]:
-    """What a reader must know to believe the figures, loudest first."""
+    """Yield what a reader must know to believe the figures, loudest first."""
     if book.campaign is None:
         return
     yield from _weaknesses(book.campaign)
@@ -172,7 +172,7 @@ def remarks(book: Book) -> Iterator[Remark]:
 def _weaknesses(c: Campaign) -> Iterator[Remark]:
     if missed := planted_missed(c):
         verb = "was" if len(missed) == 1 else "were"
-        yield Remark("bad", f"{count(len(missed), 'planted bug')} {verb} not found: {first_of(missed)}.")
+        yield Remark("bad", f"{count(len(missed), 'seeded bug')} {verb} not found: {first_of(missed)}.")
     if not c.finished:
         yield Remark("warn", f"The run was interrupted; {program()} run --resume goes on with it.")
     if c.estimated:
@@ -213,7 +213,7 @@ def choices(made: Iterable[Group]) -> tuple[list[str], list[str]]:
 
 
 def planted(book: Book) -> list[Planted]:
-    """Every planted bug, those that were missed first."""
+    """Every seeded bug, those that were missed first."""
     subjects = {f.subject.key: f.subject for f in book.planted}
     if book.campaign is not None:
         subjects |= {s.key: s for s in book.campaign.subjects if s.planted}

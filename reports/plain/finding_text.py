@@ -1,4 +1,4 @@
-"""Everything there is to say of one finding, or of one case, in plain text for a terminal."""
+"""A finding, or a case, in plain text for a terminal."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _head(book: Book, f: Finding) -> str:
         f"finding {f.id}: {f.subject.key}, {f.verdict.kind} ({f.verdict.rule}), {book.standing(f)}",
         "",
         indent(f.verdict.message, "  "),
-        f"  at       {_place(f)}" if stopped_at(f) else "",
-        f"  blame    {f.verdict.blame}" if f.verdict.blame else "",
-        f"  claim    {f.claim}" if f.claim else "",
-        f"  judged   {judged(f.verdict.shares)}" if f.verdict.shares else "",
-        *(f"  learned  {gate}" for gate in f.gates),
-        f"  shows in {shows_in(f)}" if f.probability < 1 else "",
-        f"  means    {program()} explain {f.verdict.kind}",
+        f"  at        {_place(f)}" if stopped_at(f) else "",
+        f"  consensus {f.verdict.blame}" if f.verdict.blame else "",
+        f"  claim     {f.claim}" if f.claim else "",
+        f"  judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
+        *(f"  condition {gate}" for gate in f.gates),
+        f"  shows in  {shows_in(f)}" if f.probability < 1 else "",
+        f"  means     {program()} explain {f.verdict.kind}",
     ]
     return "\n".join(line for i, line in enumerate(lines) if line or i == 1)
 
@@ -122,9 +122,7 @@ def _measurements(f: Finding) -> str:
 
 
 def _opinions(shown: Exhibit) -> str:
-    rows = [
-        (o.check, o.value, "would have passed: blind" if o.passes else "would have failed it") for o in shown.opinions
-    ]
+    rows = [(o.check, o.value, "would have passed it" if o.passes else "would have failed it") for o in shown.opinions]
     return "what customary checks say of this output\n" + table(("check", "value", ""), rows) if rows else ""
 
 

@@ -1,4 +1,4 @@
-"""What a replay showed, as Markdown for the summary of a CI job."""
+"""A replay as Markdown, for the summary of a CI job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run found, in plain text for a terminal or a log."""
+"""A run in plain text, for a terminal or a log."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ def _subjects(c: Campaign) -> str:
 
 
 def kinds_of(c: Campaign, subject: Subject) -> dict[str, int]:
-    """How often a subject had each verdict."""
+    """Counts of a subject's verdicts."""
     return c.by_subject.get(subject.key, {})
 
 
 def _declined(c: Campaign) -> str:
-    """Why kernels of a person's own declined cases, most frequent first."""
+    """Reasons of a person's own kernels to decline cases, most frequent first."""
     lines = []
     for subject in c.subjects:
         skipped = c.statistics[subject.key].skipped if subject.key in c.statistics else {}
@@ -125,7 +125,7 @@ def _declined(c: Campaign) -> str:
 
 
 def _checked(c: Campaign) -> str:
-    """Which kernels on a GPU were emulated, too, and what was not looked for, and why."""
+    """Words for which kernels on a GPU were emulated, too, and what was not looked for, and why."""
     seen = {key: c.statistics.get(key, Statistics()) for key, why in c.checked.items() if not why}
     cases = sum(s.checked for s in seen.values())
     there = f"check mode: {count(cases, 'case')} of {count(len(seen), 'kernel')} on the processors beside the GPU"
@@ -136,13 +136,13 @@ def _checked(c: Campaign) -> str:
 
 
 def _limits(c: Campaign) -> str:
-    """What would be wrong with larger tensors."""
+    """Words for what would be wrong with larger tensors."""
     said = [(key, sentence) for key, sentences in c.limits.items() for sentence in sentences]
     return "\n".join(f"warning: {key}: not tested, would be wrong with {words}" for key, words in said)
 
 
 def _sizes(c: Campaign) -> str:
-    """How large cases were on which implementations were judged: bugs of larger ones were out of reach."""
+    """Words for the sizes that implementations were judged on: bugs of larger ones were out of reach."""
     lines = []
     for op in c.ops:
         everyone = [s for s in c.subjects if s.op == op and not s.planted and s.key in c.reach]
@@ -170,7 +170,7 @@ def _extents(sizes: Mapping[str, int]) -> str:
 
 
 def _warnings(c: Campaign) -> str:
-    """What backends saw that is doubtful, and no fault."""
+    """Doubtful things that backends saw, and that are no fault."""
     seen = ((s.key, c.statistics[s.key]) for s in c.subjects if s.key in c.statistics and not s.planted)
     warned = ((key, f"{said.warning}  ({count(said.warned, 'case')})") for key, said in seen if said.warned)
     return "\n".join(f"warning (doubtful, but no finding): {key}: {words}" for key, words in warned)
@@ -182,7 +182,7 @@ def _elusive(book: Book) -> str:
 
 
 def _fidelity(c: Campaign) -> str:
-    """What right results lose by design, where an op does."""
+    """The loss of right results by design, where an op has one."""
     seen = {s.key: c.statistics[s.key].fidelity for s in c.subjects if not s.planted and s.key in c.statistics}
     limits = {kind: one for each in seen.values() for kind, one in each.items()}
     if not limits:
@@ -198,7 +198,7 @@ def _fidelity(c: Campaign) -> str:
 
 
 def claims(subject: Subject) -> str:
-    """What a subject declares that is not the default, so that no claim is silent."""
+    """Words for what a subject declares that is not the default, so that no claim is silent."""
     said = subject.numerics.model_dump(exclude_defaults=True)
     return ", ".join(k.replace("_", "-") if v is True else f"{k}={v}" for k, v in said.items())
 
@@ -215,7 +215,7 @@ def _planted(c: Campaign, book: Book) -> str:
             said = book.commands(smallest)
             again = f"\n  any of them again: {said['replay']}, {said['shrink']}"
     missed = len(planted_missed(c))
-    head = f"planted bugs: {len(rows) - missed} of {len(rows)} earned their verdict"
+    head = f"seeded bugs: {len(rows) - missed} of {len(rows)} earned their verdict"
     return f"{head}\n{table(('planted', 'verdict', 'times', 'finding', 'smallest case'), rows)}{again}"
 
 
@@ -258,7 +258,7 @@ def _unlike(standing: str, lead: str) -> str:
 
 
 def _seen_beside(book: Book, f: Finding) -> list[str]:
-    """That a kernel on a GPU was caught beside it."""
+    """Lines that say that a kernel on a GPU was caught beside it."""
     beside = book.campaign is not None and f.subject.key in book.campaign.checked and f.subject.device == "cpu"
     return ["   ran in    check mode, on the processors beside the GPU; a replay goes there, too"] if beside else []
 
@@ -271,16 +271,16 @@ def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = 
         f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(f.count, 'time')}",
         indent(f.verdict.message, "   "),
         f"   at        {code_file(f)}, line {stopped_at(f)}" if stopped_at(f) else "",
-        f"   blame     {f.verdict.blame}" if f.verdict.blame else "",
+        f"   consensus {f.verdict.blame}" if f.verdict.blame else "",
         f"   claim     {f.claim}" if f.claim else "",
         f"   judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",
         f"   smallest  {f.case.label}  ({count(f.case.elements, 'element')}; found with {f.original.elements:,})",
         *after(f, "   after     "),
-        *(f"   learned   {gate}" for gate in f.gates),
+        *(f"   condition {gate}" for gate in f.gates),
         *(f"   sanitizer {line}" for line in sanitized(f)),
         f"   shows in  {shows_in(f)}" if f.probability < 1 else "",
         _metrics(f),
-        f"   blind     {', '.join(blind(f))} would have passed" if blind(f) else "",
+        f"   missed by {', '.join(blind(f))}" if blind(f) else "",
         f"   reason    {_expectation(f)}" if f.expect == "fail" else "",
         *(f"   {name:9} {command}" for name, command in commands(f, corpus).items()),
     ]

@@ -1,4 +1,4 @@
-"""What a terminal adds to plain text: its width and its colours. A file or a pipe gets the same text everywhere."""
+"""A terminal's additions to plain text: its width and its colours. A file or a pipe gets the same text everywhere."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _COLOURS: dict[str, dict[str, Any]] = {
     r"^(\d+\. \S+: \w+|findings: \d.*|.*NOT reached.*|fails\b.*?:|.*\bNOT FOUND\b.*)": {"fg": "red", "bold": True},
     r"^(findings: none|goals: all \d+ reached|does not fail any more|passes)": {"fg": "green", "bold": True},
     r"^warning\b.*?:": {"fg": "yellow", "bold": True},
-    r"^ {3}(at|blame|judged|smallest|learned|sanitizer|shows in|metrics|blind|reason|also|show|replay|shrink) ": {
+    r"^ {3}(at|consensus|judged|smallest|condition|sanitizer|shows in|metrics|missed by|reason|also|show|replay|shrink) ": {  # noqa: E501
         "fg": "cyan"
     },
 }
 """Of the beginnings of lines, how each kind is coloured."""
-_LABEL = re.compile(r" {3}\S+(?: in)? +(?=\S)")
+_LABEL = re.compile(r" {3}\S+(?: in| by)? +(?=\S)")
 
 
 def width() -> int:
@@ -55,7 +55,7 @@ def _styled(style: Mapping[str, Any], found: re.Match[str]) -> str:
 
 def _broken(line: str, columns: int) -> Iterable[str]:
     """A line in as many as a terminal needs, those behind the first under its text; a command stays whole."""
-    if len(line) <= columns or "python " in line:
+    if len(line) <= columns or "python " in line or "kassay " in line:
         return [line]
     label = _LABEL.match(line)
     indent = " " * (label.end() if label else len(line) - len(line.lstrip()))

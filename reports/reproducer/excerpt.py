@@ -139,7 +139,7 @@ def _import(gathering: _Gathering, module: str, there: str, here: str) -> None:
 
 
 def _parts(node: Definition, attributes: set[str]) -> list[ast.AST]:
-    """What of a definition is kept: of a class only the methods somebody calls."""
+    """The part of a definition that is kept: of a class only the methods somebody calls."""
     if not isinstance(node, ast.ClassDef):
         return [node]
     return [*node.bases, *_kept(node.decorator_list), *(part for part in node.body if not _idle(part, attributes))]
@@ -151,7 +151,7 @@ def _idle(part: ast.stmt, attributes: set[str]) -> bool:
 
 
 def _used(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
-    """Names and attributes in what is executed: neither annotations nor decorators of the house."""
+    """Names and attributes in what is executed: neither annotations nor our decorators."""
     if isinstance(node, ast.Name | ast.Attribute):
         yield node
     for name, value in ast.iter_fields(node):

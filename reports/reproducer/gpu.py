@@ -1,4 +1,4 @@
-"""How a reproducer of a failure on a GPU has the kernel run there: on copies of its arrays, fetched when it is done."""
+"""The run on a GPU in a reproducer: on copies of its arrays, fetched when it is done."""
 
 CONSTANTS = ('DEVICE = "cuda"', "SENT = []  # memory that the kernel was given the last time: here, and its copy there")
 MISSING = (

@@ -60,7 +60,7 @@ class Source:
         return free
 
     def dtype(self, name: str) -> str:
-        """What numpy calls a dtype here."""
+        """Numpy's name of a dtype here."""
         if not foreign(name):
             return f"np.{name}"
         if self.torch:
@@ -152,7 +152,7 @@ class _Tensor:
         return f"def {name}():\n" + textwrap.indent("\n".join(lines), "    ")
 
     def _lines(self) -> Iterator[str]:
-        """What becomes of the distribution's values, as corpus.inputs.materialize has it."""
+        """Yield the lines that turn the distribution's values into the tensor, as corpus.inputs.materialize does."""
         fmt, fill, source = self.format, self.recipe.fill, self.source
         params = {name: value for name, value in fill.params.items() if name != "flip"}
         bare = self.recipe.but(specials=(), pokes=(), fill=fill.but(params=params))
@@ -176,7 +176,7 @@ class _Tensor:
         yield f"array = {source.rounded('values', fmt.name)}"
 
     def _sampled(self, fmt: Format) -> Array:
-        """What the distribution gives, in its form; of a large tensor only a beginning."""
+        """The distribution's values, in their form; of a large tensor only a beginning."""
         r = self.recipe
         window = Window(r.fill.seed, r.origin or (0,) * len(r.shape), _beginning(r.shape), fmt, r.fill.params)
         with np.errstate(all="ignore"):
@@ -231,7 +231,7 @@ class _Tensor:
             yield f"array = np.ascontiguousarray(np.flip(array, {int(flip)}))"
 
     def _exceptions(self) -> Iterator[str]:
-        """What is written over the values: special values at named places, then single elements."""
+        """Yield the lines that write over the values: special values at named places, then single elements."""
         fmt, size = self.format, self.recipe.size
         lines = []
         for special in self.recipe.specials if fmt.is_float and size else ():

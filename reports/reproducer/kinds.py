@@ -1,4 +1,4 @@
-"""What a reproducer does, for each kind of failure: the lines that run the kernel, look, and tell."""
+"""Lines of a reproducer for each kind of failure: they run the kernel, look, and tell."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def story_of(script: Script) -> Story:
         return _law
     if shown is not None and shown.groups:
         return _invariant
-    if kind in {Kind.MISMATCH, Kind.NONFINITE}:
+    if kind.facts.of_values:
         if not worst(script.finding):
             return _look
         return _statistic if verdict.rule == "z" else _bits if is_bitwise(script.finding) else _values
@@ -161,7 +161,7 @@ def _unwritten(s: Script) -> None:
 
 
 def _out_of_bounds(s: Script) -> None:
-    """Everything around the arrays must stay as it was."""
+    """Look for changes around the arrays."""
     s.uses("around", "damage")
     s.make_inputs(s.case)
     call, arrays = s.run(), list(s.inputs.values())
@@ -179,7 +179,7 @@ def _out_of_bounds(s: Script) -> None:
 
 
 def _between_walls(s: Script) -> list[str]:
-    """Where nothing was found: once more on inputs beside which nothing can be read, and which cannot be written."""
+    """Run once more, where nothing was found, on inputs that cannot be written, with nothing to read beside them."""
     if s.there:
         return []
     s.uses("walled")
@@ -244,7 +244,7 @@ def _wrong_layout(s: Script) -> None:
 
 
 def _aliased(s: Script) -> None:
-    """Where the result's first element lies."""
+    """Look where the result's first element lies."""
     s.uses("holds")
     s.make_inputs(s.case)
     named = ", ".join(f"{quoted(name)}: {name}" for name in s.inputs.values())
@@ -261,7 +261,7 @@ def _aliased(s: Script) -> None:
 
 
 def _raised(s: Script) -> None:
-    """Which exception comes out."""
+    """Show which exception comes out."""
     s.make_inputs(s.case)
     s.source.imports.add("import traceback")
     s.say("", "try:", *indented(_twice(s)), "except NotImplementedError as error:")
@@ -329,7 +329,7 @@ def _build_failed(s: Script) -> None:
 
 
 def _look(s: Script) -> None:
-    """Nothing was recorded that could be compared: show the result."""
+    """Show the result: nothing was recorded that could be compared."""
     s.make_inputs(s.case)
     s.say("", *s.run(values="values"), "", "print(values.reshape(-1)[:16])")
     s.say('print("the finding does not say what these elements should be; see the head of this file")', "return 0")

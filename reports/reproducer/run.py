@@ -1,4 +1,4 @@
-"""How a reproducer calls the kernel and reads what it left: return-style or not, numpy or torch."""
+"""The call of the kernel in a reproducer: return-style or not, numpy or torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Other = tuple[Case, Sequence[str]]
 """A second case, and the variables of its inputs."""
 
 _ROOT = Path(__file__).resolve().parents[2]
-"""Where the paths of the house's own subjects begin."""
+"""Where the paths of the built-in subjects begin."""
 RUNNABLE = frozenset({"numpy", "torch"})
 """Backends whose subjects a file on its own can call."""
 RUNNABLE_THERE = frozenset({"torch", "triton"})
@@ -87,12 +87,12 @@ class Script:
 
     @property
     def case(self) -> Case:
-        """What is run."""
+        """The case that is run."""
         return self.finding.case
 
     @cached_property
     def kernel(self) -> str:
-        """What the kernel is called."""
+        """Name of the kernel."""
         return text.variable(self.finding.subject.function, self._reserved)
 
     @cached_property
@@ -111,7 +111,7 @@ class Script:
 
     @property
     def named_output(self) -> str:
-        """What the op calls the output."""
+        """The op's name of the output."""
         return (self.finding.exhibit.output if self.finding.exhibit is not None else "") or "out"
 
     @property
@@ -132,7 +132,7 @@ class Script:
         return self.finding.exhibit is not None and self.finding.exhibit.dtype in FORMATS
 
     def attrs(self, case: Case) -> dict[str, Scalar]:
-        """Those that the kernel takes, as far as its file tells: a contract may let it leave some out."""
+        """Attributes that the kernel takes, as far as its file tells: a contract may let it leave some out."""
         form = self._form
         if form is None or form.kwarg is not None:
             return case.attrs
@@ -252,7 +252,7 @@ class Script:
         return f"{out} = blank({shape}, {dtype}{more}){remark}"
 
     def handed(self, variable: str, dtype: str) -> str:
-        """What the kernel is given for an array of ours."""
+        """The expression that the kernel is given for an array of ours."""
         return f"({variable}, torch.{dtype})" if self.there else self.tensor(variable, dtype)
 
     def tensor(self, variable: str, dtype: str) -> str:
@@ -275,7 +275,7 @@ class Script:
         return [f"{values} = {tensor}.double().numpy()"]
 
     def result(self, out: str) -> str:
-        """What the kernel has returned, on the host."""
+        """The expression of what the kernel has returned, on the host."""
         return f"{out}.cpu()" if self.there else out
 
     def bits(self, out: str = "") -> str:
@@ -298,7 +298,7 @@ def customary(case: Case) -> TensorSpec:
 
 
 def _layout_remark(layout: str) -> str:
-    """What is odd about a layout, from where it is defined."""
+    """A remark on what is odd about a layout, from where it is defined."""
     if layout == "contiguous":
         return ""
     said = (LAYOUTS[layout].__doc__ or "").partition("\n")[0].partition(":")[0].rstrip(".")

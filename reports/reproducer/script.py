@@ -70,7 +70,7 @@ def _tell(script: Script) -> None:
 
 
 def _check_inputs(script: Script, begin: int) -> None:
-    """After the inputs, which end with the first empty line: are they the recorded bytes?"""
+    """Insert a check behind the inputs, which end with the first empty line: are they the recorded bytes?"""
     digest = script.finding.input_digest
     if not re.fullmatch(r"[0-9a-f]{32}", digest):
         return
@@ -144,7 +144,7 @@ def _head(script: Script) -> str:
         f"Case:    {f.case.label}",
         *(f"Learned: {gate}" for gate in f.gates),
         *([f"Shows:   in {f.probability:.0%} of runs"] if f.probability < 1 else []),
-        *([f"Blame:   {f.verdict.blame}"] if f.verdict.blame else []),
+        *([f"Others:  {f.verdict.blame}"] if f.verdict.blame else []),
         *([f"Claim:   {f.claim}"] if f.claim else []),
         f"Found:   by Kernel Assay, finding {f.id}, with Python {f.environment.python}{', ' * bool(known)}{known}",
     ]

@@ -90,7 +90,7 @@ def _room(e: Element, fmt: Format) -> float:
 
 
 def group_rows(groups: Iterable[Group]) -> list[Row]:
-    """Where the elements of a group are, what they gave together, should have, and by how much that may be off."""
+    """Rows for the elements of a group: where they are, what they gave together, should have, and how far off."""
     return [tuple(map(entry, (g.start, g.step, g.count, g.got, g.wanted, g.bound))) for g in groups]
 
 

@@ -86,7 +86,7 @@ def temporary() -> Iterator[Path]:
 
 
 def copy_headers(folder: Path) -> None:
-    """A folder for each op, in which a changed copy of its kernels finds the headers of the house where it looks."""
+    """A folder for each op, in which a changed copy of its kernels finds the built-in headers where it looks."""
     for original in (ROOT / "kernels").iterdir():
         for header in original.glob("*.cuh"):
             (folder / original.name).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A campaign for one planted bug, until it is found."""
+"""A campaign for one seeded bug, until it is found."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,32 +26,35 @@ class Caught(NamedTuple):
     failure: Failure
 
 
-class Hunt(Search):
-    """A campaign that ends with the first failure of a kind."""
+class _Watch:
+    """In place of the triage queue: the first failure of a kind ends the search."""
 
-    kind = ""
-    """Empty: of any."""
-    target: Target
-    others: Counter[str]
-    """Kinds of failures that are not the one."""
-    caught: Caught | None = None
+    def __init__(self, search: "Hunt", kind: str, target: Target, others: Counter[str]) -> None:
+        """kind: empty is any; others: counts the kinds of failures that are not the one."""
+        self._search, self._kind, self._target, self._others = search, kind, target, others
+        self.caught: Caught | None = None
+
+    def meet(self, failure: Failure) -> None:
+        if self._kind and failure.verdict.kind != self._kind:
+            self._others[failure.verdict.kind.value] += 1
+        elif self.caught is None:
+            index = int(failure.found_by.rpartition(":")[2])
+            made, seconds = self._search.made[index], self._search.recorder.elapsed
+            self.caught = Caught(seconds, made, self._target, failure)
+            self._search.stop_requested = True
+
+
+class Hunt(Search):
+    """A campaign that remembers how its cases were made."""
 
     def __post_init__(self, began: Clock | None) -> None:
         super().__post_init__(began)
-        self._made: dict[int, Proposal] = {}
+        self.made: dict[int, Proposal] = {}
 
     def _stream(self) -> Iterator[list[Proposal]]:
         for batch in super()._stream():
-            self._made.update((p.index, p) for p in batch)
+            self.made.update((p.index, p) for p in batch)
             yield batch
-
-    def _meet(self, failure: Failure) -> None:
-        if self.kind and failure.verdict.kind != self.kind:
-            self.others[failure.verdict.kind.value] += 1
-        elif self.caught is None:
-            index = int(failure.found_by.rpartition(":")[2])
-            self.caught = Caught(self.elapsed, self._made[index], self.target, failure)
-            self.stop_requested = True
 
 
 def hunt(
@@ -63,9 +66,10 @@ def hunt(
     others: where failures of other kinds are counted.
     """
     with _bench.temporary() as folder, Store(folder) as store:
-        record = fitted(new_campaign("bench", seed, "conjecture", [subject], {}, ""), examiner.sandbox)
+        record = fitted(new_campaign("bench", seed, "conjecture", [subject]), examiner.sandbox)
         search = Hunt(examiner, store, record, Limits(limit, after_seconds=0.0))
-        search.kind, (search.target,) = subject.planted, targets(record)
-        search.others = Counter() if others is None else others
+        (target,) = targets(record)
+        watch = _Watch(search, subject.planted, target, Counter() if others is None else others)
+        search.queue.meet = watch.meet  # type: ignore[method-assign]
         search.run()
-        return search.caught
+        return watch.caught

@@ -208,7 +208,7 @@ def test_a_command_is_refused_in_one_sentence(folder, command, sentence):
     if "triton" in command and find_spec("triton"):
         pytest.skip("triton is installed")
     code, said = refused(folder, command)
-    assert said == f"fuzz: {sentence.replace(chr(0), '|')}\n"
+    assert said == f"kassay: {sentence.replace(chr(0), '|')}\n"
     assert code == 2
 
 

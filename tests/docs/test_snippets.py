@@ -14,10 +14,10 @@ import pytest
 from kernel_assay.corpus.inputs import distributions
 from kernel_assay.corpus.inputs.materialize import materialize
 from kernel_assay.corpus.model.case import Fill, TensorRecipe
+from kernel_assay.fuzz.cli import options
 from kernel_assay.kernels.backends.cuda_support import front_matter
 from kernel_assay.kernels.backends.simt.emulator import ORDERS
 from kernel_assay.kernels.backends.simt.toolchain import missing as lacking
-from kernel_assay.oracles import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -154,7 +154,7 @@ def house_docs():
     "path", [p for p in [ROOT / "README.md", *DOCS] if p.name != "errors.md"], ids=lambda path: path.name
 )
 def test_every_command_parses(path, monkeypatch):
-    monkeypatch.setattr(catalog, "add_contract", lambda _: None)  # the files of a page are not there
+    monkeypatch.setattr(options, "add_contract", lambda _: None)  # the files of a page are not there
     house = house_docs()
     assert [words for words in house.commands(path.read_text("utf-8")) if not house.parses(words)] == []
 

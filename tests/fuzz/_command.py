@@ -7,7 +7,7 @@ def refused(answer, *words):
     """The command refuses in one sentence that has these words."""
     code, out, err = answer
     assert (code, out) == (2, ""), err
-    assert err.startswith("fuzz: ")
+    assert err.startswith("kassay: ")
     assert err.count("\n") == 1, "one sentence"
     assert all(word in err for word in words), err
     assert "Traceback" not in err

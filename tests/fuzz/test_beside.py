@@ -108,7 +108,7 @@ def searched(folder, crew, *cuts):
     with Store(folder / "corpus") as store, Examiner([on_device]) as examiner:
         examiner.beside = Beside([racing], timeout=5.0, memory_mb=1024)
         store.prepare()
-        campaign = new_campaign("r1", 1, "conjecture", [on_device], {}, "")
+        campaign = new_campaign("r1", 1, "conjecture", [on_device])
         store.start_run(campaign)
         for cases in cuts:
             with Fleet(examiner, campaign, crew) if crew else nullcontext() as fleet:

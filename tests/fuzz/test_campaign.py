@@ -5,11 +5,13 @@ from functools import cache
 
 import pytest
 
+from kernel_assay.corpus.model.campaign import RunOptions
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.events import BatchJudged
 from kernel_assay.fuzz.generation.engines import BATCH
 from kernel_assay.fuzz.planning.plan import new_campaign, targets
 from kernel_assay.kernels.catalog import subjects_of, user_subject
@@ -32,7 +34,7 @@ def store(tmp_path):
 
 
 def begin(store, examiner, run="r1", seed=1, engine="conjecture"):
-    campaign = new_campaign(run, seed, engine, list(examiner.subjects.values()), {"timeout": 5.0, "memory_mb": 512}, "")
+    campaign = new_campaign(run, seed, engine, list(examiner.subjects.values()), RunOptions(timeout=5.0, memory_mb=512))
     store.start_run(campaign)
     return campaign
 
@@ -85,7 +87,7 @@ def test_a_planted_bug_is_found_minimized_and_stored(made):
     assert done.by_subject[CLEAN.key] == {"pass": 320}
     assert set(done.by_subject[TAIL.key]) == {"pass", "mismatch"}
     found = store.findings()
-    assert {f.id for f in found} == set(done.findings) == set(looking.findings)
+    assert {f.id for f in found} == set(done.findings) == set(looking.queue.findings)
     assert found
     assert all(f.subject.key == TAIL.key and f.verdict.kind is Kind.MISMATCH for f in found)
     assert any(f.state is State.MINIMIZED and f.case.elements == 1 for f in found)
@@ -103,7 +105,8 @@ def test_the_next_run_knows_what_was_found_and_shrinks_nothing(copied, examiner,
     store, first = copied
     counts = {f.id: f.count for f in store.findings()}
     monkeypatch.setattr(
-        "kernel_assay.fuzz.campaign.search.investigate", lambda *a, **k: pytest.fail("a known failure was investigated")
+        "kernel_assay.fuzz.campaign.triage_queue.investigate",
+        lambda *a, **k: pytest.fail("a known failure was investigated"),
     )
     _, second = one(store, examiner, run="r2")
     assert totals(second)[:4] == totals(first)[:4]
@@ -139,10 +142,11 @@ def test_two_sessions_are_one(store, examiner, single, cut, engine):
 
 @pytest.mark.parametrize("after", [40, 130])
 def test_an_interrupted_search_goes_on_as_if_nothing_had_been(store, examiner, single, after):
-    def stop(looking):
-        looking.stop_requested = looking.stop_requested or looking.ledger.cases >= after
+    def stop(event):
+        looking.stop_requested |= isinstance(event, BatchJudged) and event.cases >= after
 
-    first = search(store, examiner, begin(store, examiner), 512, progress=stop).run()
+    looking = search(store, examiner, begin(store, examiner), 512, on_event=stop)
+    first = looking.run()
     assert not first.finished
     assert after <= first.cases < 512
     assert first.next_index == first.cases
@@ -156,10 +160,11 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(store, examiner, s
 
 
 def test_what_an_interrupted_search_found_is_minimized_when_it_goes_on(store, examiner):
-    def stop(looking):
+    def stop(_):
         looking.stop_requested = True
 
-    first = search(store, examiner, begin(store, examiner), 128, progress=stop).run()
+    looking = search(store, examiner, begin(store, examiner), 128, on_event=stop)
+    first = looking.run()
     assert first.findings
     resumed = search(store, examiner, store.latest_unfinished(), 128)
     resumed.run()
@@ -233,11 +238,11 @@ def test_other_failures_met_on_the_way_are_findings_of_their_own(store, tmp_path
 
 def test_targets_know_the_dtypes_and_sizes_of_their_subjects():
     narrow = HOUSE["gemm/bug_tf32"]
-    only = targets(new_campaign("r", 1, "conjecture", [narrow], {}, ""), 99)[0]
+    only = targets(new_campaign("r", 1, "conjecture", [narrow]), 99)[0]
     assert (only.dtypes, only.max_elements) == (("float32",), 99)
-    both = targets(new_campaign("r", 1, "conjecture", [narrow, HOUSE["gemm/bug_k_tail"]], {}, ""))[0]
+    both = targets(new_campaign("r", 1, "conjecture", [narrow, HOUSE["gemm/bug_k_tail"]]))[0]
     assert both.dtypes == ("bfloat16", "float16", "float32", "float64")
     free = HOUSE["silu/bug_tail"]
     assert free.dtypes == (), "it takes all"
-    assert targets(new_campaign("r", 1, "conjecture", [free], {}, ""))[0].dtypes == both.dtypes
+    assert targets(new_campaign("r", 1, "conjecture", [free]))[0].dtypes == both.dtypes
     assert 32 in both.hints

@@ -162,7 +162,7 @@ def test_a_bad_kernel_has_findings_and_exit_1(fuzz, write, tmp_path):
 
 
 def test_what_fails_otherwise_once_it_is_shrunk_takes_the_place_of_what_it_was(fuzz, write, tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.SHRINK_SECONDS", 0.0)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SHRINK_SECONDS", 0.0)
     wrong = RIGHT + "    if x.shape[1] > 4:\n        out[:, -1] = 7\n"
     fuzz("run", "--subject", write(wrong), "--peer", "none", *SHORT)
     with Store(tmp_path / "corpus") as store:
@@ -207,7 +207,7 @@ def test_a_kernel_that_takes_no_case_was_not_tested(fuzz, write):
     code, out, err = fuzz("run", "--subject", write(DECLINES), *SHORT)
     assert code == 2
     assert "silu/mine declined 100 % of its cases, 64 of 64: never on a Monday (64 cases)" in out
-    assert err == "fuzz: nothing of silu/mine was tested in 64 cases: never on a Monday\n"
+    assert err == "kassay: nothing of silu/mine was tested in 64 cases: never on a Monday\n"
     code, _, err = fuzz("run", "--subject", write(DECLINES), "--subject", write(BAD, "bad.py"), *SHORT)
     assert (code, err) == (1, ""), "what was found is told"
 

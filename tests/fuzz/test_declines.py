@@ -128,7 +128,7 @@ def searched(tmp_path, source, cases, seed=5):
     subject = user_subject(str(tmp_path / "picky.py"), ())
     with Store(tmp_path / "corpus") as store, Examiner([subject], timeout=30.0) as examiner:
         store.prepare()
-        record = new_campaign("r1", seed, "conjecture", [subject], {}, "")
+        record = new_campaign("r1", seed, "conjecture", [subject])
         store.start_run(record)
         done = Search(examiner, store, record, Limits(600.0, cases, after_seconds=0.0)).run()
         return done, store.read_journal("r1", "elites")

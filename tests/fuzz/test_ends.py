@@ -11,6 +11,7 @@ import pytest
 from _command import refused
 from _silu import RIGHT
 
+from kernel_assay.corpus.model.campaign import RunOptions
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
@@ -18,6 +19,7 @@ from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.campaign.clock import FILE, FLIGHT, STOP_SECONDS, Clock, Ended
 from kernel_assay.fuzz.campaign.hang_allowance import Hangs
 from kernel_assay.fuzz.campaign.search import Limits, Search
+from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
 from kernel_assay.fuzz.checking.check import Checked, Examiner
 from kernel_assay.fuzz.planning.plan import new_campaign
 from kernel_assay.kernels.catalog import user_subject
@@ -89,7 +91,7 @@ def searching(tmp_path):
         subject = user_subject(str(tmp_path / "kernel.py"), ("silu",))
         with Store(tmp_path / "corpus") as store, Examiner([subject], timeout=1.5) as examiner:
             store.prepare()
-            campaign = new_campaign("r1", 1, "conjecture", [subject], {"timeout": 1.5, "memory_mb": 512}, "")
+            campaign = new_campaign("r1", 1, "conjecture", [subject], RunOptions(timeout=1.5, memory_mb=512))
             store.start_run(campaign)
             search = Search(examiner, store, campaign, limits, **more)
             begin = time.monotonic()
@@ -111,19 +113,19 @@ def test_time_outs_share_an_allowance_and_the_report_says_who_was_left_out(searc
 
 def test_what_there_is_no_time_to_look_into_is_filed_as_it_was_met(searching, monkeypatch):
     """A thousand failures, each of another kind, when the time for looking into them is over."""
-    look = Search._triage_all
+    look = TriageQueue.all
 
-    def flood(search):
-        (first,) = list(search.pending.values())[:1]
+    def flood(queue):
+        (first,) = list(queue.pending.values())[:1]
         for number in range(1000):
             signature = first.verdict.signature.but(error_pattern=f"pattern{number}")
-            search.pending[signature.key] = type(first)(
+            queue.pending[signature.key] = type(first)(
                 first.case, first.subject, first.verdict.but(signature=signature, rule=f"rule{number}"), first.found_by
             )
-        look(search)
+        look(queue)
 
-    monkeypatch.setattr(Search, "_triage_some", lambda *_: None)
-    monkeypatch.setattr(Search, "_triage_all", flood)
+    monkeypatch.setattr(TriageQueue, "some", lambda *_: None)
+    monkeypatch.setattr(TriageQueue, "all", flood)
     done, took, found = searching(MANY, Limits(1.0, after_seconds=8.0))
     assert took < 9.0 + SLACK
     filed = len(found)

@@ -96,8 +96,8 @@ RIGHT = right("float32")
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.SEQUENCE_SECONDS", 1.5)
-    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.ANOTHER_SEQUENCE", 0.1)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SEQUENCE_SECONDS", 1.5)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.ANOTHER_SEQUENCE", 0.1)
     yield tmp_path
     forget_contracts()
 

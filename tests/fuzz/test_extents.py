@@ -121,5 +121,5 @@ def test_it_ends_in_time(examiner, monkeypatch):
 
 def test_a_run_notes_what_it_is_told_of_own_kernels(examiner):
     mine = [s for s in examiner.subjects.values() if s.name in {"grid_y", "wide"}]
-    campaign = new_campaign("r1", 1, "conjecture", mine, {}, "")
+    campaign = new_campaign("r1", 1, "conjecture", mine)
     assert set(noted(campaign, examiner).limits) == {"softmax/grid_y"}

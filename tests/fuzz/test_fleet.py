@@ -40,7 +40,7 @@ def examiner():
 
 def begin(store, examiner, engine="conjecture"):
     store.prepare()
-    campaign = new_campaign("r1", 1, engine, list(examiner.subjects.values()), {}, "")
+    campaign = new_campaign("r1", 1, engine, list(examiner.subjects.values()))
     store.start_run(campaign)
     return campaign
 
@@ -150,7 +150,7 @@ def test_the_others_go_on_while_a_failure_is_looked_into(tmp_path, monkeypatch):
             gained.append(fleet._admitted - before)
         return investigate(examiner, failure, **settings)
 
-    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.investigate", look_into)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.investigate", look_into)
     with Store(tmp_path / "corpus") as store, Examiner([slow]) as examiner:
         campaign = begin(store, examiner)
         with Fleet(examiner, campaign, [CPU] * 2) as fleet:

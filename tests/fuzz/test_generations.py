@@ -36,7 +36,7 @@ def test_cases_of_the_first_generation_stay(op):
 
 
 def test_a_run_that_does_not_say_is_of_the_first_generation():
-    new = new_campaign("r1", 7, "conjecture", subjects_of("softmax"), {}, "")
+    new = new_campaign("r1", 7, "conjecture", subjects_of("softmax"))
     stored = {name: value for name, value in new.model_dump().items() if name != "generation"}
     old = Campaign.model_validate(stored)
     assert (new.generation, old.generation) == (GENERATION, 1)

@@ -111,7 +111,7 @@ def test_one_wrong_element_in_the_middle_is_found_beside_a_peer_and_only_there(k
         assert said[PEER.key].kind is Kind.PASS
         assert said[wrong.key].kind is Kind.MISMATCH
         assert said[wrong.key].message.startswith("out[345, 678] is ")
-        assert said[wrong.key].blame == "wrong is alone; numpy_float32 agrees with the oracle"
+        assert said[wrong.key].blame == "wrong differs from the others; numpy_float32 agrees with the oracle"
         assert all(v.shares[0].peer == ROWS * COLS for v in said.values())
 
 
@@ -270,7 +270,7 @@ def test_one_that_is_not_small_is_shown_and_replayed(kept, fuzz, tmp_path):
     token, path = kept
     code, out, _ = fuzz("show", token, "--subject", path)
     assert code == 0
-    assert f"judged   {WORD}" in out
+    assert f"judged    {WORD}" in out
     assert f"[{ROWS - 1}, 0]" in out
     code, out, _ = fuzz("replay", token, "--subject", path)
     assert code == 1

@@ -147,7 +147,7 @@ def test_one_wrong_element_is_found_beside_a_peer(kernel, without, taken):
         said = asked(CASE, *order).verdicts
         assert (said[PEER.key].kind, said[wrong.key].kind) == (Kind.PASS, Kind.MISMATCH)
         assert said[wrong.key].message.startswith("out[345, 678] is ")
-        assert said[wrong.key].blame == "wrong is alone; numpy_float32 agrees with the oracle"
+        assert said[wrong.key].blame == "wrong differs from the others; numpy_float32 agrees with the oracle"
         (share,) = said[wrong.key].shares
         assert (share.peer, share.reference) == (ROWS * COLS, 0)
         assert [(one.peer, one.at) for one in share.apart] == [("numpy_float32", (345, 678))]

@@ -157,7 +157,7 @@ def test_an_invariant_speaks_against_kernel_and_oracle_alike(shares):
 def test_every_law_of_every_op_has_its_turn(ops):
     subjects = [next(s for s in subjects_of(op) if s.name == "numpy_float32" or not s.planted) for op in ops]
     with Examiner(subjects) as examiner:
-        runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects, {}, ""), Elites([]))
+        runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects), Elites([]))
         targets = [Target(contract_of(op), max_elements=64) for op in ops]
         proposals = [propose(targets, 1, index, Elites([])) for index in range(LAW_EVERY * 10 * len(ops))]
         asked = [runner.inquiry(p) for p in proposals]

@@ -106,7 +106,7 @@ def run(out, x):
 def test_a_bug_behind_row_65535_is_found_by_ordinary_runs(tmp_path):
     (tmp_path / "late.py").write_text(LATE)
     subject = user_subject(str(tmp_path / "late.py"), ())
-    campaign = new_campaign("r1", 3, "conjecture", [subject], {}, "")
+    campaign = new_campaign("r1", 3, "conjecture", [subject])
     (target,) = targets(campaign)
     turns = (LONG[1 << 16] // 4 + 3 + LONG[1 << 16] * n for n in range(12))
     with Examiner([subject]) as examiner:
@@ -120,7 +120,7 @@ def test_a_bug_behind_row_65535_is_found_by_ordinary_runs(tmp_path):
 def test_a_long_case_that_takes_too_long_says_nothing(tmp_path):
     (tmp_path / "late.py").write_text(LATE)
     subject = user_subject(str(tmp_path / "late.py"), ())
-    campaign = new_campaign("r1", 3, "conjecture", [subject], {}, "")
+    campaign = new_campaign("r1", 3, "conjecture", [subject])
     (target,) = targets(campaign)
     proposal = propose([target], 3, LONG[1 << 16] // 4 + 3, Elites())
     with Examiner([subject]) as examiner:

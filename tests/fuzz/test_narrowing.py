@@ -93,7 +93,7 @@ BOTH = (set(), set())
     ],
 )
 def test_a_campaign_is_fitted_to_what_its_subjects_take(said, unused, needed):
-    campaign = new_campaign("r1", 1, "conjecture", [subject(name) for name in said], {}, "")
+    campaign = new_campaign("r1", 1, "conjecture", [subject(name) for name in said])
     found = fitted(campaign, box(**said))
     assert found.unused == ({"rope": unused} if unused else {})
     assert found.needed == ({"rope": needed} if needed else {})
@@ -104,14 +104,14 @@ def test_a_campaign_is_fitted_to_what_its_subjects_take(said, unused, needed):
 
 def test_subjects_of_ones_own_decide_what_is_tried():
     mine, peer = subject("mine", "/home/me/mine.py"), subject("torch_angles")
-    campaign = new_campaign("r1", 1, "conjecture", [mine, peer], {}, "")
+    campaign = new_campaign("r1", 1, "conjecture", [mine, peer])
     found = fitted(campaign, box(mine=TABLES, torch_angles=BOTH))
     assert (found.unused["rope"], found.needed["rope"]) == (("offset", "part", "theta"), ("cos", "sin"))
 
 
 def test_each_op_is_fitted_by_itself():
     subjects = [s for op in ("softmax", "silu", "rope") for s in subjects_of(op) if s.name == "numpy_float32"]
-    campaign = new_campaign("r1", 1, "conjecture", subjects, {}, "")
+    campaign = new_campaign("r1", 1, "conjecture", subjects)
     with Examiner(subjects) as examiner:
         found = fitted(campaign, examiner.sandbox)
     assert found.unused == {"softmax": ("mask", "scale"), "rope": ("offset", "part", "theta")}

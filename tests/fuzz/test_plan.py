@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from kernel_assay.corpus.inputs.specials import VALUES
-from kernel_assay.corpus.model.campaign import Campaign, Space
+from kernel_assay.corpus.model.campaign import Campaign, RunOptions, Space
 from kernel_assay.corpus.model.case import Fill
 from kernel_assay.corpus.model.findings import Environment
 from kernel_assay.corpus.model.subject import Subject
@@ -200,7 +200,7 @@ def test_the_space_promises_nothing_that_cannot_be(fields):
 
 def test_the_record_of_a_run_that_has_not_begun():
     subjects = [*subjects_of("silu"), *subjects_of("convert")]
-    campaign = new_campaign("r1", 7, "conjecture", subjects, {"timeout": 1.0}, "abc")
+    campaign = new_campaign("r1", 7, "conjecture", subjects, RunOptions(timeout=1.0), "abc")
     assert campaign.ops == ("silu", "convert")
     silu, convert = ("float32", "float16", "bfloat16", "float64"), ("float32", "float16", "bfloat16")
     narrow = ("convert|float8_e4m3fn", "convert|float8_e5m2")
@@ -213,7 +213,7 @@ def test_the_record_of_a_run_that_has_not_begun():
 
 @pytest.mark.parametrize(("op", "can"), [("silu", True), ("quantize", False)])
 def test_misaligned_outputs_are_a_goal_where_a_contract_admits_them(op, can):
-    assert ("misaligned_output" in new_campaign("r1", 7, "conjecture", subjects_of(op), {}, "").goals) is can
+    assert ("misaligned_output" in new_campaign("r1", 7, "conjecture", subjects_of(op)).goals) is can
     random, met = Random(op), set()
     for _ in range(200):
         case = generate(Target(contract_of(op)), random)[0]
@@ -228,12 +228,12 @@ def test_of_dtypes_a_persons_own_subjects_decide():
     house = subjects_of("silu")
     mine = Subject(op="silu", name="mine", backend="cuda", path="/somewhere/mine.cu", dtypes=("float16",))
     every = ("bfloat16", "float16", "float32", "float64")
-    assert targets(new_campaign("r1", 7, "conjecture", house, {}, ""))[0].dtypes == every
-    campaign = new_campaign("r1", 7, "conjecture", [mine, *house], {}, "")
+    assert targets(new_campaign("r1", 7, "conjecture", house))[0].dtypes == every
+    campaign = new_campaign("r1", 7, "conjecture", [mine, *house])
     assert targets(campaign)[0].dtypes == ("float16",)
     assert set(campaign.space) == {"silu|float16"}
     assert {"mine", "numpy_float32"} <= set(campaign.space["silu|float16"].subjects)
-    any_dtype = new_campaign("r1", 7, "conjecture", [mine.but(dtypes=()), *house], {}, "")
+    any_dtype = new_campaign("r1", 7, "conjecture", [mine.but(dtypes=()), *house])
     assert targets(any_dtype)[0].dtypes == every
     assert targets(campaign.but(space=any_dtype.space))[0].dtypes == every, (
         "a run that began with more goes on with them"
@@ -242,5 +242,5 @@ def test_of_dtypes_a_persons_own_subjects_decide():
 
 def test_targets_are_in_the_order_of_the_ops():
     subjects = [s for op in ("gemm", "silu") for s in subjects_of(op)]
-    campaign = new_campaign("r1", 7, "conjecture", subjects, {}, "").but(ops=("silu", "gemm"))
+    campaign = new_campaign("r1", 7, "conjecture", subjects).but(ops=("silu", "gemm"))
     assert [t.contract.name for t in targets(campaign)] == ["silu", "gemm"]

@@ -22,7 +22,7 @@ def inquiries(*subjects):
     contracts = {"row_max": contract_of("row_max")}
     box, mine = SimpleNamespace(timeout=1.0), {s.key: s for s in subjects}
     examiner = SimpleNamespace(subjects=mine, contracts=contracts, beside=None, sandbox=box)
-    runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects, {}, ""), Elites([]))
+    runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects), Elites([]))
     target = Target(contract_of("row_max"), max_elements=64, dtypes=("float32",))
     return [runner.inquiry(propose([target], 1, index, Elites([]))) for index in range(MANY)]
 

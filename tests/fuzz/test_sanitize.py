@@ -16,7 +16,6 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Sanitized, State
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.check import Examiner, Inquiry
-from kernel_assay.fuzz.cli import gpu_options
 from kernel_assay.fuzz.triage import sanitize
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.fuzz.triage.triage import investigate
@@ -192,7 +191,7 @@ def test_no_answer_is_an_error_of_usage_and_is_not_kept(fuzz, bench, found):
     code, out, err = fuzz("sanitize", found.id, "--tool", "memcheck")
     assert code == 2
     assert "no answer: Device not supported" in out
-    assert err == "fuzz: there is no answer for silu/wrong: memcheck: Device not supported\n"
+    assert err == "kassay: there is no answer for silu/wrong: memcheck: Device not supported\n"
     assert snapshot() == before
 
 
@@ -213,10 +212,6 @@ def test_a_kernel_that_no_gpu_runs_is_refused(fuzz, bench, command):
     bench.ncu()
     refused(fuzz(command, CASE.token, "--subject", "right.py"), "silu/right runs on numpy", "nothing to do with a GPU")
     assert bench.asked == []
-
-
-def test_the_tools_of_the_command_line_are_those_that_there_are():
-    assert tuple(sanitizer.TOOLS) == gpu_options._TOOLS
 
 
 def test_a_backend_that_is_not_installed_is_named(monkeypatch, filed):

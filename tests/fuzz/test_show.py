@@ -73,7 +73,7 @@ def test_all_there_is_to_know_of_a_finding(fuzz, found):
     assert out.startswith(f"finding {found.id}: silu/wrong, mismatch (")
     for said in (
         found.verdict.message,
-        "learned  fails only if cols >= 4",
+        "condition fails only if cols >= 4",
         CASE.label,
         "kassay explain mismatch",
         "found by r1:0",

@@ -1,4 +1,4 @@
-"""A failing case becomes the smallest that fails in the same way: exactly, for planted bugs whose minimum is known."""
+"""A failing case becomes the smallest that fails in the same way: exactly, for seeded bugs whose minimum is known."""
 
 import time
 

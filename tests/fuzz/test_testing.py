@@ -17,9 +17,10 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.reading import case_of
-from kernel_assay.fuzz import testing
+from kernel_assay.fuzz import api, testing
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.generation.strategies import cases
+from kernel_assay.fuzz.settings import Box
 from kernel_assay.fuzz.testing import hold
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.oracles.catalog import add_contract, forget_contracts
@@ -51,9 +52,9 @@ CONTRACT = Contract(
 def sandboxes(monkeypatch):
     """Those of a test end with it, not with the process."""
     ends = []
-    monkeypatch.setattr(testing, "atexit", SimpleNamespace(register=lambda *end: ends.append(end)))
+    monkeypatch.setattr(api, "atexit", SimpleNamespace(register=lambda *end: ends.append(end)))
     yield
-    testing._examiner.cache_clear()
+    api._examiner.cache_clear()
     for end, *words in ends:
         end(*words)
 
@@ -225,10 +226,9 @@ def test_a_crash_fails_the_test_and_does_not_end_it(write):
     assert hold(one((2, 2)), write(ABORTS)).kind is Kind.PASS, "the next case runs"
 
 
-def test_a_kernel_that_hangs_fails(write, monkeypatch):
-    monkeypatch.setattr(testing, "TIMEOUT", 0.3)
+def test_a_kernel_that_hangs_fails(write):
     with pytest.raises(AssertionError, match="timeout: "):
-        hold(one(), write("OP = 'silu'\n\ndef run(out, x):\n    while True:\n        pass\n"))
+        hold(one(), write("OP = 'silu'\n\ndef run(out, x):\n    while True:\n        pass\n"), box=Box(timeout=0.3))
 
 
 def test_laws_are_held_unless_they_are_left_out(write):

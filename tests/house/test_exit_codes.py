@@ -9,8 +9,8 @@ from kernel_assay.fuzz import __main__ as commands
 @pytest.mark.parametrize(
     ("trouble", "code", "words"),
     [
-        (UsageError("no such thing"), 2, "fuzz: no such thing"),
-        (InternalError("a broken promise"), 3, "fuzz: internal error, please report it: a broken promise"),
+        (UsageError("no such thing"), 2, "kassay: no such thing"),
+        (InternalError("a broken promise"), 3, "kassay: internal error, please report it: a broken promise"),
         (ValueError("math domain error"), 3, "ValueError: math domain error"),
     ],
 )

@@ -22,7 +22,7 @@ def test_the_kernel_of_the_readme_is_found_and_right_after_its_repair(tmp_path):
     assert len(told) < LINES
     readme = (ROOT / "README.md").read_text("utf-8")
     shown = [line.strip() for line in re.search(r"```text\n(.*?)```", readme, re.DOTALL)[1].splitlines()]
-    always = ("out[0, 0]", "blame", "learned", "show", "replay", "shrink")
+    always = ("out[0, 0]", "consensus", "condition", "show", "replay", "shrink")
     assert [line for line in shown if line.startswith(always) and line not in told] == []
     assert sum(line.startswith(always) for line in shown) == len(always)
     assert "x=1x2:zeros" in story.stdout

@@ -390,7 +390,7 @@ def test_front_matter_may_stand_in_any_comment_above_the_code(tmp_path, text):
         ("planted", '"pass"', "planted = 'pass' is no verdict"),
         ("shows", '"gpu"', "shows = 'gpu' is no verdict"),
         ("shows", '"pass"', "shows = 'pass' is no verdict"),
-        ("shows", '"emulator"', "shows says how a planted bug is found on a GPU, but there is no planted"),
+        ("shows", '"emulator"', "shows says how a seeded bug is found on a GPU, but there is no planted"),
         ("shows", "3", "shows = 3 must be text"),
         ("summary", "3", "summary = 3 must be text"),
         ("grid", '"n n"', "grid: 'n n' is no formula, which has numbers, names"),

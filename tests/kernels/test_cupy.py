@@ -221,10 +221,10 @@ def test_a_kernel_is_judged_in_a_worker(fake, write):
 
 
 def test_the_formulas_of_all_ops_are_right(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_assay.fuzz.campaign.search.SHRINK_SECONDS", 0.0)
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SHRINK_SECONDS", 0.0)
     with Store(tmp_path / "corpus") as store, Examiner(OURS) as examiner:
         store.prepare()
-        record = new_campaign("r1", 4, "conjecture", OURS, {}, "")
+        record = new_campaign("r1", 4, "conjecture", OURS)
         store.start_run(record)
         done = Search(examiner, store, record, Limits(600.0, 800)).run()
     assert {key: kinds for key, kinds in done.by_subject.items() if set(kinds) - {"pass", "unsupported"}} == {}

@@ -62,7 +62,7 @@ def refusal(path):
     return sentence
 
 
-# ---- the planted bugs ------------------------------------------------------------------------------------------------
+# ---- the seeded bugs ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", EDITS, ids=lambda p: f"{p.parent.name}/{p.stem}")

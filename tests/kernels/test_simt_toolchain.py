@@ -190,7 +190,7 @@ __device__ inline float* room() {
   return tile;
 }
 __device__ inline void take(const float* x) { room()[threadIdx.x] = x[threadIdx.x]; }
-__device__ inline void spoil() { room()[threadIdx.x + 100000] = 1.0f; }
+__device__ inline void spoil() { room()[threadIdx.x + 100] = 1.0f; }
 """
 
 

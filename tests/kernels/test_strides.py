@@ -176,7 +176,7 @@ def test_an_access_behind_the_last_row_is_told_with_the_gaps(write):
 
 def test_the_cases_of_a_run_have_the_layouts_that_its_kernels_take(write):
     def layouts(*subjects):
-        campaign = new_campaign("r1", 1, "conjecture", subjects, {}, "")
+        campaign = new_campaign("r1", 1, "conjecture", subjects)
         again = type(campaign).model_validate_json(campaign.model_dump_json())
         (target,) = targets(again)
         names = {name: set(layouts_for(spec)) for name, spec in target.contract.inputs.items()}

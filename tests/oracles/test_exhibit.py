@@ -688,7 +688,7 @@ def examiner():
 
 @pytest.mark.parametrize("op", sorted(load_contracts()))
 def test_planted_bugs_are_shown_as_they_were_judged(examiner, op):
-    """Cases of the search itself: every way to fail that the house knows, law or value."""
+    """Cases of the search itself: every way to fail that that are known here, law or value."""
     random = Random(f"exhibit {op}")
     cases = [generate(Target(contract_of(op), max_elements=512), random)[0] for _ in range(96)]
     inquiries = [Inquiry(c, fitting(examiner.subjects.values(), c), all_laws(c)) for c in cases]

@@ -196,7 +196,7 @@ class Maker:
             output="out",
             measurements=(rho, *(Measurement(metric=name, value=value) for name, value in numbers.items())),
             signature=signature,
-            blame=f"{subject.name} is alone; {others} agree with the oracle",
+            blame=f"{subject.name} differs from the others; {others} agree with the oracle",
             rho=worst.rho,
         )
 
@@ -301,7 +301,7 @@ def picture(mask: list[list[bool]], lines: int = 32, columns: int = 64) -> Pictu
 
 
 def large_book(findings: int = 200, cases: int = 10_000_000, seed: int = 1) -> Book:
-    """A finished run over all ops; one finding in eight is about a planted bug."""
+    """A finished run over all ops; one finding in eight is about a seeded bug."""
     maker = Maker(Random(seed))
     subjects = maker.subjects()
     found = maker.findings(subjects, findings)

@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Signature, Verdict
 from kernel_assay.fuzz.campaign.batches import LAW_EVERY, MOST_DEATHS
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.cli.store import _line
+from kernel_assay.fuzz.cli.replay import _line
 from kernel_assay.fuzz.replay.replay import Item, replay
 from kernel_assay.fuzz.triage.failures import Failure, Observed, event, file
 from kernel_assay.fuzz.triage.shrinker import HANG_SECONDS

@@ -1,4 +1,4 @@
-"""What a person reads, to the letter: one finding, one planted bug, one clean subject, in every form."""
+"""What a person reads, to the letter: one finding, one seeded bug, one clean subject, in every form."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -90,7 +90,7 @@ def finding(subject, kind=Kind.MISMATCH, dtype="float32", cols=5, **fields):
         signature=signature,
         output="out",
         measurements=(Measurement(metric="rho", value=7.25, limit=1.0), Measurement(metric="nmse", value=0.5)),
-        blame="mine is alone; torch_softmax agrees with the oracle",
+        blame="mine differs from the others; torch_softmax agrees with the oracle",
     )
     known = {
         "signature": signature,
@@ -174,7 +174,7 @@ def test_how_much_of_a_large_case_was_judged_is_told_where_a_finding_is():
     assert all(words in told[name][1] for name in ("html", "markdown"))
     assert '"sampled": 4096' in told["json"][1]
     assert f"judged    {words}" in finding_text(large)
-    assert f"judged   {words}" in closeup(book(), large)
+    assert f"judged    {words}" in closeup(book(), large)
     assert "judged  " not in finding_text(usual) + closeup(book(), usual)
 
 
@@ -232,7 +232,7 @@ def test_a_planted_bug_that_was_not_found_is_shouted():
     c = campaign(by_subject={"softmax/bug_x": {"pass": 5}})
     assert planted_missed(c) == ["softmax/bug_x"]
     text = campaign_text(Book((), c))
-    assert "planted bugs: 0 of 1 earned their verdict" in text
+    assert "seeded bugs: 0 of 1 earned their verdict" in text
     assert "NOT FOUND" in text
     assert "softmax/bug_x" in formats()["markdown"].render(Book((), c))
 

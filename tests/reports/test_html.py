@@ -233,8 +233,8 @@ def test_no_finding_looks_good_too():
     [
         (Book(()), "No findings, and no run that looked for them", "open"),
         (Book((), campaign(judged=0)), "Nothing was judged", "open"),
-        (Book((), campaign(subjects=(CLEAN, PLANTED))), "No findings in 3,000 outputs beside the planted bugs", "bad"),
-        (Book((finding(PLANTED),)), "Only findings about planted bugs", "open"),
+        (Book((), campaign(subjects=(CLEAN, PLANTED))), "No findings in 3,000 outputs beside the seeded bugs", "bad"),
+        (Book((finding(PLANTED),)), "Only findings about seeded bugs", "open"),
         (
             Book((finding(expect="fail", reason="known"),), campaign()),
             "1 finding in 1 kernel, none of them news",
@@ -252,7 +252,7 @@ def test_weak_budgets_interruptions_and_missed_plants_are_said():
     c = campaign(subjects=(CLEAN, PLANTED), estimated=("softmax",), finished=False, known_hits=12)
     words = page(Book((), c)).all_words
     assert "The error budget of softmax is estimated from the formula: weaker than a derived one" in words
-    assert "1 planted bug was not found: softmax/bug_x." in words
+    assert "1 seeded bug was not found: softmax/bug_x." in words
     assert "The run was interrupted" in words
     assert "12 further failures had been met before." in words
 
@@ -261,16 +261,16 @@ def test_of_many_missed_plants_the_first_are_named():
     many = tuple(PLANTED.but(name=f"bug_{i}") for i in range(37))
     words = page(Book((), campaign(subjects=many[:8]))).all_words
     named = ", ".join(f"softmax/bug_{i}" for i in range(6))
-    assert f"8 planted bugs were not found: {named} and 2 more." in words
-    assert f"37 planted bugs were not found: {named} and 31 more." in page(Book((), campaign(subjects=many))).all_words
+    assert f"8 seeded bugs were not found: {named} and 2 more." in words
+    assert f"37 seeded bugs were not found: {named} and 31 more." in page(Book((), campaign(subjects=many))).all_words
     seven = page(Book((), campaign(subjects=many[:7]))).all_words
-    assert f"7 planted bugs were not found: {named} and softmax/bug_6." in seven
+    assert f"7 seeded bugs were not found: {named} and softmax/bug_6." in seven
 
 
 def test_planted_bugs_have_their_own_table():
     f = finding(PLANTED)
     p = page(Book((f,), campaign([f], subjects=(MINE, PLANTED), by_subject={"softmax/bug_x": {"mismatch": 41}})))
-    assert "1 of 1 bugs planted on purpose earned their verdict" in p.all_words
+    assert "1 of 1 seeded bugs earned their verdict" in p.all_words
     assert f"41{TIMES} softmax float32 x=1x2:ones" in p.all_words
     assert f"finding-{f.id}" in p.ids
     assert p.having("form") == []
@@ -349,8 +349,8 @@ def test_a_finding_shows_what_it_has():
         "Smallest case that fails 2 elements softmax float32 x=1x2:ones",
         "As it was found 511 elements",
         "[0, 0] 1 0.5 1e-07 7.25 8,388,608 0x3f800000",
-        "cosine >= 0.999 1 blind",
-        "NMSE <= 5e-4 1 sees it",
+        "cosine >= 0.999 1 would pass it",
+        "NMSE <= 5e-4 1 would fail it",
         "mine mismatch 7.25",
         "torch_softmax pass 0.25",
         "2026-11-21 10:19 UTC confirmed 5 of 5 runs failed",

@@ -154,14 +154,14 @@ def test_an_output_is_as_misaligned_as_it_was(tmp_path, backend, returns):
     assert (result.returncode, shown(finding) in result.stdout) == (1, True), result.stdout + result.stderr
 
 
-# All planted bugs of the house.
+# All seeded bugs that are built in.
 
 
 def planted_of(op):
-    """One finding of every planted bug of an op, as a search meets it: large, strided, with special values."""
+    """One finding of every seeded bug of an op, as a search meets it: large, strided, with special values."""
     planted = {s.key: s for s in subjects_of(op) if s.planted and s.backend in RUNNABLE}
     found = {}
-    new = new_campaign("r", 4, "conjecture", list(planted.values()), {}, "")
+    new = new_campaign("r", 4, "conjecture", list(planted.values()))
     with Examiner(list(planted.values())) as examiner:
         for batch in ENGINES["conjecture"](targets(fitted(new, examiner.sandbox)), 4, 0, Elites([])):
             for case in (p.case for p in batch):

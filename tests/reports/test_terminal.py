@@ -81,7 +81,7 @@ def test_a_terminal_gets_colours_and_lines_that_fit(screen):
     assert "\x1b[" in shown.getvalue()
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
     assert words(plain) == words(TEXT)
-    assert [line for line in plain.splitlines() if len(line) > 80 and "python -m" not in line] == []
+    assert [line for line in plain.splitlines() if len(line) > 80 and "kassay " not in line] == []
     assert f"\n{' ' * 13}x=1 " in plain, "what goes on below stands under its text"
 
 

@@ -1,14 +1,11 @@
 """The clean control tells of a kernel that is wrong as soon as it is met, and of none that is right."""
 
-import argparse
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from test_nightly import module_of
-
-from kernel_assay.kernels.catalog import user_subject
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
 BODY = """
@@ -32,10 +29,10 @@ def clean(monkeypatch):
 def test_a_wrong_kernel_is_told_of_with_its_case_and_a_right_one_is_not(clean, monkeypatch, tmp_path, capsys, jobs):
     for name, lines in (("right", ""), ("wrong", WRONG)):
         (tmp_path / f"{name}.py").write_text(BODY + lines)
-    ours = [user_subject(str(tmp_path / f"{name}.py"), ()) for name in ("right", "wrong")]
-    monkeypatch.setattr(clean, "select", lambda ops, backends: ours)
-    settings = {"ops": [], "backends": [], "device": "cpu", "jobs": jobs, "cases": 256, "after": 1.0, "seed": 1}
-    assert clean.measure(argparse.Namespace(**settings)) == 1
+    ours = [word for name in ("right", "wrong") for word in ("--subject", str(tmp_path / f"{name}.py"))]
+    more = ["--jobs", str(jobs), "--cases", "256", "--after", "1", "--seed", "1"]
+    monkeypatch.setattr(sys, "argv", ["clean", *ours, *more])
+    assert clean.main() == 1
     out = capsys.readouterr().out
     failures = [line for line in out.splitlines() if line.startswith("failure: ")]
     assert failures
@@ -47,6 +44,6 @@ def test_a_wrong_kernel_is_told_of_with_its_case_and_a_right_one_is_not(clean, m
 
 def test_an_output_that_nobody_can_judge_is_no_failure_and_a_declined_case_is_no_judged_one(clean):
     kinds = {"pass": 90, "unsupported": 7, "inconclusive": 2, "timeout": 1}
-    ledger = SimpleNamespace(by_subject={"silu/mine": kinds}, max_rho={"silu/mine": 0.25})
-    row = clean.row(SimpleNamespace(ledger=ledger), "silu/mine")
+    campaign = SimpleNamespace(by_subject={"silu/mine": kinds}, max_rho={"silu/mine": 0.25})
+    row = clean.row(campaign, "silu/mine")
     assert row == ["silu/mine", "93", "90", "7", "2", "1", "0.250"]

@@ -120,5 +120,5 @@ def test_the_table_counts_them_and_survivors_are_shown(tmp_path):
 def test_a_name_of_nothing_is_refused():
     done = subprocess.run([BENCH / "mutants", "nothing"], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    sentence = "mutants: nothing is no file, and no clean subject, op or backend of the house; see --help"
+    sentence = "mutants: nothing is no file, and no clean built-in subject, op or backend; see --help"
     assert done.stderr.splitlines() == [sentence]

@@ -37,7 +37,7 @@ REPLAYS = {"replay.md", "replay.json", "replay.xml"}
 
 
 def place(folder, kernel):
-    """A folder of a user: an op of their own, which no kernel of the house has, so that nights are short."""
+    """A folder of a user: an op of their own, which no kernel that are built in has, so that nights are short."""
     (folder / "tripled_contract.py").write_text(CONTRACT)
     (folder / "mine.py").write_text(kernel)
     return folder
@@ -114,7 +114,7 @@ def test_the_next_night_replays_first_and_a_repaired_kernel_exits_0(failing):
     (first,) = runs(folder)
     result = night(folder, "--keep", "1")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.index("does not fail any more") < result.stdout.index("python -m fuzz run")
+    assert result.stdout.index("does not fail any more") < result.stdout.index("\nsearching, for")
     assert "\nreplay    2 does not fail any more\nsearch    No findings in " in result.stdout
     assert f"\nremoved   {first.run}\n" in result.stdout
     left = {p.name for p in (folder / "out" / "nightly").iterdir()}
@@ -203,6 +203,8 @@ def test_where_and_with_how_many_processes_it_searches_is_handed_on(script, tmp_
     (run,) = runs(tmp_path)
     assert (run.options["jobs"], run.options["device"]) == (2, "cpu")
     chosen = script.parser().parse_args(["silu", "--device", "cuda:all", "--jobs", "16"])
+    settings = script.settings_of(chosen)
+    assert (settings.ops, settings.device, settings.jobs, settings.strict) == (("silu",), "cuda:all", 16, True)
     assert script.words_of(chosen) == ("silu", "--device", "cuda:all", "--jobs", "16")
 
 

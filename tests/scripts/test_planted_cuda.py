@@ -1,4 +1,4 @@
-"""The benchmarks that find planted bugs: they find one, and say so if they do not."""
+"""The benchmarks that find seeded bugs: they find one, and say so if they do not."""
 
 import itertools
 import multiprocessing

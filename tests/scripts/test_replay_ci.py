@@ -79,7 +79,7 @@ def test_a_failure_that_the_base_has_does_not(head, introduced, tmp_path):
 def test_without_a_base_whatever_fails_does(head, introduced):
     result = job(head)
     assert result.returncode == 1, result.stderr
-    assert "python -m fuzz run" not in result.stdout
+    assert "searching" not in result.stdout
     assert len(failures(head / "out" / "ci" / "replay.xml")) == 2
     left = {p.name for p in (head / "out" / "ci").iterdir()}
     assert left == {"replay.xml", "replay.sarif", "replay.md"}, "nothing is left of the job before"
@@ -113,15 +113,17 @@ def test_changed_files_are_sorted_out(script, capsys, monkeypatch, tmp_path):
     ("words", "searched"),
     [
         ([], []),
-        (["--budget", "1s"], [("search", [])]),
-        (["--budget", "1s", "--subject", "x.py"], [("search", ["--subject", "x.py"])]),
+        (["--budget", "1s"], [("search", (), ())]),
+        (["--budget", "1s", "--subject", "x.py"], [("search", (), ("x.py",))]),
         (["--budget", "1s", "--changed"], []),
-        (["--budget", "1s", "--changed", str(ROOT / "kernels/rope/torch_stack.py")], [("search-house", ["rope"])]),
+        (["--budget", "1s", "--changed", str(ROOT / "kernels/rope/torch_stack.py")], [("search-house", ("rope",), ())]),
     ],
 )
 def test_what_is_searched(script, monkeypatch, words, searched):
     monkeypatch.setattr(sys, "argv", ["replay_ci", *words])
-    assert list(script.searches(script.options())) == searched
+    made = list(script.searches(script.options()))
+    assert [(name, settings.ops, settings.subjects) for name, settings in made] == searched
+    assert all(settings.strict and settings.until == (1.0, None) for _, settings in made)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def _bytes(patterns: Tensor) -> Tensor:
 
 
 def _cut(blocks: Tensor, w: DeviceWindow) -> Tensor:
-    """What the window shows of whole blocks."""
+    """The window's part of whole blocks."""
     *rows, count, size = blocks.shape
     start, extent = (w.of.origin[-1] % size, w.shape[-1]) if w.shape else (0, 1)
     return blocks.reshape(*rows, count * size)[..., start:][..., :extent].reshape(w.shape)

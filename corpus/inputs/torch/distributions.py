@@ -257,7 +257,7 @@ def between(w: DeviceWindow) -> Tensor:
 
 @sampler
 def tapered(w: DeviceWindow) -> Tensor:
-    """As between, but row by row drawn towards the number nearest to zero."""
+    """Draw as `between`, but row by row towards the number nearest to zero."""
     low, high = limits_of(w.of)
     if not w.format.is_float:
         return between(w)
@@ -291,7 +291,7 @@ def every_bits(w: DeviceWindow) -> Tensor:
 
 
 def _tile_width(w: DeviceWindow) -> Tensor:
-    """Of each row: 32, 64, 128 or 256 columns."""
+    """Columns of a tile in each row: 32, 64, 128 or 256."""
     return torch.bitwise_left_shift(32, w.per_row() & 3)
 
 
@@ -309,7 +309,7 @@ def _listed(w: DeviceWindow, *values: float) -> Tensor:
 
 
 def _clipped(values: Tensor, low: float, high: float) -> Tensor:
-    """Within [low, high]; a zero keeps its sign beside a limit of zero, which torch.clamp does not promise."""
+    """Clip to [low, high]; a zero keeps its sign beside a limit of zero, which torch.clamp does not promise."""
     return values.masked_fill(values < low, low).masked_fill_(values > high, high)
 
 

@@ -21,7 +21,7 @@ CARRIERS = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 
 
 def dtype_of(fmt: Format) -> torch.dtype:
-    """What torch calls a format; the names are the same."""
+    """Torch's name of a format; the names are the same."""
     found: torch.dtype = getattr(torch, fmt.name)
     return found
 
@@ -66,7 +66,7 @@ def _at_least(words: Tensor, bound: int) -> Tensor:
 
 
 def bit_count(words: Tensor) -> Tensor:
-    """How many bits are set; torch does not count them. Pairs, then fours, then bytes (Hacker's Delight, 5-1)."""
+    """Count the bits that are set; torch does not. Pairs, then fours, then bytes (Hacker's Delight, 5-1)."""
     count = words - ((words >> 1) & 0x5555555555555555)
     count = (count & 0x3333333333333333).add_((count >> 2).bitwise_and_(0x3333333333333333))
     count = (count + (count >> 4)).bitwise_and_(0x0F0F0F0F0F0F0F0F)
@@ -117,7 +117,7 @@ class DeviceWindow:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the window."""
+        """Shape of the window."""
         return self.of.shape
 
     @property
@@ -127,7 +127,7 @@ class DeviceWindow:
 
     @property
     def params(self) -> dict[str, int | float]:
-        """Of the fill."""
+        """Parameters of the fill."""
         return self.of.params
 
     @cached_property

@@ -66,7 +66,7 @@ def _dense(recipe: TensorRecipe, device: torch.device) -> Tensor:
 
 
 def _most(device: torch.device) -> int:
-    """How many elements are made at once."""
+    """The number of elements that are made at once."""
     return max(1, (CPU_ROOM if device.type == "cpu" else ROOM) // PER_ELEMENT)
 
 

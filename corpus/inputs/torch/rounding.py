@@ -62,7 +62,7 @@ def _magnitude(bits: Tensor, fmt: Format, source: Format) -> Tensor:
 
 
 def _nan(bits: Tensor, fmt: Format, source: Format) -> Tensor:
-    """What becomes of NaN: numpy keeps the payload's highest bits, and ml_dtypes knows only one NaN."""
+    """Convert NaN: numpy keeps the payload's highest bits, and ml_dtypes knows only one NaN."""
     if fmt.name != "float16":
         return torch.full_like(bits, fmt.nan_bits)
     payload = (bits >> (source.precision - fmt.precision)) & (fmt.inf_bits ^ (fmt.sign_bit - 1))

@@ -31,7 +31,7 @@ STANDARD_HEADERS = Path(__file__).resolve().parents[1] / "simt" / "nvrtc"
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What ptxas says of one kernel: registers a thread, bytes of shared memory a block, bytes spilled a thread."""
+    """Needs of one kernel by ptxas: registers a thread, bytes of shared memory a block, bytes spilled a thread."""
 
     kernel: str
     registers: int
@@ -51,7 +51,7 @@ class Compiled:
 
 
 def compilers() -> tuple[str, ...]:
-    """Which of nvrtc and nvcc can be used here."""
+    """Names of the compilers, nvrtc and nvcc, that can be used."""
     return (*(["nvrtc"] if _nvrtc() is not None else []), *(["nvcc"] if shutil.which("nvcc") else []))
 
 
@@ -113,7 +113,7 @@ def _with_nvcc(front: FrontMatter, entries: Sequence[str], architecture: str) ->
 
 @cache
 def _nvrtc() -> Any:
-    """Its bindings, or None."""
+    """The bindings of NVRTC, or None."""
     try:
         from cuda.bindings import nvrtc  # noqa: PLC0415  may be missing
 
@@ -154,7 +154,7 @@ def _with_nvrtc(front: FrontMatter, entries: Sequence[str], architecture: str) -
 
 
 class _NvrtcError(Exception):
-    """What NVRTC calls the error."""
+    """An error of NVRTC."""
 
 
 def _text(call: Any, program: Any, function: str) -> str:

@@ -24,7 +24,7 @@ GPU_LOST = 87
 
 @cache
 def device_count() -> int:
-    """How many GPUs the driver has. It is asked itself, so that nothing is imported and no context is made."""
+    """Count the driver's GPUs. The driver is asked itself, so that nothing is imported and no context is made."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -90,7 +90,7 @@ MOST_SHARED = 227 << 10
 
 
 class DriverError(RuntimeError):
-    """What the driver refused."""
+    """A call that the driver refused."""
 
 
 class LaunchError(DriverError):
@@ -142,7 +142,7 @@ class Driver:
 
     @cached_property
     def architecture(self) -> str:
-        """As compilers call it, sm_90."""
+        """The architecture as compilers call it, sm_90."""
         assert self.context is not None
         device = self.call("cuDeviceGet", 0)
         kinds = self._cuda.CUdevice_attribute
@@ -243,13 +243,13 @@ class Window:
 
     @classmethod
     def of(cls, view: Array) -> Window:
-        """From the first to the last element of a view."""
+        """The window from the first to the last element of a view."""
         low, high = bounds_of(view)
         return cls.at(low, high - low)
 
     @classmethod
     def at(cls, address: int, size: int) -> Window:
-        """On so many bytes: what is staged, if they lie there."""
+        """Place the window on so many bytes: on what is staged, if they lie there."""
         staged = next((window for _, window in _STAGED), None)
         if staged is not None and staged.start <= address and address + size <= staged.start + staged.size:
             return staged
@@ -257,7 +257,7 @@ class Window:
 
     @property
     def shift(self) -> int:
-        """How far it is from a multiple of ALIGNMENT: an address is as well aligned on the GPU, and no better."""
+        """Bytes beyond a multiple of ALIGNMENT: an address is as well aligned on the GPU, and no better."""
         return self.start % ALIGNMENT
 
     @property
@@ -267,11 +267,11 @@ class Window:
 
     @property
     def host(self) -> Array:
-        """Its bytes on the host."""
+        """Copy its bytes to the host."""
         return np.ctypeslib.as_array((ctypes.c_uint8 * self.size).from_address(self.start))
 
     def first(self, view: Array) -> int:
-        """Where in it the first element of a view lies."""
+        """The byte in it where the first element of a view lies."""
         return address_of(view) - self.start
 
     @property
@@ -303,18 +303,18 @@ _STAGED: list[tuple[ReferenceType[Array], Window]] = []
 
 
 def stage(slab: Array) -> None:
-    """From now on all bytes of this memory are copied together: one copy costs hardly more for being larger."""
+    """Copy all bytes of this memory together from now on: one copy costs hardly more for being larger."""
     if not any(staged() is slab for staged, _ in _STAGED):
         _STAGED[:] = [] if exact() else [(ref(slab), Window(address_of(slab), slab.nbytes, zone=0))]
 
 
 def address_of(view: Array) -> int:
-    """Of the first element."""
+    """Address of the first element."""
     return int(view.__array_interface__["data"][0])
 
 
 def bounds_of(view: Array) -> tuple[int, int]:
-    """Where its elements begin and end, with all that is between them."""
+    """Addresses where its elements begin and end, with all that is between them."""
     return byte_bounds(view) if view.size else (address_of(view), address_of(view))
 
 

@@ -40,14 +40,14 @@ class Formula:
     """Its value in a scope. Raises what the arithmetic raises."""
 
     def number(self, scope: Scope) -> int | float:
-        """Its value. Raises TypeError if it is no number."""
+        """Evaluate it. Raises TypeError if it is no number."""
         value: int | float | str = self.value(scope)
         if isinstance(value, str):
             raise TypeError(f"{self.key}: {self.text} is text, {value!r}, not a number")
         return value
 
     def whole(self, scope: Scope) -> int:
-        """Its value. Raises ValueError if it is no integer."""
+        """Evaluate it. Raises ValueError if it is no integer."""
         value = self.number(scope)
         if int(value) != value:
             raise ValueError(f"{self.key}: {self.text} is {value}, not an integer")
@@ -73,7 +73,7 @@ def parse_formula(key: str, text: str) -> Formula:
 
 
 def _stride(node: ast.AST) -> tuple[str, int] | None:
-    """Of which axis of which tensor, if it is a stride: the axis must be known before there is a case."""
+    """The axis and the tensor of a stride, if it is one: the axis must be known before there is a case."""
     match node:
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id=tensor), attr="strides"), slice=index):
             with suppress(ValueError):
@@ -136,7 +136,7 @@ def _axis_of(x: Array, tensor: str, axis: int) -> int:
 
 
 def _operation(node: ast.expr) -> tuple[Callable[..., Any], list[ast.expr]]:
-    """What is applied to what."""
+    """The operation, and what it is applied to."""
     match node:
         case ast.BinOp(left=a, op=op, right=b) | ast.Compare(left=a, ops=[op], comparators=[b]) if (
             type(op) in _OPERATORS

@@ -1,4 +1,4 @@
-"""What a CUDA file says of itself: TOML between two lines of `---`, in a comment above the first line of code.
+"""Front matter of a CUDA file: TOML between two lines of `---`, in a comment above the first line of code.
 
     /*
     SiLU, one thread an element.
@@ -123,7 +123,7 @@ class FrontMatter:
         return self.entry.partition("<")[0]
 
     def scope(self, tensors: dict[str, Array], attrs: dict[str, Any]) -> dict[str, Any]:
-        """What names stand for in one case."""
+        """Values that names stand for in one case."""
         found: dict[str, Any] = {**tensors, **attrs}
         for name, formula in self.dims.items():
             found[name] = formula.value(found)
@@ -203,7 +203,7 @@ def integers_of(path: Path, launch: str = "") -> set[int]:
 
 
 def line_of(path: Path, function: str) -> int:
-    """Where a kernel is defined; 1 if that cannot be told."""
+    """The line where a kernel is defined; 1 if that cannot be told."""
     lines = read_source(path).text.splitlines()
     code = [i for i, line in enumerate(lines, 1) if re.search(rf"\b{re.escape(function)}\s*\(", line)]
     return code[0] if code else 1

@@ -1,4 +1,4 @@
-"""What backends on a GPU share: how their memory is copied, which stream they work on, what their errors mean."""
+"""Common ground of backends on a GPU: how memory is copied, which stream they work on, what their errors mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernel_assay.kernels.backends.support.base import Loader
 
 
 class OnGpu(Loader):
-    """To be named before the loader whose subjects are run on a GPU."""
+    """A mixin to be named before the loader whose subjects are run on a GPU."""
 
     walled = False
 
@@ -22,7 +22,7 @@ class OnGpu(Loader):
         return super().is_out_of_memory(error) or is_out_of_device_memory(error)
 
     def is_launch_failure(self, error: BaseException) -> bool:
-        """Of the driver or of any library."""
+        """Whether an error of the driver or of any library says that a launch failed."""
         return is_launch_failure(error)
 
 

@@ -1,4 +1,4 @@
-"""Which tensors a kernel in CUDA C++ takes: those without gaps, but along axes whose strides its launch asks for."""
+"""Tensors that a kernel in CUDA C++ takes: those without gaps, but along axes whose strides its launch asks for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fits(shape: Sequence[int], strides: Sequence[int], free: Collection[int] = (
 
 
 def refused(tensors: Mapping[str, Array], strided: Mapping[str, Collection[int]]) -> str:
-    """Why a kernel does not take these; an empty string if it does. strided: free axes, by name."""
+    """The reason why a kernel does not take these; empty if it does. strided: free axes, by name."""
     for name, x in tensors.items():
         free = sorted(strided.get(name, ()))
         if not fits(x.shape, [s // x.itemsize for s in x.strides], free):

@@ -16,7 +16,7 @@ ORDERS = ("identity", "reverse", "shuffle", "random", "rotate", "starve")
 
 
 class Trouble(IntEnum):
-    """What a launch was ended for; runtime.h has the same."""
+    """The reason why a launch was ended; runtime.h has the same."""
 
     NONE = 0
     MEMORY_FAULT = 1
@@ -41,7 +41,7 @@ class Argument(ctypes.Structure):
 
 
 class Fault(ctypes.Structure):
-    """What went wrong (runtime.h has the same)."""
+    """A fault of a launch (runtime.h has the same)."""
 
     _fields_ = (
         ("trouble", ctypes.c_int32),
@@ -119,7 +119,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a kernel is launched: blocks and threads along x, y, z, and bytes of dynamic shared memory."""
+    """The shape of a launch: blocks and threads along x, y, z, and bytes of dynamic shared memory."""
 
     grid: tuple[int, ...]
     block: tuple[int, ...]
@@ -128,7 +128,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a launch came to."""
+    """The result of a launch."""
 
     fault: Fault
     """Its trouble is NONE if nothing went wrong."""
@@ -165,7 +165,7 @@ class Module:
         )
 
     def takes(self, number: int) -> list[str]:
-        """Of a kernel's parameters: three letters each, see `describe` in entry.h."""
+        """Types of a kernel's parameters: three letters each, see `describe` in entry.h."""
         return self._takes[number]
 
     def _taken(self, number: int) -> list[str]:
@@ -209,11 +209,11 @@ class Program:
 
     @property
     def fast(self) -> Module:
-        """As it stands."""
+        """The library as it stands."""
         return self.module(Mode.FAST)
 
     def module(self, mode: Mode) -> Module:
-        """Of one mode."""
+        """The library of one mode."""
         if mode not in self._modules:
             self._modules[mode] = Module(self.path, self._entries, mode)
         return self._modules[mode]

@@ -1,4 +1,4 @@
-"""What the emulator saw, in words, and the verdict that stands for it."""
+"""Words for what the emulator saw, and the verdict that stands for it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DYNAMIC = "dynamic shared memory"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a fault happened: what was launched, and what it was given."""
+    """The scene of a fault: what was launched, and what it was given."""
 
     source: Path
     built: Built
@@ -76,7 +76,7 @@ class Scene:
         return f"thread {_place(number, self.shape.block)}"
 
     def _where(self, fault: Fault) -> str:
-        """In brackets, with a space before; nothing if nobody knows."""
+        """The place in brackets, with a space before; empty if nobody knows."""
         if fault.line:
             return self._line(fault.file.decode("utf-8", "replace"), fault.line)
         place = place_of(self.built.library, fault.pc, self.source) if fault.pc else None
@@ -90,7 +90,7 @@ class Scene:
         return f"{'reads' if reads else 'writes'} {self._element(fault)}"
 
     def _element(self, fault: Fault) -> str:
-        """What is accessed, by name and index."""
+        """Words for what is accessed, by name and index."""
         if fault.region < 0:
             return f"{fault.bytes} byte{'s' * (fault.bytes != 1)} far from everything it was given"
         count = len(self.tensors)
@@ -105,7 +105,7 @@ class Scene:
         return f"{fault.bytes} byte{'s' * (fault.bytes != 1)} at byte {fault.offset} of {name}"
 
     def _size(self, fault: Fault) -> str:
-        """How much there is of what was run over."""
+        """Words for the size of what was run over."""
         count, arrays = len(self.tensors), self.built.shared
         if fault.trouble == Trouble.BAD_INDEX:
             return f", but it has {fault.bytes} element{'s' * (fault.bytes != 1)}"

@@ -1,4 +1,4 @@
-"""How the launches of a case run: which threads go on first, which run is checked, and how the kernel is compiled.
+"""Schedules of the launches of a case: which threads go on first, which run is checked, how it is compiled.
 
 All of it is a function of the case, so that a replay does the same: of Case.number, which its seeds give, and of
 Case.contracted.
@@ -20,7 +20,7 @@ _FUSED_RESIDUE = 1
 
 @dataclass(slots=True)
 class Schedule:
-    """How the next launch runs."""
+    """A schedule for the next launch."""
 
     order: str = ORDERS[0]
     seed: int = 0
@@ -29,7 +29,7 @@ class Schedule:
     """What was seen since it was set."""
 
     def set(self, seed: int, run: int, *, contracted: bool = False) -> None:
-        """From a case's number, which of its two runs it is, and how it wants a * b + c rounded.
+        """Derive the schedule from a case's number, which of its two runs it is, and how it wants a * b + c rounded.
 
         Both runs of a contracted case are: they are compared bit by bit. So none of them is checked.
         """

@@ -1,4 +1,4 @@
-"""Where a kernel's source takes an element of an array by its name: there an index that is too large is a bug.
+"""Elements of arrays that a kernel's source takes by their names: an index that is too large is a bug there.
 
 g++ reports every index beyond the extent of a type (-fsanitize=bounds-strict), and where it stands. Many of them do no
 harm: `tile[0][i]` walks through all rows of `tile`, and `&tile[i]` is only an address. So a report counts only if one

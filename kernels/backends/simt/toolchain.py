@@ -38,7 +38,7 @@ SHADOWED = HOME / "nvidia"
 
 
 class Mode(StrEnum):
-    """How a kernel is compiled."""
+    """Modes of compiling a kernel."""
 
     FAST = "fast"
     CHECK = "check"
@@ -108,7 +108,7 @@ def compiler() -> tuple[str, str]:
 
 
 def _flags(mode: Mode) -> tuple[str, ...]:
-    """Of the compiler, for kernels; one of them is known to g++ since version 12."""
+    """Flags of the compiler, for kernels; one of them is known to g++ since version 12."""
     version = compiler()[0].partition(".")[0]
     unset = [f"-ftrivial-auto-var-init={_UNSET[mode]}"] if version.isdigit() and int(version) >= 12 else []
     return (*_FLAGS[mode], *unset)
@@ -138,7 +138,7 @@ def _complete(folders: Sequence[Path]) -> tuple[Path, ...]:
 
 @cache
 def missing() -> str:
-    """Why nothing can be built here, or an empty string."""
+    """The reason why nothing can be built here, or an empty string."""
     if not shutil.which("g++"):
         return "g++ is not installed"
     if not cuda_headers():
@@ -148,7 +148,7 @@ def missing() -> str:
 
 @cache
 def no_contraction() -> str:
-    """Why no kernel can be compiled with a * b + c rounded once, or an empty string."""
+    """The reason why no kernel can be compiled with a * b + c rounded once, or an empty string."""
     if platform.machine() in {"aarch64", "arm64"}:
         return ""
     try:
@@ -160,7 +160,7 @@ def no_contraction() -> str:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: the folder that the XDG base directory specification names.
+    """The folder of compiled kernels: the one that the XDG base directory specification names.
 
     Without a home that can be written to it is one of this user's among the temporary files.
     """
@@ -181,7 +181,7 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def _own_temporary() -> Path:
-    """Of a fixed name, so that it is found again, unless somebody else has taken it."""
+    """A folder of a fixed name, so that it is found again, unless somebody else has taken it."""
     folder = Path(tempfile.gettempdir()) / f"kernel-assay-cache-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     seen = folder.lstat()
@@ -239,7 +239,7 @@ class Built:
 
     @property
     def shared_bytes(self) -> int:
-        """Of static shared memory that the greediest function has; kernels are instances of their own."""
+        """Bytes of static shared memory that the greediest function has; kernels are instances of their own."""
         totals: dict[str, int] = {}
         for array in self.shared:
             totals[array.owner] = totals.get(array.owner, 0) + array.size
@@ -321,7 +321,7 @@ def _includes() -> list[str]:
 
 @cache
 def _tools() -> bytes:
-    """Of what every result depends on: the emulator, the compiler, CUDA's headers."""
+    """A digest of what every result depends on: the emulator, the compiler, CUDA's headers."""
     found = hashlib.sha256("\0".join([*compiler(), *_LINK, *map(str, cuda_headers())]).encode())
     for folder in cuda_headers():
         version = folder / "cuda.h"
@@ -333,7 +333,7 @@ def _tools() -> bytes:
 
 
 def digest_of(words: Iterable[str], files: Iterable[Path]) -> str:
-    """Of everything that a result depends on: the words and files, and the tools."""
+    """A digest of everything that a result depends on: the words and files, and the tools."""
     found = hashlib.sha256("\0".join(words).encode() + _tools())
     for file in files:
         found.update(hashlib.sha256(file.read_bytes()).digest())
@@ -370,7 +370,7 @@ def _placed(text: str, path: Path) -> str:
 
 
 def _beside(path: Path, folder: Path) -> Path:
-    """Where a file's own headers are: beside it, or copies in a folder, lying as they do, if one must be rewritten."""
+    """The folder of a file's own headers: beside it, or copies, lying as they do, if one must be rewritten."""
     texts = {header: header.read_text("utf-8-sig") for header in included(path)}
     home = read_source(path).home
     if all(rewritten(text) == text for text in texts.values()):
@@ -432,7 +432,7 @@ def _shared_arrays(library: Path) -> list[tuple[str, str, int, int]]:
 
 
 def _subscripts(path: Path, shared: set[str]) -> list[Subscript]:
-    """In a file and its own headers, as they are compiled; of two files of one name nobody knows which is meant."""
+    """Subscripts in a file and its own headers, as they are compiled; of two files of one name nobody knows which."""
     kernel = read_source(path)
     texts = [(kernel.place.name, kernel.text), *((f.name, f.read_text("utf-8-sig")) for f in included(path))]
     names = [name for name, _ in texts]

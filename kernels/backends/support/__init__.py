@@ -1,1 +1,1 @@
-"""What every backend stands on: signatures, guarded memory, settings of libraries."""
+"""The ground that every backend stands on: signatures, guarded memory, settings of libraries."""

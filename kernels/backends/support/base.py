@@ -1,4 +1,4 @@
-"""What a backend must be able to do, and what backends that run Python files share."""
+"""The interface of a backend, and the ground of those that run Python files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Returned:
     """A subject's own result, seen from numpy."""
 
     array: Array
-    """C-contiguous values in a house dtype (or the foreign dtype, whose name then differs)."""
+    """C-contiguous values in a known dtype (or the foreign dtype, whose name then differs)."""
     dtype: str
     contiguous: bool
     address: int
@@ -41,7 +41,7 @@ class KernelFaultError(Exception):
 
 
 class Loader(ABC):
-    """How subjects of one backend are loaded, fed and read. Everything but `unavailable` runs in the worker only."""
+    """An interface to load, feed and read subjects of one backend. Only `unavailable` runs outside the worker."""
 
     name: str
     streamed = False
@@ -56,7 +56,7 @@ class Loader(ABC):
     """Distributions it needs; their versions go into the environment record."""
 
     def unavailable(self) -> str:
-        """Why it cannot run here, or an empty string. Imports nothing heavy."""
+        """The reason why it cannot run here, or an empty string. Imports nothing heavy."""
         missing = [p for p in self.packages if importlib.util.find_spec(p) is None]
         return f"{', '.join(missing)} is not installed" if missing else ""
 
@@ -90,7 +90,7 @@ class Loader(ABC):
 
     @abstractmethod
     def unwrap(self, result: Any) -> Returned:
-        """What a return-style subject gave back. Raises TypeError if it is no tensor."""
+        """The tensor that a return-style subject gave back. Raises TypeError if it is none."""
 
     def stage(self, slab: Array) -> None:
         """Told before each call: the memory in which all buffers of the case lie, with their red zones."""
@@ -105,7 +105,7 @@ class Loader(ABC):
         del seed, run, contracted
 
     def warnings(self) -> list[str]:
-        """What the last call did that is doubtful, and no fault."""
+        """Doubtful things that the last call did, and that are no fault."""
         return []
 
     def is_out_of_memory(self, error: BaseException) -> bool:
@@ -125,7 +125,7 @@ _OURS = frozenset(f.dtype for f in FORMATS.values())
 
 
 def _instead(path: Path, module: ModuleType) -> str:
-    """What a person may name, as far as the file defines it."""
+    """Names that a person may use instead, as far as the file defines them."""
     own = [name for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__]
     names = [name for name in own if callable(vars(module)[name]) and name[0] != "_"]
     return f"; it has {', '.join(names)}: name one, as in {path.name}:{names[0]}" if names else ""
@@ -182,7 +182,7 @@ class Reserved(Loader):
         return super().unavailable() or f"this version has no loader for {self.name} subjects"
 
     def preload(self) -> None:
-        """Nothing to import."""
+        """Import nothing."""
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """Refuse."""

@@ -50,7 +50,7 @@ class Edit(BaseModel):
 
 
 class Edits(BaseModel):
-    """What a file says: its base, the changes, and keys of front matter."""
+    """The content of a file of edits: its base, the changes, and keys of front matter."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -65,7 +65,7 @@ class Edits(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a kernel is compiled from."""
+    """The source that a kernel is compiled from."""
 
     text: str
     place: Path
@@ -103,7 +103,7 @@ def is_kernel(path: Path) -> bool:
 
 
 def source_bytes(path: Path) -> bytes:
-    """What the digest of a kernel's file is made of."""
+    """Bytes that the digest of a kernel's file is made of."""
     return read_source(path).text.encode() if path.suffix == ".toml" else path.read_bytes()
 
 
@@ -138,7 +138,7 @@ def apply(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _begin(text: str, number: int, edit: Edit) -> int:
-    """Where an edit begins."""
+    """The place where an edit begins."""
     shown = repr(edit.old if len(edit.old) <= 80 else f"{edit.old[:77]}...")
     if edit.new == edit.old:
         raise UsageError(f"edit {number}: old and new are the same, {shown}")
@@ -148,7 +148,7 @@ def _begin(text: str, number: int, edit: Edit) -> int:
 
 
 def times(text: str, part: str) -> int:
-    """How often a part stands in a text, places that overlap among them."""
+    """Count how often a part stands in a text, places that overlap among them."""
     return sum(text.startswith(part, m.start()) for m in re.finditer(re.escape(part[0]), text))
 
 

@@ -157,7 +157,7 @@ def partner(form: str) -> str:
 
 
 def missing() -> str:
-    """Why there is no GGML here; an empty string if there is."""
+    """The reason why there is no GGML here; empty if there is."""
     return "" if find_spec("libggml") else "libggml-python is not installed"
 
 
@@ -206,11 +206,11 @@ class _Library:
         return function
 
     def traits(self, form: str) -> Any:
-        """What GGML knows of a type."""
+        """GGML's knowledge of a type."""
         return self._function("ggml_get_type_traits", POINTER(_Traits), c_int)(_TYPES[form]).contents
 
     def cpu_traits(self, form: str) -> Any:
-        """What its backend for CPUs knows of a type."""
+        """The knowledge of a type that GGML's backend for CPUs has."""
         function = self._cpu.ggml_get_type_traits_cpu
         function.restype, function.argtypes = POINTER(_CpuTraits), (c_int,)
         return function(_TYPES[form]).contents

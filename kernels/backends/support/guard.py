@@ -126,7 +126,7 @@ class Guarded:
         return not _memcmp(self._address + begin, image + begin, self._slab.size - begin)
 
     def damage(self, run: int) -> tuple[list[GuardDamage], list[str]]:
-        """What was written where nothing may be written: red zones and gaps, and the names of changed inputs."""
+        """Find what was written where nothing may be: red zones and gaps, and the names of changed inputs."""
         changed = self._slab != self._images[run]
         damage: list[GuardDamage] = []
         mutated: list[str] = []
@@ -169,12 +169,12 @@ def planned(recipes: dict[str, TensorRecipe], outputs: dict[str, TensorSpec]) ->
 
 
 def patterns(number: int) -> tuple[Bytes, Bytes]:
-    """What stands in the zones before and behind a buffer."""
+    """Patterns of the zones before and behind a buffer."""
     return _PATTERNS[2 * number % 64], _PATTERNS[(2 * number + 1) % 64]
 
 
 def _item(name: str, tensor: TensorRecipe | TensorSpec, *, is_output: bool) -> Item:
-    """What an output's layout keeps free before it belongs to no buffer, so that nobody may write there."""
+    """The item with what an output's layout keeps free before it, where nobody may write."""
     dtype = format_of(tensor.dtype).dtype
     at = LAYOUTS[tensor.layout](tensor.shape)
     size = dtype.itemsize
@@ -207,7 +207,7 @@ def _zone_damage(b: Buffer, changed: NDArray[np.bool_]) -> list[GuardDamage]:
 
 
 def _gap_bytes(b: Buffer) -> NDArray[np.bool_]:
-    """Which bytes of a buffer no element of the tensor lies on."""
+    """Bytes of a buffer that no element of the tensor lies on."""
     gaps = np.ones(b.stop - b.start, np.bool_)
     if b.view.size:
         shape, strides = (*b.view.shape, b.view.itemsize), (*b.view.strides, 1)

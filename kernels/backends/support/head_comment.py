@@ -21,7 +21,7 @@ class HeadComment:
 
     @property
     def fences(self) -> list[int]:
-        """Which lines are `---`."""
+        """Numbers of the lines that are `---`."""
         return [i for i, line in enumerate(self.lines) if line.strip() == "---"]
 
     @property

@@ -13,7 +13,7 @@ _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*\n", re.MULTILINE)
 
 
 def included(path: Path) -> list[Path]:
-    """What a kernel's file includes from beside it, and what that includes."""
+    """Files beside a kernel's that it includes, and those that they include."""
     source, itself = read_source(path), path.resolve()
     found: list[Path] = []
     waiting = list(_included_by(source.text, source.home))

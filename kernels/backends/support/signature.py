@@ -1,4 +1,4 @@
-"""How to call a subject: destination-passing or return-style, decided from its signature before the first call."""
+"""Call a subject: destination-passing or return-style, decided from its signature before the first call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.base import Scalar
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What an op hands to a subject."""
+    """The inputs and outputs that an op hands to a subject."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -28,7 +28,7 @@ class Interface:
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Self:
-        """From a message, in which tuples are lists."""
+        """Read it from a message, in which tuples are lists."""
         inputs, outputs, attrs, extra = (tuple(said[key]) for key in ("inputs", "outputs", "attrs", "extra"))
         return cls(inputs, outputs, attrs, said["optional"], extra)
 
@@ -38,7 +38,7 @@ class Interface:
         return tuple(name for name in self.inputs if name not in self.extra)
 
     def describe(self) -> str:
-        """Both forms a subject may have, as a signature."""
+        """Describe both forms that a subject may have, as a signature."""
         attrs = [f"{name}={self.optional[name]!r}" if name in self.optional else name for name in self.attrs]
         named = [*(f"{name}=None" for name in self.extra), *attrs]
         rest = f", *, {', '.join(named)}" if named else ""
@@ -52,7 +52,7 @@ class Unfitted(ABC):
     @property
     @abstractmethod
     def names(self) -> set[str]:
-        """What it takes, by name."""
+        """Names that it takes."""
 
     @property
     def nullable(self) -> frozenset[str]:
@@ -81,14 +81,14 @@ class Bound:
     """The op's optional attributes, and the value that one stands for which a case leaves out."""
 
     def declines(self, attrs: Mapping[str, Scalar], inputs: Collection[str] = ()) -> str:
-        """Why it cannot be called with these attributes and inputs; an empty string if it can."""
+        """The reason why it cannot be called with these attributes and inputs; empty if it can."""
         others = (f"it takes no {n}, so only {n}={v} is tried" for n, v in self.fixed.items() if attrs.get(n, v) != v)
         given = (f"it takes no {name}" for name in sorted(self.refused) if name in inputs)
         missing = (f"it needs {name}" for name in sorted(self.needed) if name not in inputs)
         return next(chain(others, given, missing), "")
 
     def attributes(self, attrs: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Those it takes."""
+        """Attributes that it takes."""
         return {name: value for name, value in {**self.optional, **attrs}.items() if name not in self.fixed}
 
 
@@ -129,7 +129,7 @@ def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
 
 
 def unbound(bound: Bound, error: BaseException) -> str:
-    """Why a call did not get to a subject whose signature tells nothing, or takes anything; else an empty string."""
+    """The reason why a call did not get to a subject whose signature tells nothing, or takes anything; else empty."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -49,7 +49,7 @@ _WORDS = ("backends", "torch.set_", "use_deterministic_algorithms")
 
 
 class Settings:
-    """Those of one process."""
+    """Settings of one process."""
 
     def __init__(self, torch: Any) -> None:
         calls = [(_found(torch, read), _found(torch, write)) for read, write in _CALLS.items()]
@@ -57,7 +57,7 @@ class Settings:
         self._all += [_flag(_found(torch, place), name) for place, names in _FLAGS.items() for name in names]
 
     def now(self) -> list[Any]:
-        """What is set; None for what this torch has not, or does not tell."""
+        """Current values of the settings; None for what this torch has not, or does not tell."""
         return [_told(setting) for setting in self._all]
 
     def set(self, wanted: list[Any]) -> None:
@@ -92,7 +92,7 @@ class Settings:
 
 
 def _found(torch: Any, path: str) -> Any:
-    """What a dotted name of torch means; None if it means nothing."""
+    """The object behind a dotted name of torch; None if there is none."""
     for name in path.split("."):
         torch = getattr(torch, name, None)
     return torch

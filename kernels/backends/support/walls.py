@@ -46,7 +46,7 @@ def is_walled(order: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """Where a tensor lies between its walls, in bytes from the beginning of all."""
+    """The place of a tensor between its walls, in bytes from the beginning of all."""
 
     name: str
     start: int
@@ -125,7 +125,7 @@ class Touch:
 
 
 def touched(recipes: Mapping[str, TensorRecipe], order: int, at: int, error: int) -> Touch | None:
-    """What an access so many bytes from the beginning of all has reached; None: nothing of all this.
+    """The tensor that an access so many bytes from the beginning of all has reached; None: none of them.
 
     error: the code of the page fault, where the machine says one.
     """

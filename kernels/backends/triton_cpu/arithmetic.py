@@ -80,7 +80,7 @@ def quiet(data: Array) -> Array:
 
 
 def _within(values: Array, dtype: Any) -> Array:
-    """To the 8-bit formats of OCP a GPU converts with saturation: what is too large becomes the largest number."""
+    """Saturate as a GPU does in conversions to OCP's 8-bit formats: what is too large becomes the largest number."""
     if dtype not in {tl.float8e4nv, tl.float8e5} or values.dtype.kind != "f":
         return values
     top = float(ml_dtypes.finfo(AS_BITS[dtype]).max)
@@ -147,7 +147,7 @@ class Arithmetic(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
 
 def tf32(values: Array) -> Array:
-    """What a tensor core reads of float32 numbers: 10 bits behind the leading one, so that NaN may be Inf."""
+    """Read float32 numbers as a tensor core does: 10 bits behind the leading one, so that NaN may be Inf."""
     return (np.ascontiguousarray(values).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
@@ -190,7 +190,7 @@ class Reductions(interpreter.ReduceOps):  # type: ignore[misc]
         return data, self.axis % data.ndim
 
     def _reduced(self, data: Array, axis: int) -> Array:
-        """With or without what was reduced, of which one element is left."""
+        """Keep or drop the axis that was reduced, of which one element is left."""
         if self.keep_dims:
             return data
         return data.reshape(()) if self.axis is None else np.squeeze(data, axis)

@@ -22,7 +22,7 @@ from kernel_assay.kernels.backends.support.base import KernelFaultError
 
 
 class Region:
-    """Where the elements of one argument, a tensor, lie."""
+    """The memory in which the elements of one argument, a tensor, lie."""
 
     def __init__(self, name: str, tensor: Any) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class Region:
 
     @cached_property
     def _members(self) -> NDArray[np.bool_] | None:
-        """Which elements of the hull are the tensor's; None: all."""
+        """A mask of the elements of the hull that are the tensor's; None: all."""
         if self._hull <= self.tensor.numel() and self.tensor.is_contiguous():
             return None
         found = np.zeros(self._hull, np.bool_)
@@ -49,7 +49,7 @@ class Region:
         return found
 
     def lacks(self, at: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
-        """Which of some addresses, of `width` bytes each, are not in it."""
+        """A mask of the addresses, of `width` bytes each, that are not in it."""
         offset = at.astype(np.int64) - self.start
         first, last = offset // self.size, (offset + width - 1) // self.size
         outside: NDArray[np.bool_] = (first < 0) | (last >= self._hull)
@@ -134,7 +134,7 @@ class CheckedMemory(interpreter.InterpreterBuilder):  # type: ignore[misc]
         return found
 
     def create_select(self, cond: Any, lhs: Any, rhs: Any) -> Any:
-        """Of pointers to two arguments, a pointer that may lie in either."""
+        """Select between pointers to two arguments: a pointer that may lie in either."""
         found = self.ternary_op(cond, lhs, rhs, np.where)
         if isinstance(found.dtype, Pointer) and _region_of(lhs) is not _region_of(rhs):
             found.dtype = tl.pointer_type(found.dtype.element_ty, found.dtype.address_space, found.dtype.const)

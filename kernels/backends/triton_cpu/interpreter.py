@@ -122,7 +122,7 @@ def _arithmetic() -> None:
 
 
 def _autotune() -> None:
-    """Of several configurations the first: there is no GPU to measure them on, and each should be right."""
+    """Take the first of several configurations: there is no GPU to measure them on, and each should be right."""
     prune = autotuner.Autotuner.prune_configs
     autotuner.Autotuner.prune_configs = lambda self, kwargs: prune(self, kwargs)[:1]
 
@@ -131,7 +131,7 @@ _find_numpy_type = cache(interpreter._get_np_dtype)  # noqa: SLF001  there is no
 
 
 def _numpy_type(dtype: Any) -> Any:
-    """What the interpreter keeps numbers of a type in; all pointers are integers."""
+    """The type in which the interpreter keeps numbers; all pointers are integers."""
     scalar = dtype.scalar
     return np.dtype(np.uint64) if scalar.is_ptr() else _find_numpy_type(scalar)
 

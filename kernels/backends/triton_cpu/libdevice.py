@@ -23,7 +23,7 @@ Function = Callable[..., Array]
 
 
 def _rounded(x: Array) -> Array:
-    """To the nearest integer, halves away from 0."""
+    """Round to the nearest integer, halves away from 0."""
     whole = np.trunc(x)
     return np.asarray(whole + np.copysign(np.abs(x - whole) >= 0.5, x))
 
@@ -136,7 +136,7 @@ class Libdevice(interpreter.InterpreterBuilder):  # type: ignore[misc]
         return interpreter.TensorHandle(found.astype(wanted), ret_type.scalar)
 
     def create_erf(self, arg: Any) -> Any:
-        """As above; the interpreter's own calls Python for every element."""
+        """Compute erf at once; the interpreter's own calls Python for every element."""
         return interpreter.TensorHandle(special.erf(arg.data.astype(np.float64)).astype(arg.data.dtype), arg.dtype)
 
 

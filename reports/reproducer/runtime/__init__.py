@@ -1,1 +1,1 @@
-"""What reproducers are made of: functions that are copied into them (excerpt.py), with what they call."""
+"""The parts of reproducers: functions that are copied into them (excerpt.py), with what they call."""

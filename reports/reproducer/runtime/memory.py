@@ -29,7 +29,7 @@ def put(values: Array, strides: Sequence[int] | None = None, offset: int = 0) ->
 
 
 def start_of(room: NDArray[np.uint8]) -> int:
-    """Where in the memory around an array its buffer starts."""
+    """The byte where a buffer starts in the memory around an array."""
     return ZONE + -int(room.ctypes.data) % 256
 
 
@@ -45,7 +45,7 @@ def around(array: Array) -> NDArray[np.uint8]:
 
 
 def damage(array: Array, before: NDArray[np.uint8]) -> tuple[int, str]:
-    """How many bytes around the elements of an array changed since its memory was copied to before, and where."""
+    """Count the bytes around the elements of an array that changed since its memory was copied, and say where."""
     room = around(array)
     elements = np.zeros(room.size, np.bool_)
     first = array.ctypes.data - room.ctypes.data

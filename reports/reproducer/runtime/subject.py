@@ -1,4 +1,4 @@
-"""How a reproducer gets at the kernel."""
+"""The way to the kernel in a reproducer."""
 
 import inspect
 import runpy
@@ -19,6 +19,6 @@ def load(path: str, function: str) -> Any:
 
 
 def tensors_taken(function: Callable[..., Any], attrs: Collection[str]) -> int:
-    """How many tensors a function wants: its positional arguments without defaults that are no attributes."""
+    """Count the tensors that a function wants: positional arguments without defaults that are no attributes."""
     wanted = inspect.signature(function).parameters.values()
     return sum(p.default is p.empty and p.kind is not p.KEYWORD_ONLY and p.name not in attrs for p in wanted)

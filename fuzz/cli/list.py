@@ -1,13 +1,10 @@
-"""What `replay`, `list` and `doctor` do, below the command line. Nothing here needs Hypothesis."""
+"""`list` and `doctor`: what there is, and what can run here."""
 
 from __future__ import annotations
 
 import platform
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import indent
-from typing import Any
 
 import click
 
@@ -17,109 +14,33 @@ from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.specials import PLACES, VALUES
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.interpreter_mends import mended_text
-from kernel_assay.corpus.model.kinds import BLAMELESS, Kind
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option
 from kernel_assay.fuzz.cli.output import FOUND, write_json
-from kernel_assay.fuzz.replay.baseline import beside_base
-from kernel_assay.fuzz.replay.replay import Outcome, Replayed, gather, moved, replay
+from kernel_assay.fuzz.planning.goals import GOALS
 from kernel_assay.kernels.backend_registry import loader_of, loaders
-from kernel_assay.kernels.boundary.devices import places_of
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version, version_of
 from kernel_assay.oracles.catalog import load_contracts
 from kernel_assay.oracles.judging.criteria import CRITERIA
 from kernel_assay.oracles.spec.contract import Contract
-from kernel_assay.reports.book import Book
 from kernel_assay.reports.bugs import grouped
 from kernel_assay.reports.explain import short
-from kernel_assay.reports.forms import formats, write
-from kernel_assay.reports.junit import Result, junit
-from kernel_assay.reports.plain.replay_markdown import Told, markdown
 from kernel_assay.reports.plain.run_text import claims
-from kernel_assay.reports.plain.terminal import say, table
-
-
-def replay_stored(**options: Any) -> int:
-    """The command `replay`."""
-    with Store(options["corpus"]) as store:
-        own = Own(options["files"], options["launch"])
-        items = moved(gather(store, options["targets"], own), options["device"])
-        box = {"timeout": options["timeout"], "memory_mb": options["memory_mb"]}
-        place = places_of(options["device"])[0] if options["device"] else None
-        results = replay(items, store, **box, place=place)
-        if options["base"] is not None:
-            results = beside_base(results, options["base"], **box)
-    for r in results:
-        say(_line(r), err=options["json_path"] == "-")
-    _write(results, options)
-    tally = Counter(r.outcome.value for r in results)
-    said = ", ".join(f"{n} {word}" for word, n in tally.items()) or "nothing to replay"
-    click.echo(f"{len(results)} replayed: {said}" if results else said, err=options["json_path"] == "-")
-    return 0 if all(r.good for r in results) else FOUND
-
-
-def _line(r: Replayed) -> str:
-    lost = " (a planted bug is not caught any more)" if r.lost else ""
-    meant = r.item.subject.planted and r.good  # of hundreds of planted bugs nobody reads more than a line each
-    message = f"\n{indent(f'{r.verdict.kind}: {r.verdict.message}', '    ')}" if r.verdict.message and not meant else ""
-    blame = f"\n    {r.verdict.blame}" if r.verdict.blame and not meant else ""
-    return f"{r.outcome.value}{lost}: {r.item.subject.key}  {r.item.case.label}  [{r.item.name}]{message}{blame}"
-
-
-def _write(results: list[Replayed], options: dict[str, Any]) -> None:
-    summary = [
-        {
-            "item": r.item.name,
-            "case_id": r.item.case.id,
-            "subject": r.item.subject.key,
-            "outcome": r.outcome.value,
-            "good": r.good,
-            "kind": r.verdict.kind.value,
-            "message": r.verdict.message,
-        }
-        for r in results
-    ]
-    write_json(options["json_path"], summary)
-    _write_reports(results, options)
-
-
-def _write_reports(results: list[Replayed], options: dict[str, Any]) -> None:
-    """The forms in which CI servers show a replay."""
-    if options["junit"]:
-        write(options["junit"], junit("replay", [_result(r) for r in results]))
-    if options["markdown"]:
-        write(options["markdown"], markdown([_told(r) for r in results]))
-    if options["sarif"]:
-        failing = tuple(r.as_finding() for r in results if r.verdict.failed and not r.item.subject.planted)
-        quiet = frozenset(r.as_finding().id for r in results if r.good)
-        write(options["sarif"], formats()["sarif"].render(Book(failing, known=quiet, corpus=str(options["corpus"]))))
-
-
-def _result(r: Replayed) -> Result:
-    name = f"{r.item.case.label} [{r.item.name}]"
-    if r.good:
-        skipped = "" if r.outcome is Outcome.PASSES else r.outcome.value if r.verdict.failed else ""
-        return Result(name, r.item.subject.key, skipped=skipped)
-    return Result(name, r.item.subject.key, failure=r.verdict.message or r.outcome.value)
-
-
-def _told(r: Replayed) -> Told:
-    return Told(r.item.subject.key, r.outcome.value, r.item.case.label, r.verdict.message, good=r.good)
-
+from kernel_assay.reports.plain.terminal import table
 
 Row = tuple[str, ...]
 _BUG = "bug"
 """The column with the finding that leads the bug; people see it by what stands below what."""
 
 
-def list_things(**options: Any) -> int:
-    """The command `list`."""
-    head, rows = _LISTS[options["what"]](Path(options["corpus"]))
-    _refuse_lost_columns(options["what"], options["words"], head, rows)
-    rows = [row for row in rows if all(_matches(word, head, row) for word in options["words"])]
-    if options["json_path"]:
-        write_json(options["json_path"], [dict(zip(head, row, strict=True)) for row in rows])
+def _list(what: str, words: Sequence[str], corpus: Path, json_path: str | None) -> int:
+    head, rows = _LISTS[what](corpus)
+    _refuse_lost_columns(what, words, head, rows)
+    rows = [row for row in rows if all(_matches(word, head, row) for word in words)]
+    if json_path:
+        write_json(json_path, [dict(zip(head, row, strict=True)) for row in rows])
     else:
         click.echo(table(*_by_bug(head, rows)))
     return 0
@@ -169,7 +90,7 @@ def _ops(_: Path) -> tuple[Row, list[Row]]:
 
 
 def _call(contract: Contract) -> str:
-    """How a kernel that returns its result is called; what stands in brackets may be left out."""
+    """Words for the call of a kernel that returns its result; what stands in brackets may be left out."""
     inputs = [name for name in contract.inputs if name not in contract.optional]
     named = [name for name in contract.inputs if name in contract.optional] + list(contract.attrs)
     named = [f"[{name}]" if name in contract.optional else name for name in named]
@@ -225,14 +146,12 @@ def _state(f: Finding) -> str:
 
 
 def _goals(_: Path) -> tuple[Row, list[Row]]:
-    from kernel_assay.fuzz.planning.goals import GOALS  # noqa: PLC0415  listing needs no examiner
-
     return ("goal", "reached by"), [(name, (f.__doc__ or "").strip()) for name, f in GOALS.items()]
 
 
 def _verdicts(_: Path) -> tuple[Row, list[Row]]:
-    about = {True: "the question", False: "the subject"}
-    return ("verdict", "about", "means"), [(k.value, about[k in BLAMELESS], short(k.value)) for k in Kind]
+    about = {True: "the subject", False: "the question"}
+    return ("verdict", "about", "means"), [(k.value, about[k.facts.fails], short(k.value)) for k in Kind]
 
 
 def _criteria(_: Path) -> tuple[Row, list[Row]]:
@@ -251,8 +170,20 @@ _LISTS = {
 }
 
 
+@click.command("list")
+@click.argument("what", type=click.Choice(list(_LISTS)), default="ops")
+@click.argument("words", nargs=-1, metavar="[WORD|COLUMN=VALUE]...")
+@contract_option
+@old_corpus_option
+@json_option
+def command(*, what: str, words: tuple[str, ...], corpus: Path, json_path: str | None) -> int:
+    """List what there is: all of it, or the rows in which every WORD occurs and every COLUMN has its VALUE."""
+    return _list(what, words, corpus, json_path)
+
+
+@click.command("doctor")
 def doctor() -> int:
-    """The command `doctor`: exit code 1 if nothing can run here."""
+    """Say what is installed, which backends can run here, and why the others cannot. Exit code 1 if none can."""
     env = environment()
     click.echo(f"python {env.python} on {env.platform}\nprocessor {env.processor or env.machine}\n")
     versions = env.packages | {name: version_of(name) or "not installed" for name in OPTIONAL}

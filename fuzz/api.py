@@ -1,0 +1,238 @@
+"""Find bugs in kernels from Python: everything that the command line does stands on these functions.
+
+    from kernel_assay.fuzz.api import RunSettings, Store, run
+
+    with Store("corpus") as store:
+        result = run(RunSettings(subjects=("my_softmax.py",), seconds=30), store=store)
+    for finding in result.findings:
+        print(finding.verdict.message, finding.case.label)
+
+Kernels run in the sandbox, never in the process that calls. Mistakes of the caller raise UsageError with one sentence,
+faults of the tool InternalError.
+"""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.exhaustive_result import Proof
+from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import RunStore
+from kernel_assay.fuzz.campaign.session import CancelledError, RunResult, Stop, run
+from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.selection import Own, only_dtypes, placed
+from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
+from kernel_assay.fuzz.exhaustive import prove as exhaustive
+from kernel_assay.fuzz.replay import replay as replaying
+from kernel_assay.fuzz.replay.baseline import beside_base
+from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, gather, moved
+from kernel_assay.fuzz.settings import Box, RunSettings
+from kernel_assay.fuzz.triage.failures import Failure, Found, put_away
+from kernel_assay.fuzz.triage.triage import investigate
+from kernel_assay.kernels.boundary.devices import places_of
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of
+
+__all__ = [
+    "BatchJudged",
+    "Box",
+    "CancelledError",
+    "Case",
+    "Event",
+    "FailureMet",
+    "Finding",
+    "FindingFiled",
+    "InternalError",
+    "Item",
+    "Listener",
+    "Outcome",
+    "Own",
+    "Proof",
+    "Replayed",
+    "Replayer",
+    "RunEnded",
+    "RunResult",
+    "RunSettings",
+    "RunStarted",
+    "RunStore",
+    "Shrunk",
+    "Stop",
+    "Store",
+    "UsageError",
+    "Verdict",
+    "check",
+    "gather",
+    "prove",
+    "replay",
+    "run",
+    "shrink",
+]
+
+USUAL, NOBODY = Box(), Own()
+Kernel = str | Path | Callable[..., Any]
+"""A file, `FILE:NAME`, or a function of a module, which is loaded again, in the sandbox, from its file."""
+
+
+def check(case: Case, kernel: Kernel, *, laws: bool = True, box: Box = USUAL) -> Verdict:
+    """Run a kernel on one case and judge its outputs. The sandbox is kept for the next case of the same kernel.
+
+    laws: hold it to the laws of the op, too. Raises UsageError for a kernel that cannot be loaded or called.
+    """
+    examiner, subject = sandbox_of(kernel, case.op, box)
+    if subject.dtypes and case.dtype not in subject.dtypes:
+        return Verdict(kind=Kind.UNSUPPORTED, rule="status", message=f"it is for {', '.join(subject.dtypes)} only")
+    inquiry = Inquiry(case, (subject.key,), all_laws(case) if laws else ())
+    return examiner.check([inquiry])[0].verdicts[subject.key]
+
+
+def sandbox_of(kernel: Kernel, op: str, box: Box = USUAL) -> tuple[Examiner, Subject]:
+    """Whoever examines a kernel, for as long as this process lives, and the kernel. Raises UsageError as `check`."""
+    return _examiner(_place_of(kernel), op, Path.cwd(), box)
+
+
+def _place_of(kernel: Kernel) -> str:
+    """`FILE[:NAME]` of a kernel. Raises UsageError for a function that has no file of its own."""
+    if not callable(kernel):
+        return str(kernel)
+    try:
+        file = inspect.getsourcefile(kernel)
+    except TypeError:
+        file = None
+    if file is None or kernel.__name__ != kernel.__qualname__:
+        raise UsageError(f"{kernel!r} is no function of a module's own: name its file, as 'my_kernel.py:name'")
+    return f"{file}:{kernel.__name__}"
+
+
+@cache
+def _examiner(place: str, op: str, folder: Path, box: Box) -> tuple[Examiner, Subject]:
+    """One sandbox a kernel; folder: where a relative place begins."""
+    del folder
+    subject = user_subject(place, (op,))
+    examiner = Examiner([subject], timeout=box.timeout, memory_mb=box.memory_mb)
+    atexit.register(examiner.__exit__, None, None, None)
+    return examiner, examiner.subjects[subject.key]
+
+
+def replay(
+    targets: Sequence[str] = (),
+    *,
+    store: Store,
+    own: Own = NOBODY,
+    device: str = "",
+    base: Path | None = None,
+    box: Box = USUAL,
+) -> list[Replayed]:
+    """Run stored cases again and say what has changed; findings in the store are told what came of it.
+
+    targets: findings, files, folders, RUN:INDEX or case:TOKEN; none: the whole store. own: kernels that run instead of
+    the recorded ones. device: where those run that can; "": where each failed. base: a checkout to compare with, whose
+    failures do not count. Raises UsageError for what cannot be found or run.
+    """
+    items = moved(gather(store, targets, own), device)
+    place = places_of(device)[0] if device else None
+    results = replaying.replay(items, store, timeout=box.timeout, memory_mb=box.memory_mb, place=place)
+    if base is None:
+        return results
+    return beside_base(results, base, timeout=box.timeout, memory_mb=box.memory_mb)
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """The fate of a failing case that was to be made smaller."""
+
+    item: Item
+    """As it was."""
+    finding: Finding
+    """As it is stored now."""
+    seconds: float
+    replaced: Finding | None = None
+    """The finding whose place it takes: a smaller case may fail otherwise."""
+
+
+def shrink(
+    target: str, *, store: Store, own: Own = NOBODY, device: str = "", seconds: float = 30.0, box: Box = USUAL
+) -> list[Shrunk]:
+    """Make a failing case smaller while it fails in the same way, and store the finding; one entry a kernel that fails.
+
+    target, own and device are as in `replay`; seconds: for each. Raises UsageError for what cannot be found or run.
+    """
+    items = moved(gather(store, [target], own), device)
+    subjects = list({i.subject.key: i.subject for i in items}.values())
+    place = places_of(device)[0] if device else None
+    with Examiner(subjects, timeout=box.timeout, memory_mb=box.memory_mb, place=place) as examiner:
+        found = [(i, *made) for i in items if (made := _shrink_one(examiner, i, seconds)) is not None]
+    if found:
+        store.prepare()
+    return [_stored(store, *each) for each in found]
+
+
+def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> tuple[Found, float] | None:
+    """Shrink one item; what was found, and how long it took; None: it does not fail."""
+    begin = time.monotonic()
+    checked, verdict = replaying.rerun(examiner, item)
+    if not verdict.failed:
+        return None
+    known = item.finding
+    found_by, before = (known.found_by, known.before) if known else (item.name, ())
+    met = checked.verdicts[item.subject.key] if before else verdict
+    found = investigate(examiner, Failure(item.case, item.subject, met, found_by, before), seconds=seconds)
+    if known is not None:
+        aliases = tuple(sorted({*found.finding.aliases, *known.keys}))
+        finding = found.finding.but(aliases=aliases, original=known.original, first_seen=known.first_seen)
+        found = replace(found, finding=finding)
+    return found, time.monotonic() - begin
+
+
+def _stored(store: Store, item: Item, found: Found, seconds: float) -> Shrunk:
+    """Store what has become of a finding.
+
+    Findings are told apart by how they fail, and a smaller case may fail otherwise: then it takes the place of what was
+    stored before, unless that is expected to fail as it is.
+    """
+    before = item.finding
+    finding = put_away(store, found, before)
+    gone = before is not None and before.id != finding.id and before.expect != "fail" and store.has(before)
+    if before is not None and gone:
+        store.drop(before)
+    return Shrunk(item, finding, seconds, before if gone else None)
+
+
+def prove(
+    op: str,
+    kernel: str,
+    *,
+    dtypes: Sequence[str] = (),
+    device: str = "cpu",
+    store: Store | None = None,
+    box: Box = USUAL,
+) -> Proof:
+    """Judge a kernel on every input there is, where an op takes elements of at most 16 bits one by one.
+
+    kernel: the name of a built-in one, or `FILE[:NAME]`. store: where the result is kept. Raises UsageError for an op
+    whose inputs cannot be counted out, and a kernel that does not run there.
+    """
+    contract = contract_of(op)
+    house = next((s for s in subjects_of(op) if s.name == kernel), None)
+    (subject,) = only_dtypes([house or user_subject(kernel, (op,))], dtypes)
+    if device != "cpu":
+        (subject,) = placed([subject], device)
+        if subject.device == "cpu":
+            raise UsageError(f"{subject.key} does not run on device {device!r}")
+    proof = exhaustive.prove(contract, subject, timeout=box.timeout, memory_mb=box.memory_mb)
+    if store is not None:
+        store.prepare()
+        store.save_proof(proof)
+    return proof

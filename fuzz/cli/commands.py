@@ -1,0 +1,62 @@
+"""All commands by their names; each is imported when it is asked for, so that `--help` waits for nothing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+
+class Place(NamedTuple):
+    """The place of a command, and what it does, in its own first words."""
+
+    module: str
+    summary: str
+    name: str = "command"
+
+
+_CLI = "kernel_assay.fuzz.cli"
+PLACES = {
+    "analyze": Place(f"{_CLI}.analyze", "Judge kept outputs again under the contracts of today, running nothing."),
+    "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all built-in ones, or your own."),
+    "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
+    "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
+    "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
+    "list": Place(f"{_CLI}.list", "List ops, subjects, backends, findings and more."),
+    "new": Place(f"{_CLI}.new", "Write a small file that runs, to start from."),
+    "profile": Place(f"{_CLI}.nvidia", "Run a case on the GPU under Nsight Compute.", "profile_command"),
+    "promote": Place(f"{_CLI}.lifecycle", "Keep findings for good: they are replayed in CI.", "promote_command"),
+    "prove": Place(f"{_CLI}.prove", "Try a kernel on every input there is."),
+    "replay": Place(f"{_CLI}.replay", "Run stored cases again and say what has changed."),
+    "report": Place("kernel_assay.reports.__main__", "Tell of a run: as a page, JSON, JUnit, SARIF, Markdown.", "cli"),
+    "run": Place(f"{_CLI}.run", "Search for failures and say what was found."),
+    "sanitize": Place(f"{_CLI}.nvidia", "Run a case on the GPU under compute-sanitizer.", "sanitize_command"),
+    "show": Place(f"{_CLI}.show", "Show all there is to know of a finding."),
+    "shrink": Place(f"{_CLI}.shrink", "Make a failing case smaller."),
+}
+
+
+class Commands(click.Group):
+    """Imports a command when it is asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        """settings: as for any group."""
+        names = {name: click.Command(name) for name in PLACES}  # so that click can say what was meant
+        super().__init__(**{**settings, "commands": names})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, sorted."""
+        del ctx
+        return sorted(PLACES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        del ctx
+        place = PLACES.get(cmd_name)
+        return None if place is None else getattr(import_module(place.module), place.name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """All commands in the help, none of them imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, PLACES[name].summary) for name in self.list_commands(ctx)])

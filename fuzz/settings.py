@@ -1,0 +1,117 @@
+"""Settings of a run: what it searches for, with what, for how long; one record, checked when it is made."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.campaign import DEFAULT_SECONDS, RunOptions
+
+TIMEOUT, MEMORY_MB = 10.0, 4096
+ENGINES = ("conjecture", "given")
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_of(text: str) -> float:
+    """`90`, `90s`, `5m` or `8h` in seconds. Raises UsageError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not match or float(match[1]) == 0:
+        raise UsageError(f"{text!r} is no length of time above 0; write 90s, 5m or 8h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Limits of the sandbox: seconds for one execution (two runs), megabytes that a kernel may allocate."""
+
+    timeout: float = TIMEOUT
+    memory_mb: int = MEMORY_MB
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for limits in which nothing could run."""
+        _at_least("timeout", self.timeout, 0.01)
+        _at_least("memory_mb", self.memory_mb, 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """One search. Raises UsageError, one sentence, for settings that make no sense."""
+
+    ops: tuple[str, ...] = ()
+    """Names of ops; none: those of the subjects, or all."""
+    subjects: tuple[str, ...] = ()
+    """Kernels of your own: `FILE[:NAME]`."""
+    launch: tuple[str, ...] = ()
+    """Lines of front matter (TOML) for the CUDA files among them."""
+    backends: tuple[str, ...] = ()
+    """Only built-in implementations of these backends."""
+    peers: tuple[str, ...] = ()
+    """Built-in implementations that run beside your own; `none`: nobody."""
+    dtypes: tuple[str, ...] = ()
+    """Only these dtypes of the first input."""
+    planted: bool = False
+    """Whether the built-in seeded bugs take part."""
+    as_is: bool = False
+    """Whether Triton's interpreter runs unmended."""
+    seconds: float | None = None
+    """How long to search; None, and no cases: a minute."""
+    after_seconds: float | None = None
+    """How long its end may take, in which failures are shrunk and filed; None: a tenth of `seconds`, at least 10."""
+    cases: int | None = None
+    """Stop after so many cases instead."""
+    seed: int | None = None
+    """The same seed makes the same cases; None: a random one."""
+    engine: str = "conjecture"
+    device: str = "cpu"
+    """`cpu`, `cuda`, `cuda:NUMBER` or `cuda:all`."""
+    jobs: int | None = None
+    """Processes that search; None: one, and more on GPUs."""
+    max_elements: int | None = None
+    """Of the largest tensor of a case."""
+    case_memory: int | None = None
+    """Megabytes of all tensors of a case; with it, shapes of language models that fit are tried."""
+    box: Box = field(default_factory=Box)
+    strict: bool = False
+    """Whether failures that did not show again count."""
+    base: Path | None = None
+    """A checkout to compare with: what fails there, too, does not count."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError."""
+        if self.seconds is not None and self.cases is not None:
+            raise UsageError("seconds and cases exclude one another; name one of them")
+        if self.seconds is not None and not self.seconds > 0:
+            raise UsageError(f"seconds must be above 0, not {self.seconds!r}")
+        if self.engine not in ENGINES:
+            raise UsageError(f"engine {self.engine!r} is not known; the known ones are {', '.join(ENGINES)}")
+        for name, least in (("cases", 1), ("seed", 0), ("jobs", 1), ("max_elements", 1), ("case_memory", 1)):
+            _at_least(name, getattr(self, name), least)
+
+    @property
+    def until(self) -> tuple[float, int | None]:
+        """Seconds and cases, one of them without end."""
+        return (math.inf, self.cases) if self.cases is not None else (self.seconds or DEFAULT_SECONDS, None)
+
+    @property
+    def options(self) -> RunOptions:
+        """The part that the record of a run keeps."""
+        seconds, cases = self.until
+        return RunOptions(
+            timeout=self.box.timeout,
+            memory_mb=self.box.memory_mb,
+            max_elements=self.max_elements or 0,
+            device=self.device,
+            jobs=self.jobs or 0,
+            case_memory=self.case_memory or 0,
+            seconds=seconds if cases is None else 0.0,
+            cases=cases or 0,
+            strict=self.strict,
+        )
+
+
+def _at_least(name: str, value: float | None, least: float) -> None:
+    if value is not None and not value >= least:
+        raise UsageError(f"{name} must be at least {least:g}, not {value!r}")
