@@ -243,17 +243,28 @@ class Sandbox:
 
     def _try_alone(self, ticket: Ticket, suspect: tuple[int, Task]) -> None:
         """Run a suspect in a worker that has run nothing else, and that nobody else's errors reach."""
-        if self._active.served or self._active.shared:
-            self._promote(warm=suspect[1].subjects)
-        self._give(ticket, [suspect])
-        key, worker = (suspect[0], suspect[1].subjects[0]), self._active
+        key = suspect[0], suspect[1].subjects[0]
         ending = ticket.endings.get(key)
         if ending is None or ending.code != ZYGOTE_LOST:
+            if self._active.served or self._active.shared:
+                self._promote(warm=suspect[1].subjects)
+            self._give(ticket, [suspect])
             return
+        self._begin_anew(*suspect[1].subjects)
+        self._give(ticket, [suspect])
+        worker = self._active
         while ticket.under_way:
             self._wait(ticket)
         if self.nursery.loses(worker):  # it came back, for its own process dies a little later
             ticket.outcomes[key] = death_of(key[1], ending, None)
+
+    def _begin_anew(self, *warm: str) -> None:
+        """Have workers of a zygote of their own: who ended the last one may have run under this one since."""
+        old = self._active, self._spare
+        self.nursery.renew()
+        self._active, self._spare = self._ready(*warm), self._ready(*warm)
+        for worker in old:
+            self.nursery.discard(worker, dead=True)  # it ends with its zygote
 
     def _find_cause(self, ticket: Ticket, victim: Key, before: list[Key]) -> None:
         """Somebody died who does not die alone: did one that ran before leave the process to die?"""

@@ -271,6 +271,11 @@ class Nursery:
             self._process.kill()
             self._process.wait()
 
+    def renew(self, seconds: float = _CLOSE_SECONDS) -> None:
+        """End the zygote, and all its workers, and start another; one that does not end in time is killed."""
+        self._end_zygote(seconds)
+        self._start()
+
     def _begin_anew(self) -> None:
         """Start another zygote: this one is gone, or does not answer, and nobody knows what became of its workers.
 
@@ -280,8 +285,7 @@ class Nursery:
         self._silent += 1
         if self._silent > _MOST_SILENT:
             raise InternalError("the zygote died before it had forked; its last words are on stderr")
-        self._end_zygote(0.0)
-        self._start()
+        self.renew(0.0)
 
     def _pid(self, handle: Handle) -> int:
         """The pid of a worker; 0 if that will never be known."""

@@ -228,24 +228,18 @@ def test_who_ends_or_stops_the_mother_of_all_workers_harms_nobody_else(subject, 
         assert said == {"it crashed: it ended or stopped the process that starts all others"}
 
 
-def test_a_zygote_that_is_ended_before_it_has_said_a_word_is_replaced_and_three_in_a_row_are_our_own_affair(subject):
+def test_zygotes_that_end_without_a_word_are_replaced_until_it_must_be_our_own_affair():
     with Examiner([PEER], timeout=3.0) as examiner:
         nursery = examiner.sandbox.nursery
-
-        def end():
-            nursery._process.kill()
-            nursery._process.wait()
-
         for _ in range(3):
-            end()
-            nursery.spawn()
-        assert kinds(examiner, PEER, [CASES[0]]) == [Kind.PASS], "and a word makes good for all before it"
+            nursery._begin_anew()
+        assert nursery._pid(nursery.spawn()), "and a word makes good for all before it"
+        assert kinds(examiner, PEER, [CASES[0]]) == [Kind.PASS]
+        assert nursery._pid(nursery.spawn())
         for _ in range(3):
-            end()
-            nursery.spawn()
-        end()
+            nursery._begin_anew()
         with pytest.raises(InternalError, match="before it had forked"):
-            nursery.spawn()
+            nursery._begin_anew()
 
 
 def test_a_branch_that_loses_its_zygote_gets_another(subject):
