@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kernel_assay.corpus.process.channel import Channel
 from kernel_assay.kernels.backends.support.guard import Guarded
-from kernel_assay.kernels.boundary.protocol import Channel
 from kernel_assay.kernels.sandbox import worker_pool
 from kernel_assay.kernels.worker import worker, zygote
 

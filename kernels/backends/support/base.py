@@ -20,9 +20,9 @@ from kernel_assay.corpus.model.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A subject's own result, seen from numpy."""
+    """A subject's own result, seen from numpy; where it stays on a device, from torch."""
 
-    array: Array
+    array: Any
     """C-contiguous values in a known dtype (or the foreign dtype, whose name then differs)."""
     dtype: str
     contiguous: bool
@@ -52,6 +52,8 @@ class Loader(ABC):
     """Whether its subjects read their inputs where they lie on the host, so that walls show who leaves them."""
     interprets = False
     """Whether its kernels take ten times as long as those of others, and a search of many had better spare them."""
+    gpu_only = False
+    """Whether its subjects run on a GPU and nowhere else."""
     packages: tuple[str, ...] = ()
     """Distributions it needs; their versions go into the environment record."""
 
@@ -91,6 +93,19 @@ class Loader(ABC):
     @abstractmethod
     def unwrap(self, result: Any) -> Returned:
         """The tensor that a return-style subject gave back. Raises TypeError if it is none."""
+
+    def load_there(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The callable, for tensors that are on a GPU already: those of large cases, and of proofs over all inputs."""
+        del launch
+        raise UsageError(f"{path}:{function} cannot be run there: subjects of {self.name} take no tensors of a GPU")
+
+    def wrap_there(self, tensor: Any) -> Any:  # noqa: ARG002  the interface asks for it
+        """The backend's own tensor over a tensor of torch's on a GPU."""
+        raise InternalError(f"{self.name} subjects cannot be fed there")
+
+    def unwrap_there(self, result: Any) -> Any:  # noqa: ARG002  the interface asks for it
+        """The tensor of torch's over what a return-style subject gave back there. Raises TypeError if it is none."""
+        raise InternalError(f"{self.name} subjects cannot be read there")
 
     def stage(self, slab: Array) -> None:
         """Told before each call: the memory in which all buffers of the case lie, with their red zones."""
