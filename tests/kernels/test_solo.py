@@ -119,7 +119,8 @@ def test_what_becomes_of_a_subject_is_said(tmp_path, body, status, words):
     assert run(order_of(silu(), kernel(tmp_path, body))) == (status, words)
 
 
-def test_a_subject_that_does_not_load_is_not_run(tmp_path):
+def test_a_subject_that_does_not_load_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_memory, "device_count", lambda: 0)
     subject = kernel(tmp_path, "pass")
     Path(subject.path).write_text("import no_such_module")
     status, words = run(order_of(silu(), subject))
