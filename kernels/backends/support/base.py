@@ -16,6 +16,7 @@ import numpy as np
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS, Array
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.kernels.backends.support.importing import import_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +151,8 @@ class PythonLoader(Loader):
     """Loads a function from a Python file, anywhere."""
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
-        """Execute the file under a name of its own and pick the function."""
-        spec = importlib.util.spec_from_file_location(f"subject_{abs(hash(path))}", path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{path} is not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except BaseException as error:  # SystemExit too
-            raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
+        """Import the file and pick the function."""
+        module = import_file(path)
         found = getattr(module, function, None)
         if not callable(found):
             raise UsageError(f"{path} has no function {function!r}{_instead(path, module)}")
