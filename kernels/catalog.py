@@ -54,7 +54,8 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
     module = file_of_module(path_text) if function and not Path(path_text).exists() else None
     path = present((module or Path(path_text)).resolve())
     if path.suffix not in {".py", *CUDA}:
-        raise UsageError(f"{path_text} is neither a .py nor a .cu file, nor a .toml file of edits, nor a module found here")
+        others = "nor a .toml file of edits, nor a module found here"
+        raise UsageError(f"{path_text} is neither a .py nor a .cu file, {others}")
     if not path.is_file():
         raise UsageError(f"{path_text} {'is no file' if path.exists() else 'does not exist'}")
     launch = launch if path.suffix in CUDA else ""
