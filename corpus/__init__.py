@@ -1,1 +1,1 @@
-"""The memory: the nouns, the recipe language, materialization and the store."""
+"""The corpus: its records, the recipe language, materialization and the store."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import click
 
+from kernel_assay import __version__
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.process.output_streams import outlive_readers
 from kernel_assay.corpus.program import program
@@ -20,7 +21,7 @@ USAGE, INTERNAL = 2, 3
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="kernel-assay", message="%(version)s")
+@click.version_option(__version__, message="%(version)s")
 def cli() -> None:
     """Fuzz compute kernels against their specification and against one another."""
 

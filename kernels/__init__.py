@@ -1,1 +1,1 @@
-"""The accused: implementations under test, and the box they run in."""
+"""Code under test: implementations, and the sandbox they run in."""

@@ -1,1 +1,1 @@
-"""The judge: contracts, references, error budgets and verdicts."""
+"""Oracles: contracts, references, error budgets and verdicts."""

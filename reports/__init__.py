@@ -1,1 +1,1 @@
-"""The teller: reads records and says them in words."""
+"""Reports: read records and say them in words."""

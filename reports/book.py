@@ -79,13 +79,13 @@ class Book:
 
     @cached_property
     def groups(self) -> list[list[Finding]]:
-        """Findings that are not planted, those that are most likely one bug together."""
+        """Findings that are not about seeded bugs, those that are most likely one bug together."""
         return grouped(self.real, self.news)
 
     def standing(self, finding: Finding) -> str:
         """The place of a finding in the life of findings, in a few words."""
         if finding.subject.planted:
-            return "planted"
+            return "seeded bug"
         if finding.id in self.known:
             return "known on the base"
         if finding.expect == "fail":

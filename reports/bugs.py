@@ -124,7 +124,7 @@ def _sizes(condition: str) -> tuple[str, frozenset[int]]:
 
 
 def _condition(f: Finding) -> str:
-    """All that was learned of when it fails, as one condition."""
+    """All conditions under which it fails, as one condition."""
     return " and ".join(gate.removeprefix(_CONDITION) for gate in f.gates)
 
 

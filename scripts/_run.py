@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -81,16 +81,10 @@ class Steps:
         self.signals = 0
         """How often somebody wanted an end."""
         self._child: subprocess.Popen[bytes] | None = None
-        self._patient = False
 
     @property
     def stopped(self) -> bool:
         return self.signals > 0
-
-    @property
-    def aborted(self) -> bool:
-        """Twice: at once, without a report."""
-        return self.signals > 1
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -102,34 +96,18 @@ class Steps:
             for number, handler in old.items():
                 signal.signal(number, handler)
 
-    def run(self, module: str, *words: str, patient: bool = False, keep: Sequence[int] = ()) -> int:
-        """Say a command, run it, and give its exit code; 130 if it ended because somebody wanted it to.
-
-        patient: short, so that a first signal need not end it; keep: descriptors that it inherits.
-        """
-        return self.call("-m", module, *words, patient=patient, keep=keep)
-
-    def call(
-        self,
-        *words: str,
-        patient: bool = False,
-        keep: Sequence[int] = (),
-        output: IO[bytes] | None = None,
-        limit: float | None = None,
-    ) -> int:
-        """The same for any words behind `python`.
+    def call(self, *words: str, output: IO[bytes] | None = None, limit: float | None = None) -> int:
+        """Say a command, the words behind `python`, run it, and give its exit code; 130 if somebody wanted its end.
 
         output: where it prints, if not here; limit: seconds, after which it is ended, with whatever it has started, and
         the exit code is 124.
         """
         print(f"\n$ python {shlex.join(words)}", flush=True)
-        self._patient = patient
         before = self.signals
         # Without us nobody would hand it a signal: should we be killed, it ends as if it had got one.
         self._child = subprocess.Popen(
             [sys.executable, *words],
             start_new_session=True,
-            pass_fds=keep,
             preexec_fn=_end_with_parent,  # noqa: PLW1509  one thread
             stdout=output,
             stderr=output,
@@ -146,7 +124,7 @@ class Steps:
         self._hand_on(number)
 
     def _hand_on(self, number: int) -> None:
-        if self._child is not None and (self.aborted or not self._patient):
+        if self._child is not None:
             self._child.send_signal(number)
 
 

@@ -70,7 +70,7 @@ class Event(Record):
 
 
 class Element(Record):
-    """One element of an output, as the judge saw it."""
+    """One element of an output, as the oracle saw it."""
 
     index: tuple[int, ...]
     got: float

@@ -2,7 +2,7 @@
 
 How an experiment can end, and whom each end speaks about:
 
-    Status (what happened, said by the sandbox)      Kind (what it means, said by the judge)
+    Status (what happened, said by the sandbox)      Kind (what it means, said by the oracle)
     ├── ok ───────────────┬── as it should ───────── pass
     │                     ├── values ─────────────── mismatch | nonfinite
     │                     ├── form ───────────────── wrong_shape | wrong_dtype | wrong_layout | aliased

@@ -42,7 +42,7 @@ class Signature(Record):
 
 
 class Verdict(Record):
-    """The judge's word on one execution."""
+    """The oracle's word on one execution."""
 
     kind: Kind
     rule: str = ""

@@ -1,4 +1,4 @@
-"""The memory on disk: findings merged by signature, seeds, and runs that a kill -9 cannot spoil.
+"""The store on disk: findings merged by signature, seeds, and runs that a kill -9 cannot spoil.
 
 <root>/regressions/<op>/<signature>-<case>.json   committed findings, replayed in CI
 <root>/seeds/<op>.jsonl                           cases worth starting from
@@ -86,7 +86,7 @@ def _safe(name: str) -> str:
 
 
 class Store:
-    """The memory under one folder; several processes may use it at once.
+    """The store in one folder; several processes may use it at once.
 
     root: the folder; nothing is created until something is written or `prepare` is called.
     Everything that writes raises UsageError, naming the file, if the disk refuses; everything that reads raises it for

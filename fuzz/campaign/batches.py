@@ -37,7 +37,7 @@ NOT_RUN = "not run: the time of the search was up"
 PATIENT_EVERY = 32
 """One long case of an op in so many is also run by emulated kernels that take seconds for it."""
 MOST_DEATHS = 3
-"""Crashes and time-outs of a subject in a batch after which it is let be until the next: they tell the same."""
+"""Crashes and time-outs of a subject in a batch after which it is skipped until the next: they tell the same."""
 MOST_DEATHS_BESIDE = 1
 """The same of a subject that is emulated beside a GPU."""
 

@@ -1,4 +1,4 @@
-"""The one road of a case: materialize, run in the sandbox, judge. Campaign, shrink, replay and tests all walk it.
+"""The one pipeline of a case: materialize, run in the sandbox, judge. Campaign, shrink, replay and tests all use it.
 
 Large cases go one by one, when the rest of their batch is done: their outputs are let go of before the next one runs.
 The whole of their inputs is made by the worker alone, and they have a road of their own (fuzz/checking/large_check.py).

@@ -1,6 +1,6 @@
 """The pipeline of a large case: alone in the sandbox, judged by parts and against others (oracles.large).
 
-Where subjects run on a GPU, what they leave stays there: a process of the judge's takes it over
+Where subjects run on a GPU, what they leave stays there: a process of the oracle's takes it over
 (fuzz/checking/output_holder.py).
 """
 
@@ -59,7 +59,7 @@ class LargeRoad:
         return LargeRoad(self._subjects, self._contracts, *self._made)
 
     def close(self) -> None:
-        """End the judge's process, if there is one."""
+        """End the oracle's process, if there is one."""
         self.holder.close()
 
     @contextlib.contextmanager
@@ -67,7 +67,7 @@ class LargeRoad:
         """Run one large case, while nothing else runs, and judge it. places: elements that are judged in any case.
 
         A subject alone gets a peer, if there is one, and no reference in float64: judged by a sample alone it would
-        pass with what a peer has shown before. Raises InternalError if the judge's process fails.
+        pass with what a peer has shown before. Raises InternalError if the oracle's process fails.
         """
         holder = self.holder if self._is_held(keys) else None
         try:
@@ -99,7 +99,7 @@ class LargeRoad:
         return reference, {k: Ran(self._subjects[k], o.execution, o.left) for k, o in outcomes.items()}
 
     def _is_held(self, keys: Sequence[str]) -> bool:
-        """Whether the judge's process takes over what these leave."""
+        """Whether the oracle's process takes over what these leave."""
         _, judge = self._made
         return judge != HERE and (judge is not None or any(is_made_on_gpu(self._subjects[key]) for key in keys))
 

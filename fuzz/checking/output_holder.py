@@ -1,4 +1,4 @@
-"""Outputs of large cases, held by a process of the judge's: it is started when the first one comes.
+"""Outputs of large cases, held by a process of the oracle's: it is started when the first one comes.
 
 That process has a context of its own on the GPU and runs no subject. Samples of what it holds come back through a file
 in memory; all else is small. Whatever goes wrong with it is trouble of our own.
@@ -60,7 +60,7 @@ class HolderProcess:
             trouble = str(gone)
         if trouble:
             process.close()
-            raise InternalError(f"the judge of large cases does not start: {trouble}")
+            raise InternalError(f"the oracle of large cases does not start: {trouble}")
         return process
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class HolderProcess:
         try:
             said = self.process.ask({"word": word, "keys": keys or [], **more}, _ANSWER_SECONDS)
         except GoneError as gone:
-            raise InternalError(f"the judge of large cases: {gone}") from gone
+            raise InternalError(f"the oracle of large cases: {gone}") from gone
         if "refused" in said:
             raise UsageError(said["refused"])
         return said

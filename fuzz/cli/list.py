@@ -86,7 +86,7 @@ def _ops(_: Path) -> tuple[Row, list[Row]]:
         subjects = subjects_of(c.name)
         planted = sum(bool(s.planted) for s in subjects)
         rows.append((c.name, _call(c), str(len(subjects) - planted), str(planted), " ".join(c.dtypes), c.summary))
-    return ("op", "call", "subjects", "planted", "dtypes", "summary"), rows
+    return ("op", "call", "subjects", "seeded", "dtypes", "summary"), rows
 
 
 def _call(contract: Contract) -> str:
@@ -102,9 +102,7 @@ def _subjects(_: Path) -> tuple[Row, list[Row]]:
     for op in load_contracts():
         for s in subjects_of(op):
             why = loader_of(s.loader).unavailable()
-            state = (
-                f"not available here, because {why}" if why else "planted " + s.planted if s.planted else "runs here"
-            )
+            state = f"not available here, because {why}" if why else "seeded " + s.planted if s.planted else "runs here"
             rows.append((s.key, s.backend, state, claims(s), s.summary))
     return ("subject", "backend", "state", "claims", "summary"), rows
 

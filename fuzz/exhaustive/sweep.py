@@ -1,6 +1,6 @@
-"""Every input there is, where these are billions: part after part, the subject in one process, the judge in another.
+"""Every input there is, where these are billions: part after part, the subject in one process, the oracle in another.
 
-The subject makes its inputs from their numbers and leaves its output where the judge's process finds it, in memory of
+The subject makes its inputs from their numbers and leaves its output where the oracle's process finds it, in memory of
 the GPU if the driver lets two processes share that. Each part is run twice, on outputs full of different bytes, and
 judged both times: so what was never written is seen. What fails is judged once more by the oracle, which has the last
 word.
@@ -71,7 +71,7 @@ def part_of(case: Case, first: int, rows: int) -> Case:
 
 @dataclass(slots=True)
 class Tried:
-    """The result of a domain, and the seconds that the subject and the judge took for it."""
+    """The result of a domain, and the seconds that the subject and the oracle took for it."""
 
     sweep: Sweep
     subject_seconds: float = 0.0
@@ -84,7 +84,7 @@ class Sweeper:
     def __init__(self, subject: Subject, *, timeout: float = 60.0, part: int = PART) -> None:
         """timeout: seconds for one part; part: rows of one.
 
-        Raises UsageError for a subject that cannot be loaded; InternalError if the judge does not start.
+        Raises UsageError for a subject that cannot be loaded; InternalError if the oracle does not start.
         """
         self.subject, self._timeout, self._part = subject, timeout, part
         contract = contract_of(subject.op)
@@ -136,7 +136,7 @@ class Sweeper:
         try:
             return self._judge.hear(_START_SECONDS) if message is None else self._judge.ask(message, _JUDGE_SECONDS)
         except GoneError as gone:
-            raise InternalError(f"the judge of {self.subject.key}: {gone}") from gone
+            raise InternalError(f"the oracle of {self.subject.key}: {gone}") from gone
 
     def sweep(self, case: Case, first: int = 0, rows: int = 0) -> Tried:
         """Try every input of a case, or some rows of it. It ends with the first part that fails."""
@@ -186,7 +186,7 @@ def _where(part: Case) -> str:
 
 
 def last_word(subject: Subject, part: Case, found: Message) -> Verdict | float:
-    """The oracle's verdict on the elements that were found to fail: the judge of billions names some of them.
+    """The oracle's verdict on the elements that were found to fail: the one of billions names some of them.
 
     Raises InternalError if an op without any error before its rounding is judged in two ways.
     """

@@ -178,7 +178,7 @@ def law_tested(c: Checked) -> bool:
 
 @goal()
 def budget_used(c: Checked) -> bool:
-    """A correct result that used more than a tenth of its error budget: the budget is not blind."""
+    """A correct result that used more than a tenth of its error budget: the budget is not far too wide."""
     return any(v.kind is Kind.PASS and v.rho > 0.1 for v in c.verdicts.values())
 
 

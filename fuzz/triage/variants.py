@@ -37,7 +37,7 @@ def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: 
 
 
 def _asked(keys: tuple[str, ...], accused: str, kind: Kind) -> tuple[str, ...]:
-    """The accused first, or left out where each try of it is dear."""
+    """The failing subject first, or left out where each try of it is dear."""
     others = tuple(k for k in keys if k != accused)
     return others if kind.facts.dear or accused not in keys else (accused, *others)
 

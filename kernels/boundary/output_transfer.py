@@ -1,9 +1,9 @@
-"""Outputs handed over to the judge: in memory of the GPU that is exported, or in memory of the host that is shared.
+"""Outputs handed over to the oracle: in memory of the GPU that is exported, or in memory of the host that is shared.
 
 256 MiB take 2.1 ms by the first on an H200, 211 ms by the second and 1,045 ms by a socket (scripts/bench/handover), so
 the second is for where nothing can be exported. Neither is memory that a subject has been given: what its first run
-left is copied there. The judge copies it once more, and answers; until then it is kept. No kernel ever sees memory of
-the judge's.
+left is copied there. The oracle copies it once more, and answers; until then it is kept. No kernel ever sees memory of
+the oracle's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Loan:
     """Copies of some outputs, until they are given back."""
 
     offers: list[Message] = field(default_factory=list)
-    """How the judge gets at each, in order."""
+    """How the oracle gets at each, in order."""
     _memory: list[int] = field(default_factory=list)
     """Addresses on the GPU."""
     _files: list[int] = field(default_factory=list)

@@ -39,7 +39,7 @@ class Task:
     subjects: tuple[str, ...]
     """Keys."""
     large: bool = False
-    """Only parts of it are made a second time, by the judge: what cannot be compared with them is checked there."""
+    """Only parts of it are made a second time, by the oracle: what cannot be compared with them is checked there."""
     walls: bool = True
     """Whether its inputs may lie between walls, too."""
 

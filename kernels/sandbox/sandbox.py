@@ -381,14 +381,14 @@ class Sandbox:
             }
             ticket.outcomes[key] = Outcome(execution, {}, taken)
         except NoRoomError as error:
-            why = f"its outputs do not fit beside what the judge holds: {error}"
+            why = f"its outputs do not fit beside what the oracle holds: {error}"
             ticket.outcomes[key] = left_undone(key[1], why)
         except LostError as error:
             if self._active.channel.readable(_LOST_SECONDS):  # it has nothing to say but that it is dead
                 ticket.lost.add(key)
                 return
             if ticket.taker.way == SHARED:
-                raise InternalError(f"the judge cannot get at what {key[1]} left: {error}") from error
+                raise InternalError(f"the oracle cannot get at what {key[1]} left: {error}") from error
             again = ticket.taker.way = SHARED
         with contextlib.suppress(OSError):  # a dead one is met later
             self._active.channel.send(frame({"again": again}, []))

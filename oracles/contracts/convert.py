@@ -35,7 +35,7 @@ E4M3_OVER = 464.0
 
 
 def reference(x: Reals, *, to: str, saturate: bool = False) -> dict[str, Reals]:
-    """The value itself, or the end of the range; the judge rounds it."""
+    """The value itself, or the end of the range; the oracle rounds it."""
     top = format_of(to).max
     return {"out": np.clip(x, -top, top) if saturate or not format_of(to).has_inf else x}
 

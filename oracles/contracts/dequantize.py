@@ -27,7 +27,7 @@ from kernel_assay.oracles.spec.law_library import alone, moved
 
 
 def reference(w: NDArray[np.uint8], *, format: str, to: str = "float32") -> dict[str, Reals]:  # noqa: A002  its name
-    """Exactly; the judge rounds it."""
+    """Exactly; the oracle rounds it."""
     del to
     return {"out": dequantized(w, format)}
 

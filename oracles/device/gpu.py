@@ -1,4 +1,4 @@
-"""A GPU of the judge's own: memory, copies, kernels and events, by NVIDIA's own bindings of the driver and of NVRTC."""
+"""A GPU of the oracle's own: memory, copies, kernels and events, by NVIDIA's bindings of the driver and of NVRTC."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Gpu:
     def _call(self, function: str, *arguments: Any) -> Any:
         error, *rest = getattr(self._cuda, function)(*arguments)
         if int(error):
-            raise InternalError(f"the judge's GPU: {function}: {self._cuda.cuGetErrorName(error)[1].decode()}")
+            raise InternalError(f"the oracle's GPU: {function}: {self._cuda.cuGetErrorName(error)[1].decode()}")
         return rest[0] if len(rest) == 1 else tuple(rest)
 
     def _attribute(self, name: str) -> int:
@@ -144,7 +144,7 @@ class Gpu:
         if int(error):
             log = b" " * int(self._compiler("nvrtcGetProgramLogSize", program))
             self._compiler("nvrtcGetProgramLog", program, log)
-            raise InternalError(f"the judge's kernels do not compile: {log.decode(errors='replace').strip()[:2000]}")
+            raise InternalError(f"the oracle's kernels do not compile: {log.decode(errors='replace').strip()[:2000]}")
         binary = bytes(int(self._compiler("nvrtcGetCUBINSize", program)))
         self._compiler("nvrtcGetCUBIN", program, binary)
         self._compiler("nvrtcDestroyProgram", program)
@@ -153,5 +153,5 @@ class Gpu:
     def _compiler(self, function: str, *arguments: Any) -> Any:
         error, *rest = getattr(self._nvrtc, function)(*arguments)
         if int(error):
-            raise InternalError(f"the judge's compiler: {function}: error {int(error)}")
+            raise InternalError(f"the oracle's compiler: {function}: error {int(error)}")
         return rest[0] if rest else None

@@ -1,4 +1,4 @@
-"""Holds what subjects left of a large case, in memory of the judge's own, and finds out what is asked about it.
+"""Holds what subjects left of a large case, in memory of the oracle's own, and finds out what is asked about it.
 
 On a GPU or, with the same code, on the CPU. What a worker hands over is copied at once, so that nothing of it is needed
 any more, and nothing that a subject still does can change it.

@@ -1,4 +1,4 @@
-"""The judge's process for large cases: a message for each thing that it is given, or asked about (holder.py)."""
+"""The oracle's process for large cases: a message for each thing that it is given, or asked about (holder.py)."""
 
 from __future__ import annotations
 

@@ -383,7 +383,7 @@ class Plan:
         for at, (column, top, begin) in wanted.items():
             row = rows[begins.index(begin)]
             if int(row[column]) != top:
-                raise InternalError(f"the judge's GPU: a tile at {begin} does not have the largest value found in it")
+                raise InternalError(f"the oracle's GPU: a tile at {begin} does not have the largest value found in it")
             place = int(row[column + 1])
             counts[at] = place if counts[at] < 0 else min(place, int(counts[at]))
 

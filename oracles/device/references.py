@@ -1,7 +1,7 @@
 """References for a large case at every element, in float64, where its outputs are judged.
 
 A peer that is right: a subject that runs alone is compared with it as with another subject (oracles/large/peers.py),
-and what looks suspicious the ordinary oracle decides. So nothing is accused by it, and its last bits do not matter.
+and what looks suspicious the ordinary oracle decides. So nothing fails by it, and its last bits do not matter.
 Inputs are made on the device from the recipe, so nothing crosses a bus. Of float64 inputs it is a peer of the same
 precision: what leaves the range of float64 on the way may be Inf, NaN or 0 here, and is a number to the contract, which
 has longdouble.

@@ -1,4 +1,4 @@
-"""The judge's process of a proof over billions of inputs: what a subject left is read, and computed anew."""
+"""The oracle's process of a proof over billions of inputs: what a subject left is read, and computed anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blame when several subjects ran the same case: the odd one out, or perhaps the oracle."""
+"""Consensus when several subjects ran the same case: the odd one out, or perhaps the oracle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORACLE_SPLIT = "oracle split"
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One subject, what it returned and what the judge said."""
+    """One subject, what it returned and what the oracle said."""
 
     subject: Subject
     verdict: Verdict

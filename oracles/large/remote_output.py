@@ -1,4 +1,4 @@
-"""An output that another process of the judge's holds, and what is found out about it there, without its bytes."""
+"""An output that another process of the oracle's holds, and what is found out about it there, without its bytes."""
 
 from __future__ import annotations
 

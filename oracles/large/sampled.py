@@ -75,7 +75,7 @@ def judge_form(
 
 
 def _by_rules(evidence: Evidence) -> Verdict | None:
-    """Ask the judge's rules in turn; poison would have to look at values."""
+    """Ask the oracle's rules in turn; poison would have to look at values."""
     return next((verdict for rule in RULES if (verdict := rule(evidence))), None)
 
 
@@ -123,7 +123,7 @@ def _worse(one: Verdict, other: Verdict) -> Verdict:
 
 
 def _unwritten(e: Evidence, report: OutputReport, output: Array | Remote) -> Verdict:
-    """The judge's verdict, but for elements that look like poison and are right: which those are is not asked."""
+    """The oracle's verdict, but for elements that look like poison and are right: which those are is not asked."""
     text = (
         f"{report.name}{place_of(report.first_unwritten, report.shape)} was never written "
         f"({report.unwritten} of {output.size} elements were not)"

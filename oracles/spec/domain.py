@@ -1,7 +1,7 @@
 """The cases that an op may be asked: what lies within the ranges of its contract, and what does not.
 
 A case that is made from another one (by a move of shrinking, as a neighbour, under a law, in another dtype) may leave
-them, and then a reference may fail or a kernel be accused of what nobody has promised. Every such case is dropped by
+them, and then a reference may fail or a kernel fail for what nobody has promised. Every such case is dropped by
 `stays`, and nowhere else.
 """
 

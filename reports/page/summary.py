@@ -14,7 +14,7 @@ from kernel_assay.reports.bugs import grouped
 from kernel_assay.reports.words import count, figure, first_of, listed, moment, span
 
 LOUD = frozenset({"new", "regression", "expectation expired"})
-QUIET = frozenset({"planted", "known on the base", "expected to fail", "fixed"})
+QUIET = frozenset({"seeded bug", "known on the base", "expected to fail", "fixed"})
 """Standings that ask for a person at once, and those that do not ask at all."""
 
 
@@ -139,7 +139,7 @@ def figures(book: Book) -> list[Figure]:
         Figure("outputs judged", f"{c.judged:,}"),
         Figure("outputs a second", f"{c.judged / c.seconds:,.0f}" if c.seconds > 0 else figure(None)),
         Figure("ops", f"{len(c.ops):,}"),
-        Figure("kernels", f"{len(c.subjects):,}", f"{bugs:,} planted" if bugs else ""),
+        Figure("kernels", f"{len(c.subjects):,}", f"{bugs:,} with seeded bugs" if bugs else ""),
         found,
         Figure(
             "goals reached", f"{reached} of {goals}" if goals else "none set", "", "warn" if reached < goals else ""

@@ -216,7 +216,7 @@ def _planted(c: Campaign, book: Book) -> str:
             again = f"\n  any of them again: {said['replay']}, {said['shrink']}"
     missed = len(planted_missed(c))
     head = f"seeded bugs: {len(rows) - missed} of {len(rows)} earned their verdict"
-    return f"{head}\n{table(('planted', 'verdict', 'times', 'finding', 'smallest case'), rows)}{again}"
+    return f"{head}\n{table(('seeded bug', 'verdict', 'times', 'finding', 'smallest case'), rows)}{again}"
 
 
 def _findings(book: Book) -> str:

@@ -142,7 +142,7 @@ def _head(script: Script) -> str:
     lines = [
         f"Kind:    {f.verdict.kind} ({f.verdict.rule})",
         f"Case:    {f.case.label}",
-        *(f"Learned: {gate}" for gate in f.gates),
+        *(f"When:    {gate}" for gate in f.gates),
         *([f"Shows:   in {f.probability:.0%} of runs"] if f.probability < 1 else []),
         *([f"Others:  {f.verdict.blame}"] if f.verdict.blame else []),
         *([f"Claim:   {f.claim}"] if f.claim else []),

@@ -272,7 +272,7 @@ def test_the_same_seed_says_the_same(fuzz, write):
     ("what", "words"),
     [
         ("ops", ("softmax", "gemm")),
-        ("subjects", ("gemm/bug_k_tail", "planted mismatch", "silu/torch_silu")),
+        ("subjects", ("gemm/bug_k_tail", "seeded mismatch", "silu/torch_silu")),
         ("backends", ("numpy", "runs here", "cuda", "not available")),
         ("distributions", ("raw_bits", "transposed", "nan_payload", "tile_tail")),
         ("goals", ("empty_tensor",)),

@@ -299,7 +299,7 @@ def test_what_there_is_no_room_for_is_nobodys_fault(monkeypatch):
 
     monkeypatch.setattr(HolderProcess, "take", full)
     said = asked(CASE, PEER).verdicts[PEER.key]
-    assert (said.kind, "do not fit beside what the judge holds" in said.message) == (Kind.UNSUPPORTED, True)
+    assert (said.kind, "do not fit beside what the oracle holds" in said.message) == (Kind.UNSUPPORTED, True)
 
 
 @pytest.mark.usefixtures("own_holder")
@@ -308,7 +308,7 @@ def test_the_death_of_the_judge_is_our_own_trouble_and_another_is_started():
         inquiry = [Inquiry(CASE, (PEER.key,))]
         assert examiner.check(inquiry)[0].verdicts[PEER.key].kind is Kind.PASS
         os.kill(examiner._road.holder.process.pid, signal.SIGKILL)
-        with pytest.raises(InternalError, match="the judge of large cases: its process ended"):
+        with pytest.raises(InternalError, match="the oracle of large cases: its process ended"):
             examiner.check(inquiry)
         assert examiner.check(inquiry)[0].verdicts[PEER.key].kind is Kind.PASS
 

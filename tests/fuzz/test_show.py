@@ -329,7 +329,7 @@ def test_the_table_says_what_the_json_says(fuzz, what, monkeypatch):
 def test_every_word_must_occur_in_some_column(fuzz):
     some = rows(fuzz, "subjects", "softmax/")
     assert [r["subject"] for r in some] == [s.key for s in subjects_of("softmax")]
-    both = rows(fuzz, "subjects", "softmax/", "planted")
+    both = rows(fuzz, "subjects", "softmax/", "seeded")
     assert [r["subject"] for r in both] == [s.key for s in subjects_of("softmax") if s.planted]
     assert rows(fuzz, "subjects", "softmax/", "no such word") == []
 
@@ -409,7 +409,7 @@ def test_an_op_of_ones_own_is_listed_where_it_is_named(fuzz):
         "op": "twice",
         "call": "(x)",
         "subjects": "0",
-        "planted": "0",
+        "seeded": "0",
         "dtypes": "float16",
         "summary": "twice x",
     }

@@ -9,6 +9,7 @@ import click
 import pytest
 from tree import PACKAGES, ROOT
 
+from kernel_assay import __version__
 from kernel_assay.fuzz.__main__ import cli
 
 FRAGMENTS = sorted((ROOT / "changelog.d").glob("*.md"))
@@ -81,7 +82,6 @@ def well_formed(name, text):
 
 
 def test_changelog_fragments_are_well_formed():
-    assert FRAGMENTS
     assert [f.name for f in FRAGMENTS if not well_formed(f.name, f.read_text())] == []
 
 
@@ -106,6 +106,15 @@ def test_towncrier_takes_the_fragments():
     assert result.returncode == 0, result.stderr
     for fragment in FRAGMENTS:
         assert " ".join(fragment.read_text().split())[:40] in " ".join(result.stdout.split())
+
+
+def test_the_changelog_has_a_section_for_this_version():
+    """A release consumes the fragments: `towncrier build --version X`, X as in kernel_assay/__init__.py."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    heads = re.findall(r"^# Kernel Assay (\S+) \(\d{4}-\d\d-\d\d\)$", text, re.MULTILINE)
+    assert heads[0] == __version__
+    entries = re.findall(r"^- (.+)$", text, re.MULTILINE)
+    assert len(entries) == len(set(entries)) > 20
 
 
 def test_every_cited_section_of_the_numerics_exists():

@@ -6,11 +6,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
+from packaging.requirements import Requirement
 from tree import MACHINERY, PACKAGES, ROOT
+
+from kernel_assay import __version__
 
 TOP = "kernel_assay"
 WRITTEN = ("corpus/regressions/silu/a.json", "corpus/seeds/silu.jsonl", "corpus/local/findings/silu/b.json")
@@ -30,21 +35,26 @@ def silu(x):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Built from a copy that also holds what runs and people put into a checkout."""
+def built(tmp_path_factory):
+    """An sdist, and a wheel made of it, from a copy that also holds what runs and people put into a checkout."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in (*PACKAGES, TOP, "tests", "scripts"):
+    for name in (*PACKAGES, TOP, "docs", "tests", "scripts"):
         ignored = shutil.ignore_patterns("__pycache__", "local", "regressions")
         shutil.copytree(ROOT / name, source / name, ignore=ignored, symlinks=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, source)
     for name in WRITTEN:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text("{}\n")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, source]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    (made,) = out.glob("*.whl")
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    (made,) = built.glob("*.whl")
     return made
 
 
@@ -71,6 +81,27 @@ def test_the_implementations_are_in_it(names):
     files = {f"{TOP}/{p.relative_to(ROOT)}" for f in folders for p in f.glob("*") if p.suffix in kinds}
     assert {Path(name).suffix for name in files} == kinds
     assert files - set(names) == set()
+
+
+def test_the_sdist_has_what_its_readers_need(built):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    documents = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "kernel_assay/__init__.py"} | documents <= names
+    assert [name for name in names if name.startswith(WRITTEN)] == []
+
+
+def test_what_an_index_is_told_is_valid_and_the_version_stands_in_one_place(wheel, names):
+    (said,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    told = Metadata.from_email(zipfile.ZipFile(wheel).read(said), validate=True)
+    assert (told.name, str(told.version)) == ("kernel-assay", __version__)
+    assert (told.license_expression, told.description_content_type) == ("Apache-2.0", "text/markdown")
+    assert told.description == (ROOT / "README.md").read_text("utf-8")
+    assert {"torch", "triton", "simt", "gpu"} <= set(told.provides_extra or ())
+    needed = [one for one in told.requires_dist or () if one.marker is None]
+    assert all(isinstance(one, Requirement) and one.url is None for one in needed)
+    assert __version__ not in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
 def test_every_module_is_in_it(names):

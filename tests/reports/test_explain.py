@@ -111,7 +111,7 @@ def test_a_text_has_its_form(name):
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_a_text_refers_to_exists(name):
     named = re.findall(r"`([a-z_]+)`", TEXTS[name])
-    words = {"smallest", "blame", "learned", "tf32", "exp", "accumulate", "asarray", "element"}
+    words = {"smallest", "consensus", "condition", "tf32", "exp", "accumulate", "asarray", "element"}
     words |= {"__syncthreads", "__syncwarp", "__ballot_sync", "__device__"}
     assert set(named) <= words | set(topics())
 
@@ -165,7 +165,7 @@ FACTS = [
     ("law", "outside 2**-30 to 2**30", laws.TAME == (2.0**-30, 2.0**30)),
     ("raised", "which {} characters are kept", exceptions.MAX_MESSAGE),
     ("crashed", "must do so {}:", {2: "twice"}[crash_attribution.GUILTY_DEATHS]),
-    ("crashed", "after {} the kernel is let be", {3: "three"}[MOST_DEATHS]),
+    ("crashed", "after {} the kernel is skipped", {3: "three"}[MOST_DEATHS]),
     ("timeout", "hangs in {} cases of a batch", {3: "three"}[MOST_DEATHS]),
     ("unsupported", "hung in {} other cases", {3: "three"}[MOST_DEATHS]),
     ("crashed", "The last {} bytes", zygote.TAIL),

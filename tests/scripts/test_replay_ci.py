@@ -116,7 +116,7 @@ def test_changed_files_are_sorted_out(script, capsys, monkeypatch, tmp_path):
         (["--budget", "1s"], [("search", (), ())]),
         (["--budget", "1s", "--subject", "x.py"], [("search", (), ("x.py",))]),
         (["--budget", "1s", "--changed"], []),
-        (["--budget", "1s", "--changed", str(ROOT / "kernels/rope/torch_stack.py")], [("search-house", ("rope",), ())]),
+        (["--budget", "1s", "--changed", str(ROOT / "kernels/rope/torch_stack.py")], [("built-in", ("rope",), ())]),
     ],
 )
 def test_what_is_searched(script, monkeypatch, words, searched):
