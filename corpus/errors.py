@@ -5,7 +5,7 @@ Two are exceptions, one is a record:
     Exception
     ├── UsageError      about the request: one clear sentence, exit code 2
     ├── InternalError   about this tool: stops the campaign, exit code 3, never filed as a finding
-    └── (a Verdict is not an exception: it is about the subject, see records.py)
+    └── (a Verdict is not an exception: it is about the subject, see corpus/model/verdict.py)
 """
 
 from collections.abc import Iterator

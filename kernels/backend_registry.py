@@ -12,7 +12,7 @@ from kernel_assay.kernels.backends.support.base import Loader
 
 
 @cache
-def _files() -> dict[str, ModuleType]:
+def files() -> dict[str, ModuleType]:
     """The files of backends by name. Raises InternalError if a file and its loader have different names."""
     found: dict[str, ModuleType] = {}
     for module in iter_modules(folder.__path__):
@@ -27,13 +27,13 @@ def _files() -> dict[str, ModuleType]:
 @cache
 def loaders() -> dict[str, Loader]:
     """All backends by name, as they run where nothing else is said."""
-    return {name: file.LOADER for name, file in _files().items()}
+    return {name: file.LOADER for name, file in files().items()}
 
 
 @cache
 def on_gpu() -> dict[str, Loader]:
     """Those whose subjects run on a GPU, too, as they run there, by name."""
-    return {name: file.ON_GPU for name, file in _files().items() if hasattr(file, "ON_GPU")}
+    return {name: file.ON_GPU for name, file in files().items() if hasattr(file, "ON_GPU")}
 
 
 def is_on_gpu(subject: Subject) -> bool:

@@ -1,4 +1,4 @@
-"""JUnit XML."""
+"""Write JUnit XML, for runs (formats/junit.py) and replays."""
 
 from __future__ import annotations
 

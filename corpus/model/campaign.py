@@ -1,4 +1,4 @@
-"""The noun for a whole run of the search; the other nouns are in corpus/model/."""
+"""Records of a run: what it was asked for, how far it is, and what it has counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nouns of what was found: a failure, how it looks, who else has it, and what became of it."""
+"""Records of findings: a failure, how it looks, which other implementations have it, and what became of it."""
 
 from __future__ import annotations
 

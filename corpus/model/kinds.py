@@ -1,4 +1,4 @@
-"""The nouns. Every type that is written to disk or crosses a process, and nothing that runs.
+"""How an execution ends (Status), what a verdict says (Kind), and the facts that hold for each kind.
 
 How an experiment can end, and whom each end speaks about:
 

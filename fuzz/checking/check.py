@@ -1,4 +1,4 @@
-"""The one pipeline of a case: materialize, run in the sandbox, judge. Campaign, shrink, replay and tests all use it.
+"""Run and judge batches of cases, in one pipeline for searches, shrinking, replay and tests: see Examiner.
 
 Large cases go one by one, when the rest of their batch is done: their outputs are let go of before the next one runs.
 The whole of their inputs is made by the worker alone, and they have a road of their own (fuzz/checking/large_check.py).

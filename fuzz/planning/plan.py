@@ -1,4 +1,4 @@
-"""A run before it begins: what to search for, and what its cases could be."""
+"""Make the record of a run before it begins, and the targets that cases are generated for."""
 
 from __future__ import annotations
 

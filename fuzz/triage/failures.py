@@ -78,7 +78,7 @@ class Found:
 
 
 def put_away(store: RunStore, found: Found, before: Finding | None) -> Finding:
-    """RunStore a finding, with its outputs. before: what is stored of the same failure, and has been counted there."""
+    """Store a finding, with its outputs. before: what is stored of the same failure, and has been counted there."""
     finding = found.finding
     if before is not None:
         finding = finding.but(count=0 if finding.id == before.id else before.count)

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernel_assay.corpus.errors import InternalError, UsageError
-from kernel_assay.corpus.formats import FORMATS, Array, format_of
+from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.kernels.backends.cuda_support.complaints import complaint
 from kernel_assay.kernels.backends.cuda_support.device_code import compilers, kept_for
 from kernel_assay.kernels.backends.cuda_support.driver import (
@@ -39,6 +39,7 @@ from kernel_assay.kernels.backends.cuda_support.driver import (
 from kernel_assay.kernels.backends.cuda_support.formula import Formula, Scope
 from kernel_assay.kernels.backends.cuda_support.front_matter import FrontMatter, Instance, read_front_matter
 from kernel_assay.kernels.backends.cuda_support.gpu_memory import OnGpu, absent
+from kernel_assay.kernels.backends.cuda_support.parameters import check_parameters, other_dtype
 from kernel_assay.kernels.backends.cuda_support.strides import refused
 from kernel_assay.kernels.backends.simt import toolchain
 from kernel_assay.kernels.backends.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
@@ -174,7 +175,7 @@ class CudaSubject(Unfitted):
         names, first = (*face.outputs, *face.always), face.inputs[0]
         for number, instance in enumerate(self.instances):
             parameters = self.program.fast.takes(number)
-            _check_parameters(self.front, parameters, (*names, *face.extra), {first: instance.dtype})
+            check_parameters(self.front, parameters, (*names, *face.extra), {first: instance.dtype})
 
         last: tuple[list[Callable[[], Any]], Plan | None] = ([], None)
 
@@ -269,41 +270,6 @@ _MOST: dict[str, Callable[[int], int]] = {"vi": lambda bits: (1 << bits - 1) - 1
 """What an integer of so many bits holds, by the letters that describe a parameter."""
 
 
-def _check_parameters(
-    front: FrontMatter, parameters: Sequence[str], tensors: Sequence[str], dtypes: dict[str, str]
-) -> None:
-    """Raises UsageError if a kernel's parameters are others than args says. dtypes: of tensors, where known."""
-    where, args = front.path, front.args
-    if len(args) != len(parameters):
-        raise UsageError(f"{where}: args has {len(args)} arguments, but {front.entry} takes {len(parameters)}")
-    for n, (formula, parameter) in enumerate(zip(args, parameters, strict=True), 1):
-        if (formula.text in tensors) != (parameter[0] == "p"):
-            what, other = ("pointer", "number") if formula.text in tensors else ("number", "pointer")
-            raise UsageError(f"{where}: args: {formula.text!r} is a {what}, but parameter {n} is a {other}")
-        dtype = dtypes.get(formula.text)
-        if dtype and (only := _other_dtype(parameter, dtype)):
-            raise UsageError(f"{where}: dtypes has {dtype}, but the kernel takes {formula.text!r} as {only}")
-
-
-def _other_dtype(parameter: str, dtype: str) -> str:
-    """The only dtype that a pointer takes, if it is not this one. Integers may be the bits of anything."""
-    if parameter[1] == "i":
-        fits = FORMATS[dtype].is_float or FORMATS[dtype].bits == 8 * int(parameter[2]) or dtype == "uint8"
-        return "" if fits else f"integers of {parameter[2]} bytes"
-    only = _POINTED.get(parameter[1:], dtype)
-    return "" if only == dtype else only
-
-
-_POINTED = {
-    "f8": "float64",
-    "f4": "float32",
-    "f2": "float16",
-    "b2": "bfloat16",
-    "e1": "float8_e4m3fn",
-    "x1": "float8_e5m2",
-}
-
-
 def _argument(formula: Formula, parameter: str, scope: Scope) -> Argument:
     if parameter[0] == "v":
         if parameter[1] in "iu":
@@ -312,7 +278,7 @@ def _argument(formula: Formula, parameter: str, scope: Scope) -> Argument:
     if formula.text not in scope:
         return Argument()  # an input that the case does not have
     tensor: Array = formula.value(scope)
-    if only := _other_dtype(parameter, format_of(tensor.dtype).name):
+    if only := other_dtype(parameter, format_of(tensor.dtype).name):
         raise NotImplementedError(f"takes {formula.text!r} as {only} only")
     return Argument(address=address_of(tensor))
 

@@ -99,7 +99,7 @@ def answer(arguments: Sequence[str]) -> int:
             raise UsageError("name one file that holds an order")  # noqa: TRY301  said as all others are
         order = Order.read(Path(arguments[0]))
     except UsageError as error:
-        sys.stderr.write(f"solo: {error}\n")
+        sys.stderr.write(f"run_once: {error}\n")
         return _USAGE
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""One GPU for several processes at once, by NVIDIA's Multi-Process Service (MPS).
+"""Start NVIDIA's Multi-Process Service (MPS), so that several processes use one GPU at once.
 
 Processes that use a GPU take turns on it, and each turn costs the same, however small the kernel is: 7,300 launches a
 second are all that an H200 does for them together. As clients of the service they share one context, and it does 40

@@ -1,4 +1,4 @@
-"""The same on a GPU: inputs are made there, and the output lies in memory of the driver's own that another may open."""
+"""Memory of a GPU for a subject that is tried on billions of inputs: its output can be opened by another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second instance: a close call is decided anew, in ball arithmetic, which knows how wrong it may be itself.
+"""Decide close calls anew, in ball arithmetic, which bounds its own error.
 
 A reference in float64 has an error of its own. Far from the line that changes nothing; close to it (numerics.md 7) the
 worst elements are computed once more by the contract's `element`, rigorously. Exact rules need none of this: where the

@@ -1,4 +1,4 @@
-"""Loss of right results by design, for contracts that tell of it."""
+"""Measure how much right results lose by design, as quantization does, for contracts that ask for it."""
 
 from __future__ import annotations
 

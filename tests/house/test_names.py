@@ -9,7 +9,7 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS, distribution
 from kernel_assay.fuzz.checking.selection import select
 from kernel_assay.kernels import backends
-from kernel_assay.kernels.backend_registry import loaders as load_loaders
+from kernel_assay.kernels.backend_registry import files as load_backends
 from kernel_assay.oracles import contracts
 from kernel_assay.oracles.catalog import load_contracts
 
@@ -18,7 +18,7 @@ SUBJECT = '"""A subject."""\n\n\ndef run(x):\n    return x\n'
 
 @pytest.mark.parametrize(
     ("package", "noun", "load", "borrowed"),
-    [(contracts, "CONTRACT", load_contracts, "silu"), (backends, "LOADER", load_loaders, "numpy")],
+    [(contracts, "CONTRACT", load_contracts, "silu"), (backends, "LOADER", load_backends, "numpy")],
 )
 def test_a_name_that_does_not_match_its_file(tmp_path, monkeypatch, package, noun, load, borrowed):
     (tmp_path / "stranger.py").write_text(f"from {package.__name__}.{borrowed} import {noun}\n")

@@ -89,7 +89,7 @@ def test_a_wrong_request_is_one_sentence(tmp_path, words):
     (tmp_path / "order.json").write_text("{}")
     done = program(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(r"solo: [^\n]+\n", done.stderr)
+    assert re.fullmatch(r"run_once: [^\n]+\n", done.stderr)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"outputs": 3}', "null"])
