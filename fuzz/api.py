@@ -1,4 +1,4 @@
-"""Find bugs in kernels from Python: everything that the command line does stands on these functions.
+"""Find bugs in kernels from Python: the commands run, replay, shrink and prove call these functions.
 
     from kernel_assay.fuzz.api import RunSettings, Store, run
 

@@ -34,7 +34,7 @@ MANY = 1e6
 """Times a budget beyond which the number says nothing more to a person, only what the budget is."""
 
 UNWRITTEN, UNSET = 0xFF, 0xFE
-"""Bytes that fill memory before a run (kernels' guard, shared memory in kernels/backends/simt/runtime/block.cpp), and local
+"""Bytes that fill memory before a run (the guard's, and shared memory's in backends/simt/runtime/block.cpp), and local
 variables in the emulator (g++'s pattern, kernels/backends/simt/toolchain.py)."""
 
 REMEMBERED = 1 << 18
