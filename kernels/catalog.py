@@ -27,6 +27,7 @@ from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.front_matter import integers_of, line_of, read_front_matter
 from kernel_assay.kernels.backends.cuda_support.strides import layouts_of
 from kernel_assay.kernels.backends.support.edits import CUDA, present, source_bytes
+from kernel_assay.kernels.backends.support.importing import file_of_module
 from kernel_assay.kernels.backends.support.includes import included
 from kernel_assay.kernels.backends.support.python_syntax import PARSING
 
@@ -44,15 +45,17 @@ def subjects_of(op: str) -> list[Subject]:
 
 
 def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
-    """The subject that `--subject FILE[:NAME]` names; its op is the file's OP or the only op asked for.
+    """The subject that `--subject FILE[:NAME]` or `MODULE:NAME` names, of its file's OP or the only op asked for.
 
     launch: of a CUDA file, keys of front matter that replace its own. Raises UsageError if the file cannot be read, or
     if its op is not clear, or none of those asked for.
     """
     path_text, _, function = text.partition(":")
-    path = present(Path(path_text).resolve())
+    module = file_of_module(path_text) if function and not Path(path_text).exists() else None
+    path = present((module or Path(path_text)).resolve())
     if path.suffix not in {".py", *CUDA}:
-        raise UsageError(f"{path_text} is neither a .py nor a .cu file, nor a .toml file of edits")
+        others = "nor a .toml file of edits, nor a module found here"
+        raise UsageError(f"{path_text} is neither a .py nor a .cu file, {others}")
     if not path.is_file():
         raise UsageError(f"{path_text} {'is no file' if path.exists() else 'does not exist'}")
     launch = launch if path.suffix in CUDA else ""

@@ -1,19 +1,164 @@
-"""Start processes of ours: one command line for all of them, whatever packages lie where they are started."""
+"""Processes of ours: one command line starts them all, wherever that happens, and one class talks to them."""
 
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import IO
+
+from pydantic_core import from_json, to_json
 
 import kernel_assay
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.channel import Channel, Message, frame
+from kernel_assay.corpus.process.parent_death import die_with_parent
 
 HOME = Path(kernel_assay.__file__).resolve().parent.parent
 """The folder that this package is imported from."""
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import kernel_assay; del sys.path[0]; "
-    "from importlib import import_module; import_module(sys.argv.pop(1)).main()"
+    "from importlib import import_module; import_module('kernel_assay.' + sys.argv.pop(1)).main()"
 )
 """HOME is taken from the path again: what else lies in it must not hide a person's own modules."""
+_LAST_WORDS = 2000
+"""Bytes of what a process printed that are read, from the end."""
 
 
 def command_of(module: str, *arguments: str) -> list[str]:
-    """The command line of a process that runs the function `main` of a module; its arguments are sys.argv[1:]."""
+    """The command line of a process that runs `main` of a module of kernel_assay; its arguments are sys.argv[1:]."""
     return [sys.executable, "-c", _BOOT, str(HOME), module, *arguments]
+
+
+def start(
+    module: str,
+    *arguments: str,
+    under: Sequence[str] = (),
+    fds: Sequence[int] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+    folder: Path | None = None,
+    out: IO[bytes] | int | None = None,
+    err: IO[bytes] | int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a process that runs `main` of a module of kernel_assay, in a session of its own: Ctrl-C is not for it.
+
+    under: the command line of a tool that runs it; fds: descriptors that it inherits; environment: variables besides
+    those of here; out, err: where it prints, if not where this process does.
+    """
+    return subprocess.Popen(
+        [*under, *command_of(module, *arguments)],
+        pass_fds=fds,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+    )
+
+
+class GoneError(Exception):
+    """A process has ended, or does not answer; its last words."""
+
+    def __init__(self, words: str, *, silent: bool = False) -> None:
+        """silent: it goes on, but did not answer in time."""
+        super().__init__(words)
+        self.silent = silent
+
+
+class ChildProcess:
+    """A process that answers one message after another."""
+
+    def __init__(
+        self, module: str, memory: int, settings: Message, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """module: whose `main` calls serve_parent; memory: a file both have open; environment: as for `start`."""
+        ours, theirs = socket.socketpair()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        given = to_json({"channel": theirs.fileno(), "memory": memory, **settings}).decode()
+        fds, words = (theirs.fileno(), memory), self._words
+        self._process = start(module, given, fds=fds, environment=environment, out=words, err=words)
+        theirs.close()
+        self._channel = Channel(ours)
+
+    @property
+    def pid(self) -> int:
+        """Pid of the process."""
+        return self._process.pid
+
+    def ask(self, message: Message, seconds: float) -> Message:
+        """Send a message and wait for the answer. Raises GoneError."""
+        try:
+            self._channel.send(frame(message, []))
+        except OSError as error:
+            raise GoneError(self._ending()) from error
+        return self.hear(seconds)
+
+    def hear(self, seconds: float) -> Message:
+        """The next message. Raises GoneError."""
+        deadline = time.monotonic() + seconds
+        try:
+            while True:
+                if not self._channel.readable(deadline - time.monotonic()):
+                    raise GoneError(f"it did not finish in {seconds:g} s", silent=True)
+                if self._channel.whole():
+                    return self._channel.receive()[0]
+        except (EOFError, OSError) as error:
+            raise GoneError(self._ending()) from error
+
+    def _ending(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
+        code = self._process.returncode
+        how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+        self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - _LAST_WORDS))
+        lines = self._words.read().decode("utf-8", "replace").strip().splitlines()
+        return f"its process ended ({how})" + (f": {lines[-1]}" if lines else "")
+
+    def close(self) -> None:
+        """End it, and whatever it has started."""
+        self._channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._words.close()
+
+
+Answer = Callable[[Message], Message]
+
+
+def serve_parent(begin: Callable[[Message], tuple[Message, Answer]]) -> None:
+    """Be a ChildProcess: greet the process that has started this one, then answer it until it hangs up or ends.
+
+    begin: takes the settings, and gives the first words and what answers. UsageError from either becomes `refused`.
+    """
+    die_with_parent()
+    settings = from_json(sys.argv[1])
+    channel = Channel(socket.socket(fileno=settings["channel"]))
+
+    def tell(message: Message) -> None:
+        channel.send(frame(message, []))
+
+    try:
+        hello, answer = begin(settings)
+    except UsageError as error:
+        tell({"refused": str(error)})
+        return
+    tell(hello)
+    while True:
+        try:
+            message, _ = channel.receive()
+        except EOFError:
+            return
+        try:
+            tell(answer(message))
+        except UsageError as error:
+            tell({"refused": str(error)})

@@ -24,7 +24,7 @@ from kernel_assay.corpus.model.execution import OutputReport
 from kernel_assay.corpus.model.remote_array import Remote
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import Message
-from kernel_assay.fuzz.checking.child_process import Gone, Partner
+from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.kernels.boundary.output_transfer import IPC, SHARED
 from kernel_assay.kernels.sandbox.batch import LostError, NoRoomError
 from kernel_assay.oracles.judging.measure import Measured
@@ -50,29 +50,31 @@ class HolderProcess:
         return os.memfd_create("judged")
 
     @cached_property
-    def partner(self) -> Partner:
+    def process(self) -> ChildProcess:
         """The process. Raises InternalError if it does not start."""
         settings = {"device": self._device, "memory": self._memory}
-        partner = Partner("oracles.device.holder_process", self._memory, settings, self._environment)
+        process = ChildProcess("oracles.device.holder_process", self._memory, settings, self._environment)
         try:
-            partner.hear(_START_SECONDS)
-        except Gone as gone:
-            partner.close()
-            raise InternalError(f"the oracle of large cases does not start: {gone}") from gone
-        return partner
+            trouble = str(process.hear(_START_SECONDS).get("refused", ""))
+        except GoneError as gone:
+            trouble = str(gone)
+        if trouble:
+            process.close()
+            raise InternalError(f"the oracle of large cases does not start: {trouble}")
+        return process
 
     def close(self) -> None:
         """End the process, if there is one."""
-        if partner := vars(self).pop("partner", None):
-            partner.close()
+        if process := vars(self).pop("process", None):
+            process.close()
         if memory := vars(self).pop("_memory", None):
             os.close(memory)
 
     def ask(self, word: str, keys: list[tuple[str, str]] | None = None, **more: Any) -> Message:
         """Ask oracles.device.holder_process. Raises InternalError if it does not answer, UsageError if it refuses."""
         try:
-            said = self.partner.ask({"word": word, "keys": keys or [], **more}, _ANSWER_SECONDS)
-        except Gone as gone:
+            said = self.process.ask({"word": word, "keys": keys or [], **more}, _ANSWER_SECONDS)
+        except GoneError as gone:
             raise InternalError(f"the oracle of large cases: {gone}") from gone
         if "refused" in said:
             raise UsageError(said["refused"])
@@ -106,7 +108,7 @@ class HolderProcess:
 
     def forget(self) -> None:
         """Have it let go of all that it holds; a process that was never started is not."""
-        if "partner" in vars(self):
+        if "process" in vars(self):
             self.ask("forget")
 
 

@@ -10,11 +10,10 @@ from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.model.interpreter_mends import AS_IS, INTERPRETED
 from kernel_assay.corpus.model.subject import EVERY, Numerics, Subject
 from kernel_assay.fuzz.checking.subjects import is_own, takes
-from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backend_registry import loader_of, on_gpu
 from kernel_assay.kernels.backends.support.edits import CUDA
 from kernel_assay.kernels.boundary.devices import places_of
 from kernel_assay.kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
-from kernel_assay.kernels.gpu_backends import ON_GPU
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.oracles.spec.contract import Contract
 
@@ -149,7 +148,7 @@ def as_is(subjects: Sequence[Subject]) -> list[Subject]:
 
 
 def _runs_on_gpu(subject: Subject) -> bool:
-    return subject.backend in ON_GPU and not ON_GPU[subject.backend].unavailable() and not hidden_on_gpu(subject)
+    return _is_on_gpu_here(subject.backend) and not hidden_on_gpu(subject)
 
 
 def runnable(op: str) -> list[Subject]:
@@ -160,7 +159,12 @@ def runnable(op: str) -> list[Subject]:
 def _unavailable(backend: str) -> str:
     """Why a backend runs nowhere here, in half a sentence; empty if it does. Triton interprets in versions it knows."""
     why = loader_of(backend).unavailable()
-    return "" if why and backend in ON_GPU and not ON_GPU[backend].unavailable() else why
+    return "" if why and _is_on_gpu_here(backend) else why
+
+
+def _is_on_gpu_here(backend: str) -> bool:
+    loader = on_gpu().get(backend)
+    return loader is not None and not loader.unavailable()
 
 
 def claims(subject: Subject) -> bool:

@@ -18,7 +18,7 @@ from kernel_assay.fuzz.checking.selection import Own
 from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, own_option
 from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.replay.replay import Item, gather
-from kernel_assay.fuzz.triage.sanitize import first_words, on_gpu, order_of, said_of, sanitize
+from kernel_assay.fuzz.triage.sanitize import first_words, order_of, placed_on_gpu, said_of, sanitize
 from kernel_assay.kernels.nvidia import profiler
 from kernel_assay.kernels.nvidia.profiler import Profile
 from kernel_assay.kernels.nvidia.run_under_tool import watch
@@ -120,7 +120,7 @@ def _items(target: str, own: Own, corpus: Path, json_path: str | None, program: 
     placed, refused = [], []
     for item in items:
         try:
-            placed.append(replace(item, subject=on_gpu(item.subject)))
+            placed.append(replace(item, subject=placed_on_gpu(item.subject)))
         except UsageError as error:
             refused.append(error)
     if not placed:

@@ -26,8 +26,8 @@ from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.fuzz.checking.check import interface_of
-from kernel_assay.fuzz.checking.child_process import Gone, Partner
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.judging.judge import judge
 from kernel_assay.oracles.judging.reference import Reference
@@ -39,8 +39,6 @@ ROWS = 1 << 24
 """Of them hold 2**32 inputs, or pairs."""
 PART = 1 << 20
 """Rows that are tried at once."""
-_POISONS = (0x5A, 0xA6)
-"""Bytes that an output is full of before the first run, and before the second: numbers, of another sign each."""
 _START_SECONDS = 120.0
 _JUDGE_SECONDS = 600.0
 
@@ -93,14 +91,12 @@ class Sweeper:
         size = part * ROW * 2  # all outputs have 16 bits
         self._memory = os.memfd_create("sweep")
         os.ftruncate(self._memory, size)
-        self._peers: list[Partner] = []
+        self._peers: list[ChildProcess] = []
         common = {"bytes": size, "device": subject.device}
         face = interface_of(contract)
         try:
-            self._accused = self._started(
-                "kernel_assay.kernels.worker.exhaustive", {**common, "subject": subject, "face": face}
-            )
-            hello = self._greeting(self._accused)
+            self._tested = self._started("kernels.worker.exhaustive", {**common, "subject": subject, "face": face})
+            hello = self._greeting(self._tested)
             if "refused" in hello:
                 raise UsageError(hello["refused"])  # noqa: TRY301  the processes must be ended on the way out
             settings = {**common, "numerics": subject.numerics, "handle": hello["handle"]}
@@ -125,21 +121,21 @@ class Sweeper:
         self._peers.clear()
         os.close(self._memory)
 
-    def _started(self, module: str, settings: Message) -> Partner:
-        peer = Partner(module, self._memory, settings)
+    def _started(self, module: str, settings: Message) -> ChildProcess:
+        peer = ChildProcess(module, self._memory, settings)
         self._peers.append(peer)
         return peer
 
-    def _greeting(self, peer: Partner) -> Message:
+    def _greeting(self, peer: ChildProcess) -> Message:
         try:
             return peer.hear(_START_SECONDS)
-        except Gone as gone:
+        except GoneError as gone:
             raise UsageError(f"{self.subject.key} cannot be loaded: {gone}") from gone
 
     def _heard_of_judge(self, message: Message | None = None) -> Message:
         try:
             return self._judge.hear(_START_SECONDS) if message is None else self._judge.ask(message, _JUDGE_SECONDS)
-        except Gone as gone:
+        except GoneError as gone:
             raise InternalError(f"the oracle of {self.subject.key}: {gone}") from gone
 
     def sweep(self, case: Case, first: int = 0, rows: int = 0) -> Tried:
@@ -160,13 +156,13 @@ class Sweeper:
     def _judged(self, part: Case, tried: Tried) -> Iterator[Verdict | float]:
         """Yield, for each run of a part, what failed, or the largest share of a budget that was used."""
         ((_, spec),) = contract_of(part.op).output_specs(part).items()
-        for run, poison in enumerate(_POISONS):
-            asked = {"case": part, "fresh": run == 0, "attrs": part.attrs, "output": spec, "poison": poison}
+        for run in (0, 1):
+            asked = {"case": part, "output": spec, "run": run}
             start = time.perf_counter()
             try:
-                said = self._accused.ask({**asked, "fetch": not self.shared}, self._timeout)
-            except Gone as gone:
-                yield Verdict(kind=gone.kind, rule="status", message=f"{gone} ({_where(part)})")
+                said = self._tested.ask({**asked, "fetch": not self.shared}, self._timeout)
+            except GoneError as gone:
+                yield Verdict(kind=_kind_of(gone), rule="status", message=f"{gone} ({_where(part)})")
                 return
             tried.subject_seconds += time.perf_counter() - start
             if said["status"] != Status.OK:
@@ -177,6 +173,10 @@ class Sweeper:
             found = self._heard_of_judge({"case": part})
             tried.judge_seconds += time.perf_counter() - start
             yield last_word(self.subject, part, found) if found["failed"] else float(found["rho"])
+
+
+def _kind_of(gone: GoneError) -> Kind:
+    return Kind.TIMEOUT if gone.silent else Kind.CRASHED
 
 
 def _where(part: Case) -> str:

@@ -13,9 +13,7 @@ from kernel_assay.corpus.model.findings import Sanitized
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking.check import interface_of
-from kernel_assay.kernels.backend_registry import loader_of
-from kernel_assay.kernels.boundary.devices import is_on_gpu
-from kernel_assay.kernels.gpu_backends import ON_GPU
+from kernel_assay.kernels.backend_registry import is_on_gpu, loader_of, on_gpu
 from kernel_assay.kernels.nvidia.run_once import Order
 from kernel_assay.kernels.nvidia.run_under_tool import Watched, watch
 from kernel_assay.kernels.nvidia.sanitizer import ENVIRONMENT, PROGRAM, TOOLS, Report, command, missing, read, version
@@ -63,11 +61,11 @@ def _up_to_first(order: Order, deadline: float, beside: Callable[[], object]) ->
             return
 
 
-def on_gpu(subject: Subject) -> Subject:
+def placed_on_gpu(subject: Subject) -> Subject:
     """A subject, placed on the GPU. Raises UsageError, one sentence, if it cannot run there."""
     if is_on_gpu(subject):
         placed = subject
-    elif subject.backend in ON_GPU:
+    elif subject.backend in on_gpu():
         placed = subject.but(device="cuda")
     else:
         raise UsageError(f"{subject.key} runs on {subject.backend}, which has nothing to do with a GPU")

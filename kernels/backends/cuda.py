@@ -1,4 +1,7 @@
-"""Subjects in CUDA C++ (.cu files), on the CPU: compiled as they stand by g++, their threads emulated (simt/).
+"""Subjects in CUDA C++ (.cu files). On the CPU: compiled as they stand by g++, their threads emulated (simt/).
+
+On a GPU: compiled by NVRTC and launched through the driver; what they are given is copied there and back, with the red
+zones around it. An error after which nothing runs on the GPU any more ends the process, as a crash of the subject.
 
 How a kernel is launched stands in its front matter (kernels/backends/cuda_support/front_matter.py). Each case runs
 twice, in two orders of threads, and says how (kernels/backends/simt/schedule.py).
@@ -6,29 +9,42 @@ twice, in two orders of threads, and says how (kernels/backends/simt/schedule.py
 
 from __future__ import annotations
 
+import ctypes
 import math
-import re
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS, Array, format_of
-from kernel_assay.kernels.backends.cuda_support.driver import MOST_SHARED, address_of, bounds_of
+from kernel_assay.kernels.backends.cuda_support.complaints import complaint
+from kernel_assay.kernels.backends.cuda_support.device_code import compilers, kept_for
+from kernel_assay.kernels.backends.cuda_support.driver import (
+    DRIVER,
+    MOST_SHARED,
+    Apart,
+    Arena,
+    Window,
+    address_of,
+    bounds_of,
+    exact,
+    send_all,
+)
 from kernel_assay.kernels.backends.cuda_support.formula import Formula, Scope
 from kernel_assay.kernels.backends.cuda_support.front_matter import FrontMatter, Instance, read_front_matter
+from kernel_assay.kernels.backends.cuda_support.gpu_memory import OnGpu, absent
 from kernel_assay.kernels.backends.cuda_support.strides import refused
 from kernel_assay.kernels.backends.simt import toolchain
 from kernel_assay.kernels.backends.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernel_assay.kernels.backends.simt.faults import Scene
 from kernel_assay.kernels.backends.simt.schedule import Schedule
 from kernel_assay.kernels.backends.simt.toolchain import (
-    HOME,
     BuildError,
     Mode,
     compiler,
@@ -144,7 +160,7 @@ class CudaSubject(Unfitted):
             with ThreadPoolExecutor(len(modes)) as pool:
                 built = next(iter([m.built for m in pool.map(self.program.module, modes)]))
         except BuildError as error:
-            raise UsageError(_complaint(self.front, str(error))) from error
+            raise UsageError(complaint(self.front, str(error))) from error
         except OSError as error:
             raise UsageError(f"{self.front.path} cannot be compiled and loaded: {error}") from error
         if built.shared_bytes > _MOST_STATIC:
@@ -345,80 +361,152 @@ def _by(extent: Sequence[int]) -> str:
     return " x ".join(map(str, extent))
 
 
-# ---- what the compiler says ------------------------------------------------------------------------------------------
+# ---- on a GPU --------------------------------------------------------------------------------------------------------
+
+_ARENA = Apart() if exact() else Arena()
+_VALUES = {
+    "f4": ctypes.c_float,
+    "f8": ctypes.c_double,
+    "i1": ctypes.c_int8,
+    "i2": ctypes.c_int16,
+    "i4": ctypes.c_int32,
+    "i8": ctypes.c_int64,
+    "u1": ctypes.c_uint8,
+    "u2": ctypes.c_uint16,
+    "u4": ctypes.c_uint32,
+    "u8": ctypes.c_uint64,
+}
+"""Of numbers, by the letters that describe a parameter."""
 
 
-def _complaint(front: FrontMatter, said: str) -> str:
-    """One sentence of the compiler's. said: all that it wrote."""
-    match = _ERROR.search(said)
-    if match is None:
-        line = _line_with_assembly(front.source.text) if "Assembler messages" in said else 0
-        return _uses(front.path, _PTX, line) if line else f"{front.path} does not compile: {_without_place(said)}"
-    file, line, text = Path(match["file"]), int(match["line"]), match["text"]
-    if needs := _needs_gpu(front, file, line, text, _included_from(front, said)):
-        return needs
-    if match["file"] == "entries" or file.is_relative_to(HOME):
-        return f"{front.path}: entry = {front.entry!r} cannot be launched: {text}"
-    if "<<<" in _line(front, file, line):
-        return f"{front.path} launches a kernel with <<<>>> (line {line}), {_HOST}"
-    where = f"line {line}" if file == front.source.place else f"{file}, line {line}"
-    return f"{front.path} does not compile: {text} ({where})"
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Arguments of a launch, and the addresses of all of them, as the driver takes them."""
+
+    values: list[Any]
+    addresses: Any
+
+    @property
+    def address(self) -> int:
+        """Address of the list of addresses."""
+        return ctypes.addressof(self.addresses)
 
 
-def _needs_gpu(front: FrontMatter, file: Path, line: int, text: str, included: tuple[str, int] | None) -> str:
-    """A sentence if it uses what only a GPU can run; empty if the error is another. included: see `_included_from`."""
-    if included and (_ASSEMBLY in text or included[0].startswith(_FOREIGN)):
-        return _uses(front.path, *included)
-    place = front.path if file == front.source.place else file
-    if _ASSEMBLY in text or re.search(r"\basm\b", _line(front, file, line)):
-        return _uses(place, _PTX, line)
-    header = _MISSING.search(text)
-    return _uses(place, header[1], line) if header and header[1].startswith(_FOREIGN) else ""
+def packed(parameters: Sequence[str], arguments: Sequence[Argument], there: Callable[[int], int]) -> Packed:
+    """The arguments of a kernel. parameters: as Module.takes; there: address on the host -> address on the GPU."""
+    values: list[Any] = []
+    for argument, parameter in zip(arguments, parameters, strict=True):
+        if parameter[0] == "p":
+            values.append(ctypes.c_void_p(there(argument.address) if argument.address else None))
+        else:
+            values.append(_VALUES[parameter[1:]](argument.whole if parameter[1] in "iu" else argument.real))
+    return Packed(values, (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values)))
 
 
-def _uses(place: Path, what: str, line: int) -> str:
-    return f"{place} uses {what} (line {line}), which cannot run on the CPU"
+class GpuCudaSubject(CudaSubject):
+    """A file whose kernels run on the GPU; what they take is read from what g++ made of it."""
+
+    @cached_property
+    def kernels(self) -> list[Any]:
+        """Compiled for this GPU when they are first wanted. Raises UsageError if they do not compile."""
+        compiled = kept_for(self.front, DRIVER.architecture)
+        return DRIVER.kernels(compiled.binary, compiled.names)
+
+    def _run(self, plan: Plan) -> None:
+        if plan.prepared is None:
+            plan.prepared = _Prepared({t.address: Window.at(t.address, t.bytes) for t in plan.tensors})
+        apart = plan.prepared.apart
+        send_all(_ARENA, apart)
+        values, shape = plan.prepared.values(self.program.fast.takes(plan.number), plan.arguments), plan.shape
+        kernel, wait = self.kernels[plan.number], exact() or not apart  # else a fetch waits
+        DRIVER.launch(kernel, shape.grid, shape.block, shape.dynamic_shared, values.address, wait=wait)
+        for window in apart:
+            window.fetch()
 
 
-_ERROR = re.compile(r"^(?P<file>[^\n]+?):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
-_ASSEMBLY = "SIMT_UNSUPPORTED_asm"
-_PTX = "inline PTX"
-_MISSING = re.compile(r"^(\S+): No such file")
-_FOREIGN = ("cub/", "thrust/", "cute/", "cutlass/")
-"""Headers of libraries that need inline PTX."""
-_SYSTEM = re.compile(r"include\s*<([^>]+)>")
-_HOST = "but only device code is wanted: put host code between #ifndef KERNEL_ASSAY and #endif"
+class _Prepared:
+    """The part of a launch that stays: the windows on its tensors, and its arguments while those stay."""
+
+    def __init__(self, windows: dict[int, Window]) -> None:
+        """windows: by the address on the host of the tensor that lies in each."""
+        self._windows = windows
+        self.apart = list(dict.fromkeys(windows.values()))
+        self._places: list[int] = []
+        self._packed: Packed | None = None
+
+    def values(self, parameters: Sequence[str], arguments: Sequence[Argument]) -> Packed:
+        """The arguments for where the windows are now."""
+        places = [window.there(window.start) for window in self.apart]
+        if self._packed is None or places != self._places:
+            self._places = places
+            self._packed = packed(parameters, arguments, lambda address: self._windows[address].there(address))
+        return self._packed
 
 
-def _included_from(front: FrontMatter, said: str) -> tuple[str, int] | None:
-    """The header of CUDA's that the error is in, as the file includes it, and in which line; None if it is in none."""
-    place = front.source.place
-    match = re.search(rf"from {re.escape(str(place))}:(\d+)", said)
-    name = _SYSTEM.search(_line(front, place, int(match[1]))) if match else None
-    return (name[1], int(match[1])) if match and name else None
+class ResidentSubject(GpuCudaSubject):
+    """A file launched on tensors that are on the GPU already: what it is called with only stands for them."""
+
+    there: ClassVar[dict[int, int]] = {}
+    """Address of an array that stands for a tensor -> the tensor's on the GPU."""
+
+    def _run(self, plan: Plan) -> None:
+        shape = plan.shape
+        values = packed(self.program.fast.takes(plan.number), plan.arguments, lambda address: self.there[address])
+        DRIVER.launch(self.kernels[plan.number], shape.grid, shape.block, shape.dynamic_shared, values.address)
 
 
-def _line(front: FrontMatter, file: Path, number: int) -> str:
-    """A line of the kernel's source, or of a header."""
-    if file == front.source.place:
-        text = front.source.text
-    else:
-        text = file.read_text("utf-8", "replace") if file.is_file() else ""
-    lines = text.split("\n")
-    return lines[number - 1] if number <= len(lines) else ""
+class GpuCudaLoader(OnGpu, CudaLoader):
+    """Kernels on the GPU."""
+
+    def warm(self) -> None:
+        """Make the context."""
+        DRIVER.check()
+
+    def unavailable(self) -> str:
+        """Needs a GPU, and NVIDIA's packages."""
+        if why := absent("cuda"):
+            return why
+        return super().unavailable() or ("" if "nvrtc" in compilers() else "NVRTC is not installed")
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Modes in which what is loaded is compiled by g++: only its parameters are read."""
+        return (Mode.FAST,)
+
+    @property
+    def kind(self) -> type[CudaSubject]:
+        """The class of what is loaded."""
+        return GpuCudaSubject
+
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """Compile the file for the GPU, too. Raises UsageError if it does not compile."""
+        subject = super().load_with(path, function, launch)
+        assert isinstance(subject, GpuCudaSubject)
+        assert subject.kernels  # compiled now, too
+        return subject
+
+    def load_there(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """Load it for tensors that are on the GPU already."""
+        return _ResidentLoader().load_with(path, function, launch)
+
+    def wrap_there(self, tensor: Any) -> Array:
+        """An array of the same layout that is never touched: its address means the tensor's."""
+        dtype, strides = format_of(str(tensor.dtype).removeprefix("torch.")).dtype, tensor.stride()
+        size = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, strides, strict=True)) if tensor.numel() else 1
+        room = np.empty(size * dtype.itemsize, np.uint8)  # takes no memory before it is touched
+        stand = np.ndarray(tuple(tensor.shape), dtype, room.data, 0, [s * dtype.itemsize for s in strides])
+        ResidentSubject.there[address_of(stand)] = tensor.data_ptr()
+        return stand
 
 
-def _line_with_assembly(text: str) -> int:
-    """The first line that has some; 0 if none."""
-    return next((n for n, line in enumerate(text.splitlines(), 1) if re.search(r"\b(__asm__|__asm)\b", line)), 0)
+class _ResidentLoader(GpuCudaLoader):
+    """Loads subjects for them."""
 
-
-def _without_place(said: str) -> str:
-    """The complaint of the assembler or the linker, who know no line of the source."""
-    for pattern in (r"undefined reference to .*", r"Error: (.*)", r"error: (.*)"):
-        if match := re.search(pattern, said):
-            return match[0]
-    return said.strip().rpartition("\n")[2] or "g++ failed and said nothing"
+    @property
+    def kind(self) -> type[CudaSubject]:
+        """The class of what is loaded."""
+        return ResidentSubject
 
 
 LOADER = CudaLoader()
+ON_GPU = GpuCudaLoader()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.kernels.backends.cuda_support.driver import Window, device_count, exact, give_up, lend_all
 from kernel_assay.kernels.backends.cuda_support.gpu_memory import Streamed
 from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
@@ -26,6 +26,7 @@ class CupyLoader(Streamed, PythonLoader):
 
     name = "cupy"
     packages = ("cupy",)
+    gpu_only = True
 
     def unavailable(self) -> str:
         """Needs the package and a GPU."""
@@ -50,6 +51,29 @@ class CupyLoader(Streamed, PythonLoader):
         """The function, so that it may be called with numpy views."""
         return self._lent(super().load(path, function))
 
+    def load_there(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The function itself, which takes arrays of cupy."""
+        del launch
+        return super().load(path, function)
+
+    def wrap_there(self, tensor: Any) -> Any:
+        """An array over the same memory, same strides."""
+        name = str(tensor.dtype).removeprefix("torch.")
+        dtype = format_of(name).dtype
+        _check(dtype)
+        strides = tuple(dtype.itemsize * s for s in tensor.stride())
+        memory = self._cupy.cuda.UnownedMemory(tensor.data_ptr(), max(1, tensor.nbytes), tensor)
+        place = self._cupy.cuda.MemoryPointer(memory, 0)
+        return self._cupy.ndarray(tuple(tensor.shape), dtype, memptr=place, strides=strides)
+
+    def unwrap_there(self, result: Any) -> Any:
+        """Accepts cupy arrays, through the interface that torch has, too."""
+        if not hasattr(result, "__cuda_array_interface__"):
+            raise TypeError(f"it returned {type(result).__name__}, not an array of cupy")
+        import torch  # noqa: PLC0415  large cases are made by torch
+
+        return torch.as_tensor(result, device="cuda")
+
     def unwrap(self, result: Any) -> Returned:
         """Accepts cupy arrays, which a loaded function has fetched already."""
         if not isinstance(result, _Fetched):
@@ -73,8 +97,7 @@ class CupyLoader(Streamed, PythonLoader):
             windows: list[_Copy] = []
 
             def lend(view: Array) -> Any:
-                if view.dtype.kind not in "fiu" or view.dtype.isbuiltin != 1:
-                    raise NotImplementedError(f"cupy has no {view.dtype.name}")
+                _check(view.dtype)
                 window = Window.of(view)
                 copy = next((w for w in windows if w.window is window), None)
                 if copy is None:
@@ -131,6 +154,11 @@ class CupyLoader(Streamed, PythonLoader):
             return result
         address = next((at for w in windows if (at := w.on_host(int(result.data.ptr)))), 0)
         return _Fetched(self._cupy.asnumpy(result), bool(result.flags.c_contiguous), address)
+
+
+def _check(dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "fiu" or dtype.isbuiltin != 1:
+        raise NotImplementedError(f"cupy has no {dtype.name}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

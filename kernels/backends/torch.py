@@ -1,16 +1,24 @@
-"""Subjects in PyTorch, on the CPU."""
+"""Subjects in PyTorch: on the CPU over the guarded memory, on a GPU over a copy of it that is laid out as it is.
+
+An error after which nothing runs on the GPU any more ends the process, as a crash of the subject.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.kernels.backends.cuda_support.driver import DRIVER, Window, exact, lend_all
+from kernel_assay.kernels.backends.cuda_support.gpu_memory import Streamed, absent
+from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned, place_of
+from kernel_assay.kernels.backends.support.guard import ALIGNMENT
 from kernel_assay.kernels.backends.support.torch_settings import Settings
 
 
@@ -69,9 +77,147 @@ class TorchLoader(PythonLoader):
             array = tensor.numpy()
         return Returned(np.array(array), name, dense, address, place)
 
+    def load_there(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The function itself, which takes tensors wherever they are."""
+        del launch
+        return TorchLoader.load(self, path, function)
+
+    def wrap_there(self, tensor: Any) -> Any:
+        """The tensor itself."""
+        return tensor
+
+    def unwrap_there(self, result: Any) -> Any:
+        """Accepts tensors."""
+        if not isinstance(result, self._torch.Tensor):
+            raise TypeError(f"it returned {type(result).__name__}, not a tensor")
+        return result
+
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Torch's CPU allocator raises a plain RuntimeError."""
         return super().is_out_of_memory(error) or "can't allocate memory" in str(error)
 
 
+class GpuTorchLoader(Streamed, TorchLoader):
+    """Functions of torch tensors on the GPU, each over a copy of the guarded memory, laid out as it is."""
+
+    def __init__(self) -> None:
+        self._lent: list[_Lent] = []
+        """Of the last call: what it returns may lie there."""
+        self._room: Any = None
+        """Bytes on the GPU, for the first window of a call; others have their own."""
+
+    def unavailable(self) -> str:
+        """Needs a GPU."""
+        return super().unavailable() or absent("torch")
+
+    def warm(self) -> None:
+        """Make the context, and what torch makes when it is first used."""
+        self._torch.empty(1, device="cuda").fill_(0)
+        DRIVER.check()
+
+    def wrap(self, view: Array) -> Array:
+        """The view itself: it is copied when the function is called."""
+        return view
+
+    def unwrap(self, result: Any) -> Returned:
+        """Accepts tensors; one in the memory of an input is known as such."""
+        found = super().unwrap(result)
+        return replace(found, address=next((at for one in self._lent if (at := one.on_host(found.address))), 0))
+
+    def load(self, path: Path, function: str) -> Callable[..., Any]:
+        """The function, so that it may be called with numpy views."""
+        return self._lending(super().load(path, function))
+
+    def _lending(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function on the GPU's memory as one on the host's."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._lent = []
+            try:
+                return self._run(function, args, kwargs)
+            except Exception:
+                DRIVER.check()  # whatever was raised: does anything run here any more?
+                raise
+
+        return call
+
+    def _run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        given, named = lend_all(args, kwargs, self._lend)
+        with self._torch.device("cuda"):  # where a function makes tensors of its own
+            result = (self._late(function) if self.streamed else function)(*given, **named)
+        if not self.streamed:  # else it is the subject that must have waited
+            DRIVER.check()
+        for one in [] if exact() else self._lent:
+            if one.window.size:
+                DRIVER.call("cuMemcpyDtoH", one.window.start, one.device.data_ptr(), one.window.size)
+        DRIVER.check()
+        return result
+
+    def _late(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function on a stream of its own, where its inputs arrive late."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            stream = self._torch.cuda.Stream()
+            DRIVER.check()  # the inputs are there, which this stream would not wait for
+            with self._torch.cuda.stream(stream):
+                sources = [one.device.clone() for one in self._lent]
+                pairs = zip(self._lent, sources, strict=True)
+                arrive_late(stream.cuda_stream, [(a.device.data_ptr(), b.data_ptr(), b.nbytes) for a, b in pairs])
+                result = function(*args, **kwargs)
+                stream.synchronize()
+            return result
+
+        return call
+
+    def _lend(self, view: Array) -> Any:
+        """A tensor on the GPU over a copy of what a view's elements lie in."""
+        window = Window.of(view)
+        lent = next((one for one in self._lent if one.window is window), None) or self._sent(window)
+        size = view.itemsize
+        first, strides = window.shift + window.first(view), tuple(s // size for s in view.strides)
+        return lent.room.view(self._dtype_of(view)).as_strided(view.shape, strides, first // size)
+
+    def _sent(self, window: Window) -> _Lent:
+        """A window's copy; the memory of the first one is kept for the next call, unless allocations are exact."""
+        wanted = window.shift + window.size
+        if exact():
+            room = self._bytes(wanted)
+        else:
+            wanted = -(-wanted // ALIGNMENT) * ALIGNMENT  # a multiple of every element's size
+            if self._lent:
+                room = self._bytes(wanted)
+            else:
+                if self._room is None or self._room.numel() < wanted:
+                    self._room = self._bytes(2 * wanted)
+                room = self._room
+        device = room[window.shift : window.shift + window.size]
+        if window.size and not window.blank:
+            DRIVER.call("cuMemcpyHtoD", device.data_ptr(), window.start, window.size)
+        self._lent.append(_Lent(window, room, device))
+        return self._lent[-1]
+
+    def _bytes(self, size: int) -> Any:
+        return self._torch.empty(size, dtype=self._torch.uint8, device="cuda")
+
+    def _dtype_of(self, view: Array) -> Any:
+        name = format_of(view.dtype).name
+        return self._foreign.get(name) or getattr(self._torch, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """A window and its copy on the GPU: memory that holds it, and its part."""
+
+    window: Window
+    room: Any
+    device: Any
+
+    def on_host(self, pointer: int) -> int:
+        """The host's address of what lies at an address of the GPU; 0 if it is not in here."""
+        offset = pointer - int(self.device.data_ptr())
+        return self.window.start + offset if 0 <= offset < self.window.size else 0
+
+
 LOADER = TorchLoader()
+ON_GPU = GpuTorchLoader()

@@ -4,7 +4,7 @@ import os
 from importlib import import_module, metadata
 
 from kernel_assay.corpus.model.interpreter_mends import INTERPRETED, KNOWN
-from kernel_assay.kernels.backends.torch import TorchLoader
+from kernel_assay.kernels.backends.torch import GpuTorchLoader, TorchLoader
 
 
 class TritonLoader(TorchLoader):
@@ -50,4 +50,17 @@ class TritonLoader(TorchLoader):
         Programs.backwards = run == 1
 
 
+class GpuTritonLoader(GpuTorchLoader):
+    """Functions that launch compiled kernels. A process compiles kernels or interprets them, never both."""
+
+    name = "triton"
+    packages = ("triton", "torch")  # type: ignore[assignment]  # as many as Loader allows
+
+    def preload(self) -> None:
+        """Import torch, and Triton as a compiler."""
+        os.environ.pop("TRITON_INTERPRET", None)
+        super().preload()
+
+
 LOADER = TritonLoader()
+ON_GPU = GpuTritonLoader()

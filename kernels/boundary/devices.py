@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.kernels.backend_registry import is_on_gpu
 from kernel_assay.kernels.backends.cuda_support.driver import device_count
 
 GPU_JOBS = 12
@@ -33,11 +34,6 @@ class Place:
     """What makes a process see it, and no other of its kind."""
     shared: dict[str, str] = field(default_factory=dict)
     """What makes a process use it together with others, instead of in turns (sandbox/mps.py); empty: it cannot."""
-
-
-def is_on_gpu(subject: Subject) -> bool:
-    """Whether a subject runs on a GPU where it is placed."""
-    return subject.device == "cuda" or subject.backend == "cupy"
 
 
 def is_made_on_gpu(subject: Subject) -> bool:

@@ -1,9 +1,7 @@
 """One case by one subject in this very process, without a sandbox: for tools that watch a program from outside.
 
-    python -m kernels.nvidia.run_once FILE
-
-FILE holds an Order as JSON. The last line of the output is a JSON object that says what happened (a Status, and in
-words), never what came out: nothing is judged here.
+The process gets one argument, a file, which holds an Order as JSON. The last line of the output is a JSON object that
+says what happened (a Status, and in words), never what came out: nothing is judged here.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import BLANK, address_of, exact
-from kernel_assay.kernels.backends.support.base import KernelFaultError, Loader
-from kernel_assay.kernels.backends.support.signature import Bound, Interface, bind
-from kernel_assay.kernels.catalog import resolve
-from kernel_assay.kernels.worker.worker import Setting
+from kernel_assay.kernels.backends.support.signature import Bound, Interface
+from kernel_assay.kernels.worker.exceptions import SubjectError, raised
+from kernel_assay.kernels.worker.executor import Access, Executor
+from kernel_assay.kernels.worker.host import HostAccess, HostSetting
 
 _USAGE = 2
 
@@ -61,38 +59,32 @@ class Order:
 
 def run(order: Order) -> tuple[Status, str]:
     """Run it once; what happened, and why it did not run or how it failed in one line."""
-    loader = loader_of(order.subject.loader)
+    access = HostAccess(loader_of(order.subject.loader))
     try:
-        bound = _bound(order, loader)
+        bound = _bound(order, access)
     except UsageError as error:
         return Status.BUILD_FAILED, str(error)
-    setting = Setting(order.case, order.outputs)
-    if reason := bound.declines(order.case.attrs, setting.inputs):
+    setting = HostSetting(order.case, order.outputs)
+    executor = Executor(setting, access, bound, order.face.extra)
+    if reason := executor.declined:
         return Status.UNSUPPORTED, reason
-    arguments, named = setting.arguments(loader, order.face.extra, returns=bound.returns)
-    setting.memory.reset(0)
     if exact():
-        BLANK.update(address_of(buffer.view) for buffer in setting.memory.outputs)
-    loader.prepare(setting.case.number, 0)
+        BLANK.update(address_of(view) for view in setting.memory.tensors()[1])
     try:
-        bound.call(*arguments, **named, **bound.attributes(order.case.attrs))
-    except NotImplementedError as error:
-        return Status.UNSUPPORTED, str(error)
-    except KernelFaultError as error:
-        return Status.FAULTED, str(error)
-    except Exception as error:  # noqa: BLE001  whatever a subject raises
-        return Status.RAISED, f"{type(error).__name__}: {error}".partition("\n")[0]
+        executor.call(0, order.case.number)
+    except SubjectError as error:
+        said = raised(error.cause, access.loader)
+        return said["status"], said["message"].partition("\n")[0]
     return Status.OK, ""
 
 
-def _bound(order: Order, loader: Loader) -> Bound:
+def _bound(order: Order, access: Access) -> Bound:
     """The subject, ready to be called. Raises UsageError if it cannot be."""
     subject = order.subject
-    if why := loader.unavailable():
+    if why := access.loader.unavailable():
         raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
-    loader.preload()
-    function = loader.load_with(resolve(subject), subject.function, subject.launch)
-    return bind(function, order.face, f"{subject.path}:{subject.function}")
+    access.loader.preload()
+    return access.bound(subject, order.face)
 
 
 def main() -> None:

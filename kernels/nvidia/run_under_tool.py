@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_assay.corpus.process.child import command_of
+from kernel_assay.corpus.process.child import start
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.boundary.processes import processes, status_of
 from kernel_assay.kernels.nvidia.run_once import Order
@@ -52,26 +52,18 @@ def watch(
     with closing(Scratch("watched-")) as scratch:
         folder = scratch.path
         order.write(folder / "order.json")
-        command = [*tool, *command_of("kernel_assay.kernels.nvidia.run_once", str(folder / "order.json"))]
-        code = _run(command, folder, {**os.environ, **env}, seconds, beside)
+        code = _run(tool, folder, env, seconds, beside)
         out, err = (_end(folder / stream, _TAIL) for stream in ("out", "err"))
         log = folder / "log"
         return Watched(code, out, err, _beginning(log, _MOST_LOG) if log.is_file() else "")
 
 
 def _run(
-    command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float, beside: Callable[[], object]
+    tool: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float, beside: Callable[[], object]
 ) -> int | None:
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,  # Ctrl-C is for the supervisor alone
-        )
+        order = str(folder / "order.json")
+        process = start("kernels.nvidia.run_once", order, under=tool, folder=folder, environment=env, out=out, err=err)
         try:
             return _code(process, seconds, beside)
         finally:

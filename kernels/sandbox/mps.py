@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from kernel_assay.corpus.process.child import command_of
+from kernel_assay.corpus.process.child import start
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.boundary.devices import PIPES, VISIBLE, Place
 
@@ -65,14 +65,8 @@ class Service:
             Path(folder).mkdir()
         self.environment = {**folders, VISIBLE: "0"}
         """What makes a process a client: it sees the service's only GPU."""
-        self._process = subprocess.Popen(
-            command_of("kernel_assay.corpus.process.parent_death", CONTROL, "-f"),
-            env={**os.environ, **place.environment, **folders},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is not for it
-        )
+        null, environment = subprocess.DEVNULL, {**place.environment, **folders}
+        self._process = start("corpus.process.parent_death", CONTROL, "-f", environment=environment, out=null, err=null)
         deadline = time.monotonic() + _START_SECONDS
         while _told(self.environment, "get_server_list") is None:
             if self._process.poll() is not None or time.monotonic() > deadline:

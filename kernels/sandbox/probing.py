@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any, cast
 
-from kernel_assay.kernels.boundary.protocol import frame
+from kernel_assay.corpus.process.channel import frame
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 from kernel_assay.kernels.sandbox.worker_pool import Handle, Nursery
 

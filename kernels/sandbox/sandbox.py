@@ -19,7 +19,7 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.process.channel import GarbledError, Message, frame
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
 from kernel_assay.kernels.backends.support.signature import Interface
@@ -29,11 +29,9 @@ from kernel_assay.kernels.boundary.protocol import (
     CHANNEL_LOST,
     IDLE,
     ZYGOTE_LOST,
-    GarbledError,
     Task,
     encode_batch,
     encode_subjects,
-    frame,
 )
 from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, Taker, Ticket
 from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained

@@ -19,8 +19,10 @@ from pydantic_core import from_json, to_json
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.process.child import command_of
+from kernel_assay.corpus.process.channel import Channel
+from kernel_assay.corpus.process.child import start
 from kernel_assay.corpus.process.scratch_folders import Scratch
+from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
 from kernel_assay.kernels.backends.support.walls import Touch, order_of, touched
 from kernel_assay.kernels.boundary.processes import kill_group
@@ -33,14 +35,13 @@ from kernel_assay.kernels.boundary.protocol import (
     STACK_AT,
     STACK_SIGNAL,
     ZYGOTE_LOST,
-    Channel,
     Task,
 )
 from kernel_assay.kernels.sandbox.compiler_caches import compiler_caches
 from kernel_assay.kernels.sandbox.mps import terminate
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 
-ZYGOTE = "kernel_assay.kernels.worker.zygote"
+ZYGOTE = "kernels.worker.zygote"
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _START_SECONDS = 120.0
 _EXIT_SECONDS = 5.0
@@ -143,8 +144,9 @@ class Nursery:
     ) -> None:
         """environment: variables that the workers get besides this process's."""
         self._scratch = Scratch()
+        on_gpu = any(b.endswith("@cuda") or loader_of(b).gpu_only for b in backends)
         self._settings = {
-            "memory_mb": memory_mb + (_GPU_MB if any(b.endswith(("@cuda", "cupy")) for b in backends) else 0),
+            "memory_mb": memory_mb + (_GPU_MB if on_gpu else 0),
             "backends": backends,
             "scratch": str(self._scratch.path),
         }
@@ -156,12 +158,9 @@ class Nursery:
         """Start a zygote."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = to_json({**self._settings, "control": theirs.fileno()}).decode()
-        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-            command_of(ZYGOTE, settings),
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},  # its last words must not be lost
-            start_new_session=True,  # Ctrl-C is for the supervisor alone
+        environment = {**self._environment, "PYTHONUNBUFFERED": "1"}  # its last words must not be lost
+        self._process: subprocess.Popen[bytes] | None = start(
+            ZYGOTE, settings, fds=(theirs.fileno(),), environment=environment
         )
         theirs.close()
         self._listen_to(ours)

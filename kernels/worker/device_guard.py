@@ -111,8 +111,13 @@ class DeviceMemory:
         values = materialize(recipe, self.device)
         return (values[:1] if len(b.bits.shape) and b.bits.shape != b.view.shape else values).view(b.bits.dtype)
 
-    def damage(self) -> tuple[list[GuardDamage], list[str]]:
+    def tensors(self) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """The inputs by name, and the outputs in order."""
+        return {b.name: b.view for b in self.inputs}, [b.view for b in self.outputs]
+
+    def damage(self, run: int = 0) -> tuple[list[GuardDamage], list[str]]:
         """Find what was written where nothing may be: red zones and gaps, and the names of changed inputs."""
+        del run
         damage: list[GuardDamage] = []
         mutated: list[str] = []
         dirty: set[str] = set()

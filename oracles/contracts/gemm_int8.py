@@ -22,8 +22,9 @@ Integers = NDArray[np.integer]
 
 
 def reference(a: Integers, b: Integers, c: Integers, *, alpha: int, beta: int) -> dict[str, Reals]:
-    """Compute in 64 bits, which hold every product and sum, then wrap."""
-    wide = np.int64(alpha) * (a.astype(np.int64) @ b.astype(np.int64)) + np.int64(beta) * c.astype(np.int64)
+    """Compute in 64 bits, which hold every product and sum, then wrap; in float64 they are exact below 2**53."""
+    product = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
+    wide = np.int64(alpha) * product + np.int64(beta) * c.astype(np.int64)
     return {"out": wide.astype(np.int32).astype(np.float64)}
 
 

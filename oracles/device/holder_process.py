@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
-from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.corpus.process.channel import Message, Wire, answer_parent
+from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.process.child import Answer, serve_parent
 from kernel_assay.oracles.device.holder import Holder, Key
 
 _ANSWERS: dict[str, Callable[[Holder, list[Key], Message], Message]] = {
@@ -47,24 +46,15 @@ def _left(memory: int, values: Array) -> int:
     return len(data)
 
 
-def serve(wire: Wire, settings: dict[str, Any]) -> None:
-    """Answer until the wire is closed."""
+def begin(settings: Message) -> tuple[Message, Answer]:
+    """Make the holder."""
     holder = Holder(settings["device"])
-    wire.send({"ready": True})
-    while True:
-        try:
-            message = wire.receive()
-        except EOFError:
-            return
-        try:
-            wire.send(answer(holder, message, settings["memory"]))
-        except UsageError as error:
-            wire.send({"refused": str(error)})
+    return {"ready": True}, lambda message: answer(holder, message, settings["memory"])
 
 
 def main() -> None:
     """Entry of the process."""
-    answer_parent(serve)
+    serve_parent(begin)
 
 
 if __name__ == "__main__":

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import mmap
-from typing import Any
 
 import numpy as np
 
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Numerics
-from kernel_assay.corpus.process.channel import Message, Wire, answer_parent
+from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.process.child import Answer, serve_parent
 from kernel_assay.oracles.device.sweep import HostJudge, Judge
 
 
-def serve(wire: Wire, settings: dict[str, Any]) -> None:
-    """Judge part after part until the wire is closed."""
+def begin(settings: Message) -> tuple[Message, Answer]:
+    """Open the memory that the subject writes to, and what judges it part after part."""
     shared = np.frombuffer(mmap.mmap(settings["memory"], settings["bytes"]), np.uint8)
     numerics = Numerics.model_validate(settings["numerics"])
     judge: Judge = HostJudge(shared, numerics)
@@ -24,19 +24,17 @@ def serve(wire: Wire, settings: dict[str, Any]) -> None:
 
         judge = DeviceJudge(shared, numerics, bytes.fromhex(settings["handle"]))
         opened = judge.opened
-    wire.send({"opened": opened})
-    while True:
-        try:
-            message: Message = wire.receive()
-        except EOFError:
-            return
+
+    def answer(message: Message) -> Message:
         found = judge.judge(Case.model_validate(message["case"]))
-        wire.send({"failed": found.failed, "listed": found.listed, "rho": found.rho})
+        return {"failed": found.failed, "listed": found.listed, "rho": found.rho}
+
+    return {"opened": opened}, answer
 
 
 def main() -> None:
     """Entry of the process."""
-    answer_parent(serve)
+    serve_parent(begin)
 
 
 if __name__ == "__main__":

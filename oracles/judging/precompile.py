@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_assay.corpus.formats import FORMATS, format_of
-from kernel_assay.corpus.process.child import command_of
+from kernel_assay.corpus.process.child import start
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.oracles.judging.measure import engine, measure, prefer_numpy_until
 
@@ -25,13 +25,7 @@ def compile_beside() -> subprocess.Popen[bytes] | None:
     if engine() != "kernel_assay.oracles.judging.measure_numba" or (made := stamp()).exists():
         return None
     prefer_numpy_until(made.exists)
-    return subprocess.Popen(
-        command_of("kernel_assay.oracles.judging.precompile"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for who has started it, whose end it does not outlive
-    )
+    return start("oracles.judging.precompile", out=subprocess.DEVNULL, err=subprocess.DEVNULL)
 
 
 def stamp() -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +75,24 @@ def block_probe(dims: Dims, dtypes: Mapping[str, str]) -> dict[str, Fill]:
     return {name: Fill(distribution="exact_blocks") for name in ("w", "a")}
 
 
+_LATEST: list[tuple[Bytes, Bytes, tuple[str, str], _Terms]] = []
+"""The answer is followed by its budget, which wants the same terms."""
+
+
 def _terms(w: Bytes, a: Bytes, name: str, activations: str) -> _Terms:
+    for old_w, old_a, formats, terms in _LATEST:
+        if formats == (name, activations) and _same(w, old_w) and _same(a, old_a):
+            return terms
+    _LATEST[:] = [(w, a, (name, activations), _computed(w, a, name, activations))]
+    return _LATEST[0][-1]
+
+
+def _same(x: Bytes, y: Bytes) -> bool:
+    """Whether two arrays are the same memory, which nobody writes to."""
+    return x.shape == y.shape and x.strides == y.strides and x.ctypes.data == y.ctypes.data
+
+
+def _computed(w: Bytes, a: Bytes, name: str, activations: str) -> _Terms:
     fmt, x, y = block_format(name), unpack(w, name), unpack(a, activations)
     stored = activations == "q8_1"
     quants = x.quants.astype(np.float64) - (0 if stored else fmt.offset)
@@ -86,8 +104,8 @@ def _terms(w: Bytes, a: Bytes, name: str, activations: str) -> _Terms:
         else (y.d * factors.sum(-1), np.abs(y.d) * np.abs(factors).sum(-1), y.d**2 * (factors**2).sum(-1))
     )
     return _Terms(
-        scale * _by_blocks(quants, factors) + _outer(added, sums),
-        np.abs(scale) * _by_blocks(np.abs(quants), np.abs(factors)) + _outer(np.abs(added), sizes),
+        scale * _by_blocks(quants, factors, _EXACT) + _outer(added, sums),
+        np.abs(scale) * _by_blocks(np.abs(quants), np.abs(factors), _EXACT) + _outer(np.abs(added), sizes),
         scale**2 * _by_blocks(quants**2, factors**2) + _outer(added**2, squares),
     )
 
@@ -97,9 +115,14 @@ def _outer(x: Reals, y: Reals) -> Reals:
     return np.asarray(x.T[:, :, None] * y.T[:, None, :])
 
 
-def _by_blocks(x: Reals, y: Reals) -> Reals:
-    """Products of blocks of integers, as (b, i, j)."""
-    return np.asarray(x.transpose(1, 0, 2) @ y.transpose(1, 2, 0))
+_EXACT = np.float32
+"""Holds all sums of 32 products of two quants: at most 32 * 128 * 128 = 2**19."""
+
+
+def _by_blocks(x: Reals, y: Reals, dtype: type[np.floating[Any]] = np.float64) -> Reals:
+    """Products of blocks of integers, as (b, i, j). dtype: in which they are multiplied and added."""
+    x, y = np.ascontiguousarray(x.transpose(1, 0, 2), dtype), np.ascontiguousarray(y.transpose(1, 2, 0), dtype)
+    return np.asarray(x @ y, np.float64)
 
 
 def _grain(content: Unpacked) -> NDArray[np.float64]:

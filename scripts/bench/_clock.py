@@ -6,15 +6,17 @@ sums in a file of its own. The code that is measured does not change.
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kernel_assay.corpus.process import child
+from kernel_assay.corpus.process.channel import Channel
 from kernel_assay.kernels.backends.support.guard import Guarded
-from kernel_assay.kernels.boundary.protocol import Channel
 from kernel_assay.kernels.sandbox import worker_pool
-from kernel_assay.kernels.worker import worker, zygote
+from kernel_assay.kernels.worker import executor, host, worker, zygote
 
 FOLDER = "BENCH_CLOCK"
 """Environment variable: where workers leave their sums."""
@@ -61,7 +63,14 @@ def watch_workers(folder: Path) -> None:
     os.environ[FOLDER] = str(folder)
     path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
-    worker_pool.ZYGOTE = "_clock"
+    usual = child.command_of
+
+    def command_of(module: str, *arguments: str) -> list[str]:
+        if module != worker_pool.ZYGOTE:
+            return usual(module, *arguments)
+        return [sys.executable, "-c", "import sys, _clock; del sys.path[0]; _clock.main()", *arguments]
+
+    child.command_of = command_of
 
 
 def main() -> None:
@@ -84,12 +93,12 @@ def watch_worker() -> None:
 
     clock.wrap(Channel, "receive", "wait for work + parse")
     clock.wrap(worker.Case, "model_validate", "validate")
-    clock.wrap(worker.Setting, "__init__", "materialize")
+    clock.wrap(host.HostSetting, "__init__", "materialize")
     for name in ("__init__", "reset", "intact", "damage"):
         clock.wrap(Guarded, name, "memory")
-    clock.wrap(worker.Setting, "arguments", "wrap arguments")
-    clock.wrap(worker, "_run_once", "run")
-    clock.wrap(worker, "_compare", "compare")
+    clock.wrap(executor.Setting, "arguments", "wrap arguments")
+    clock.wrap(executor.Executor, "once", "run")
+    clock.wrap(executor, "compared", "compare")
     clock.wrap(worker.Worker, "_note", "journal")
     clock.wrap(worker.Worker, "_send", "send")
     clock.wrap(worker.Worker, "_batch", "everything else", leave)

@@ -4,36 +4,45 @@ import socket
 
 import pytest
 
-from kernel_assay.corpus.process.channel import Wire
+from kernel_assay.corpus.process.channel import Channel, GarbledError, frame
 
 
 @pytest.fixture
 def ends():
     one, other = socket.socketpair()
-    yield Wire(one), other
+    yield Channel(one), other
     one.close()
     other.close()
 
 
 def test_messages_arrive_whole(ends):
-    wire, other = ends
-    other.sendall(b'{"a": 1}\n{"b": "x')
-    assert wire.receive(1.0) == {"a": 1}
-    with pytest.raises(TimeoutError):
-        wire.receive(0.01)
-    other.sendall(b'y\\n"}\n')
-    assert wire.receive(1.0) == {"b": "xy\n"}
+    channel, other = ends
+    second = frame({"b": "xy\n"}, [b"ab", b"c"])
+    other.sendall(frame({"a": 1}, []) + second[:9])
+    assert channel.receive() == ({"a": 1}, b"")
+    assert not channel.readable(0.01)
+    other.sendall(second[9:])
+    assert channel.whole()
+    head, payload = channel.receive()
+    assert (head, bytes(payload)) == ({"b": "xy\n"}, b"abc")
 
 
 def test_both_ways(ends):
-    wire, other = ends
-    wire.send({"long": "x" * 100_000})
-    assert Wire(other).receive(1.0) == {"long": "x" * 100_000}
+    channel, other = ends
+    channel.send(frame({"long": "x" * 100_000}, []))
+    assert Channel(other).receive()[0] == {"long": "x" * 100_000}
 
 
 def test_a_closed_end_is_no_message(ends):
-    wire, other = ends
-    other.sendall(b'{"cut')
+    channel, other = ends
+    other.sendall(frame({"cut": 1}, [])[:-2])
     other.close()
     with pytest.raises(EOFError):
-        wire.receive(1.0)
+        channel.receive()
+
+
+def test_what_is_no_message_is_told(ends):
+    channel, other = ends
+    other.sendall(b"a kernel wrote this into a descriptor of ours")
+    with pytest.raises(GarbledError):
+        channel.receive()

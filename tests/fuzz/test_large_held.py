@@ -45,17 +45,17 @@ class SharedHolder(HolderProcess):
     waiting: ClassVar[list] = []
 
     @cached_property
-    def partner(self):
+    def process(self):
         if self._device != "cpu" or not self.waiting:
-            return HolderProcess.partner.func(self)
-        partner, vars(self)["_memory"] = self.waiting.pop()
-        return partner
+            return HolderProcess.process.func(self)
+        process, vars(self)["_memory"] = self.waiting.pop()
+        return process
 
     def close(self):
-        if self._device == "cpu" and "partner" in vars(self):
+        if self._device == "cpu" and "process" in vars(self):
             with suppress(InternalError):  # it has died
                 if self.ask("forget") == {}:  # else that was the answer to something before
-                    self.waiting.append((vars(self).pop("partner"), vars(self).pop("_memory")))
+                    self.waiting.append((vars(self).pop("process"), vars(self).pop("_memory")))
         super().close()
 
 
@@ -66,7 +66,7 @@ def shared_holder():
         yield
     while SharedHolder.waiting:
         last = SharedHolder("cpu")
-        last.partner  # noqa: B018  it takes the one that waits
+        last.process  # noqa: B018  it takes the one that waits
         HolderProcess.close(last)
 
 
@@ -307,7 +307,7 @@ def test_the_death_of_the_judge_is_our_own_trouble_and_another_is_started():
     with Examiner([PEER], judge="cpu") as examiner:
         inquiry = [Inquiry(CASE, (PEER.key,))]
         assert examiner.check(inquiry)[0].verdicts[PEER.key].kind is Kind.PASS
-        os.kill(examiner._road.holder.partner.pid, signal.SIGKILL)
+        os.kill(examiner._road.holder.process.pid, signal.SIGKILL)
         with pytest.raises(InternalError, match="the oracle of large cases: its process ended"):
             examiner.check(inquiry)
         assert examiner.check(inquiry)[0].verdicts[PEER.key].kind is Kind.PASS
@@ -318,9 +318,9 @@ def test_it_is_started_for_large_cases_only_and_ends_with_the_examiner():
     small = silu(3, 5)
     with Examiner([PEER], judge="cpu") as examiner:
         examiner.check([Inquiry(small, (PEER.key,))])
-        assert "partner" not in vars(examiner._road.holder)
+        assert "process" not in vars(examiner._road.holder)
         examiner.check([Inquiry(CASE, (PEER.key,)), Inquiry(CASE, (PEER.key,))])
-        pid = examiner._road.holder.partner.pid
+        pid = examiner._road.holder.process.pid
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
 
@@ -328,7 +328,7 @@ def test_it_is_started_for_large_cases_only_and_ends_with_the_examiner():
 def test_on_the_cpu_nobody_starts_it():
     with Examiner([PEER]) as examiner:
         examiner.check([Inquiry(CASE, (PEER.key,))])
-        assert "partner" not in vars(examiner._road.holder)
+        assert "process" not in vars(examiner._road.holder)
 
 
 def test_a_judge_that_does_not_start_is_told():

@@ -19,7 +19,7 @@ from kernel_assay.fuzz.checking.check import Examiner, Inquiry
 from kernel_assay.fuzz.triage import sanitize
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.fuzz.triage.triage import investigate
-from kernel_assay.kernels import gpu_backends
+from kernel_assay.kernels.backends.torch import GpuTorchLoader
 from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.kernels.nvidia import sanitizer
 from kernel_assay.reports.book import Book
@@ -43,7 +43,7 @@ def bench(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(sanitizer, "device_count", lambda: 1)
-    monkeypatch.setattr(gpu_backends.GpuTorchLoader, "unavailable", lambda self: "")
+    monkeypatch.setattr(GpuTorchLoader, "unavailable", lambda self: "")
     sanitizer.version.cache_clear()
     yield Bench(folder)
     sanitizer.version.cache_clear()
@@ -215,9 +215,9 @@ def test_a_kernel_that_no_gpu_runs_is_refused(fuzz, bench, command):
 
 
 def test_a_backend_that_is_not_installed_is_named(monkeypatch, filed):
-    monkeypatch.setattr(gpu_backends.GpuTorchLoader, "unavailable", lambda self: "torch is not installed")
+    monkeypatch.setattr(GpuTorchLoader, "unavailable", lambda self: "torch is not installed")
     with pytest.raises(UsageError, match="silu/wrong cannot run on a GPU here, because torch is not installed"):
-        sanitize.on_gpu(filed.subject.but(backend="torch"))
+        sanitize.placed_on_gpu(filed.subject.but(backend="torch"))
 
 
 # a new finding

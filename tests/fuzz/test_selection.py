@@ -33,7 +33,8 @@ class Here:
 @pytest.fixture
 def write(tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "places_of", lambda device: [Place(device)])
-    monkeypatch.setattr(selection, "ON_GPU", {"cuda": Here(), "torch": Here()})
+    there = {"cuda": Here(), "torch": Here()}
+    monkeypatch.setattr(selection, "on_gpu", lambda: there)
 
     def file(name, lines):
         path = tmp_path / f"{name}.cu"
@@ -106,7 +107,7 @@ def test_what_only_a_gpu_runs_is_selected_and_stays_there(write, monkeypatch):
     monkeypatch.setattr(selection, "loader_of", lambda name: Nowhere() if name == "triton" else there(name))
     with pytest.raises(UsageError, match="its version is not known"):
         selection.select(["silu"], backends=["triton"])
-    monkeypatch.setitem(selection.ON_GPU, "triton", Here())
+    monkeypatch.setitem(selection.on_gpu(), "triton", Here())
     found = selection.select(["silu"], backends=["triton"])
     assert {s.device for s in placed(found, "cuda")} == {"cuda"}
     with pytest.raises(UsageError, match="'triton' is not available on device 'cpu', because its version is not known"):

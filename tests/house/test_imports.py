@@ -1,5 +1,7 @@
 """Imports go down only, only kernels may import GPU libraries, and the accused never meets the judge."""
 
+import ast
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -86,3 +88,17 @@ def test_a_worker_that_meets_the_judge_is_noticed(tmp_path):
     with Sandbox([nosy], {"silu": Interface(("x",), ("out",), ())}) as box:
         box.probe()
         assert "kernel_assay.oracles.judging.failure_mask" in box.modules_of_ours()
+
+
+def test_processes_of_ours_are_named_by_modules_that_are_there():
+    """They are named within kernel_assay: the same name at the top level would be another project's, once installed."""
+    names = {
+        ast.literal_eval(call.args[0])
+        for folder in PACKAGES
+        for path in (ROOT / folder).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in {"start", "ChildProcess", "_started"}
+        if call.args and isinstance(call.args[0], ast.Constant)
+    }
+    assert len(names) >= 4
+    assert [name for name in names if importlib.util.find_spec(f"kernel_assay.{name}") is None] == []

@@ -11,7 +11,7 @@ from kernel_assay.corpus.inputs.fingerprint import rows_digest
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
-from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
 from kernel_assay.fuzz.checking.check import interface_of
 from kernel_assay.fuzz.generation.engines import Target, generate
@@ -20,8 +20,9 @@ from kernel_assay.kernels.backends.support.guard import GAP, POISONS, ZONE, Guar
 from kernel_assay.kernels.boundary.output_transfer import bytes_of
 from kernel_assay.kernels.boundary.protocol import STACK_AT
 from kernel_assay.kernels.sandbox.decode import outcome_of
+from kernel_assay.kernels.worker.device import DeviceAccess, DeviceSetting
 from kernel_assay.kernels.worker.device_guard import DeviceMemory, on_host
-from kernel_assay.kernels.worker.large import LargeSetting, TorchRoad, run_on
+from kernel_assay.kernels.worker.executor import Executor, execute
 from kernel_assay.kernels.worker.worker import NO_ROOM, Worker, _Rooms
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.oracles.large.judge_large import LargeReference, Ran
@@ -45,9 +46,10 @@ def ran(tmp_path):
         path.write_text(f"import torch\nSTATE = []\n\n\n{head}\n{body}")
         subject = Subject(op=case.op, name="mine", backend="torch", path=str(path))
         contract = contract_of(case.op)
-        road, face = TorchRoad(loader_of("torch"), "cpu"), interface_of(contract)
-        setting = LargeSetting(case, contract.output_specs(case), "cpu")
-        said, payload = run_on(setting, road.bound(subject, face), road, face.extra)
+        access, face = DeviceAccess(loader_of("torch"), "cpu"), interface_of(contract)
+        setting = DeviceSetting(case, contract.output_specs(case), "cpu")
+        executor = Executor(setting, access, access.bound(subject, face), face.extra)
+        said, payload = execute(executor, {"status": Status.OK, "input_digest": "", "input_rows": setting.rows})
         assert said["input_rows"] == rows_digest(case)
         outcome = outcome_of(subject.key, said, memoryview(b"".join(map(bytes_of, payload))))
         reference = LargeReference(contract, case, [subject.numerics])
@@ -136,7 +138,7 @@ def test_two_different_nan_are_no_difference(ran):
 
 def test_counts_and_places_are_those_of_the_host(ran, monkeypatch):
     """Also when they lie in several pieces."""
-    monkeypatch.setattr("kernel_assay.kernels.worker.large.PIECE", 1000)
+    monkeypatch.setattr("kernel_assay.kernels.worker.executor.PIECE", 1000)
     body = "    STATE.append(1)\n    out[150:] = 1\n    out[170, 100:104] += len(STATE)\n    out[:2] = 0\n"
     report = ran(body)[0].execution.outputs[0]
     assert (report.differing, report.first_differing) == (4, 170 * COLS + 100)
@@ -203,13 +205,7 @@ def test_whose_memory_an_address_is():
 @pytest.fixture
 def worker(tmp_path, monkeypatch):
     """One whose GPU is the CPU, and a subject that it believes to run there."""
-    monkeypatch.setattr(
-        "kernel_assay.kernels.worker.large.road_of", lambda subject: TorchRoad(loader_of("torch"), "cpu")
-    )
-    monkeypatch.setattr(
-        "kernel_assay.kernels.worker.large.LargeSetting",
-        lambda case, outputs, device: LargeSetting(case, outputs, "cpu"),
-    )
+    monkeypatch.setattr("kernel_assay.kernels.worker.worker._GPU", "cpu")
     path = tmp_path / "kernel.py"
     path.write_text(f"import torch\n\n\ndef run(out, x):\n{RIGHT}")
     subject = Subject(op="silu", name="mine", backend="torch", device="cuda", path=str(path))
@@ -237,7 +233,7 @@ def test_where_the_device_has_no_room_nobody_is_accused(worker, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
-    monkeypatch.setattr("kernel_assay.kernels.worker.large.LargeSetting", full)
+    monkeypatch.setattr("kernel_assay.kernels.worker.device.DeviceSetting", full)
     head, payload, _ = worker._run(rooms, "silu/mine", 0, 0)
     assert (head["status"], head["message"], payload) == ("unsupported", NO_ROOM, [])
 

@@ -16,8 +16,8 @@ from kernel_assay.kernels.backends.cuda_support.driver import (
     is_out_of_device_memory,
 )
 from kernel_assay.kernels.backends.cuda_support.late_streams import STREAMED, is_streamed
+from kernel_assay.kernels.backends.support.walls import order_of
 from kernel_assay.kernels.catalog import subjects_of, user_subject
-from kernel_assay.kernels.worker.worker import Setting
 
 needs_gpu = pytest.mark.skipif(not device_count(), reason="there is no CUDA device")
 TIMEOUT = 30.0
@@ -107,7 +107,7 @@ def test_what_libraries_raise_is_told_apart(error, launch, memory):
 
 
 def test_some_cases_are_streamed_and_only_their_second_run():
-    orders = [Setting(silu(2, 2, seed), {}).order for seed in range(1, 400)]
+    orders = [order_of(silu(2, 2, seed)) for seed in range(1, 400)]
     share = sum(is_streamed(order, 1) for order in orders) / len(orders)
     assert 0.5 / STREAMED < share < 2 / STREAMED
     assert not any(is_streamed(order, 0) for order in orders)

@@ -111,9 +111,9 @@ def test_a_device_that_is_not_there_is_refused(plain, monkeypatch):
 
 def test_on_a_gpu_only_what_can_run_there_is_placed_there(monkeypatch):
     monkeypatch.setattr("kernel_assay.kernels.boundary.devices.device_count", lambda: 1)
-    monkeypatch.setattr("kernel_assay.kernels.gpu_backends.device_count", lambda: 1)
-    monkeypatch.setattr("kernel_assay.kernels.gpu_backends.compilers", lambda: ("nvrtc",))
-    monkeypatch.setattr("kernel_assay.kernels.gpu_backends._installed", lambda package: True)
+    monkeypatch.setattr("kernel_assay.kernels.backends.cuda_support.gpu_memory.device_count", lambda: 1)
+    monkeypatch.setattr("kernel_assay.kernels.backends.cuda.compilers", lambda: ("nvrtc",))
+    monkeypatch.setattr("kernel_assay.kernels.backends.cuda_support.gpu_memory.find_spec", lambda package: object())
     devices = {s.backend: s.device for s in placed(select(["silu"]), "cuda")}
     assert devices["numpy"] == "cpu"
     assert devices["torch"] == "cuda"

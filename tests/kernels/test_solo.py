@@ -19,8 +19,9 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.process.child import command_of
 from kernel_assay.fuzz.triage.sanitize import order_of
-from kernel_assay.kernels import gpu_backends
-from kernel_assay.kernels.backends.cuda_support import driver
+from kernel_assay.kernels.backends import cuda as cuda_backend
+from kernel_assay.kernels.backends import torch as torch_backend
+from kernel_assay.kernels.backends.cuda_support import driver, gpu_memory
 from kernel_assay.kernels.backends.cuda_support.driver import EXACT, Apart, Window
 from kernel_assay.kernels.backends.support.guard import Guarded
 from kernel_assay.kernels.catalog import subjects_of, user_subject
@@ -68,7 +69,7 @@ def nothing_blank(monkeypatch):
 
 
 def program(*words, cwd):
-    command = command_of("kernel_assay.kernels.nvidia.run_once", *map(str, words))
+    command = command_of("kernels.nvidia.run_once", *map(str, words))
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
@@ -118,7 +119,8 @@ def test_what_becomes_of_a_subject_is_said(tmp_path, body, status, words):
     assert run(order_of(silu(), kernel(tmp_path, body))) == (status, words)
 
 
-def test_a_subject_that_does_not_load_is_not_run(tmp_path):
+def test_a_subject_that_does_not_load_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_memory, "device_count", lambda: 0)
     subject = kernel(tmp_path, "pass")
     Path(subject.path).write_text("import no_such_module")
     status, words = run(order_of(silu(), subject))
@@ -172,17 +174,17 @@ def memory(monkeypatch):
     monkeypatch.setattr(driver.Driver, "context", object())
     for name, what in (("call", made.call), ("launch", launch)):
         monkeypatch.setattr(driver.DRIVER, name, what, raising=False)
-    monkeypatch.setattr(gpu_backends, "device_count", lambda: 1)
-    monkeypatch.setattr(gpu_backends, "compilers", lambda: ("nvrtc",))
-    monkeypatch.setattr(gpu_backends.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(gpu_backends.GpuCudaSubject, "kernels", ["the kernel"])
+    monkeypatch.setattr(gpu_memory, "device_count", lambda: 1)
+    monkeypatch.setattr(cuda_backend, "compilers", lambda: ("nvrtc",))
+    monkeypatch.setattr(gpu_memory, "find_spec", lambda name: object())
+    monkeypatch.setattr(cuda_backend.GpuCudaSubject, "kernels", ["the kernel"])
     return made
 
 
 @pytest.fixture
 def exact(monkeypatch):
     monkeypatch.setenv(EXACT, "1")
-    monkeypatch.setattr(gpu_backends, "_ARENA", Apart())
+    monkeypatch.setattr(cuda_backend, "_ARENA", Apart())
 
 
 def launch_on_gpu(folder, case):
@@ -224,10 +226,11 @@ def test_what_a_launch_has_taken_is_given_back_by_the_next(memory, tmp_path):
 @pytest.mark.usefixtures("simt_cache")
 def test_unless_asked_there_are_red_zones_and_results_come_back(memory, tmp_path, monkeypatch):
     monkeypatch.delenv(EXACT, raising=False)
-    monkeypatch.setattr(gpu_backends, "_ARENA", driver.Arena())
+    monkeypatch.setattr(cuda_backend, "_ARENA", driver.Arena())
     launch_on_gpu(tmp_path, silu())
     assert len(memory.sizes) == 1
-    assert [size for _, size in memory.sent] == [size for _, size in memory.fetched] == [572, 572]
+    (sent,), (fetched,) = memory.sent, memory.fetched  # all buffers lie in one piece, as in the sandbox
+    assert sent[1] == fetched[1] >= 2 * (60 + 2 * 256)
     assert memory.waited == [False], "what fetches the windows waits"
 
 
@@ -303,9 +306,9 @@ def copied(function, *arguments):
 @pytest.fixture
 def torch_on_host(monkeypatch):
     """A loader, and a torch that tells what it allocates."""
-    torch, loader = OnHost(pytest.importorskip("torch")), gpu_backends.GpuTorchLoader()
-    monkeypatch.setattr(gpu_backends.GpuTorchLoader, "_torch", torch)
-    monkeypatch.setattr(gpu_backends, "DRIVER", SimpleNamespace(check=lambda: None, call=copied))
+    torch, loader = OnHost(pytest.importorskip("torch")), torch_backend.GpuTorchLoader()
+    monkeypatch.setattr(torch_backend.GpuTorchLoader, "_torch", torch)
+    monkeypatch.setattr(torch_backend, "DRIVER", SimpleNamespace(check=lambda: None, call=copied))
     return loader, torch
 
 

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from kernel_assay.corpus.formats import Array
-from kernel_assay.kernels.backends.cuda_support.driver import is_launch_failure, is_out_of_device_memory, stage
+from kernel_assay.kernels.backends.cuda_support.driver import (
+    device_count,
+    is_launch_failure,
+    is_out_of_device_memory,
+    stage,
+)
 from kernel_assay.kernels.backends.cuda_support.late_streams import is_streamed
 from kernel_assay.kernels.backends.support.base import Loader
+
+
+def absent(package: str) -> str:
+    """The reason why nothing runs on a GPU here that needs a package; empty if it does."""
+    if not device_count():
+        return "there is no CUDA device"
+    return "" if find_spec(package) else f"{package} is not installed"
 
 
 class OnGpu(Loader):

@@ -16,13 +16,14 @@ import numpy as np
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS, Array
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.kernels.backends.support.importing import import_file
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A subject's own result, seen from numpy."""
+    """A subject's own result, seen from numpy; where it stays on a device, from torch."""
 
-    array: Array
+    array: Any
     """C-contiguous values in a known dtype (or the foreign dtype, whose name then differs)."""
     dtype: str
     contiguous: bool
@@ -52,6 +53,8 @@ class Loader(ABC):
     """Whether its subjects read their inputs where they lie on the host, so that walls show who leaves them."""
     interprets = False
     """Whether its kernels take ten times as long as those of others, and a search of many had better spare them."""
+    gpu_only = False
+    """Whether its subjects run on a GPU and nowhere else."""
     packages: tuple[str, ...] = ()
     """Distributions it needs; their versions go into the environment record."""
 
@@ -91,6 +94,19 @@ class Loader(ABC):
     @abstractmethod
     def unwrap(self, result: Any) -> Returned:
         """The tensor that a return-style subject gave back. Raises TypeError if it is none."""
+
+    def load_there(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The callable, for tensors that are on a GPU already: those of large cases, and of proofs over all inputs."""
+        del launch
+        raise UsageError(f"{path}:{function} cannot be run there: subjects of {self.name} take no tensors of a GPU")
+
+    def wrap_there(self, tensor: Any) -> Any:  # noqa: ARG002  the interface asks for it
+        """The backend's own tensor over a tensor of torch's on a GPU."""
+        raise InternalError(f"{self.name} subjects cannot be fed there")
+
+    def unwrap_there(self, result: Any) -> Any:  # noqa: ARG002  the interface asks for it
+        """The tensor of torch's over what a return-style subject gave back there. Raises TypeError if it is none."""
+        raise InternalError(f"{self.name} subjects cannot be read there")
 
     def stage(self, slab: Array) -> None:
         """Told before each call: the memory in which all buffers of the case lie, with their red zones."""
@@ -135,15 +151,8 @@ class PythonLoader(Loader):
     """Loads a function from a Python file, anywhere."""
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
-        """Execute the file under a name of its own and pick the function."""
-        spec = importlib.util.spec_from_file_location(f"subject_{abs(hash(path))}", path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{path} is not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except BaseException as error:  # SystemExit too
-            raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
+        """Import the file and pick the function."""
+        module = import_file(path)
         found = getattr(module, function, None)
         if not callable(found):
             raise UsageError(f"{path} has no function {function!r}{_instead(path, module)}")

@@ -111,9 +111,11 @@ class Guarded:
         here = next((b.name for b in self.buffers if b.start <= at < max(b.stop, b.start + 1)), "")
         return here or (self.walled.holds(address) if self.walled else "")
 
-    def views(self) -> dict[str, Array]:
-        """The inputs by name, wherever they lie."""
-        return self.walled.views if self.walled else {b.name: b.view for b in self.inputs}
+    def tensors(self) -> tuple[dict[str, Array], list[Array]]:
+        """The inputs by name, wherever they lie, and the outputs in order."""
+        return self.walled.views if self.walled else {b.name: b.view for b in self.inputs}, [
+            b.view for b in self.outputs
+        ]
 
     def intact(self, run: int) -> bool:
         """Whether everything but the outputs is as it was before the run."""
@@ -127,6 +129,8 @@ class Guarded:
 
     def damage(self, run: int) -> tuple[list[GuardDamage], list[str]]:
         """Find what was written where nothing may be: red zones and gaps, and the names of changed inputs."""
+        if self.intact(run):
+            return [], []
         changed = self._slab != self._images[run]
         damage: list[GuardDamage] = []
         mutated: list[str] = []

@@ -3,9 +3,9 @@
 What a GPU lets pass in silence, it lets pass, too: races, reads out of bounds, memory that nobody has written.
 """
 
-from kernel_assay.kernels import gpu_backends
+from kernel_assay.kernels.backend_registry import on_gpu
 from kernel_assay.kernels.backends.cuda import CudaLoader
-from kernel_assay.kernels.backends.cuda_support import driver
+from kernel_assay.kernels.backends.cuda_support import driver, gpu_memory
 from kernel_assay.kernels.backends.simt.toolchain import Mode
 from kernel_assay.kernels.boundary import devices
 
@@ -24,5 +24,5 @@ class StandIn(CudaLoader):
         return (Mode.FAST,)
 
 
-driver.device_count = gpu_backends.device_count = devices.device_count = lambda: 1
-gpu_backends.ON_GPU["cuda"] = StandIn()
+driver.device_count = gpu_memory.device_count = devices.device_count = lambda: 1
+on_gpu()["cuda"] = StandIn()

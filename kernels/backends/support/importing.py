@@ -1,0 +1,87 @@
+"""Import a person's file as Python would import it where it lies: its package, and what lies beside it, are there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from kernel_assay.corpus.errors import UsageError
+
+_OURS = Path(__file__).resolve().parents[2]
+"""The folder of the built-in implementations, none of which imports another."""
+_ADDED: list[str] = []
+"""Folders that files were imported from; at the end of sys.path, so that they hide nothing that is installed."""
+
+
+def import_file(path: Path) -> ModuleType:
+    """Execute a file; with relative imports, as a module of its package. Raises UsageError if that fails.
+
+    What lies in its folder can be imported, and so can the package that it belongs to. Files from several folders may
+    each have, say, a `utils` beside them: everybody gets their own, if they import it when they are imported.
+    """
+    root, name = package_of(path)
+    _make_importable(path.parent, root)
+    try:
+        return importlib.import_module(name) if _imports_relatively(path) else _executed(path)
+    except BaseException as error:  # SystemExit too
+        raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
+
+
+def package_of(path: Path) -> tuple[Path, str]:
+    """The folder that a file is imported from, and its dotted name there: that of a module, if it is in no package."""
+    parts, folder = [path.stem], path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(parts)
+
+
+def file_of_module(name: str) -> Path | None:
+    """The file of a dotted name, found from the current folder on without importing anything; None: there is none."""
+    places: list[str] | None = [str(Path.cwd()), *sys.path]
+    origin = None
+    for at, part in enumerate(parts := name.split(".")):
+        spec = PathFinder.find_spec(".".join(parts[: at + 1]), places) if part and places else None
+        if spec is None:
+            return None
+        origin, places = spec.origin, list(spec.submodule_search_locations or ())
+    return Path(origin) if origin and Path(origin).is_file() else None
+
+
+def _executed(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"subject_{abs(hash(path))}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _imports_relatively(path: Path) -> bool:
+    tree = ast.parse(path.read_bytes())
+    return any(isinstance(node, ast.ImportFrom) and node.level > 0 for node in ast.walk(tree))
+
+
+def _make_importable(folder: Path, root: Path) -> None:
+    """Put both at the end of sys.path, and forget modules that others had there under the same names."""
+    if folder.is_relative_to(_OURS):
+        return
+    mine = list(dict.fromkeys([str(folder), str(root)]))
+    others = [other for other in _ADDED if other not in mine]
+    inside, elsewhere = (tuple(f"{place}/" for place in places) for places in (mine, others))
+    for name, module in list(sys.modules.items()):
+        file = str(getattr(module, "__file__", None))
+        if file.startswith(elsewhere) and not file.startswith(inside) and _has(mine, name.partition(".")[0]):
+            del sys.modules[name]
+    sys.path[:] = [place for place in sys.path if place not in _ADDED]
+    _ADDED[:] = [*mine, *others]
+    sys.path.extend(place for place in _ADDED if place not in sys.path)
+
+
+def _has(places: list[str], name: str) -> bool:
+    return any(Path(place, f"{name}.py").is_file() or Path(place, name).is_dir() for place in places)

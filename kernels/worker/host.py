@@ -1,0 +1,116 @@
+"""Cases in memory of the host, and subjects that are called there: by numpy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from copy import copy
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.inputs.fingerprint import rows_digest_of
+from kernel_assay.corpus.inputs.materialize import Tensors, digest, materialize_all
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.subject import Subject, TensorSpec
+from kernel_assay.kernels.backends.support.base import Returned
+from kernel_assay.kernels.backends.support.guard import Guarded
+from kernel_assay.kernels.backends.support.walls import Walled, is_walled, order_of
+from kernel_assay.kernels.worker.executor import Access, Head, Setting, loaded_by
+
+
+class HostAccess(Access):
+    """Subjects that are called with a backend's tensors over memory of the host."""
+
+    @property
+    def streamed(self) -> bool:  # type: ignore[override]
+        """Whether the loader has chosen a stream of its own for the last call."""
+        return self.loader.streamed
+
+    def load(self, subject: Subject) -> Callable[..., Any]:
+        """Load it by its backend's loader."""
+        return loaded_by(self.loader.load_with, subject)
+
+    def given(self, tensor: Array) -> Any:
+        """The backend's tensor over a view of its own."""
+        return self.loader.wrap(tensor[...])
+
+    def returned(self, result: Any) -> Returned:
+        """Read it by the loader."""
+        return self.loader.unwrap(result)
+
+    def written(self, tensor: Array) -> Returned:
+        """Copy it."""
+        return Returned(tensor.copy(), format_of(tensor.dtype).name, True, 0)
+
+    def same(self, first: Returned, second: Returned) -> bool:
+        """Compare bytes."""
+        return bool(first.array.tobytes() == second.array.tobytes())
+
+    def bits(self, values: Returned) -> Array:
+        """Signed integers."""
+        return np.frombuffer(values.array.tobytes(), f"i{values.array.itemsize}")
+
+    def is_nan(self, bits: Array, dtype: str) -> Array:
+        """Compare with itself: ml_dtypes are no types of numpy's."""
+        values = bits.view(format_of(dtype).dtype)
+        return np.asarray(values != values)  # noqa: PLR0124
+
+    def first(self, mask: Array) -> int:
+        """Find the first that is set."""
+        return int(np.argmax(mask))
+
+    def payload(self, values: Returned) -> bytes:
+        """Copy the bytes."""
+        data: bytes = values.array.tobytes()
+        return data
+
+    def told_apart(self, first: Returned, second: Returned, at: int) -> Head:
+        """Digests of both, and the bits of the element."""
+        names = ("digest", "digest_again")
+        digests = (blake2b(r.array.tobytes(), digest_size=16).hexdigest() for r in (first, second))
+        bits = tuple(int.from_bytes(self.bits(r)[at].tobytes(), sys.byteorder) for r in (first, second))
+        return {**dict(zip(names, digests, strict=True)), "differing_bits": bits}
+
+    def prepare(self, memory: Any, case: Case, run: int, order: int) -> None:
+        """Tell the loader."""
+        self.loader.stage(memory.slab)
+        self.loader.prepare(order, run, contracted=case.contracted)
+
+
+class HostSetting(Setting):
+    """One case, materialized, in guarded memory."""
+
+    def __init__(self, case: Case, specs: dict[str, TensorSpec], *, large: bool = False, walls: bool = True) -> None:
+        """walls: whether inputs may lie between walls, too."""
+        super().__init__(case, specs)
+        self.large, self.walls = large, walls
+        self.inputs: Tensors = materialize_all(case)
+        self.digest = "" if large else digest(self.inputs)
+        self.rows = rows_digest_of(case, self.inputs) if large else ""
+        if large:
+            _ = self.memory  # now: whether there is room for it is nothing that a subject does
+
+    def may_be_walled(self, access: Access) -> bool:
+        """Whether a subject is run between walls, too."""
+        return access.loader.walled and self.walls and not self.large and is_walled(self._order)
+
+    @cached_property
+    def _order(self) -> int:
+        """A number that the seeds of the case give."""
+        return order_of(self.case)
+
+    @cached_property
+    def memory(self) -> Guarded:
+        """The slab with all buffers."""
+        return Guarded(self.case.tensors, self.inputs, self.specs)
+
+    @cached_property
+    def walled(self) -> HostSetting:
+        """The same case, its inputs between walls."""
+        made, inputs = copy(self), Walled(self.case.tensors, self.inputs, self._order)
+        vars(made).update(_kept={}, memory=Guarded(self.case.tensors, self.inputs, self.specs, inputs))
+        return made
