@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: run test lint bench clean help
+.PHONY: run test lint bench dist clean help
 
 run: $(STAMP) ## See a wrong kernel found, shrunk, replayed and repaired (a minute)
 	@$(BIN)/python scripts/demo
@@ -28,6 +28,11 @@ bench: $(STAMP) ## Measure speed with every program in scripts/bench
 		test -f $$program || continue; \
 		echo "== $$program"; $(BIN)/python $$program || exit 1; \
 	done
+
+# A release: raise __version__ in kernel_assay/__init__.py, then `towncrier build --version` that one, then this.
+dist: $(STAMP) ## Build the wheel and the sdist into dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean: ## Remove the virtual environment, caches and builds; what was found (corpus/local) stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

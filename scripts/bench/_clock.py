@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.process import child
 from kernel_assay.corpus.process.channel import Channel
 from kernel_assay.kernels.backends.support.guard import Guarded
@@ -92,7 +93,7 @@ def watch_worker() -> None:
             path.with_suffix(".tmp").replace(path)
 
     clock.wrap(Channel, "receive", "wait for work + parse")
-    clock.wrap(worker.Case, "model_validate", "validate")
+    clock.wrap(Case, "model_validate", "validate")
     clock.wrap(host.HostSetting, "__init__", "materialize")
     for name in ("__init__", "reset", "intact", "damage"):
         clock.wrap(Guarded, name, "memory")

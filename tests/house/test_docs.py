@@ -113,6 +113,7 @@ def test_the_changelog_has_a_section_for_this_version():
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     heads = re.findall(r"^# Kernel Assay (\S+) \(\d{4}-\d\d-\d\d\)$", text, re.MULTILINE)
     assert heads[0] == __version__
+    assert f"kernel_assay-{__version__}-py3-none-any.whl" in (ROOT / "README.md").read_text("utf-8")
     entries = re.findall(r"^- (.+)$", text, re.MULTILINE)
     assert len(entries) == len(set(entries)) > 20
 

@@ -292,7 +292,10 @@ def test_a_compiler_that_is_missing(forgetful, monkeypatch):
 
 def test_headers_that_are_missing(forgetful, monkeypatch):
     monkeypatch.setattr(toolchain, "_complete", lambda _: ())
-    assert toolchain.missing() == "CUDA's headers are neither in a toolkit nor installed with the extra [simt]"
+    assert (
+        toolchain.missing()
+        == "CUDA's headers are neither in a toolkit nor installed: pip install 'kernel-assay[simt]' has them"
+    )
 
 
 def toolkit(folder, *names):

@@ -9,6 +9,7 @@ same at the same argument; so what is made twice is made alike, also of inputs t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,7 +56,7 @@ class Value:
 
     def __getitem__(self, index: Any) -> Value:
         factors = self.factors and tuple(np.broadcast_to(f, self.data.shape)[index] for f in self.factors)
-        return Value(self.machine, self.data[index], factors)  # type: ignore[arg-type]  # two of them
+        return Value(self.machine, self.data[index], factors)
 
     def along(self, move: Callable[[Reals], Reals]) -> Value:
         """The same numbers in another shape or order."""
@@ -137,7 +138,7 @@ class Machine:
     def _pairwise(self, x: Value) -> Value:
         while (n := x.data.shape[-1]) > 1:
             half = n // 2
-            both = x.along(lambda some, h=half: some[..., :h]) + x.along(lambda some, h=half: some[..., h : 2 * h])
+            both = x.along(partial(_columns, 0, half)) + x.along(partial(_columns, half, 2 * half))
             rest = x.data[..., 2 * half :]
             x = Value(self, np.concatenate([both.data, rest], axis=-1))
         return x
@@ -180,7 +181,7 @@ class Machine:
         """A quotient, or a product with a reciprocal; faithful: exact where it can be."""
         if self.either():
             return self.near(a.data.astype(self._wide) / b.data, a.data, b.data, faithful=faithful)
-        one = self.near(1 / b.data.astype(self._wide), b.data, faithful=faithful)
+        one = self.near(np.reciprocal(b.data.astype(self._wide)), b.data, faithful=faithful)
         return a * one
 
     def reciprocal_root(self, x: Value) -> Value:
@@ -207,6 +208,10 @@ class Machine:
         stays = (side == 0) | ~np.isfinite(off) | (nearest == 0) | ~np.isfinite(nearest)
         stays |= faithful & (nearest == exact)
         return Value(self, self.kept(np.where(stays, nearest, off)))
+
+
+def _columns(begin: int, end: int, some: Reals) -> Reals:
+    return some[..., begin:end]
 
 
 def _padded(x: Reals, n: int) -> Reals:

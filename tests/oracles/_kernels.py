@@ -41,13 +41,15 @@ def row_sum(m: Machine, x: Array) -> Value:
 @kernel
 def row_max(m: Machine, x: Array) -> Array:
     del m
-    return np.fmax.reduce(x.astype(np.float64), axis=-1, initial=-np.inf)
+    largest: Array = np.fmax.reduce(x.astype(np.float64), axis=-1, initial=-np.inf)
+    return largest
 
 
 @kernel
 def row_argmax(m: Machine, x: Array) -> Array:
     wide = np.where(np.isnan(x), -np.inf, x.astype(np.float64))
-    return wide.shape[1] - 1 - wide[:, ::-1].argmax(axis=1) if m.either() else wide.argmax(axis=1)
+    place: Array = wide.shape[1] - 1 - wide[:, ::-1].argmax(axis=1) if m.either() else wide.argmax(axis=1)
+    return place
 
 
 def mean(m: Machine, x: Value) -> Value:
@@ -195,7 +197,8 @@ def gemm(m: Machine, a: Array, b: Array, c: Array | None = None, *, alpha: float
 
 @kernel
 def gemv(m: Machine, a: Array, x: Array, y: Array | None = None, *, alpha: float = 1.0, beta: float = 1.0) -> Value:
-    return gemm(m, a, x[:, None], None if y is None else y[:, None], alpha=alpha, beta=beta)[..., 0]
+    out: Value = gemm(m, a, x[:, None], None if y is None else y[:, None], alpha=alpha, beta=beta)[..., 0]
+    return out
 
 
 @kernel
@@ -272,8 +275,8 @@ def rope(
     width = x.shape[-1] // part
     c, s = (m.value(cos), m.value(sin)) if cos is not None and sin is not None else turns(m, x, theta, offset, width)
     out = m.value(x).data.copy() if not m.flush else x.astype(m.kind)
-    ((a, b), (y0, y1)) = (_pairs(y[..., :width], style) for y in (m.value(x).data, out))
-    c, s, a, b = c[:, None], s[:, None], Value(m, a), Value(m, b)
+    ((x0, x1), (y0, y1)) = (_pairs(y[..., :width], style) for y in (m.value(x).data, out))
+    c, s, a, b = c[:, None], s[:, None], Value(m, x0), Value(m, x1)
     y0[...], y1[...] = (a * c - b * s).data, (a * s + b * c).data
     return out
 
@@ -354,7 +357,8 @@ def _parted(quants: Array, parts: int) -> Array:
 
 @kernel
 def qgemv(m: Machine, w: Array, a: Array, *, format: str, activations: str) -> Value:  # noqa: A002  its name
-    return qgemm(m, w, a[None], format=format, activations=activations)[0]
+    out: Value = qgemm(m, w, a[None], format=format, activations=activations)[0]
+    return out
 
 
 @kernel

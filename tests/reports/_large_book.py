@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -227,7 +228,7 @@ class Maker:
 
     def mask(self, shape: tuple[int, int], pattern: str) -> list[list[bool]]:
         rows, columns = shape
-        tests = {
+        tests: dict[str, Callable[[int, int], bool]] = {
             "tail": lambda _, c: c >= columns - 1 - columns % 32,
             "rows": lambda r, _: r == rows - 1,
             "all": lambda *_: True,

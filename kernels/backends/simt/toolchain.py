@@ -142,7 +142,7 @@ def missing() -> str:
     if not shutil.which("g++"):
         return "g++ is not installed"
     if not cuda_headers():
-        return "CUDA's headers are neither in a toolkit nor installed with the extra [simt]"
+        return "CUDA's headers are neither in a toolkit nor installed: pip install 'kernel-assay[simt]' has them"
     return ""
 
 
