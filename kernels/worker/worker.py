@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Collection
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from mmap import mmap
@@ -31,15 +31,18 @@ from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import DRIVER, DriverError, give_up, when_lost
 from kernel_assay.kernels.backends.support.base import Loader, Returned
 from kernel_assay.kernels.backends.support.guard import POISONS, Guarded
+from kernel_assay.kernels.backends.support.mapped_memory import Mapped
 from kernel_assay.kernels.backends.support.signature import Bound, Interface, bind, unbound
 from kernel_assay.kernels.backends.support.walls import Walled, fault_note, is_walled, order_of
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
-from kernel_assay.kernels.boundary.output_transfer import Loan, bytes_of, lent
+from kernel_assay.kernels.boundary.output_transfer import Loan, Sealed, bytes_of, lent
 from kernel_assay.kernels.boundary.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL, Channel, frame
 from kernel_assay.kernels.catalog import resolve
 from kernel_assay.kernels.worker.exceptions import SubjectError, as_tuple, mine, raised, timed
 from kernel_assay.kernels.worker.stretched import stretched
 
+PIECE = 1 << 24
+"""Elements of two results that are compared at once."""
 NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
 OTHER_STREAM = (
     "its result is another one when its inputs arrive late on the current stream: it works on another stream than "
@@ -60,13 +63,11 @@ class Setting:
         """large: the judge makes some rows of the inputs only, so that only their digest can be compared."""
         self.case, self.large, self.walls = case, large, walls
         self.specs = outputs
-        self.inputs: Tensors = materialize_all(case)
-        self.digest = "" if large else digest(self.inputs)
-        self.rows = rows_digest_of(case, self.inputs) if large else ""
         self._kept: dict[str, tuple[list[Any], dict[str, Any]]] = {}
         """Arguments that are not touched, by backend."""
-        if large:
-            _ = self.memory  # now: whether there is room for it is nothing that a subject does
+        self.inputs: Tensors = self.memory.views() if large else materialize_all(case)
+        self.digest = "" if large else digest(self.inputs)
+        self.rows = rows_digest_of(case, self.inputs) if large else ""
 
     @cached_property
     def order(self) -> int:
@@ -76,6 +77,8 @@ class Setting:
     @cached_property
     def memory(self) -> Guarded:
         """The slab with all buffers."""
+        if self.large:
+            return Mapped(self.case.tensors, self.specs)
         return Guarded(self.case.tensors, self.inputs, self.specs)
 
     @cached_property
@@ -359,9 +362,11 @@ class _Run:
     damage: list[dict[str, Any]]
     mutated: list[str]
     warnings: list[str]
+    sealed: list[Sealed | bytes] = field(default_factory=list)
+    """The results of the first run of a large case, where the next run cannot reach them."""
 
 
-def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[str, Any], list[bytes]]:
+def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[str, Any], list[Any]]:
     """Describe two runs: the head of a message, and the first run's bytes."""
     pairs = zip(setting.specs, runs[0].results, runs[1].results, strict=True)
     reports = [_compare(name, a, b) for name, a, b in pairs]
@@ -370,7 +375,8 @@ def _report(setting: Setting, runs: list[_Run], *, aliases: bool) -> tuple[dict[
     for report, first, second in zip(reports, runs[0].results, runs[1].results, strict=True):
         shared = range(max(first.place.start, second.place.start), min(first.place.stop, second.place.stop))
         report["reused"] = bool(shared) and bool(first.array.size) and not setting.large
-    payload = [r.array.tobytes() if r.dtype in FORMATS else _FOREIGN for r in runs[0].results]
+    values = (r.array.tobytes() if r.dtype in FORMATS else _FOREIGN for r in runs[0].results)
+    payload: list[Any] = runs[0].sealed or list(values)
     head = {
         "nanoseconds": runs[0].nanoseconds,
         "outputs": reports,
@@ -400,10 +406,13 @@ def _run_once(setting: Setting, bound: Bound, loader: Loader, extra: Collection[
         raise SubjectError(error) from error
     damage, mutated = ([], []) if memory.intact(run) else memory.damage(run)
     if not bound.returns:
-        results = [Returned(b.view.copy(), format_of(b.view.dtype).name, True, 0) for b in memory.outputs]
-    return _Run(
-        took, None if setting.large else answer, results, [d.model_dump() for d in damage], mutated, loader.warnings()
-    )
+        kept = (b.view if setting.large else b.view.copy() for b in memory.outputs)
+        results = [Returned(array, format_of(array.dtype).name, True, 0) for array in kept]
+    sealed = [Sealed(r.array) if r.dtype in FORMATS else _FOREIGN for r in results] if setting.large and not run else []
+    pairs = zip(results, sealed, strict=False)
+    results = [replace(r, array=s.array) if isinstance(s, Sealed) else r for r, s in pairs] or results
+    said = [d.model_dump() for d in damage]
+    return _Run(took, None if setting.large else answer, results, said, mutated, loader.warnings(), sealed)
 
 
 def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:
@@ -417,20 +426,30 @@ def _compare(name: str, first: Returned, second: Returned) -> dict[str, Any]:
     a, b = first.array, second.array
     if a.shape != b.shape or a.dtype != b.dtype:
         return {**report, "differing": max(a.size, b.size), "first_differing": 0}
+    one, other = (np.ascontiguousarray(array).reshape(-1) for array in (a, b))
+    for start in range(0, one.size, PIECE):
+        _compare_piece(report, start, one[start : start + PIECE], other[start : start + PIECE])
+    if "differing" in report:
+        report["digest"], report["digest_again"] = (
+            blake2b(r.view(np.uint8).data, digest_size=16).hexdigest() for r in (one, other)
+        )
+    return report
+
+
+def _compare_piece(report: dict[str, Any], start: int, a: Array, b: Array) -> None:
+    """Add what differs between two stretches of an output to its report."""
     if a.tobytes() == b.tobytes():
-        return report
+        return
     x, y = _element_bytes(a), _element_bytes(b)
     unwritten = (x == POISONS[0]).all(axis=1) & (y == POISONS[1]).all(axis=1)
-    both_nan = ((a != a) & (b != b)).reshape(-1)  # noqa: PLR0124  which NaN it is, is up to the compiler
+    both_nan = (a != a) & (b != b)  # noqa: PLR0124  which NaN it is, is up to the compiler
     differing = (x != y).any(axis=1) & ~unwritten & ~both_nan
     for word, mask in (("unwritten", unwritten), ("differing", differing)):
         if mask.any():
-            report[word] = int(mask.sum())
-            report[f"first_{word}"] = int(np.argmax(mask))
-    if differing.any():
-        report["digest"], report["digest_again"] = (blake2b(r.tobytes(), digest_size=16).hexdigest() for r in (a, b))
+            report[word] = report.get(word, 0) + int(mask.sum())
+            report.setdefault(f"first_{word}", start + int(np.argmax(mask)))
+    if differing.any() and "differing_bits" not in report:
         report["differing_bits"] = tuple(int.from_bytes(bits[np.argmax(differing)], sys.byteorder) for bits in (x, y))
-    return report
 
 
 def _element_bytes(array: Array) -> Array:
