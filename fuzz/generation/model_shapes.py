@@ -111,7 +111,7 @@ FAR = {1 << 32: 1 << 13, 1 << 31: 1 << 11}
 to one that has more."""
 WIDTHS = (1, 64, 96, 1000, 1024, 4097)
 """Extents of the other dims of such a case: who judges it takes whole rows."""
-TRIES = 24
+TRIES = 128
 """Shapes that are tried for one; where a contract counts multiplications, most have too many."""
 BEHIND = 260
 """Indices of the long dim behind that: more than a tile has."""
