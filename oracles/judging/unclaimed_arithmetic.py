@@ -46,7 +46,8 @@ def would_excuse(verdict: Verdict) -> bool:
 def trials(contract: Contract, case: Case) -> list[Case]:
     """Plain cases: the same recipes, or normal numbers where any will do, without special values.
 
-    Half of them have the same shapes; the others have longer sums, which tell a narrow accumulator from few roundings.
+    Half of them have the same shapes; the others have longer sums, of numbers of one sign and of ones: these grow, and
+    with them what each addition loses, which tells a narrow accumulator from few roundings.
     """
     shapes = [case] * (TRIALS // 2) + [_longer(contract, case)] * (TRIALS - TRIALS // 2)
     return [
@@ -58,7 +59,8 @@ def trials(contract: Contract, case: Case) -> list[Case]:
 def _longer(contract: Contract, case: Case) -> Case:
     """The case with dims that are no independent parts of it as long as is cheap, and few of such parts."""
     dims, attrs = contract.dims_of(case), contract.attrs_of(case)
-    dims |= {d: max(min(dims[d], FEW), contract.dims[d].low) for d in contract.separable if contract.dims[d].multiple == 1}
+    parts = {d: contract.dims[d] for d in contract.separable if contract.dims[d].multiple == 1}
+    dims |= {d: max(min(dims[d], FEW), dim.low) for d, dim in parts.items()}
     for extent in LENGTHS:
         own = {d: contract.dims[d] for d in dims if d not in contract.separable}
         wider = {d: max(dims[d], min(extent, dim.most) // dim.multiple * dim.multiple) for d, dim in own.items()}
@@ -72,8 +74,7 @@ def _longer(contract: Contract, case: Case) -> Case:
 def _plain(contract: Contract, name: str, tensor: TensorRecipe, trial: int) -> TensorRecipe:
     spec = contract.inputs[name]
     free = not (spec.distributions or spec.counts or spec.packed or spec.ranged)
-    # Sums of numbers of one sign grow, and with them what each addition loses.
-    drawn = "positive" if trial == TRIALS - 1 else "normal"
+    drawn = (*("normal",) * TRIALS, "positive", "ones")[trial + 2]
     fill = tensor.fill.but(distribution=drawn, scale=1.0, params={}) if free else tensor.fill
     return tensor.but(fill=fill.but(seed=trial + 1), specials=(), pokes=())
 
@@ -110,6 +111,8 @@ def candidates(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numer
     for narrow in narrower:
         yield from (_also(said, {name: narrow}) for name in names)
         yield _also(said, dict.fromkeys(names, narrow))
+        if dtype == "float32":
+            yield from (said.but(accumulate=sums) for sums in ("hopper", narrow))
     if dtype == "float64":
         return
     yield said.but(accumulate="hopper")
