@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import shutil
 import subprocess
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+
+import numpy as np
 
 from kernel_assay.corpus.model.findings import Environment
 from kernel_assay.kernels.backend_registry import loaders
@@ -21,6 +24,9 @@ OPTIONAL = {
 }
 """Packages that only some subjects need, and what for."""
 
+OPENBLAS = "openblas core"
+"""Among the versions: products differ from one to another in their last digits."""
+
 TOOLS = ("g++", "nvcc", "nvidia-smi", "compute-sanitizer", "ncu")
 """Programs that only some subjects need."""
 
@@ -29,6 +35,8 @@ TOOLS = ("g++", "nvcc", "nvidia-smi", "compute-sanitizer", "ncu")
 def environment() -> Environment:
     """Versions of everything that computes, and the machine."""
     versions = {name: version for name in _ALWAYS if (version := version_of(name))}
+    if core := openblas_core():
+        versions[OPENBLAS] = core
     for loader in loaders().values():
         versions |= loader.versions()
     return Environment(
@@ -38,6 +46,18 @@ def environment() -> Environment:
         processor=_processor(),
         packages=dict(sorted(versions.items())),
     )
+
+
+def openblas_core() -> str:
+    """Ask numpy's OpenBLAS for which processor it computes, as OPENBLAS_CORETYPE names it; empty: it is no OpenBLAS."""
+    folder = Path(np.__file__).parent.parent / "numpy.libs"
+    for file in sorted(folder.glob("libscipy_openblas*")):
+        library = ctypes.CDLL(str(file))  # the one that numpy has loaded
+        for name in ("scipy_openblas_get_corename64_", "scipy_openblas_get_corename"):
+            if asked := getattr(library, name, None):
+                asked.restype = ctypes.c_char_p
+                return str((asked() or b"").decode("ascii", "replace"))
+    return ""
 
 
 def version_of(package: str) -> str:

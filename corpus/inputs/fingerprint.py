@@ -45,6 +45,7 @@ def rows_digest_of(case: Case, inputs: Mapping[str, Array]) -> str:
     found = {}
     for name, picked in rows_of(case).items():
         found[name] = inputs[name]
-        for axis, indices in picked.items():
-            found[name] = np.take(found[name], indices, axis)
+        shape = found[name].shape
+        for axis in sorted(picked, key=lambda a: len(picked[a]) / max(1, shape[a])):
+            found[name] = np.take(found[name], picked[axis], axis)
     return digest(found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -15,12 +16,17 @@ from numpy.typing import NDArray
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.inputs.field import Window
 from kernel_assay.corpus.inputs.materialize import exceptions, flip_of, materialize, unrepeated, window_of
 from kernel_assay.corpus.model.case import TensorRecipe
 
 Indices = NDArray[np.int64]
 Picked = Mapping[int, Sequence[int] | Indices]
 """For axes of a tensor, which of their indices, in which order; of the other axes all."""
+Piece = tuple[slice, ...]
+
+AT_ONCE = 1 << 18
+"""Elements of a large tensor that are made at once: their words and numbers stay in a processor's caches."""
 
 WINDOW_COST = 1 << 14
 """What it takes to make a window, in elements that could be made instead."""
@@ -36,11 +42,46 @@ def taken(recipe: TensorRecipe, picked: Picked) -> Array:
     if not kept:
         return np.asarray(materialize(recipe), order="C")
     made = unrepeated(recipe)
-    axes = [kept.get(axis, np.arange(extent)) for axis, extent in enumerate(recipe.shape)]
+    axes = [kept[axis] if axis in kept else np.arange(extent) for axis, extent in enumerate(recipe.shape)]
     if made is recipe:
         return _dense(made, axes)
     first = _dense(made, [np.zeros(1, np.int64), *axes[1:]])
     return np.ascontiguousarray(np.broadcast_to(first, (len(axes[0]), *first.shape[1:])))
+
+
+def made_in_pieces(recipe: TensorRecipe, most: int = AT_ONCE) -> Iterator[tuple[Piece, Array]]:
+    """Yield all elements of a tensor, piece by piece: where each stands, and its values. Of `broadcast`, the first row.
+
+    Raises UsageError as materialize does.
+    """
+    made = unrepeated(recipe)
+    window = window_of(made)
+    plain = flip_of(made) is None and not made.specials and not made.pokes
+    for piece in pieces(made.shape, most):
+        if plain:
+            part = seen(window, piece)
+            yield piece, materialize(made.but(shape=part.shape, origin=part.origin, layout="contiguous"))
+        else:
+            yield piece, taken(made, {axis: np.arange(s.start, s.stop) for axis, s in enumerate(piece)})
+
+
+def pieces(shape: tuple[int, ...], most: int) -> Iterator[Piece]:
+    """Slices that cut a tensor of this shape, in C order, into pieces of at most so many elements."""
+    if not shape or 0 in shape:
+        yield tuple(slice(0, extent) for extent in shape)
+        return
+    axis = next(a for a in range(len(shape)) if math.prod(shape[a + 1 :]) <= most)
+    step = most // math.prod(shape[axis + 1 :])
+    rest = tuple(slice(0, extent) for extent in shape[axis + 1 :])
+    for head in product(*(range(extent) for extent in shape[:axis])):
+        for start in range(0, shape[axis], step):
+            yield (*(slice(i, i + 1) for i in head), slice(start, min(start + step, shape[axis])), *rest)
+
+
+def seen(window: Window, piece: Piece) -> Window:
+    """The part of a window that a piece of its tensor shows."""
+    origin = tuple(start + s.start for start, s in zip(window.origin, piece, strict=True))
+    return replace(window, origin=origin, shape=tuple(s.stop - s.start for s in piece))
 
 
 def _checked(recipe: TensorRecipe, axis: int, indices: Sequence[int] | Indices) -> Indices:

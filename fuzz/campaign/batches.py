@@ -15,11 +15,11 @@ from kernel_assay.fuzz.campaign.counters import Ledger
 from kernel_assay.fuzz.campaign.hang_allowance import Hangs
 from kernel_assay.fuzz.checking.check import Checked, Examiner, Flight, Inquiry
 from kernel_assay.fuzz.checking.check_mode import Beside
-from kernel_assay.fuzz.checking.subjects import bears, fitting, is_own
+from kernel_assay.fuzz.checking.subjects import bears, bears_far, fitting, is_own
 from kernel_assay.fuzz.generation.declines import Tries, traits_of
 from kernel_assay.fuzz.generation.elites import Elite, Elites
 from kernel_assay.fuzz.generation.engines import BATCH, Proposal
-from kernel_assay.fuzz.generation.model_shapes import LONG
+from kernel_assay.fuzz.generation.model_shapes import FAR, LONG
 from kernel_assay.fuzz.planning.coverage import elite_cells
 from kernel_assay.fuzz.planning.plan import deciding
 from kernel_assay.fuzz.triage.failures import Failure
@@ -74,6 +74,8 @@ class Runner:
         self._deciding = {s.key for op in campaign.ops for s in deciding(op, campaign.subjects)}
         self._slow: set[str] = set()
         """Keys of subjects that did not get through a long case."""
+        self._slow_far: set[str] = set()
+        """The same of cases with more elements than 32 bits count: for those there may be no room, either."""
         self._told: set[str] = set()
         """Keys of the signatures of which a failure was told with what led to it."""
         self._open = {name for name, index in campaign.goals.items() if index < 0}
@@ -86,7 +88,9 @@ class Runner:
         if contract.laws and turn % LAW_EVERY == 0:
             laws = (contract.laws[turn // LAW_EVERY % len(contract.laws)].name,)
         takers = self._takers(proposal.case, spare=turn % INTERPRETED_EVERY != 0)
-        if proposal.is_long:
+        if proposal.is_far:
+            takers = self._one_of(takers, turn)
+        elif proposal.is_long:
             takers = self._bearing(proposal.case, takers, patient=turn // min(LONG.values()) % PATIENT_EVERY == 1)
         return Inquiry(proposal.case, self._hangs.without(proposal.case, takers), laws)
 
@@ -95,6 +99,15 @@ class Runner:
         contract, subjects = self.examiner.contracts[case.op], self.examiner.subjects
         able = (key for key in takers if key not in self._slow)
         return tuple(key for key in able if bears(subjects[key], contract, case, patient=patient))
+
+    def _one_of(self, takers: tuple[str, ...], turn: int) -> tuple[str, ...]:
+        """The key of the subject whose turn it is to run a case with more elements than 32 bits count, if there is one.
+
+        Those for which cases are made come first: others would only be in the way.
+        """
+        able = [k for k in takers if bears_far(self.examiner.subjects[k]) and k not in self._slow_far]
+        able = [k for k in able if k in self._deciding] or able
+        return (able[turn // min(FAR.values()) % len(able)],) if able else ()
 
     def _takers(self, case: Case, *, spare: bool) -> tuple[str, ...]:
         """Keys of the subjects that run a case; all cases of an op and a dtype have the same, or the same less some."""
@@ -137,7 +150,7 @@ class Runner:
         last = proposals[-1].index
         done = Round(last // BATCH, last + 1, Ledger(), [], [])
         for proposal, ran in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
-            checked = self._forgiven(ran) if proposal.is_long else self._with_left_out(proposal, ran)
+            checked = self._forgiven(proposal, ran) if proposal.is_long else self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open, self._deciding)
             self._sort(proposal, checked, flight, done)
             self._try(proposal, ran, done)
@@ -162,11 +175,11 @@ class Runner:
         verdicts = {key: unsupported(execution) for key, execution in executions.items()}
         return replace(checked, verdicts=checked.verdicts | verdicts, executions=checked.executions | executions)
 
-    def _forgiven(self, checked: Checked) -> Checked:
+    def _forgiven(self, proposal: Proposal, checked: Checked) -> Checked:
         """Drop verdicts that say only that a case was long."""
         # The limits are made for ordinary cases.
         late = {key for key, verdict in checked.verdicts.items() if verdict.kind.facts.dear}
-        self._slow |= late
+        (self._slow_far if proposal.is_far else self._slow).update(late)
         verdicts = {k: _only_long(checked.case, v) if k in late else v for k, v in checked.verdicts.items()}
         return replace(checked, verdicts=verdicts) if late else checked
 

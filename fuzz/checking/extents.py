@@ -21,6 +21,7 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.subjects import is_own
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.oracles.large.parts import BEYOND
 from kernel_assay.oracles.spec.axes import Dims, product_of, shape_of
 from kernel_assay.oracles.spec.contract import Contract
 
@@ -30,8 +31,6 @@ LAUNCH_SECONDS = 3.0
 """For one launch."""
 LAUNCHES = (1 << 16, 1 << 22, (1 << 31) - 1)
 """Extents of one dimension, up to what an int holds: a grid ends at 65,535 along y and z."""
-ELEMENTS = (1 << 31, 1 << 32)
-"""Of a tensor: what an index of 32 bits holds, with a sign and without."""
 BESIDE = 1 << 10
 """The extent of another dimension: a kernel must not loop over 2**31 elements in a thread."""
 BEHIND = 4
@@ -116,7 +115,7 @@ def _launches(contract: Contract) -> Iterator[tuple[str, Dims, None]]:
 def _indices(contract: Contract) -> Iterator[tuple[str, Dims, Dims]]:
     """A tensor with more elements than an index of 32 bits counts; the same with few."""
     attrs = {name: values[0] for name, values in contract.attrs.items()}
-    for count in ELEMENTS:
+    for count in BEYOND:
         for axes in contract.axes:
             names, factor = product_of(axes, attrs)
             for dim in dict.fromkeys(names):

@@ -9,24 +9,46 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.inputs.fingerprint import rows_digest
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.execution import Execution
+from kernel_assay.corpus.model.execution import Execution, OutputReport
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.process.channel import Message
 from kernel_assay.fuzz.checking.large_policy import patience
 from kernel_assay.fuzz.checking.output_holder import HolderProcess
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.kernels.boundary.devices import Place, is_made_on_gpu
+from kernel_assay.kernels.boundary.output_transfer import SHARED, mapped
 from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.sandbox.batch import LostError
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 from kernel_assay.oracles.large.judge_large import LargeReference, Ran, Where
+from kernel_assay.oracles.large.parts import is_beyond
 from kernel_assay.oracles.spec.contract import Contract
 
 HERE = "here"
 """In place of a device on which outputs are judged: this process, to which they are sent."""
+
+
+class Lender:
+    """The taker of outputs that are judged in this process: it sees the files that they lie in."""
+
+    way = SHARED
+
+    def take(self, subject: str, report: OutputReport, offer: Message) -> Array:
+        """Map an output; it is copied if its worker could still change it. Raises LostError if that has died."""
+        del subject
+        try:
+            with Path(f"/proc/{offer['pid']}/fd/{offer['file']}").open("rb") as file:
+                values = mapped(file.fileno(), offer["bytes"], writable=True)
+        except OSError as error:
+            raise LostError(str(error)) from error
+        return values.view(format_of(report.dtype).dtype).reshape(report.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +89,14 @@ class LargeRoad:
         """Run one large case, while nothing else runs, and judge it. places: elements that are judged in any case.
 
         A subject alone gets a peer, if there is one, and no reference in float64: judged by a sample alone it would
-        pass with what a peer has shown before. Raises InternalError if the oracle's process fails.
+        pass with what a peer has shown before. With more elements than 32 bits count, on the host, the sample is all.
+        Raises InternalError if the oracle's process fails.
         """
         holder = self.holder if self._is_held(keys) else None
         try:
             right = holder.refer(case) if holder and not self._contracts[case.op].origin else {}
-            keys += self._peer(case, keys[0]) if len(keys) == 1 and not right else ()
+            alone = len(keys) == 1 and not right and (holder is not None or not self._is_beyond(case))
+            keys += self._peer(case, keys[0]) if alone else ()
             reference, ran = self._run(box, case, keys, places)
             yield Judged(reference, ran, reference.judge(ran, right))
         except BaseException:
@@ -88,7 +112,7 @@ class LargeRoad:
         task = Task(case, contract.output_specs(case), keys, large=True)
         box.timeout = usual + patience(contract, case)
         try:
-            ticket = box.submit([task], self.holder if self._is_held(keys) else None)
+            ticket = box.submit([task], self.holder if self._is_held(keys) else Lender())
             mine = rows_digest(case)
             reference = LargeReference(contract, case, [self._subjects[k].numerics for k in keys], places)
             outcomes = box.collect(ticket)[0]
@@ -102,6 +126,9 @@ class LargeRoad:
         """Whether the oracle's process takes over what these leave."""
         _, judge = self._made
         return judge != HERE and (judge is not None or any(is_made_on_gpu(self._subjects[key]) for key in keys))
+
+    def _is_beyond(self, case: Case) -> bool:
+        return is_beyond(self._contracts[case.op], case)
 
     def _peer(self, case: Case, key: str) -> tuple[str, ...]:
         """Another subject for a case, if there is one: on the same device, and a library's, which is fast."""

@@ -48,6 +48,11 @@ def most_elements(subject: Subject) -> int:
     return EMULATED if is_emulated(subject) else COMPILED
 
 
+def bears_far(subject: Subject) -> bool:
+    """Whether it runs cases with more elements than 32 bits count: compiled, and not emulated."""
+    return not (loader_of(subject.loader).interprets or is_emulated(subject))
+
+
 def bears(subject: Subject, contract: Contract, case: Case, *, patient: bool) -> bool:
     """Whether a long case takes a subject no more time than there is. patient: there is more than usual."""
     shapes = {name: t.shape for name, t in case.tensors.items()}

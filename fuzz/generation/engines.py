@@ -21,7 +21,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.fuzz.generation import size_distribution
 from kernel_assay.fuzz.generation.declines import AS_IF, narrowed
 from kernel_assay.fuzz.generation.elites import Elites
-from kernel_assay.fuzz.generation.model_shapes import long_turn, turn
+from kernel_assay.fuzz.generation.model_shapes import far_turn, long_turn, turn
 from kernel_assay.fuzz.generation.size_distribution import Draws
 from kernel_assay.fuzz.generation.strategies import ROOM_QUESTION, build, cases
 from kernel_assay.kernels.backends.simt.schedule import drawn_contracted
@@ -48,6 +48,8 @@ class Proposal:
     """Cell of the elite it was mutated from."""
     is_long: bool = False
     """It is larger than ordinary cases are: not everybody has the time for it."""
+    is_far: bool = False
+    """It has more elements than 32 bits count: one subject runs it, for each takes minutes on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Target:
     """Whether some cases have kernels that are emulated compiled with a * b + c rounded once."""
     longest: int = 0
     """Elements of the largest tensor of a case that is long and thin."""
+    farthest: int = 0
+    """Bytes of a case's inputs and outputs, where there is room for one with more elements than 32 bits count."""
     generation: int = GENERATION
     """Of the rules by which cases are drawn, as the run's record has it."""
     _narrowed: dict[frozenset[str], Target] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -104,6 +108,8 @@ def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites
 def _proposed(target: Target, run_seed: int, index: int, number: int, elites: Elites) -> Proposal:
     """Case number index, which is one of this op; number: which."""
     random, contract = Random(f"{run_seed}:{index}"), target.contract
+    if far := _far(target, run_seed, index, number):
+        return far
     shapes = () if target.memory is None else turn(contract, run_seed, number)
     if not shapes and (long := long_turn(contract, target.longest, run_seed, number)):
         roomy = replace(target, contract=long.contract, max_elements=None, memory=None)
@@ -114,6 +120,23 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
     steer = _steer(parent.choices, random) if parent else {}
     case, choices = generate(target, random, steer, shapes)
     return Proposal(index, compiled(target, case), choices, parent.cell if parent else "")
+
+
+DRAWS = 16
+"""Times that a case with more elements than 32 bits count is drawn, until one has a dtype that is narrow enough."""
+
+
+def _far(target: Target, run_seed: int, index: int, number: int) -> Proposal | None:
+    """Case number index, if it has more elements than 32 bits count. Its layouts are plain: gaps would cost as much."""
+    contract, random = target.contract, Random(f"{run_seed}:{index}:far")
+    for dims in far_turn(contract, target.farthest, run_seed, number):
+        roomy = replace(target, max_elements=None, memory=target.farthest)
+        for _ in range(DRAWS):
+            case, _ = generate(roomy, random, shapes=(dims,))
+            if contract.dims_of(case) == dims and not any(t.layout == "broadcast" for t in case.tensors.values()):
+                plain = {name: t.but(layout="contiguous") for name, t in case.tensors.items()}
+                return Proposal(index, case.but(tensors=plain, outputs={}), (), is_long=True, is_far=True)
+    return None
 
 
 def compiled(target: Target, case: Case) -> Case:

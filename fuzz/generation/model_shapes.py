@@ -106,6 +106,38 @@ def long_turn(contract: Contract, most: int, run_seed: int, number: int) -> Long
     return None if shape is None else Long(_flattened(contract, random), shape)
 
 
+FAR = {1 << 32: 1 << 13, 1 << 31: 1 << 11}
+"""Elements of the largest tensor behind which indices no longer fit into 32 bits, and how many cases of an op there are
+to one that has more."""
+WIDTHS = (1, 64, 96, 1000, 1024, 4097)
+"""Extents of the other dims of such a case: who judges it takes whole rows."""
+TRIES = 128
+"""Shapes that are tried for one; where a contract counts multiplications, most have too many."""
+BEHIND = 260
+"""Indices of the long dim behind that: more than a tile has."""
+MOST_WORK = 1 << 36
+"""Multiplications of such a case, where the contract counts them: half a minute."""
+
+
+def far_turn(contract: Contract, memory: int, run_seed: int, number: int) -> Iterator[Dims]:
+    """Yield shapes of which case `number` of an op has the first that fits, if it is one with so many elements.
+
+    memory: bytes that its tensors may take; each element takes one at least.
+    """
+    base = next((n for n, every in FAR.items() if n < memory and number % every == every // 4 + 3), None)
+    if base is None:
+        return
+    random = Random(f"{run_seed}:{contract.name}:{number}:far")
+    dims = [d for d in contract.dims if d in contract.separable and d not in contract.placed]
+    for dim in (random.choice(dims) for _ in range(TRIES if dims else 0)):
+        multiple = contract.dims[dim].multiple
+        shape = {d: _near(contract, d, random.choice(WIDTHS)) for d in contract.dims} | {dim: BROAD * multiple}
+        extent = -(-base * BROAD // elements_of(contract, shape)) + BEHIND
+        shape[dim] = _near(contract, dim, extent * multiple)
+        if elements_of(contract, shape) > base and (contract.work is None or contract.work(shape) <= MOST_WORK):
+            yield shape
+
+
 def _stretched(contract: Contract, base: int, order: Sequence[str], random: Random) -> dict[str, int] | None:
     """A shape with about so many elements along the first of these dims (sometimes the first two); None: it has not."""
     both = len(order) > 1 and base >= BROAD and random.random() < 0.25

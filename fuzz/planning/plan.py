@@ -12,18 +12,20 @@ from kernel_assay.corpus.model.base import Scalar
 from kernel_assay.corpus.model.campaign import GENERATION, Campaign, RunOptions, Space
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking import check_mode
-from kernel_assay.fuzz.checking.subjects import is_own, most_elements, takes
+from kernel_assay.fuzz.checking.subjects import bears_far, is_own, most_elements, takes
 from kernel_assay.fuzz.generation.elites import MOST_LEAD
 from kernel_assay.fuzz.generation.engines import Target
 from kernel_assay.fuzz.generation.strategies import distributions_for, layouts_for, specials_for
 from kernel_assay.fuzz.planning.coverage import last_class
 from kernel_assay.fuzz.planning.goals import Reach, goals_of
 from kernel_assay.fuzz.triage.failures import now
+from kernel_assay.kernels.backend_registry import is_on_gpu
 from kernel_assay.kernels.backends.simt.toolchain import no_contraction
 from kernel_assay.kernels.catalog import layouts_taken, size_hints
 from kernel_assay.kernels.environment import environment
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 from kernel_assay.oracles.catalog import contract_of, origin_of
+from kernel_assay.oracles.large.parts import BEYOND
 from kernel_assay.oracles.spec.axes import filled, parse_axis
 from kernel_assay.oracles.spec.contract import Contract, Dim, Input
 
@@ -68,6 +70,7 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
                 memory or None,
                 campaign.contracted,
                 longest,
+                0 if campaign.generation < 3 else _farthest(campaign, op, max_elements),
                 campaign.generation,
             )
         )
@@ -83,6 +86,15 @@ def _longest(campaign: Campaign, contract: Contract, max_elements: int | None) -
     if contract.origin and contract.max_elements < Contract.max_elements:
         limits.append(contract.max_elements)
     return min(limits)
+
+
+def _farthest(campaign: Campaign, op: str, max_elements: int | None) -> int:
+    """Bytes of a case with more elements than 32 bits count: as many as were given, if somebody who decides runs it."""
+    able = [s for s in deciding(op, campaign.subjects) if bears_far(s)]
+    if not able or (max_elements or math.inf) <= BEYOND[0]:
+        return 0
+    given = campaign.chosen.case_memory << 20
+    return given if any(is_on_gpu(s) for s in able) else min(given, (campaign.chosen.memory_mb << 20) // 2)
 
 
 def new_campaign(

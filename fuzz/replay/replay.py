@@ -94,6 +94,13 @@ class Replayed:
         return self.outcome in {Outcome.FIXED, Outcome.STARTED_TO_PASS} and not self.lost
 
     @property
+    def doubtful(self) -> bool:
+        """Whether a failure did not show this time, and nobody knows whether it is gone."""
+        finding = self.item.finding
+        met = finding is not None and not self.item.subject.planted
+        return met and self.outcome is Outcome.NOT_TOLD and self.verdict.kind.facts.decided
+
+    @property
     def good(self) -> bool:
         """Whether nothing needs a person."""
         return self.outcome in GOOD and not self.lost

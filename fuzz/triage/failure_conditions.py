@@ -270,7 +270,9 @@ def _rules(dim: str, sizes: Iterable[int], bad: set[int]) -> Iterator[Rule]:
     yield Rule(f"{dim} is no power of two", lambda n: not is_power_of_two(n))
     ordered = sorted(sizes)
     step = min(b - a for a, b in pairwise(ordered))
-    if high + step in ordered:  # else nobody knows where it ends: what an error budget hides ends anywhere
+    if high + step in ordered and low == ordered[0]:  # nothing smaller was tried, or it could not be told
+        yield Rule(f"{dim} <= {high}", lambda n: n <= high)
+    elif high + step in ordered:  # else nobody knows where it ends: what an error budget hides ends anywhere
         yield Rule(f"{low} <= {dim} <= {high}", lambda n: low <= n <= high)
 
 

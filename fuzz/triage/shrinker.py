@@ -19,6 +19,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry
 from kernel_assay.fuzz.triage.shrink_passes import MOVES, next_seeds, weight
+from kernel_assay.kernels.backends.simt.schedule import is_checked
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.spec.domain import outside, stays
 
@@ -29,6 +30,8 @@ SEED_TRIALS = 8
 """Fields on which a failure is tried to see whether it depends on the values."""
 HANG_SECONDS = 0.5
 """While a hang is shrunk, a case that takes longer counts as hanging."""
+FIELDS = 32
+"""Fields among which one case at least is run in check mode, as one in four is."""
 CAUGHT = "check"
 """The rule of what a kernel's own backend has seen: no worker dies of it."""
 
@@ -49,6 +52,11 @@ class Shrunk:
     seconds: float
     complete: bool
     """False: time ran out before no move helped any more."""
+
+
+def _in_check_mode(case: Case) -> Case:
+    """The case, if it is run in check mode, else on the first of the next fields on which it is."""
+    return case if is_checked(case) else next((c for c in next_seeds(case, FIELDS) if is_checked(c)), case)
 
 
 def is_dear(verdict: Verdict) -> bool:
@@ -97,8 +105,11 @@ class Shrinker:
     def judge(self, cases: Sequence[Case]) -> list[Checked]:
         """Verdicts on cases, from memory where they are known; those outside of the contract are dropped.
 
-        So are those on which the oracle fails: that says nothing of the failure being shrunk.
+        So are those on which the oracle fails: that says nothing of the failure being shrunk. What only check mode sees
+        is looked for in check mode: a case that would not be run in it has other fields.
         """
+        if self.target.rule == CAUGHT:
+            cases = [_in_check_mode(c) for c in cases]
         new = {c.id: c for c in cases if c.id not in self._memo and self.admits(c)}
         for checked in self._check(list(new.values())):
             self._memo[checked.case.id] = checked
@@ -164,7 +175,7 @@ class Shrinker:
         while not self.expired() and (group := list(islice(lighter, size))):
             swept = [s for c in group for s in next_seeds(c, self.seeds) if weight(s) < limit]
             for checked in self.judge(swept):
-                if self.same(checked.verdicts[self.subject]):
+                if self.same(checked.verdicts[self.subject]) and weight(checked.case) < limit:
                     return checked.case
                 self._report_other(checked)
         return None

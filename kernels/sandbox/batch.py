@@ -35,7 +35,7 @@ class Taker(Protocol):
     way: str
     """How they are to be offered (kernels.boundary.output_transfer)."""
 
-    def take(self, subject: str, report: OutputReport, offer: Message) -> Remote:
+    def take(self, subject: str, report: OutputReport, offer: Message) -> Array | Remote:
         """Copy one, now. Raises LostError and NoRoomError."""
 
 
@@ -45,7 +45,7 @@ class Outcome:
 
     execution: Execution
     outputs: dict[str, Array]
-    taken: dict[str, Remote] = field(default_factory=dict)
+    taken: dict[str, Array | Remote] = field(default_factory=dict)
     """Those that somebody has copied elsewhere."""
 
     @property

@@ -5,20 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from kernel_assay.corpus.formats import Array, format_of
+from kernel_assay.corpus.formats import FORMATS, Array, format_of
 from kernel_assay.corpus.inputs.fingerprint import rows_digest_of
 from kernel_assay.corpus.inputs.materialize import Tensors, digest, materialize_all
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
 from kernel_assay.kernels.backends.support.base import Returned
 from kernel_assay.kernels.backends.support.guard import Guarded
+from kernel_assay.kernels.backends.support.mapped_memory import Mapped
 from kernel_assay.kernels.backends.support.walls import Walled, is_walled, order_of
+from kernel_assay.kernels.boundary.output_transfer import Sealed
 from kernel_assay.kernels.worker.executor import Access, Head, Setting, loaded_by
 
 
@@ -43,16 +46,24 @@ class HostAccess(Access):
         return self.loader.unwrap(result)
 
     def written(self, tensor: Array) -> Returned:
-        """Copy it."""
-        return Returned(tensor.copy(), format_of(tensor.dtype).name, True, 0)
+        """The memory itself."""
+        return Returned(tensor, format_of(tensor.dtype).name, True, 0)
 
-    def same(self, first: Returned, second: Returned) -> bool:
+    def kept(self, result: Returned, *, large: bool) -> Returned:
+        """Copy what lies in the memory; of a large case, all, into a file that nobody can write to any more."""
+        if large and result.dtype in FORMATS:
+            sealed = Sealed(result.array)
+            return replace(result, array=sealed.array, sealed=sealed)
+        return result if result.address else replace(result, array=result.array.copy())
+
+    def same(self, first: Array, second: Array) -> bool:
         """Compare bytes."""
-        return bool(first.array.tobytes() == second.array.tobytes())
+        return first.tobytes() == second.tobytes()
 
     def bits(self, values: Returned) -> Array:
         """Signed integers."""
-        return np.frombuffer(values.array.tobytes(), f"i{values.array.itemsize}")
+        flat: Array = np.ascontiguousarray(values.array).reshape(-1)
+        return flat.view(f"i{flat.itemsize}")
 
     def is_nan(self, bits: Array, dtype: str) -> Array:
         """Compare with itself: ml_dtypes are no types of numpy's."""
@@ -63,15 +74,14 @@ class HostAccess(Access):
         """Find the first that is set."""
         return int(np.argmax(mask))
 
-    def payload(self, values: Returned) -> bytes:
-        """Copy the bytes."""
-        data: bytes = values.array.tobytes()
-        return data
+    def payload(self, values: Returned) -> bytes | Sealed:
+        """The file, or a copy of the bytes."""
+        return values.sealed or bytes(values.array.tobytes())
 
     def told_apart(self, first: Returned, second: Returned, at: int) -> Head:
         """Digests of both, and the bits of the element."""
         names = ("digest", "digest_again")
-        digests = (blake2b(r.array.tobytes(), digest_size=16).hexdigest() for r in (first, second))
+        digests = (blake2b(self.bits(r).view(np.uint8).data, digest_size=16).hexdigest() for r in (first, second))
         bits = tuple(int.from_bytes(self.bits(r)[at].tobytes(), sys.byteorder) for r in (first, second))
         return {**dict(zip(names, digests, strict=True)), "differing_bits": bits}
 
@@ -88,11 +98,10 @@ class HostSetting(Setting):
         """walls: whether inputs may lie between walls, too."""
         super().__init__(case, specs)
         self.large, self.walls = large, walls
-        self.inputs: Tensors = materialize_all(case)
+        # Of a large case memory is made now: whether there is room for it is nothing that a subject does.
+        self.inputs: Tensors = self.memory.tensors()[0] if large else materialize_all(case)
         self.digest = "" if large else digest(self.inputs)
         self.rows = rows_digest_of(case, self.inputs) if large else ""
-        if large:
-            _ = self.memory  # now: whether there is room for it is nothing that a subject does
 
     def may_be_walled(self, access: Access) -> bool:
         """Whether a subject is run between walls, too."""
@@ -106,6 +115,8 @@ class HostSetting(Setting):
     @cached_property
     def memory(self) -> Guarded:
         """The slab with all buffers."""
+        if self.large:
+            return Mapped(self.case.tensors, self.specs)
         return Guarded(self.case.tensors, self.inputs, self.specs)
 
     @cached_property

@@ -6,6 +6,7 @@ any more, and nothing that a subject still does can change it.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +28,7 @@ from kernel_assay.oracles.device.gpu import Gpu
 from kernel_assay.oracles.device.references import reference_on
 from kernel_assay.oracles.device.suspects import DeviceRoom, bits_of, name_of
 from kernel_assay.oracles.judging.measure import Measured, measure
-from kernel_assay.oracles.large.sampled import unwritten_pattern
+from kernel_assay.oracles.large.sampled import LOOKED_AT, unwritten_pattern
 
 NO_BUDGET = 2.0**60
 """An error that nothing finite exceeds, so that no element is looked at twice: only distances are asked for."""
@@ -74,7 +75,9 @@ class Holder:
                 self._gpu.closed(address)
             return
         with Path(f"/proc/{offer['pid']}/fd/{offer['file']}").open("r+b") as file:
-            self._fetch(values, np.frombuffer(mmap.mmap(file.fileno(), offer["bytes"]), np.uint8))
+            sealed = fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_WRITE
+            access = mmap.ACCESS_COPY if sealed else mmap.ACCESS_WRITE
+            self._fetch(values, np.frombuffer(mmap.mmap(file.fileno(), offer["bytes"], access=access), np.uint8))
 
     def _fetch(self, values: Tensor, data: Array) -> None:
         if self._gpu is None:
@@ -129,7 +132,9 @@ class Holder:
     def unwritten(self, key: Key, first: int, count: int) -> str:
         """Words for where the elements lie that kept the poison."""
         bits = bits_of(self._held[key])
-        kept = torch.nonzero(bits.reshape(-1) == -1).reshape(-1).cpu().numpy()  # every bit of it is 1
+        flat = bits.reshape(-1)
+        starts = range(0, flat.numel(), LOOKED_AT)  # torch.nonzero counts in 32 bits on a GPU
+        kept = (torch.nonzero(flat[at : at + LOOKED_AT] == -1).reshape(-1).cpu().numpy() + at for at in starts)
         return unwritten_pattern(kept, first, count, tuple(bits.shape))
 
     def forget(self) -> None:

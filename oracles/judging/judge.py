@@ -367,6 +367,8 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: 
             f"{where}, wanted {due}: {rho:.3g} times its {'estimated ' * budget.estimated}error budget of {limit:.3g}"
             f"{', confirmed in ball arithmetic' * (ruling is not None)} ({share})"
         )
+    if budget.instead and not m.class_bad:
+        text += f"; the reference cancels, and is computed as {' and '.join(budget.instead)}"
     text += _never_set(e, got.reshape(-1)[worst])
     found = measurements(m, got, want, limit)
     if ruling is not None:

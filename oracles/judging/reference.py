@@ -18,8 +18,7 @@ from kernel_assay.corpus.model.campaign import Fidelity
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.subject import Numerics, TensorSpec
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.oracles.numerics.estimate import estimate, settled, spans_of, widened
-from kernel_assay.oracles.numerics.intervals import Span
+from kernel_assay.oracles.numerics.estimate import Spans, estimate, settled, spans_of, widened
 from kernel_assay.oracles.spec.contract import Budget, Contract, Question, Reals
 
 EXACT = frozenset(
@@ -43,7 +42,7 @@ class Reference:
         self.passed: dict[str, list[tuple[dict[str, bytes], Verdict]]] = {}
         """By the id of an arithmetic: outputs that were judged to be right, and the verdict."""
         self._budgets: dict[str, Mapping[str, Budget]] = {}
-        self._followed: dict[str, Mapping[str, Span]] = {}
+        self._followed: dict[str, Spans] = {}
 
     @cached_property
     def _answered(self) -> tuple[Mapping[str, Reals], bool]:
@@ -82,10 +81,15 @@ class Reference:
             if name not in want or want[name].shape != spec.shape:
                 got = want[name].shape if name in want else "nothing"
                 raise self._fault(f"the reference gives {got} for {name}, not {spec.shape}")
-        if self.contract.estimated and not all(np.isfinite(values).all() for values in want.values()):
-            spans = self._spans(self._question(Numerics(), want))
-            return {name: settled(values, spans[name]) for name, values in want.items()}
-        return want
+        if not self.contract.estimated:
+            return want
+        spans = self._spans(self._question(Numerics(), want))
+        with np.errstate(all="ignore"):
+            if spans.forms:  # there the reference cancels, too
+                want = {name: np.asarray(span.value, np.float64) for name, span in spans.of.items()}
+            if all(np.isfinite(values).all() for values in want.values()):
+                return want
+            return {name: settled(values, spans.of[name]) for name, values in want.items()}
 
     def _fault(self, text: str) -> UsageError | InternalError:
         """An error whose class says whose the contract is."""
@@ -143,7 +147,7 @@ class Reference:
             return estimate(self.contract, question, self._spans(question))
         return {name: Budget(0.0, bitwise=True) for name in self.specs}
 
-    def _spans(self, question: Question) -> Mapping[str, Span]:
+    def _spans(self, question: Question) -> Spans:
         """Spans that an estimate is made of; under one arithmetic they are needed twice."""
         if question.numerics.id not in self._followed:
             with np.errstate(all="ignore"):

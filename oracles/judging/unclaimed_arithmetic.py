@@ -6,6 +6,7 @@ every case is right under it, and if it says something: beside the numbers that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -18,12 +19,15 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import EVERY, INPUT, Numerics
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.oracles.judging.judge import Evidence, judge, value_failures
+from kernel_assay.oracles.spec.axes import shape_of
 from kernel_assay.oracles.spec.contract import ALL, Contract
 
 SAYING = 0.125
 """Of an output's largest number: a budget larger than that excuses anything."""
 TRIALS = 4
 """Cases beside those that fail, for a claim that fits two of them by chance."""
+LENGTHS, FEW, MOST_ELEMENTS = (4096, 512, 256, 128, 64), 4, 1 << 14
+"""Lengths of sums that are tried, the first with which there are no more elements, and how many sums."""
 
 _WORDS = {
     "accumulate": "sums in {}",
@@ -40,16 +44,38 @@ def would_excuse(verdict: Verdict) -> bool:
 
 
 def trials(contract: Contract, case: Case) -> list[Case]:
-    """Plain cases of the same shapes: the same recipes, or normal numbers where any will do, without special values."""
+    """Plain cases: the same recipes, or normal numbers where any will do, without special values.
+
+    Half of them have the same shapes; the others have longer sums, of numbers of one sign and of ones: these grow, and
+    with them what each addition loses, which tells a narrow accumulator from few roundings.
+    """
+    shapes = [case] * (TRIALS // 2) + [_longer(contract, case)] * (TRIALS - TRIALS // 2)
     return [
-        case.but(tensors={n: _plain(contract, n, t, trial) for n, t in case.tensors.items()}) for trial in range(TRIALS)
+        one.but(tensors={n: _plain(contract, n, t, trial) for n, t in one.tensors.items()})
+        for trial, one in enumerate(shapes)
     ]
+
+
+def _longer(contract: Contract, case: Case) -> Case:
+    """The case with dims that are no independent parts of it as long as is cheap, and few of such parts."""
+    dims, attrs = contract.dims_of(case), contract.attrs_of(case)
+    parts = {d: contract.dims[d] for d in contract.separable if contract.dims[d].multiple == 1}
+    dims |= {d: max(min(dims[d], FEW), dim.low) for d, dim in parts.items()}
+    for extent in LENGTHS:
+        own = {d: contract.dims[d] for d in dims if d not in contract.separable}
+        wider = {d: max(dims[d], min(extent, dim.most) // dim.multiple * dim.multiple) for d, dim in own.items()}
+        shapes = {n: shape_of(contract.inputs[n].axes, {**dims, **wider}, attrs) for n in case.tensors}
+        if sum(map(math.prod, shapes.values())) <= MOST_ELEMENTS:
+            longer = {n: t.but(shape=shapes[n], origin=(), pokes=()) for n, t in case.tensors.items()}
+            return case.but(tensors=longer)
+    return case
 
 
 def _plain(contract: Contract, name: str, tensor: TensorRecipe, trial: int) -> TensorRecipe:
     spec = contract.inputs[name]
     free = not (spec.distributions or spec.counts or spec.packed or spec.ranged)
-    fill = tensor.fill.but(distribution="normal", scale=1.0, params={}) if free else tensor.fill
+    drawn = (*("normal",) * TRIALS, "positive", "ones")[trial + 2]
+    fill = tensor.fill.but(distribution=drawn, scale=1.0, params={}) if free else tensor.fill
     return tensor.but(fill=fill.but(seed=trial + 1), specials=(), pokes=())
 
 
@@ -85,6 +111,8 @@ def candidates(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numer
     for narrow in narrower:
         yield from (_also(said, {name: narrow}) for name in names)
         yield _also(said, dict.fromkeys(names, narrow))
+        if dtype == "float32":
+            yield from (said.but(accumulate=sums) for sums in ("hopper", narrow))
     if dtype == "float64":
         return
     yield said.but(accumulate="hopper")

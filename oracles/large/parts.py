@@ -15,7 +15,7 @@ from random import Random
 import numpy as np
 
 from kernel_assay.corpus.errors import InternalError, UsageError
-from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.inputs.materialize import Tensors
 from kernel_assay.corpus.inputs.slices import Indices, taken
 from kernel_assay.corpus.model.case import Case
@@ -27,6 +27,8 @@ from kernel_assay.oracles.spec.contract import Contract
 Picks = Mapping[str, Indices]
 """For some of the separable dims, which of their indices, ascending; of the others all."""
 
+BEYOND = (1 << 31, 1 << 32)
+"""Elements, and bytes, that an index of 32 bits counts, with a sign and without: both sides are looked at."""
 LINES = 64
 """Indices of a dim in a sample: 64 rows and 64 columns are 4096 elements."""
 LONE = 1024
@@ -130,26 +132,54 @@ def _along(names: Sequence[str], factor: int, dims: Dims, picks: Picks) -> Indic
     """An axis that is a product counts its last dim fastest, and whole blocks of `factor` elements."""
     place = np.zeros(1, np.int64)
     for name in names:
-        place = (place[:, None] * dims[name] + picks.get(name, np.arange(dims[name]))).reshape(-1)
+        along = picks[name] if name in picks else np.arange(dims[name])
+        place = (place[:, None] * dims[name] + along).reshape(-1)
     return np.asarray((place[:, None] * factor + np.arange(factor)).reshape(-1), np.int64)
 
 
 def sample(contract: Contract, case: Case) -> list[Part]:
     """The parts by which a case is judged, bounded in size and work: 64 indices or so of each separable dim.
 
-    Always the first and the last, edges of tiles near both ends, the rest by chance, which the case decides. A dim that
-    has no more is taken whole, so a small case is one part, all of it. Raises UsageError if no part is small enough.
+    Always the first and the last, edges of tiles near both ends, what lies beside BEYOND elements or bytes of a tensor,
+    the rest by chance, which the case decides. A dim that has no more is taken whole, so a small case is one part, all
+    of it. Raises UsageError if no part is small enough.
     """
     dims = contract.dims_of(case)
     most = LINES if len(contract.separable) > 1 else LONE
     counts = _affordable(contract, case, {d: min(most, dims[d]) for d in contract.separable})
     random = Random(f"{case.id}:sample")
     fixed = {d: places(dims[d], counts[d], random) for d in contract.separable if d not in contract.placed}
+    for dim, some in _crossings(contract, case).items():
+        if dim in fixed:
+            fixed[dim] = np.union1d(fixed[dim], some)
     pieces: list[Picks] = [fixed]
     for dim in contract.placed:
         runs = _pieces(dims[dim], counts[dim], random)
         pieces = [{**picks, dim: run} for picks in pieces for run in runs]
     return [part_of(contract, case, {d: i for d, i in picks.items() if len(i) < dims[d]}) for picks in pieces]
+
+
+def is_beyond(contract: Contract, case: Case) -> bool:
+    """Whether a tensor has more elements than an index of 32 bits with a sign counts."""
+    shapes = [t.shape for t in case.tensors.values()]
+    shapes += [spec.shape for spec in contract.output_specs(case).values()]
+    return max(map(math.prod, shapes)) > BEYOND[0]
+
+
+def _crossings(contract: Contract, case: Case) -> dict[str, Indices]:
+    """Indices of separable dims at which tensors reach BEYOND, and those beside them; of small cases none."""
+    found: dict[str, set[int]] = {}
+    outputs = contract.output_specs(case)
+    tensors = [(contract.inputs[name].axes, t.shape, t.dtype) for name, t in case.tensors.items()]
+    tensors += [(contract.outputs[name].axes, spec.shape, spec.dtype) for name, spec in outputs.items()]
+    for axes, shape, dtype in tensors:
+        size = math.prod(shape)
+        for flat in {limit // width for limit in BEYOND for width in (1, format_of(dtype).dtype.itemsize)}:
+            for at in (flat - 1, flat) if flat < size else ():
+                index = tuple(int(i) for i in np.unravel_index(at, shape))
+                for dim, some in _index_of(contract, case, axes, index).items():
+                    found.setdefault(dim, set()).update(some)
+    return {dim: np.array(sorted(some), np.int64) for dim, some in found.items()}
 
 
 def fits(contract: Contract, case: Case, counts: Mapping[str, int]) -> bool:
@@ -184,9 +214,11 @@ def around(contract: Contract, case: Case, output: str, flat: Iterable[int]) -> 
     """
     groups: list[dict[str, set[int]]] = []
     left = []
+    axes = contract.outputs[output].axes
     dims, shape = contract.dims_of(case), contract.output_specs(case)[output].shape
     for at in flat:
-        index = _index_of(contract, case, output, tuple(int(i) for i in np.unravel_index(at, shape)))
+        index = _index_of(contract, case, axes, tuple(int(i) for i in np.unravel_index(at, shape)))
+        index |= {d: set(range(dims[d])) for d in contract.separable if d not in index}
         wider = ({d: group[d] | some for d, some in index.items()} for group in groups)
         grown = next(((n, g) for n, g in enumerate(wider) if fits(contract, case, _reach(contract, g))), None)
         if grown:
@@ -199,16 +231,16 @@ def around(contract: Contract, case: Case, output: str, flat: Iterable[int]) -> 
     return [part_of(contract, case, {d: i for d, i in p.items() if len(i) < dims[d]}) for p in picks], left
 
 
-def _index_of(contract: Contract, case: Case, output: str, index: tuple[int, ...]) -> dict[str, set[int]]:
-    """The index of each separable dim of an element, or all of them, if that dim is not one of the output's."""
+def _index_of(contract: Contract, case: Case, axes: Sequence[str], index: tuple[int, ...]) -> dict[str, set[int]]:
+    """The index of each separable dim that a tensor with these axes has, at one of its elements."""
     dims, attrs = contract.dims_of(case), contract.attrs_of(case)
-    found = {d: set(range(dims[d])) for d in contract.separable}
-    for axis, at in zip(contract.outputs[output].axes, index, strict=True):
+    found: dict[str, set[int]] = {}
+    for axis, at in zip(axes, index, strict=True):
         names, factor = parse_axis(filled(axis, attrs))
         place = at // factor
         for name in reversed(names):
             place, own = divmod(place, dims[name])
-            if name in found:
+            if name in contract.separable:
                 found[name] = {own}
     return found
 

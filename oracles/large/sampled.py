@@ -7,8 +7,9 @@ nothing of the elements that are in no part; how many those are, the shares tell
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,10 @@ from kernel_assay.oracles.large.parts import Part, sample
 from kernel_assay.oracles.large.remote_output import Held
 from kernel_assay.oracles.spec.contract import Contract
 
+LOOKED_AT = 1 << 24
+"""Elements that are looked at for the poison at once."""
+MOST_KEPT = 1 << 24
+"""Those that were never written, and whose places are told apart."""
 VALUES_BY_ELEMENT = frozenset({"class", "exact", "rho"})
 """Rules that say of each element whether it fails."""
 
@@ -132,19 +137,32 @@ def _unwritten(e: Evidence, report: OutputReport, output: Array | Remote) -> Ver
         pattern = output.unwritten(report.first_unwritten, report.unwritten)
     else:
         assert not isinstance(output, Remote)
-        got = np.ascontiguousarray(output)
-        kept = (got.reshape(-1).view(np.uint8).reshape(-1, got.itemsize) == 0xFF).all(axis=1)
-        pattern = unwritten_pattern(np.flatnonzero(kept), report.first_unwritten, report.unwritten, report.shape)
+        flat = np.ascontiguousarray(output).reshape(-1)
+        kept = (_kept(flat[at : at + LOOKED_AT]) + at for at in range(0, flat.size, LOOKED_AT))
+        pattern = unwritten_pattern(kept, report.first_unwritten, report.unwritten, report.shape)
     return e.verdict(Kind.UNWRITTEN, "poison", text, report.name, pattern)
 
 
-def unwritten_pattern(kept: Array, first: int, count: int, shape: tuple[int, ...]) -> str:
+def _kept(some: Array) -> Array:
+    """The indices of elements that look like the poison."""
+    return np.flatnonzero((some.view(np.uint8).reshape(some.size, -1) == 0xFF).all(axis=1))
+
+
+def unwritten_pattern(kept: Iterable[Array], first: int, count: int, shape: tuple[int, ...]) -> str:
     """One word for where elements were never written.
 
-    kept: flat indices, ascending, of all that look like the poison; first: of those that were not written, which are so
-    many.
+    kept: flat indices, ascending, of all that look like the poison, stretch by stretch; first: of those that were not
+    written, which are so many; of very many the first decide.
     """
-    return index_pattern(kept[kept >= first][:count], shape)
+    if count == math.prod(shape):
+        return "all"
+    found, size = [np.zeros(0, np.int64)], 0
+    for some in kept:
+        found.append(some[some >= first])
+        size += len(found[-1])
+        if size >= min(count, MOST_KEPT):
+            break
+    return index_pattern(np.concatenate(found)[: min(count, MOST_KEPT)], shape)
 
 
 def _of_the_whole(part: Part, e: Evidence, verdict: Verdict, outputs: Outputs) -> Verdict:
@@ -194,7 +212,7 @@ def pattern_of(part: Part, name: str, bad: Array, shape: tuple[int, ...]) -> str
 
 def _is_tail(along: Mapping[int, Array], bad: Array, axis: int, extent: int) -> bool:
     """Whether along an axis exactly those indices of the part fail that lie behind the whole's last full tile."""
-    index = along.get(axis, np.arange(extent))
+    index = along[axis] if axis in along else np.arange(extent)
     fails = bad.any(axis=tuple(a for a in range(bad.ndim) if a != axis))
     starts = {extent // tile * tile for tile in TILES if extent > tile and extent % tile}
     return any(np.array_equal(fails, index >= start) for start in starts)

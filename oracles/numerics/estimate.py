@@ -8,6 +8,7 @@ answer, times the contract's factor, is E.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from types import CellType, FunctionType, ModuleType
 from typing import Any
@@ -23,7 +24,17 @@ from kernel_assay.oracles.numerics.tf32_nans import lost_nans
 from kernel_assay.oracles.spec.contract import ALL, INTERVAL, NAN, NINF, PINF, Budget, Contract, Question, Reals
 
 
-def spans_of(contract: Contract, q: Question) -> dict[str, Span]:
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """A formula that was followed."""
+
+    of: Mapping[str, Span]
+    """By output."""
+    forms: tuple[str, ...]
+    """Where it cancels: the forms that were followed instead, whose values are the true ones."""
+
+
+def spans_of(contract: Contract, q: Question) -> Spans:
     """Follow the formula from the inputs to the spans of each output.
 
     Raises UsageError if the reference does something that cannot be followed.
@@ -35,13 +46,14 @@ def spans_of(contract: Contract, q: Question) -> dict[str, Span]:
         if isinstance(reference, FunctionType):
             reference = _Swap(_replacements(a)).function(reference)
         answer = reference(**inputs, **q.attrs)
-        return {name: followed(a, answer[name]).span for name in contract.outputs}
+        found = {name: followed(a, answer[name]).span for name in contract.outputs}
     except Exception as error:  # it has just run on plain arrays, so whatever comes up is about following it
         said = " ".join(str(error).split())
         raise UsageError(
             f"{contract.origin or contract.name}: no budget can be estimated, because the reference cannot be followed "
             f"({said}); write it with functions of numpy that take its inputs as they are, or give it a budget"
         ) from error
+    return Spans(found, tuple(dict.fromkeys(a.log.forms)))
 
 
 def settled(want: Reals, span: Span) -> Reals:
@@ -54,13 +66,14 @@ def _sure(want: Reals, span: Span) -> Array:
     return np.asarray(((low == want) & (high == want)) | (np.isnan(low) & np.isnan(high) & np.isnan(want)))
 
 
-def estimate(contract: Contract, q: Question, spans: Mapping[str, Span]) -> dict[str, Budget]:
+def estimate(contract: Contract, q: Question, spans: Spans) -> dict[str, Budget]:
     """The budgets of all outputs."""
     specs = contract.output_specs(q.case)
-    return {
+    found = {
         name: _budget(q, span, q.want[name], contract.factor, has_inf=format_of(specs[name].dtype).has_inf)
-        for name, span in spans.items()
+        for name, span in spans.of.items()
     }
+    return {name: replace(budget, instead=spans.forms) for name, budget in found.items()} if spans.forms else found
 
 
 def _input(a: Arithmetic, name: str) -> Followed:

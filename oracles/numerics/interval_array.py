@@ -19,6 +19,7 @@ from kernel_assay.oracles.numerics.intervals import (
     tried,
     words,
 )
+from kernel_assay.oracles.numerics.stable_forms import Made, stable_form
 
 LINEAR = words("einsum dot inner outer vdot tensordot matmul vecdot matvec vecmat convolve correlate trace kron")
 """Functions that are linear in each array: sums of products."""
@@ -54,6 +55,8 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         """The three arrays of the span must be three: what is assigned to one must not show in another."""
         self.arithmetic = arithmetic
         self.span = span
+        self.made: Made | None = None
+        """What it came of, if a form without cancellation may begin with it."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Numpy's elementwise functions, matrix products and reductions."""
@@ -133,6 +136,7 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, new: Any) -> None:
         """Store a span; one number where a mask may be true."""
         span = followed(self.arithmetic, new).span
+        self.arithmetic.log.stores += 1
         if isinstance(key, Followed) and key.dtype.kind == "b" and not span.value.ndim:
             key, span = ..., chosen(key.span, span, self.span)
         for old, part in zip(self.span, span, strict=True):
@@ -250,11 +254,21 @@ def _applied(a: Arithmetic, ufunc: np.ufunc, method: str, inputs: Sequence[Any],
             return _known(a, multiplied, partial(function, **kwargs), inputs, {})
         if method == "__call__" and _is_square(name, inputs):
             name, function, inputs = "square", np.square, inputs[:1]
+        if method == "__call__" and not kwargs and (stable := stable_form(name, inputs, a.log.stores)) is not None:
+            a.log.forms.append(stable[0])
+            return stable[1]
         span = elementwise(a, name, partial(function, **kwargs), [followed(a, x).span for x in inputs])
-        return span.value if span.value.dtype.kind == "b" and span.exact else Followed(a, span)
+        return span.value if span.value.dtype.kind == "b" and span.exact else _noted(a, span, name, inputs)
     if name in GROWING:
         return _each(a, function, tuple(inputs), kwargs)
     return _reduced(a, ufunc, method, followed(a, inputs[0]), (inputs[1:], kwargs))
+
+
+def _noted(a: Arithmetic, span: Span, name: str, operands: Sequence[Any], **where: Any) -> Followed:
+    """A result that knows what it came of."""
+    result = Followed(a, span)
+    result.made = Made(name, tuple(operands), a.log.stores, **where)
+    return result
 
 
 def _is_square(name: str, inputs: Sequence[Any]) -> bool:
@@ -270,7 +284,9 @@ def _reduced(
     """Sums and products along an axis; anything else (and, or, logaddexp) is tried."""
     function = partial(_call_with, getattr(ufunc, method), rest)
     if ufunc is np.add:
-        return Followed(a, summed(a, function, x.span))
+        named = rest[1] if method == "reduce" and not rest[0] else {}
+        where = {"axis": named.get("axis", 0), "keepdims": bool(named.get("keepdims"))}
+        return _noted(a, summed(a, function, x.span), "sum" if method == "reduce" else "", (x,), **where)
     if ufunc is np.multiply:
         count = partial(_call_with, getattr(np.add, method), rest)
         return Followed(a, multiplied(a, function, [x.span], count))

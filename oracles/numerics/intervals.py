@@ -7,7 +7,7 @@ kernel may overflow, and both are where it may have anything, NaN included.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
@@ -76,6 +76,16 @@ class Span(NamedTuple):
         return np.where(np.isnan(far), 0.0, far)
 
 
+@dataclass(slots=True)
+class Log:
+    """What happens while a formula is followed."""
+
+    forms: list[str] = field(default_factory=list)
+    """Forms without cancellation that were taken instead (oracles/numerics/stable_forms.py)."""
+    stores: int = 0
+    """How often elements were assigned."""
+
+
 @dataclass(frozen=True)
 class Arithmetic:
     """The arithmetic of a kernel, as it is declared; all errors are relative."""
@@ -96,6 +106,7 @@ class Arithmetic:
     """Smallest number of a narrow accumulator, else 0: sums of numbers of its own type have no other."""
     narrow: np.dtype[Any]
     """The type in which the kernel holds its constants."""
+    log: Log = field(default_factory=Log, compare=False)
 
     @classmethod
     def of(cls, q: Question) -> Arithmetic:
@@ -205,9 +216,14 @@ def elementwise(a: Arithmetic, name: str, function: Callable[..., Array], spans:
         low = np.where((spans[0].low < 0) & (spans[0].high > 0), np.fmin(low, 0.0), low)
     if value.dtype.kind == "b":
         return Span(value, low, high)
-    strange = _strange([np.isnan(x) for x in (value, *corners)], spans) | _pole(name, spans)
+    strange = _strange([np.isnan(x) for x in (value, *corners)], spans) | _pole(name, spans) | _anything(spans)
     span = Span(value, low, high)
     return freed(span if whole else a.rounded(span, a.error_of(name, spans)), strange)
+
+
+def _anything(spans: Sequence[Span]) -> Array:
+    """Mark where an operand may be anything: so may be what comes of it, NaN among it."""
+    return reduce(np.logical_or, [np.isneginf(s.low) & np.isposinf(s.high) for s in spans])
 
 
 def _pole(name: str, spans: Sequence[Span]) -> Array | bool:

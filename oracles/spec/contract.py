@@ -241,6 +241,8 @@ class Budget:
     """Number of independent groups of errors, for the Z line."""
     estimated: bool = False
     """Not derived by a person, but estimated from the reference (numerics.md 6)."""
+    instead: tuple[str, ...] = ()
+    """Forms that an estimate has followed instead of the reference's own, where that cancels."""
 
     def settled(self, want: Reals) -> Reals:
         """The reference, but 0 where it is NaN or Inf and anything is right: no number is near those."""

@@ -148,6 +148,9 @@ def _head(script: Script) -> str:
         *([f"Claim:   {f.claim}"] if f.claim else []),
         f"Found:   by Kernel Assay, finding {f.id}, with Python {f.environment.python}{', ' * bool(known)}{known}",
     ]
+    core = f.environment.packages.get("openblas core", "")
+    if core and f.subject.backend == "numpy" and f.verdict.kind.facts.of_values:
+        lines.append(f"Core:    {text.prose(core)}; on another processor set OPENBLAS_CORETYPE={text.prose(core)}")
     told = "\n".join(text.wrapped(text.prose(line), " " * 9) for line in lines)
     title = text.wrapped(text.prose(f"{f.subject.key}: {f.verdict.message}"))
     return f'"""{title}\n\n{told}\n\n{_usage(script)}\n"""'

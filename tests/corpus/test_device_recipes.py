@@ -15,6 +15,7 @@ from kernel_assay.corpus.inputs import materialize as host
 from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
 from kernel_assay.corpus.inputs.field import hashed
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
+from kernel_assay.corpus.inputs.slices import pieces
 from kernel_assay.corpus.inputs.specials import PLACES, VALUES
 from kernel_assay.corpus.model.case import Fill, Special, TensorRecipe
 from kernel_assay.fuzz.generation.strategies import cases
@@ -25,7 +26,7 @@ torch = pytest.importorskip("torch")
 from kernel_assay.corpus.inputs.torch import distributions, field, recipes, rounding  # noqa: E402
 from kernel_assay.corpus.inputs.torch.distributions import SAMPLERS, sampler  # noqa: E402
 from kernel_assay.corpus.inputs.torch.field import CARRIERS, dtype_of  # noqa: E402
-from kernel_assay.corpus.inputs.torch.recipes import PER_ELEMENT, materialize, pieces  # noqa: E402
+from kernel_assay.corpus.inputs.torch.recipes import PER_ELEMENT, materialize  # noqa: E402
 from kernel_assay.corpus.inputs.torch.rounding import converted  # noqa: E402
 
 DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

@@ -7,8 +7,10 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.checking.check import Examiner, Inquiry
 from kernel_assay.fuzz.triage.failure_conditions import explain, learn_gates
-from kernel_assay.fuzz.triage.shrinker import Shrinker
-from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.fuzz.triage.shrinker import SEED_TRIALS, Shrinker, shrink
+from kernel_assay.kernels.backend_registry import loader_of
+from kernel_assay.kernels.backends.simt.schedule import is_checked
+from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 
 def fails(sizes, rule):
@@ -32,6 +34,7 @@ NEAR = range(1, 70)
         ((*NEAR, 127, 128, 129), lambda k: 5 <= k <= 68, "fails only if 5 <= k <= 68"),
         ((*NEAR, 127, 128, 129), lambda k: 5 <= k <= 70, ""),
         ((*NEAR, 127, 128, 129), lambda k: 5 <= k <= 127, "fails only if 5 <= k <= 127"),
+        ((*range(4, 70), 255, 256, 257), lambda k: k <= 255, "fails only if k <= 255"),
         (range(2, 70, 2), lambda k: 6 <= k <= 8, "fails only if 6 <= k <= 8"),
         (NEAR, lambda k: True, ""),
         (NEAR, lambda k: False, ""),
@@ -259,3 +262,21 @@ def test_what_plain_values_hide_does_not_make_a_rule(tmp_path, original):
         verdict = examiner.check([Inquiry(small, ("row_sum/hidden",))])[0].verdicts["row_sum/hidden"]
         shrinker = Shrinker(examiner, "row_sum/hidden", verdict)
         assert "fails only if cols % 8 != 0" in learn_gates(shrinker, small, case(3, 5, original))
+
+
+@pytest.mark.skipif(bool(loader_of("cuda").unavailable()), reason="CUDA C++ is not emulated here")
+def test_what_only_check_mode_sees_is_looked_for_in_check_mode():
+    """On most fields of a size no run is checked, and none of them says anything about it."""
+    subject = next(s for s in subjects_of("row_sum") if s.name == "bug_cuda_idle_threads")
+    fill = Fill(distribution="normal")
+    sizes = (TensorRecipe(shape=(3, 40), dtype="float32", fill=fill.but(seed=n)) for n in range(1, 64))
+    seen = next(c for c in (Case(op="row_sum", tensors={"x": x}) for x in sizes) if is_checked(c))
+    with Examiner([subject], timeout=10.0) as examiner:
+        verdict = examiner.check([Inquiry(seen, (subject.key,))])[0].verdicts[subject.key]
+        assert (verdict.kind, verdict.rule) == (Kind.UNINITIALIZED, "check")
+        shrinker = Shrinker(examiner, subject.key, verdict)
+        assert shrinker.hits(seen) == SEED_TRIALS
+        assert "fails only if cols <= 255" in learn_gates(shrinker, seen, seen)
+        small = shrink(shrinker, seen)
+    assert small.verdict.kind is Kind.UNINITIALIZED
+    assert is_checked(small.case)

@@ -349,3 +349,20 @@ def test_two_files_of_one_name_are_two_subjects(home, store):
     store.save_finding(twin)
     results = {r.item.subject.path: r.verdict.kind for r in outcomes(store, finding.id, twin.id)}
     assert results == {str(home / "mine.py"): Kind.MISMATCH, str(other / "mine.py"): Kind.PASS}
+
+
+@pytest.mark.parametrize(("words", "code"), [((), 0), (("--strict",), 1)])
+def test_what_may_still_be_there_counts_with_strict(home, store, capsys, words, code):
+    path = committed(store, probability=0.0)
+    edit(home, RIGHT)
+    assert command(home, path, *words) == code
+    said = capsys.readouterr()
+    assert "cannot be told: silu/mine" in said.out
+    assert ("1 may still be there: exit code 1 with --strict" in said.err) is (code == 0)
+
+
+def test_what_is_repaired_or_declined_is_no_matter_of_strict(home, store):
+    edit(home, SHY)
+    assert command(home, "--strict") == 0
+    edit(home, RIGHT)
+    assert command(home, "--strict") == 0

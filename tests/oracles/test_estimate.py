@@ -497,3 +497,78 @@ def test_an_estimate_is_the_same_every_time():
     for case in islice(some(contract, 20), 20):
         pair = [Reference(contract, case, materialize_all(case)).budget(Numerics())["out"].error for _ in range(2)]
         assert np.array_equal(*pair, equal_nan=True)
+
+
+def variances(x):
+    return np.mean(x * x, axis=-1) - np.mean(x, axis=-1) ** 2
+
+
+CANCELLING = {
+    "squares": (op(lambda x, y: x * x - y * y, inputs=("x", "y")), lambda x, y: (x - y) * (x + y), "(a - b)(a + b)"),
+    "variances": (op(variances, out=ROW), lambda x: np.square(x - x.mean(-1, keepdims=True)).mean(-1), "two passes"),
+    "logarithms": (op(lambda x: np.log(1 + x)), np.log1p, "log1p"),
+    "binary logarithms": (op(lambda x: np.log2(x + 1.0)), lambda x: np.log1p(x) / np.log(x.dtype.type(2)), "log1p"),
+    "exponentials": (op(lambda x: np.exp(x) - 1), np.expm1, "expm1"),
+    "cosines": (op(lambda x: 1 - np.cos(x)), lambda x: 2 * np.square(np.sin(x / 2)), "2 sin(x/2)^2"),
+    "roots": (
+        op(lambda x: np.sqrt(x + 1) - np.sqrt(x)),
+        lambda x: 1 / (np.sqrt(x + 1) + np.sqrt(x)),
+        "(a - b) / (sqrt(a) + sqrt(b))",
+    ),
+}
+"""Formulas that cancel, what does not, and its name."""
+
+
+def cancelling(name, seed):
+    """Inputs at which the formula as it is written loses nearly all digits."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((4, 64)).astype(np.float32)
+    near = {
+        "squares": lambda: (1000 + x, 1000 + x + random.standard_normal((4, 64)).astype(np.float32) / 64),
+        "variances": lambda: ((4000.7 + x).astype(np.float32),),
+        "roots": lambda: (np.abs(x) * 1e6,),
+    }
+    return near.get(name, lambda: (x * 1e-5,))()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", CANCELLING)
+def test_what_the_formula_itself_loses_is_granted_to_nobody(name, seed):
+    contract, stable, form = CANCELLING[name]
+    given = dict(zip(contract.inputs, cancelling(name, seed), strict=True))
+    case = case_of(contract, cols=64)
+    reference = Reference(contract, case, given)
+    wide = {n: x.astype(np.longdouble) for n, x in given.items()}
+    exact = stable(*wide.values()).astype(np.float64)
+    assert np.allclose(reference.want["out"], exact, rtol=1e-11)
+    passes = verdict(reference, stable(*given.values()).astype(np.float32))
+    assert passes.kind is Kind.PASS, passes.message
+    fails = verdict(reference, contract.reference(**given)["out"].astype(np.float32))
+    assert fails.kind is Kind.MISMATCH
+    assert f"the reference cancels, and is computed as {form}" in fails.message.replace("the variance by ", "")
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_a_kernel_that_does_not_cancel_passes_on_all_that_a_search_draws(name):
+    contract, stable, _ = CANCELLING[name]
+    assert failures(contract, lambda _, *given: stable(*given), some(contract, 200)) == []
+
+
+def test_what_is_assigned_to_afterwards_is_no_square_any_more():
+    def reference(x, y):
+        a = x * x
+        x[0] = 7.0
+        return a - y * y
+
+    contract = op(reference, inputs=("x", "y"))
+    reference = Reference(contract, case_of(contract), materialize_all(case_of(contract)))
+    want = np.square(reference.inputs["x"].astype(np.float64)) - np.square(reference.inputs["y"].astype(np.float64))
+    assert np.allclose(reference.want["out"], want, rtol=1e-12)
+    assert not reference.budget(Numerics())["out"].instead
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_ordinary_formulas_are_followed_as_they_stand(name):
+    for case in some(CONTRACTS[name], 3):
+        reference = Reference(CONTRACTS[name], case, materialize_all(case))
+        assert not reference.budget(Numerics())["out"].instead

@@ -89,7 +89,9 @@ def test_what_was_never_written_has_its_pattern(holder, dtype):
     x[x.view(f"i{x.itemsize}") == -1] = 1
     x.view(f"u{x.itemsize}")[-1] = (1 << 8 * x.itemsize) - 1
     give(holder, X, x)
-    assert holder.unwritten(X, 39 * 50, 50) == unwritten_pattern(np.arange(1950, 2000), 1950, 50, (40, 50)) == "one_row"
+    assert (
+        holder.unwritten(X, 39 * 50, 50) == unwritten_pattern([np.arange(1950, 2000)], 1950, 50, (40, 50)) == "one_row"
+    )
     assert holder.unwritten(X, 40 * 50 - 1, 1) == "last_element"
 
 

@@ -8,10 +8,13 @@ from _eager import KERNELS, cases_of, evidence_of, verdict_of
 
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.inputs.materialize import materialize_all
-from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.model.subject import Numerics, Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.oracles.catalog import contract_of
+from kernel_assay.oracles.judging.judge import Evidence
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.judging.unclaimed_arithmetic import candidates, trials, unclaimed, would_excuse
 from kernel_assay.oracles.numerics.rounding import round_to
@@ -101,3 +104,24 @@ def test_what_is_claimed_already_stays_claimed():
     for claim in candidates(contract_of("attention"), said, "float16"):
         assert claim.exp == "fast"
         assert claim.intermediates["p"] == "input"
+
+
+@pytest.mark.parametrize("cols", [2, 3, 9])
+def test_a_narrow_accumulator_is_told_so_however_short_the_sum(cols):
+    """Of so few terms the claim of narrow parts excuses it, too, and that of operands in tf32."""
+    contract, subject = contract_of("row_sum"), Subject(op="row_sum", name="mine", backend="numpy")
+
+    def evidence(case):
+        inputs = materialize_all(case)
+        total = np.zeros(inputs["x"].shape[0], np.float16)
+        for column in inputs["x"].T:
+            total = total + column.astype(np.float16)
+        out = total.astype(np.float32)
+        report = OutputReport(name="out", shape=out.shape, dtype="float32")
+        ran = Execution(status=Status.OK, subject="mine", outputs=(report,))
+        return Evidence(Reference(contract, case, inputs), subject, ran, {"out": out})
+
+    fill = Fill(distribution="normal", seed=5)
+    case = Case(op="row_sum", tensors={"x": TensorRecipe(shape=(3, cols), dtype="float32", fill=fill)})
+    said = unclaimed([evidence(case)], lambda: [evidence(c) for c in trials(contract, case)])
+    assert said.endswith("declare NUMERICS = {'accumulate': 'float16'}, if that is intended")

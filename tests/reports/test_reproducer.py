@@ -929,3 +929,16 @@ def test_an_optional_input_that_a_case_does_not_have_is_not_given(tmp_path):
     script = written(tmp_path, observed(case, user_subject(str(path), ())))
     assert "mask" not in script.read_text().partition("def main")[2]
     assert run_all(tmp_path, [[script]])[0][0] == 1
+
+
+def test_the_processor_whose_products_numpy_computes_is_named_if_values_decide():
+    finding = silu()
+    packages = {**finding.environment.packages, "openblas core": "Haswell"}
+    there = finding.but(environment=finding.environment.but(packages=packages))
+    assert finding.verdict.kind.facts.of_values
+    assert finding.subject.backend == "numpy"
+    assert "Core:    Haswell; on another processor set OPENBLAS_CORETYPE=Haswell" in reproducer(there)
+    nowhere = {n: v for n, v in packages.items() if n != "openblas core"}
+    assert "Core:" not in reproducer(finding.but(environment=finding.environment.but(packages=nowhere)))
+    raised = there.but(verdict=there.verdict.but(kind=Kind.RAISED))
+    assert "Core:" not in reproducer(raised)

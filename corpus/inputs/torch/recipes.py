@@ -7,15 +7,11 @@ table of distributions; the field, the rounding and the packed blocks have modul
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import product
 
 import torch
 from torch import Tensor
 
 from kernel_assay.corpus.formats import bits_of, format_of
-from kernel_assay.corpus.inputs.field import Window
 from kernel_assay.corpus.inputs.materialize import (
     exceptions,
     flip_of,
@@ -25,6 +21,7 @@ from kernel_assay.corpus.inputs.materialize import (
     unrepeated,
     window_of,
 )
+from kernel_assay.corpus.inputs.slices import pieces, seen
 from kernel_assay.corpus.inputs.torch.distributions import sampler_of
 from kernel_assay.corpus.inputs.torch.field import CARRIERS, DeviceWindow, dtype_of, real, signed
 from kernel_assay.corpus.inputs.torch.rounding import converted
@@ -36,8 +33,6 @@ CPU_ROOM = 1 << 24
 """The same on the CPU: what its caches hold, and what the allocator keeps instead of asking the system for it anew."""
 PER_ELEMENT = 80
 """Bytes of intermediate results for an element, at most; a test counts them for every distribution and dtype."""
-
-Piece = tuple[slice, ...]
 
 
 def materialize(recipe: TensorRecipe, device: str | torch.device) -> Tensor:
@@ -68,25 +63,6 @@ def _dense(recipe: TensorRecipe, device: torch.device) -> Tensor:
 def _most(device: torch.device) -> int:
     """The number of elements that are made at once."""
     return max(1, (CPU_ROOM if device.type == "cpu" else ROOM) // PER_ELEMENT)
-
-
-def pieces(shape: tuple[int, ...], most: int) -> Iterator[Piece]:
-    """Slices that cut a tensor of this shape, in C order, into pieces of at most so many elements."""
-    if not shape or 0 in shape:
-        yield tuple(slice(0, extent) for extent in shape)
-        return
-    axis = next(a for a in range(len(shape)) if math.prod(shape[a + 1 :]) <= most)
-    step = most // math.prod(shape[axis + 1 :])
-    rest = tuple(slice(0, extent) for extent in shape[axis + 1 :])
-    for head in product(*(range(extent) for extent in shape[:axis])):
-        for start in range(0, shape[axis], step):
-            yield (*(slice(i, i + 1) for i in head), slice(start, min(start + step, shape[axis])), *rest)
-
-
-def seen(window: Window, piece: Piece) -> Window:
-    """The part of a window that a piece of its tensor shows."""
-    origin = tuple(start + s.start for start, s in zip(window.origin, piece, strict=True))
-    return replace(window, origin=origin, shape=tuple(s.stop - s.start for s in piece))
 
 
 def _filled(window: DeviceWindow, fill: Fill) -> Tensor:

@@ -31,6 +31,8 @@ class Returned:
     """Of the first element, to see whether it is an input handed back."""
     place: range = range(0)
     """Addresses of the memory it came in, wherever that is, to see whether the next result lies there too."""
+    sealed: Any = None
+    """Of a large case, what holds the values where no later run can reach them (boundary/output_transfer.py)."""
 
 
 class KernelFaultError(Exception):

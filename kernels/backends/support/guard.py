@@ -67,15 +67,26 @@ class Guarded:
         """walled: where the inputs lie, if not here."""
         plan = planned({} if walled else {name: recipes[name] for name in inputs}, outputs)
         self.walled = walled
-        self._slab = _aligned(plan[-1][2] if plan else 0)
+        self._slab = self._room(plan[-1][2] if plan else 0)
         self.buffers = [_place(item, self._slab, start, limit) for item, start, limit in plan]
         self._images = self._build_images(inputs)
         self._address = int(self._slab.ctypes.data)
 
+    def _room(self, size: int) -> Bytes:
+        """Fresh bytes whose address is a multiple of ALIGNMENT (so that every start is, ZONE being one too)."""
+        room = np.empty(size + ALIGNMENT, np.uint8)
+        skip = -int(room.ctypes.data) % ALIGNMENT
+        return room[skip : skip + size]
+
+    def _zone(self, slab: Bytes, number: int) -> None:
+        """Write the red zones of a buffer."""
+        b = self.buffers[number]
+        slab[b.start - ZONE : b.start], slab[b.stop : b.stop + ZONE] = patterns(number)
+
     def _build_images(self, inputs: dict[str, Array]) -> list[Bytes]:
         self._slab[:] = GAP
         for i, b in enumerate(self.buffers):
-            self._slab[b.start - ZONE : b.start], self._slab[b.stop : b.stop + ZONE] = patterns(i)
+            self._zone(self._slab, i)
             if not b.is_output and b.view.size:
                 target = b.view[:1] if b.view.strides[:1] == (0,) else b.view
                 target[...] = inputs[b.name][: len(target)] if target.ndim else inputs[b.name]
@@ -119,29 +130,37 @@ class Guarded:
 
     def intact(self, run: int) -> bool:
         """Whether everything but the outputs is as it was before the run."""
-        image = int(self._images[run].ctypes.data)
-        begin = 0
+        image, begin = self._images[run], 0
         for b in self.outputs:
-            if _memcmp(self._address + begin, image + begin, b.start - begin):
+            if self._differs(image, begin, b.start):
                 return False
             begin = b.stop
-        return not _memcmp(self._address + begin, image + begin, self._slab.size - begin)
+        return not self._differs(image, begin, self._slab.size)
+
+    def _differs(self, image: Bytes, start: int, stop: int) -> bool:
+        """Whether these bytes of the slab are others than the image's."""
+        return bool(_memcmp(self._address + start, int(image.ctypes.data) + start, stop - start))
 
     def damage(self, run: int) -> tuple[list[GuardDamage], list[str]]:
         """Find what was written where nothing may be: red zones and gaps, and the names of changed inputs."""
         if self.intact(run):
             return [], []
-        changed = self._slab != self._images[run]
+        image = self._images[run]
         damage: list[GuardDamage] = []
         mutated: list[str] = []
         for b in self.buffers:
-            damage += _zone_damage(b, changed)
-            if not b.is_output and changed[b.start : b.stop].any():
-                gaps = _gap_bytes(b) & changed[b.start : b.stop]
-                if gaps.any():
-                    damage.append(GuardDamage(buffer=b.name, offset=int(np.argmax(gaps)), count=int(gaps.sum())))
-                if (changed[b.start : b.stop] & ~gaps).any():
-                    mutated.append(b.name)
+            damage += _zone_damage(b, self._slab, image)
+            if b.is_output or not self._differs(image, b.start, b.stop):
+                continue
+            if b.view.nbytes == b.stop - b.start:
+                mutated.append(b.name)
+                continue
+            changed = self._slab[b.start : b.stop] != image[b.start : b.stop]
+            gaps = _gap_bytes(b) & changed
+            if gaps.any():
+                damage.append(GuardDamage(buffer=b.name, offset=int(np.argmax(gaps)), count=int(gaps.sum())))
+            if (changed & ~gaps).any():
+                mutated.append(b.name)
         return damage, mutated
 
 
@@ -192,17 +211,10 @@ def _place(item: Item, slab: Bytes, start: int, limit: int) -> Buffer:
     return Buffer(item.name, item.is_output, start, start + item.nbytes, view, item.offset, limit)
 
 
-def _aligned(size: int) -> Bytes:
-    """Fresh bytes whose address is a multiple of ALIGNMENT (so that every start is, ZONE being one too)."""
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    skip = -int(room.ctypes.data) % ALIGNMENT
-    return room[skip : skip + size]
-
-
-def _zone_damage(b: Buffer, changed: NDArray[np.bool_]) -> list[GuardDamage]:
+def _zone_damage(b: Buffer, slab: Bytes, image: Bytes) -> list[GuardDamage]:
     found = []
-    before = np.flatnonzero(changed[b.start - ZONE : b.start])
-    after = np.flatnonzero(changed[b.stop : b.limit])
+    zones = slice(b.start - ZONE, b.start), slice(b.stop, b.limit)
+    before, after = (np.flatnonzero(slab[zone] != image[zone]) for zone in zones)
     if before.size:
         found.append(GuardDamage(buffer=b.name, offset=int(before[-1]) - ZONE, count=int(before.size)))
     if after.size:
