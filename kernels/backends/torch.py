@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned, place_of
+from kernel_assay.kernels.backends.support.torch_modules import called
 from kernel_assay.kernels.backends.support.torch_settings import Settings
 
 
@@ -39,6 +41,13 @@ class TorchLoader(PythonLoader):
         """The function, which runs with the settings that its file makes, and else with torch's own."""
         source = path.read_text("utf-8", "replace")
         return self._settings.kept(lambda: super(TorchLoader, self).load(path, function), source)
+
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """A class of modules as a function of inputs and weights, by what its reference said; else as load."""
+        found = self.load(path, function)
+        if not (launch and isinstance(inspect.unwrap(found), type)):
+            return found
+        return called(self._torch, inspect.unwrap(found), launch, f"{path}:{function}")
 
     @cached_property
     def _foreign(self) -> dict[str, Any]:

@@ -1,0 +1,463 @@
+"""Torch tensors that carry what rounding may have done to them: each operator of ATen by the rules of spans.
+
+An operator moves values, grows with each of them, is linear, elementwise or a composition of others; composed ones are
+taken apart by torch's own decompositions. What is none of these is tried at neighbours, and named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_any, tree_map
+
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.interval_array import Followed, UnfollowedError, followed
+from kernel_assay.oracles.numerics.intervals import (
+    Arithmetic,
+    Span,
+    chosen,
+    elementwise,
+    multiplied,
+    summed,
+    tried,
+    words,
+)
+
+MOVES = words("""
+    view _unsafe_view reshape expand permute transpose t select slice unsqueeze squeeze cat stack split split_with_sizes
+    chunk unbind clone contiguous alias detach lift_fresh index index_select gather embedding take flip roll repeat
+    constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril triu diagonal amax amin
+    max min sort topk kthvalue median cummax cummin max_pool2d_with_indices max_pool3d_with_indices pixel_shuffle
+    adaptive_max_pool2d clamp clamp_min clamp_max relu hardtanh unfold im2col as_strided index_put scatter slice_scatter
+    select_scatter diag_embed fill copy zero any all movedim pixel_unshuffle channel_shuffle _reshape_alias view_as
+    masked_select repeat_interleave index_copy nan_to_num
+""")
+"""Operators that only move values, or grow with each of them."""
+MADE = words("zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty new_empty_strided arange")
+"""Operators that take nothing but a shape."""
+PLACES = words("argmax argmin argsort nonzero searchsorted bucketize count_nonzero")
+"""Operators of which only the exact answer counts."""
+LINEAR = words("mm bmm mv dot convolution addmv scatter_add index_add im2col col2im")
+"""Operators that are linear in each tensor: sums of products."""
+POOLS = words("avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d upsample_bilinear2d upsample_linear1d")
+"""Weighted means of elements near one another."""
+NAMES = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "abs": "absolute",
+    "pow": "power", "ceil": "ceil", "floor": "floor", "trunc": "trunc", "round": "rint", "sign": "sign",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "floor_divide": "floor_divide", "remainder": "remainder", "fmod": "fmod", "reciprocal": "reciprocal",
+    **{name: name for name in words("""
+        maximum minimum fmax fmin exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan tanh sinh cosh asin acos
+        atan atan2 erf erfc sigmoid logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not
+        isnan isinf lgamma digamma erfinv hypot copysign heaviside asinh acosh atanh bitwise_xor
+    """)},
+}  # fmt: skip
+"""Elementwise operators, and the functions of numpy whose errors they have."""
+ERF = 12.0
+"""Roundings of 1 by which erf may be off: vector units compute 1 - p exp(-x x) (numerics.md 2.2)."""
+_UNITS = {torch.float16: np.float16, torch.bfloat16: np.dtype("bfloat16")}
+aten = torch.ops.aten
+
+
+class Tracked(torch.Tensor):
+    """A span as a tensor of torch."""
+
+    followed: Followed
+    __torch_function__ = torch._C._disabled_torch_function_impl  # noqa: SLF001  torch's own way to say so
+
+    @staticmethod
+    def __new__(cls, array: Followed) -> Tracked:
+        """Stands for the array; views of it share its memory."""
+        value = array.span.value
+        made: Tracked = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]  # noqa: SLF001
+            cls, value.shape, dtype=torch.from_numpy(np.empty(0, value.dtype)).dtype, device="cpu"
+        )
+        made.followed = array
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Every operator that one of them takes part in."""
+        del types
+        return _operated(func, args, kwargs or {})
+
+    @property
+    def span(self) -> Span:
+        """Its limits."""
+        return self.followed.span
+
+
+@contextlib.contextmanager
+def without_dtensor() -> Iterator[None]:
+    """Let the first operator of a tensor of ours find no distributed tensors: torch looks once, by a long import."""
+    name = "torch.distributed.tensor"
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = stand_in = ModuleType(name)
+    stand_in.DTensor = type("DTensor", (), {})  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
+class Names:
+    """Operators that no rule follows, of the run that goes on."""
+
+    met: set[str] = set()  # noqa: RUF012  one process runs one reference at a time
+
+
+def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name = func._schema.name.removeprefix("aten::")  # noqa: SLF001  no other way to its name
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        raise UnfollowedError(f"it draws random numbers ({name})")
+    if name.endswith("_") and not name.endswith("__"):
+        packet = getattr(aten, name[:-1])
+        form = getattr(packet, func._overloadname, packet)  # noqa: SLF001
+        _store(args[0], _operated(form, args, kwargs) if hasattr(form, "_schema") else form(*args, **kwargs))
+        return args[0]
+    if name == "_local_scalar_dense":
+        return args[0].span.value.item()
+    if rule := _RULES.get(name):
+        return rule(func, args, kwargs)
+    return _composed(func, name, args, kwargs)
+
+
+def _store(target: Any, result: Tracked) -> None:
+    if not isinstance(target, Tracked):
+        raise UnfollowedError("it writes what it has computed into a tensor of its own, made by torch.zeros or the like")
+    target.followed[...] = result.followed
+
+
+def _composed(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take an operator apart; one that cannot be is tried as a whole."""
+    from torch._decomp import decomposition_table  # noqa: PLC0415  not every reference needs it
+
+    if func in decomposition_table:
+        # Under its wrappers, which would import torch's compiler to say that they are not compiled.
+        return inspect.unwrap(decomposition_table[func])(*args, **kwargs)
+    if (made := func.decompose(*args, **kwargs)) is not NotImplemented:
+        return made
+    Names.met.add(name)
+    return _with(func, args, kwargs, tried)
+
+
+def _arithmetic(args: Any) -> Arithmetic:
+    found: list[Arithmetic] = []
+    tree_any(lambda x: bool(isinstance(x, Tracked) and found.append(x.followed.arithmetic)), args)
+    return found[0]
+
+
+def _tracked(a: Arithmetic, x: Any) -> Tracked:
+    """Anything an operator takes as a number; what is not followed is a constant."""
+    if isinstance(x, Tracked):
+        return x
+    array = x.detach().to(torch.float64).numpy() if _is_float(x) else np.asarray(x)
+    return Tracked(followed(a, array))
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.dtype.is_floating_point
+
+
+def _plain(tree: Any, which: int) -> Any:
+    """The values (0) or the limits of all that is followed, as tensors over the same memory."""
+
+    def part(x: Any) -> Any:
+        if isinstance(x, Tracked):
+            return torch.from_numpy(x.span[which if x.dtype.is_floating_point or x.dtype == torch.bool else 0])
+        return x.to(torch.float64) if _is_float(x) else x
+
+    return tree_map(part, tree)
+
+
+def _numpy(x: Any) -> Array:
+    array: Array = x.numpy()
+    return array
+
+
+def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operator of the values and of either limit; positions are those of the values."""
+    a = _arithmetic((args, kwargs))
+    parts = [func(*_plain(args, i), **_plain(kwargs, i)) for i in range(3)]
+    if isinstance(parts[0], torch.Tensor):
+        return _joined(a, parts)
+    return type(parts[0])([_joined(a, three) for three in zip(*parts, strict=True)]) if (
+        type(parts[0]) in {list, tuple}
+    ) else tuple(_joined(a, three) for three in zip(*parts, strict=True))  # fmt: skip
+
+
+def _joined(a: Arithmetic, parts: Sequence[torch.Tensor]) -> Tracked:
+    if parts[0].dtype.is_floating_point or parts[0].dtype == torch.bool:
+        return Tracked(Followed(a, Span(*map(_numpy, parts))))
+    made = Tracked(Followed(a, Span(*(_numpy(parts[0].clone()) for _ in range(3)))))
+    made.places = True  # type: ignore[attr-defined]
+    return made
+
+
+def _made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs.get("dtype") in {torch.float32, torch.float16, torch.bfloat16}:
+        kwargs = {**kwargs, "dtype": torch.float64}
+    return _tracked(_arithmetic((args, kwargs)), func(*_plain(args, 0), **_plain(kwargs, 0)))
+
+
+def _placed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    made = _made(func, args, kwargs)
+    made.places = True
+    return made
+
+
+def _with(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Callable[..., Span], *more: Any) -> Any:
+    """A rule for functions of whole arrays: the float tensors among the arguments are its operands."""
+    a = _arithmetic((args, kwargs))
+    places = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point]
+    rest = _plain(args, 0)
+
+    def applied(*operands: Array) -> Array:
+        full = list(rest)
+        for i, operand in zip(places, operands, strict=True):
+            full[i] = torch.from_numpy(np.ascontiguousarray(operand, np.float64)).reshape(operand.shape)
+        result = func(*full, **kwargs)
+        if not isinstance(result, torch.Tensor):
+            raise UnfollowedError(f"{func} has several results")
+        return _numpy(result)
+
+    return Tracked(Followed(a, rule(a, applied, [_tracked(a, args[i]).span for i in places], *more)))
+
+
+def _multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _with(func, args, kwargs, multiplied)
+
+
+def _pooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A mean has as many roundings as there are elements that may go into one result, and one of the quotient."""
+    size, made = args[0].shape, func(*_plain(args, 0), **kwargs).shape
+    window = args[1] if func._schema.name.startswith("aten::avg") else [-(-a // b) + 1 for a, b in zip(size[2:], made[2:], strict=True)]  # noqa: SLF001, E501
+    most = float(np.prod([*window, *([window[0]] if len(window) == 1 else [])]))
+
+    def rule(a: Arithmetic, applied: Callable[..., Array], spans: Sequence[Span]) -> Span:
+        return multiplied(a, applied, spans, lambda *ones: (most + 8.0) * applied(*ones))
+
+    return _with(func, args, kwargs, rule)
+
+
+def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Add the bias behind the sum."""
+    made = _with(func, (args[0], args[1], None, *args[3:]), kwargs, multiplied)
+    return made if args[2] is None else made + args[2].reshape(-1, *[1] * (made.ndim - 2))
+
+
+def _summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    kwargs = {name: value for name, value in kwargs.items() if name != "dtype"}
+    a = _arithmetic(args)
+    if args[0].dtype == torch.bool or not args[0].dtype.is_floating_point:
+        return _moved(func, args, kwargs)
+    function = lambda x: _numpy(func(torch.from_numpy(np.asarray(x, np.float64)), *args[1:], **kwargs))  # noqa: E731
+    return Tracked(Followed(a, summed(a, function, args[0].span)))
+
+
+def _prod(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    count = aten.sum.dim_IntList if len(args) > 1 else aten.sum.default
+    how = ([args[1]], *args[2:]) if len(args) > 1 else ()
+    return _with(func, args, kwargs, multiplied, lambda x: _numpy(count(torch.from_numpy(x), *how)))
+
+
+def _cumprod(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _with(func, args, kwargs, multiplied, lambda x: _numpy(torch.cumsum(torch.from_numpy(x), args[1])))
+
+
+def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name, a = func._schema.name.removeprefix("aten::"), _arithmetic((args, kwargs))  # noqa: SLF001
+    if (alpha := kwargs.get("alpha", args[2] if len(args) > 2 else 1)) != 1 and name in {"add", "sub"}:
+        return _elementwise(func, (args[0], _tracked(a, args[1]) * alpha), {})
+    if (name == "mul" and args[0] is args[1]) or (name == "pow" and isinstance(args[1], int | float) and args[1] == 2):
+        function: Callable[..., torch.Tensor] = torch.square
+        named, given = "square", args[:1]
+    else:
+        given, named = args, NAMES[name]
+        rest = {key: value for key, value in kwargs.items() if key != "alpha"}
+        packet = getattr(aten, name)
+        function = lambda *x: packet(*x, **rest)  # noqa: E731
+        named = "floor_divide" if rest.get("rounding_mode") else named
+    spans = [_tracked(a, x).span for x in given]
+    span = elementwise(a, named, lambda *x: _numpy(function(*map(_tensor, x))), spans)
+    if name in {"erf", "erfc"}:
+        span = Span(span.value, span.low - ERF * a.unit, span.high + ERF * a.unit)
+    return Tracked(Followed(a, span))
+
+
+def _tensor(x: Array) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(x))
+
+
+def _chosen(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    a = _arithmetic(args)
+    condition, yes, no = (_tracked(a, x) for x in args)
+    return Tracked(Followed(a, chosen(condition.span, yes.span, no.span)))
+
+
+def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Another type: a wider one changes nothing, a narrower one rounds, whole numbers are cut off."""
+    x, dtype = args[0], kwargs.get("dtype")
+    if dtype is None or (dtype.is_floating_point and dtype not in _UNITS and x.dtype.is_floating_point):
+        return _moved(aten.clone.default, args, {})
+    if dtype in _UNITS and x.dtype.is_floating_point:
+        return Tracked(x.followed.astype(_UNITS[dtype]))
+    wide = torch.float64 if dtype.is_floating_point else dtype
+    parts = [torch.from_numpy(part).to(wide) for part in x.span]
+    del func
+    return Tracked(Followed(x.followed.arithmetic, Span(*map(_numpy, parts))))
+
+
+def _linear_plus(beta: Any, start: Any, alpha: Any, product: Any) -> Any:
+    product = product if alpha == 1 else product * alpha
+    return product + (start if beta == 1 else start * beta)
+
+
+def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The variance by two passes, and its root or the mean with it, by what the operator is called."""
+    x, name = args[0], func._schema.name.removeprefix("aten::")  # noqa: SLF001
+    dims = args[1] if len(args) > 1 else kwargs.get("dim")
+    if isinstance(dims, bool):  # var(x, unbiased)
+        dims, correction = None, int(dims)
+    else:
+        unbiased = kwargs.get("unbiased", args[2] if len(args) > 2 and isinstance(args[2], bool) else True)
+        correction = kwargs.get("correction", int(unbiased))
+        correction = 1 if correction is None else correction
+    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
+    count = int(np.prod([x.shape[d] for d in dims]))
+    mean = x.sum(dims, keepdim=True) / count
+    off = x - mean
+    found = (off * off).sum(dims, keepdim=True) / max(0, count - correction)
+    found = torch.sqrt(found) if name.startswith("std") else found
+    if not (keep := kwargs.get("keepdim", False)):
+        drop = sorted((d % x.ndim for d in dims), reverse=True) if x.ndim else []
+        for d in drop:
+            found, mean = found.squeeze(d), mean.squeeze(d)
+    del keep
+    return (found, mean) if name.endswith("mean") else found
+
+
+def _mean(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
+    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
+    keep = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
+    return x.sum(dims, keepdim=keep) / int(np.prod([x.shape[d] for d in dims]))
+
+
+def _norm(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, order = args[0], args[1] if len(args) > 1 else kwargs.get("ord", 2)
+    dims = args[2] if len(args) > 2 else kwargs.get("dim")
+    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
+    keep = kwargs.get("keepdim", args[3] if len(args) > 3 else False)
+    size = x.abs()
+    if order in {float("inf"), float("-inf")}:
+        return size.amax(dims, keepdim=keep) if order > 0 else size.amin(dims, keepdim=keep)
+    if order == 0:
+        return (size != 0).to(torch.float64).sum(dims, keepdim=keep)
+    if order == 1:
+        return size.sum(dims, keepdim=keep)
+    if order == 2:
+        return (x * x).sum(dims, keepdim=keep).sqrt()
+    return (size**order).sum(dims, keepdim=keep) ** (1.0 / order)
+
+
+def _logsumexp(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, dims = args[0], list(args[1])
+    keep = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
+    most = x.amax(dims, keepdim=True)
+    most = torch.where(most.abs() == float("inf"), most * 0.0, most) if not _finite(most) else most
+    total = torch.exp(x - most).sum(dims, keepdim=keep).log()
+    return total + (most if keep else most.sum(dims))
+
+
+def _finite(x: Tracked) -> bool:
+    return all(bool(np.isfinite(part).all()) for part in x.span)
+
+
+def _softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    exps = torch.exp(args[0] - args[0].amax(args[1], keepdim=True))
+    return exps / exps.sum(args[1], keepdim=True)
+
+
+def _log_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    shifted = args[0] - args[0].amax(args[1], keepdim=True)
+    return shifted - torch.exp(shifted).sum(args[1], keepdim=True).log()
+
+
+def _gelu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x = args[0]
+    if kwargs.get("approximate", "none") == "none":
+        return x * 0.5 * (torch.erf(x * 0.5**0.5) + 1.0)
+    return x * 0.5 * (torch.tanh((x + x * x * x * 0.044715) * (2.0 / np.pi) ** 0.5) + 1.0)
+
+
+def _layer_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    x, shape, weight, bias, eps = args
+    dims = list(range(x.ndim - len(shape), x.ndim))
+    mean = x.mean(dims, keepdim=True)
+    off = x - mean
+    scale = torch.rsqrt((off * off).mean(dims, keepdim=True) + eps)
+    out = off * scale
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias, mean, scale
+
+
+def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Naively, as many kernels have it: log(1 + exp(x)) loses what is small beside 1."""
+    x, (beta, threshold) = args[0], [*args[1:], *(1, 20)[len(args) - 1 :]]
+    beta, threshold = kwargs.get("beta", beta), kwargs.get("threshold", threshold)
+    scaled = x * beta if beta != 1 else x
+    small = torch.log(torch.exp(torch.clamp(scaled, max=threshold)) + 1.0)
+    return torch.where(scaled > threshold, x, small / beta if beta != 1 else small)
+
+
+def _elu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Naively, as many kernels have it: exp(x) - 1 loses what is small beside 1."""
+    x, (alpha, scale, inner) = args[0], [*args[1:], *(1.0, 1.0, 1.0)[len(args) - 1 :]]
+    alpha = kwargs.get("alpha", alpha)
+    below = (torch.exp(torch.clamp(x, max=0.0) * inner) - 1.0) * (alpha * scale)
+    return torch.where(x > 0, x * scale if scale != 1 else x, below)
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(MADE, _made),
+    **dict.fromkeys(PLACES, _placed),
+    **dict.fromkeys(LINEAR, _multiplied),
+    **dict.fromkeys(POOLS, _pooled),
+    **dict.fromkeys(NAMES, _elementwise),
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _var),
+    "sum": _summed,
+    "cumsum": _summed,
+    "nansum": _summed,
+    "prod": _prod,
+    "cumprod": _cumprod,
+    "convolution": _convolution,
+    "where": _chosen,
+    "masked_fill": lambda _f, args, _k: _chosen(_f, (args[1], args[2], args[0]), {}),
+    "_to_copy": _copied,
+    "rsub": lambda _f, args, _k: _tracked(_arithmetic(args), args[1]) - args[0],
+    "square": lambda _f, args, _k: args[0] * args[0],
+    "mean": _mean,
+    "linalg_vector_norm": _norm,
+    "logsumexp": _logsumexp,
+    "softplus": _softplus,
+    "_softmax": _softmax,
+    "_log_softmax": _log_softmax,
+    "gelu": _gelu,
+    "native_layer_norm": _layer_norm,
+    "silu": lambda _f, args, _k: args[0] * torch.sigmoid(args[0]),
+    "leaky_relu": lambda _f, args, k: torch.where(args[0] > 0, args[0], args[0] * k.get("negative_slope", [*args, 0.01][1])),
+    "elu": _elu,
+    "addmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.mm(*args[1:])),
+    "baddbmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.bmm(*args[1:])),
+}
