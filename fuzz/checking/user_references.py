@@ -28,7 +28,7 @@ from kernel_assay.corpus.process.channel import Message
 from kernel_assay.fuzz.checking.child_process import Gone, Partner
 from kernel_assay.oracles.catalog import builtin_ops, contract_of, enter, origin_of
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
-from kernel_assay.oracles.spec.contract import Contract
+from kernel_assay.oracles.spec.contract import Contract, Input
 from kernel_assay.oracles.spec.elsewhere import OutsideError
 
 _MODULE = "kernel_assay.oracles.references.process"
@@ -224,6 +224,25 @@ def know_reference(op: str, place: ReferencePlace, whose: str) -> None:
     assert isinstance(process, ReferenceProcess)
     if process.said["digest"] != place.digest:
         process.note = f"the reference of {whose} has changed since: {process.said['file']}"
+
+
+def described(op: str) -> str:
+    """What a reference was found to be, in a line."""
+    contract = contract_of(op)
+    dtypes = contract.variants[0]
+    inputs = [f"{name} {dtypes[name]}[{', '.join(i.axes)}]{_range(i)}" for name, i in contract.inputs.items()]
+    attrs = [f"{name}={values[0]}" for name, values in contract.attrs.items()]
+    return f"{contract.summary}: {', '.join([*inputs, *attrs])}"
+
+
+def _range(spec: Input) -> str:
+    return f" < {spec.below}" if spec.below else f" {spec.low:g}..{spec.high:g}" if spec.low is not None else ""
+
+
+def unfollowed_of(ops: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """What of the references of ops no estimate follows, as far as that is known by now."""
+    found = {op: contract_of(op).elsewhere for op in ops if origin_of(op)}
+    return {op: one.unfollowed for op, one in found.items() if one is not None and one.unfollowed}
 
 
 def notes_of(ops: Sequence[str]) -> list[str]:

@@ -1,1 +1,1 @@
-"""References of users: a process of their own that loads, describes and runs them. Nothing here is imported by a judge."""
+"""References of users: the process that loads, describes, runs and follows one, and the contract it becomes."""

@@ -35,7 +35,7 @@ def contract_from(
         summary=said["summary"],
         dims={name: Dim(*ends) for name, ends in said["dims"].items()},
         inputs=inputs,
-        outputs={name: Output((), **_typed(dtype, floats, plain)) for name, dtype in said["outputs"].items()},
+        outputs={name: _output(dtype, floats, plain) for name, dtype in said["outputs"].items()},
         variants=(plain, *({**plain, **dict.fromkeys(floats, one)} for one in others)),
         attrs={name: (value,) for name, value in said["attrs"].items()},
         reference=reference,
@@ -55,9 +55,9 @@ def _input(t: Mapping[str, Any]) -> Input:
     return Input(tuple(t["axes"]), low=t["low"], high=t["high"])
 
 
-def _typed(dtype: str, floats: list[str], plain: Mapping[str, str]) -> dict[str, str]:
+def _output(dtype: str, floats: list[str], plain: Mapping[str, str]) -> Output:
     """An output of the inputs' own type has that of another variant, too."""
-    return {"like": floats[0]} if floats and plain[floats[0]] == dtype else {"dtype": dtype}
+    return Output((), like=floats[0]) if floats and plain[floats[0]] == dtype else Output((), dtype=dtype)
 
 
 def _work(dims: Dims) -> int:

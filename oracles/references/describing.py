@@ -1,12 +1,11 @@
 """What a reference takes and gives: from a table, from annotations, or from examples whose equal extents are probed.
 
-A description is JSON: axes, dtypes and ranges of inputs and weights, the range of each dimension, dtypes of outputs, and
-which arguments of a module's class are dimensions.
+A description is JSON: axes, dtypes and ranges of inputs and weights, the range of each dimension, dtypes of outputs,
+and which arguments of a module's class are dimensions.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,7 +81,10 @@ def describe(loaded: Loaded, run: Callable[[Described, Mapping[str, int]], Any])
 
     Raises UsageError for a reference whose inputs nobody describes, and for what cannot be expressed.
     """
-    init = [_plain(value, f"argument {n} of {loaded.target.__name__}") for n, value in enumerate(loaded.examples("get_init_inputs"))]
+    init = [
+        _plain(value, f"argument {n} of {loaded.target.__name__}")
+        for n, value in enumerate(loaded.examples("get_init_inputs"))
+    ]
     table = dict(loaded.said("INPUTS") or _annotated(loaded))
     if loaded.is_module and not init and any(p.default is p.empty for p in _init_parameters(loaded)):
         raise UsageError(f"{loaded.place}: {loaded.target.__name__} takes arguments; give the file get_init_inputs()")
@@ -149,8 +151,8 @@ def _read(place: str, name: str, text: str) -> Tensor:
     match = _TEXT.fullmatch(text.strip())
     if match is None or match["dtype"] not in {*FORMATS, "float"}:
         raise UsageError(
-            f"{place}: {name} = {text!r} is not understood; write a dtype and axes, as 'float32[rows, cols]', and a range "
-            "if there is one, as 'float32[n] 0..1' or 'int64[n] < rows'"
+            f"{place}: {name} = {text!r} is not understood; write a dtype and axes, as 'float32[rows, cols]', and a "
+            "range if there is one, as 'float32[n] 0..1' or 'int64[n] < rows'"
         )
     axes = [axis.replace(" ", "") for axis in match["axes"].split(",") if axis.strip()]
     dtype = "float32" if match["dtype"] == "float" else match["dtype"]
@@ -182,7 +184,9 @@ def _from_examples(loaded: Loaded, init: list[Any], run: Callable[[Described, Ma
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             found.tensors.append(_from_example(loaded, name, value))
         elif isinstance(value, list | tuple | dict) and not all(isinstance(x, int | float | str) for x in value):
-            raise UsageError(f"{loaded.place}: its input {name!r} is a {type(value).__name__}; only tensors and numbers can be")
+            raise UsageError(
+                f"{loaded.place}: its input {name!r} is a {type(value).__name__}; only tensors and numbers can be"
+            )
         else:
             found.attrs[name] = _plain(value, f"{loaded.place}: its input {name!r}")
     for name, value in loaded.weights(init).items():
@@ -198,7 +202,9 @@ def _names_for(loaded: Loaded, examples: Sequence[Any]) -> list[str]:
     if any(p.kind is p.VAR_POSITIONAL for p in loaded.parameters):
         names += [f"x{i}" for i in range(len(examples))]
     if len(names) < len(examples):
-        raise UsageError(f"{loaded.place}: get_inputs() gives {len(examples)} inputs, but the reference takes {len(names)}")
+        raise UsageError(
+            f"{loaded.place}: get_inputs() gives {len(examples)} inputs, but the reference takes {len(names)}"
+        )
     return names[: len(examples)]
 
 
@@ -207,7 +213,7 @@ def _from_example(loaded: Loaded, name: str, value: Any) -> Tensor:
     if dtype not in FORMATS:
         raise UsageError(f"{loaded.place}: its input {name!r} is {dtype}, which is none of {', '.join(FORMATS)}")
     tensor = Tensor(name, [], dtype, shape=tuple(value.shape))
-    if not format_of(dtype).is_float and math.prod(tensor.shape):
+    if not format_of(dtype).is_float and 0 not in tensor.shape:
         tensor.low, tensor.high = float(value.min()), float(value.max())
     return tensor
 
@@ -351,7 +357,10 @@ class _Probe:
     def _fix(self, dim: str, extent: int) -> None:
         """A number, where the reference takes no other."""
         for t in self.found.tensors:
-            t.axes = [str(shape_of([axis], {**self.found.example, dim: extent}, {})[0]) if axis.split("*")[0] == dim else axis for axis in t.axes]
+            t.axes = [
+                str(shape_of([axis], {**self.found.example, dim: extent}, {})[0]) if axis.split("*")[0] == dim else axis
+                for axis in t.axes
+            ]
         self.found.init_dims = {i: one for i, one in self.found.init_dims.items() if one != dim}
         self.found.example.pop(dim, None)
 

@@ -111,7 +111,9 @@ class Loaded:
         state = self.model(init).state_dict(keep_vars=True)
         return {name: t.detach() for name, t in state.items() if t.is_floating_point()}
 
-    def call(self, init: Sequence[Any], inputs: Sequence[Any], weights: Mapping[str, Any], more: Mapping[str, Any]) -> Any:
+    def call(
+        self, init: Sequence[Any], inputs: Sequence[Any], weights: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> Any:
         """Run it. weights: by name, of a module."""
         if not self.is_module:
             return self.target(*inputs, **more)
@@ -148,7 +150,9 @@ def _uses_torch(module: ModuleType, target: Any) -> bool:
     if torch is None:
         return False
     named = [*vars(module).values(), *getattr(target, "__globals__", {}).values()]
-    return any(getattr(one, "__name__", "").partition(".")[0] == "torch" for one in named if isinstance(one, ModuleType))
+    return any(
+        getattr(one, "__name__", "").partition(".")[0] == "torch" for one in named if isinstance(one, ModuleType)
+    )
 
 
 def _executed(file: Path) -> tuple[ModuleType, Path]:

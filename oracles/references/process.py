@@ -6,6 +6,7 @@ It is started for one reference, which may do to it what it likes; the judge rea
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message, Wire, answer_parent
-from kernel_assay.oracles.numerics.estimate import input_of, spans_of, widened
+from kernel_assay.oracles.numerics.estimate import input_of, spans_of
 from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.references.describing import Described, describe, random_tensor
@@ -27,8 +28,12 @@ from kernel_assay.oracles.references.loading import Loaded, load, said_of
 from kernel_assay.oracles.spec.axes import shape_of
 from kernel_assay.oracles.spec.contract import Contract, Question
 
-FALLBACK = 8.0
+FALLBACK = 16.0
 """Of what cannot be followed: how many times the difference between float32 and float64 a kernel may be off."""
+
+
+MOST_NAMED = 8
+"""Reasons that are named."""
 
 
 class Refused(Exception):  # noqa: N818  what happened, not an error of ours
@@ -70,8 +75,7 @@ class Host:
     def _tried(self, described: Described, dims: Mapping[str, int], width: str = "float64") -> dict[str, Any]:
         """Run it on small random inputs."""
         arrays = {
-            t.name: random_tensor(t, shape_of(t.axes, dims, {}), dims, seed)
-            for seed, t in enumerate(described.tensors)
+            t.name: random_tensor(t, shape_of(t.axes, dims, {}), dims, seed) for seed, t in enumerate(described.tensors)
         }
         return self._called(described, dims, arrays, described.attrs, width)
 
@@ -94,7 +98,7 @@ class Host:
 
     def _arguments(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """By position as far as parameters are, by name after that."""
-        positional = []
+        positional: list[Any] = []
         for p in self.loaded.parameters:
             if p.kind is p.VAR_POSITIONAL:
                 return [*positional, *given.values()], {}
@@ -126,8 +130,8 @@ class Host:
         except (Exception, SystemExit) as error:
             said = said_of(error, self.loaded.file)
             raise UsageError(
-                f"{self.loaded.place}: the reference raises for every shape that was tried ({said}); say what its inputs "
-                'are, as INPUTS = {"x": "float32[rows, cols]"} and DIMS = {"rows": (1, 64)}'
+                f"{self.loaded.place}: the reference raises for every shape that was tried ({said}); say what its "
+                'inputs are, as INPUTS = {"x": "float32[rows, cols]"} and DIMS = {"rows": (1, 64)}'
             ) from error
         usual = next((t.dtype for t in self.described.tensors if format_of(t.dtype).is_float), "float32")
         made = {}
@@ -137,7 +141,9 @@ class Host:
                 raise UsageError(f"{self.loaded.place}: its output {name} is a {what}; it must be a tensor or an array")
             dtype = str(value.dtype).removeprefix("torch.")
             if dtype not in {*FORMATS, "float64"}:
-                raise UsageError(f"{self.loaded.place}: its output {name} is {dtype}, which is none of {', '.join(FORMATS)}")
+                raise UsageError(
+                    f"{self.loaded.place}: its output {name} is {dtype}, which is none of {', '.join(FORMATS)}"
+                )
             made[name] = usual if format_of(dtype).is_float else dtype
         self._must_repeat(found)
         return made
@@ -190,9 +196,15 @@ class Host:
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever comes up is about following it
-                self.unfollowed.add(f"all of it: {said_of(error, self.loaded.file)}")
+                self._cannot_follow(said_of(error, self.loaded.file))
                 spans = self._fallback(q, dims)
         return want, spans
+
+    def _cannot_follow(self, said: str) -> None:
+        """Remember why; the same reason with other numbers is one, and a few are enough."""
+        reason = f"all of it ({re.sub(r'[0-9]+', 'N', said)})"
+        if len(self.unfollowed) < MOST_NAMED:
+            self.unfollowed.add(reason)
 
     def _followed(self, q: Question, dims: Mapping[str, int]) -> dict[str, Span]:
         if self.loaded.torch is None:
@@ -200,7 +212,7 @@ class Host:
                 return spans_of(self.contract, q)
             except UsageError as error:
                 raise RuntimeError(str(error.__cause__)) from error
-        from kernel_assay.oracles.references import torch_following as torch_side  # noqa: PLC0415
+        from kernel_assay.oracles.references.torch import following as torch_side  # noqa: PLC0415
 
         a = Arithmetic.of(q)
         whole = {t.name for t in self.described.tensors if not format_of(t.dtype).is_float}
@@ -217,7 +229,7 @@ class Host:
                 f"{self.loaded.place}: its output {name} holds positions, of which ties make several right; "
                 "let the reference return the values there"
             )
-        span: Span = torch_side._tracked(a, made).span
+        span: Span = torch_side.tracked(a, made).span
         return Span(*(np.asarray(part, np.float64) for part in span))
 
     def _fallback(self, q: Question, dims: Mapping[str, int]) -> dict[str, Span]:
@@ -230,9 +242,10 @@ class Host:
         for name, want in q.want.items():
             off = np.abs(np.asarray(narrow[name]).astype(np.float64) - want)
             worst = off.max(axis=-1, keepdims=True, initial=0.0) if off.ndim else off
-            error = FALLBACK * (worst * (u / 2.0**-24) + u * np.abs(want))
-            error = np.where(np.isnan(error), np.inf, error)
-            found[name] = Span(want, want - error, want + error)
+            reach = FALLBACK * (worst * (u / 2.0**-24) + u * np.abs(want))
+            strange = not np.isfinite(off[np.isfinite(want)]).all()  # what overflows may spoil anything
+            reach = np.where(np.isfinite(reach) & ~strange, reach, np.inf)
+            found[name] = Span(want, want - reach, want + reach)
         return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_any, tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from kernel_assay.corpus.formats import Array
 from kernel_assay.oracles.numerics.interval_array import Followed, UnfollowedError, followed
@@ -24,6 +24,7 @@ from kernel_assay.oracles.numerics.intervals import (
     Span,
     chosen,
     elementwise,
+    freed,
     multiplied,
     summed,
     tried,
@@ -70,20 +71,22 @@ class Tracked(torch.Tensor):
     """A span as a tensor of torch."""
 
     followed: Followed
-    __torch_function__ = torch._C._disabled_torch_function_impl  # noqa: SLF001  torch's own way to say so
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001
 
     @staticmethod
-    def __new__(cls, array: Followed) -> Tracked:
+    def __new__(cls: type[Tracked], array: Followed) -> Tracked:  # noqa: PYI034  torch makes it
         """Stands for the array; views of it share its memory."""
         value = array.span.value
-        made: Tracked = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]  # noqa: SLF001
-            cls, value.shape, dtype=torch.from_numpy(np.empty(0, value.dtype)).dtype, device="cpu"
+        made: Tracked = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001
+            cls, value.shape, dtype=torch.from_numpy(np.empty(0, value.dtype)).dtype, device=torch.device("cpu")
         )
         made.followed = array
         return made
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Every operator that one of them takes part in."""
         del types
         return _operated(func, args, kwargs or {})
@@ -116,7 +119,7 @@ class Names:
 
 
 def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    name = func._schema.name.removeprefix("aten::")  # noqa: SLF001  no other way to its name
+    name = _name_of(func)
     if torch.Tag.nondeterministic_seeded in func.tags:
         raise UnfollowedError(f"it draws random numbers ({name})")
     if name.endswith("_") and not name.endswith("__"):
@@ -131,9 +134,14 @@ def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _composed(func, name, args, kwargs)
 
 
+def _name_of(func: Any) -> str:
+    name: str = func._schema.name  # noqa: SLF001  nothing else tells it
+    return name.removeprefix("aten::")
+
+
 def _store(target: Any, result: Tracked) -> None:
     if not isinstance(target, Tracked):
-        raise UnfollowedError("it writes what it has computed into a tensor of its own, made by torch.zeros or the like")
+        raise UnfollowedError("it writes what it has computed into a tensor that torch.zeros or the like has made")
     target.followed[...] = result.followed
 
 
@@ -151,12 +159,10 @@ def _composed(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _arithmetic(args: Any) -> Arithmetic:
-    found: list[Arithmetic] = []
-    tree_any(lambda x: bool(isinstance(x, Tracked) and found.append(x.followed.arithmetic)), args)
-    return found[0]
+    return next(x.followed.arithmetic for x in tree_leaves(args) if isinstance(x, Tracked))
 
 
-def _tracked(a: Arithmetic, x: Any) -> Tracked:
+def tracked(a: Arithmetic, x: Any) -> Tracked:
     """Anything an operator takes as a number; what is not followed is a constant."""
     if isinstance(x, Tracked):
         return x
@@ -206,7 +212,7 @@ def _joined(a: Arithmetic, parts: Sequence[torch.Tensor]) -> Tracked:
 def _made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs.get("dtype") in {torch.float32, torch.float16, torch.bfloat16}:
         kwargs = {**kwargs, "dtype": torch.float64}
-    return _tracked(_arithmetic((args, kwargs)), func(*_plain(args, 0), **_plain(kwargs, 0)))
+    return tracked(_arithmetic((args, kwargs)), func(*_plain(args, 0), **_plain(kwargs, 0)))
 
 
 def _placed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -230,7 +236,7 @@ def _with(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Callab
             raise UnfollowedError(f"{func} has several results")
         return _numpy(result)
 
-    return Tracked(Followed(a, rule(a, applied, [_tracked(a, args[i]).span for i in places], *more)))
+    return Tracked(Followed(a, rule(a, applied, [tracked(a, args[i]).span for i in places], *more)))
 
 
 def _multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -240,7 +246,8 @@ def _multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 def _pooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A mean has as many roundings as there are elements that may go into one result, and one of the quotient."""
     size, made = args[0].shape, func(*_plain(args, 0), **kwargs).shape
-    window = args[1] if func._schema.name.startswith("aten::avg") else [-(-a // b) + 1 for a, b in zip(size[2:], made[2:], strict=True)]  # noqa: SLF001, E501
+    spread = [-(-old // new) + 1 for old, new in zip(size[2:], made[2:], strict=True)]
+    window = args[1] if _name_of(func).startswith("avg") else spread
     most = float(np.prod([*window, *([window[0]] if len(window) == 1 else [])]))
 
     def rule(a: Arithmetic, applied: Callable[..., Array], spans: Sequence[Span]) -> Span:
@@ -275,9 +282,9 @@ def _cumprod(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    name, a = func._schema.name.removeprefix("aten::"), _arithmetic((args, kwargs))  # noqa: SLF001
+    name, a = _name_of(func), _arithmetic((args, kwargs))
     if (alpha := kwargs.get("alpha", args[2] if len(args) > 2 else 1)) != 1 and name in {"add", "sub"}:
-        return _elementwise(func, (args[0], _tracked(a, args[1]) * alpha), {})
+        return _elementwise(func, (args[0], tracked(a, args[1]) * alpha), {})
     if (name == "mul" and args[0] is args[1]) or (name == "pow" and isinstance(args[1], int | float) and args[1] == 2):
         function: Callable[..., torch.Tensor] = torch.square
         named, given = "square", args[:1]
@@ -287,8 +294,10 @@ def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         packet = getattr(aten, name)
         function = lambda *x: packet(*x, **rest)  # noqa: E731
         named = "floor_divide" if rest.get("rounding_mode") else named
-    spans = [_tracked(a, x).span for x in given]
+    spans = [tracked(a, x).span for x in given]
     span = elementwise(a, named, lambda *x: _numpy(function(*map(_tensor, x))), spans)
+    if named == "square":  # Welford's way, and others, make a NaN where the sum of squares overflows
+        span = freed(span, np.isposinf(span.high) & np.isfinite(span.value))
     if name in {"erf", "erfc"}:
         span = Span(span.value, span.low - ERF * a.unit, span.high + ERF * a.unit)
     return Tracked(Followed(a, span))
@@ -300,7 +309,7 @@ def _tensor(x: Array) -> torch.Tensor:
 
 def _chosen(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
     a = _arithmetic(args)
-    condition, yes, no = (_tracked(a, x) for x in args)
+    condition, yes, no = (tracked(a, x) for x in args)
     return Tracked(Followed(a, chosen(condition.span, yes.span, no.span)))
 
 
@@ -324,25 +333,24 @@ def _linear_plus(beta: Any, start: Any, alpha: Any, product: Any) -> Any:
 
 def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The variance by two passes, and its root or the mean with it, by what the operator is called."""
-    x, name = args[0], func._schema.name.removeprefix("aten::")  # noqa: SLF001
-    dims = args[1] if len(args) > 1 else kwargs.get("dim")
+    x, name = args[0], _name_of(func)
+    dims: Any = args[1] if len(args) > 1 else kwargs.get("dim")
     if isinstance(dims, bool):  # var(x, unbiased)
         dims, correction = None, int(dims)
     else:
         unbiased = kwargs.get("unbiased", args[2] if len(args) > 2 and isinstance(args[2], bool) else True)
-        correction = kwargs.get("correction", int(unbiased))
-        correction = 1 if correction is None else correction
+        given = kwargs.get("correction")
+        correction = int(unbiased) if given is None else given
     dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
     count = int(np.prod([x.shape[d] for d in dims]))
     mean = x.sum(dims, keepdim=True) / count
     off = x - mean
     found = (off * off).sum(dims, keepdim=True) / max(0, count - correction)
     found = torch.sqrt(found) if name.startswith("std") else found
-    if not (keep := kwargs.get("keepdim", False)):
+    if not kwargs.get("keepdim", False):
         drop = sorted((d % x.ndim for d in dims), reverse=True) if x.ndim else []
         for d in drop:
             found, mean = found.squeeze(d), mean.squeeze(d)
-    del keep
     return (found, mean) if name.endswith("mean") else found
 
 
@@ -411,9 +419,20 @@ def _layer_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
     return out if bias is None else out + bias, mean, scale
 
 
+def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    x, weight, bias, n, c, _, groups, eps = args
+    y = x.reshape(n, groups, -1)
+    off = y - y.mean([2], keepdim=True)
+    scale = torch.rsqrt((off * off).mean([2], keepdim=True) + eps)
+    out, shape = (off * scale).reshape(x.shape), (1, c, *[1] * (x.ndim - 2))
+    out = out if weight is None else out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape), off, scale
+
+
 def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Naively, as many kernels have it: log(1 + exp(x)) loses what is small beside 1."""
-    x, (beta, threshold) = args[0], [*args[1:], *(1, 20)[len(args) - 1 :]]
+    x, rest = args[0], list[Any](args[1:])
+    beta, threshold = rest + [1.0, 20.0][len(rest) :]
     beta, threshold = kwargs.get("beta", beta), kwargs.get("threshold", threshold)
     scaled = x * beta if beta != 1 else x
     small = torch.log(torch.exp(torch.clamp(scaled, max=threshold)) + 1.0)
@@ -422,7 +441,8 @@ def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _elu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Naively, as many kernels have it: exp(x) - 1 loses what is small beside 1."""
-    x, (alpha, scale, inner) = args[0], [*args[1:], *(1.0, 1.0, 1.0)[len(args) - 1 :]]
+    x, rest = args[0], list[Any](args[1:])
+    alpha, scale, inner = rest + [1.0, 1.0, 1.0][len(rest) :]
     alpha = kwargs.get("alpha", alpha)
     below = (torch.exp(torch.clamp(x, max=0.0) * inner) - 1.0) * (alpha * scale)
     return torch.where(x > 0, x * scale if scale != 1 else x, below)
@@ -445,7 +465,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "where": _chosen,
     "masked_fill": lambda _f, args, _k: _chosen(_f, (args[1], args[2], args[0]), {}),
     "_to_copy": _copied,
-    "rsub": lambda _f, args, _k: _tracked(_arithmetic(args), args[1]) - args[0],
+    "rsub": lambda _f, args, _k: tracked(_arithmetic(args), args[1]) - args[0],
     "square": lambda _f, args, _k: args[0] * args[0],
     "mean": _mean,
     "linalg_vector_norm": _norm,
@@ -456,7 +476,8 @@ _RULES: dict[str, Callable[..., Any]] = {
     "gelu": _gelu,
     "native_layer_norm": _layer_norm,
     "silu": lambda _f, args, _k: args[0] * torch.sigmoid(args[0]),
-    "leaky_relu": lambda _f, args, k: torch.where(args[0] > 0, args[0], args[0] * k.get("negative_slope", [*args, 0.01][1])),
+    "native_group_norm": _group_norm,
+    "leaky_relu": lambda _f, args, k: torch.where(args[0] > 0, args[0], args[0] * [*args[1:], *k.values(), 0.01][0]),
     "elu": _elu,
     "addmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.mm(*args[1:])),
     "baddbmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.bmm(*args[1:])),
