@@ -171,6 +171,15 @@ def size_hints(subject: Subject) -> tuple[int, ...]:
     return tuple(sorted(n for n in numbers if 4 <= n <= 4096))
 
 
+def is_function(subject: Subject) -> bool:
+    """Whether what is called is a function that its file defines; else it is a class, or comes from elsewhere."""
+    path = resolve(subject)
+    if path.suffix in CUDA:
+        return True
+    tree = _tree(path, path.read_bytes())
+    return any(isinstance(n, ast.FunctionDef) and n.name == subject.function for n in ast.walk(tree))
+
+
 def layouts_taken(subject: Subject, ranks: Mapping[str, int]) -> dict[str, frozenset[str]]:
     """Layouts of each input for which it is launched; what is no CUDA file decides that when it runs.
 

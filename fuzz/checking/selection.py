@@ -15,6 +15,7 @@ from kernel_assay.kernels.backends.support.edits import CUDA
 from kernel_assay.kernels.boundary.devices import places_of
 from kernel_assay.kernels.catalog import (
     hidden_on_gpu,
+    is_function,
     resolve,
     shown_on_gpu,
     source_digest,
@@ -56,7 +57,7 @@ class Own:
 def _told(subject: Subject) -> Subject:
     """A kernel in Python, told what the module that is its reference needs to be made."""
     reference = contract_of(subject.op).elsewhere
-    if reference is None or subject.launch or subject.backend == "cuda" or not reference.launch:
+    if reference is None or not reference.launch or subject.launch or is_function(subject):
         return subject
     return subject.but(launch=reference.launch, source_digest=source_digest(resolve(subject), reference.launch))
 

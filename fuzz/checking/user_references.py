@@ -12,7 +12,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from kernel_assay.corpus.model.reference_place import ReferencePlace
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.fuzz.checking.child_process import Gone, Partner
-from kernel_assay.oracles.catalog import builtin_ops, contract_of, enter, origin_of
+from kernel_assay.oracles.catalog import builtin_ops, contract_of, enter, load_contracts, origin_of
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.spec.contract import Contract, Input
 from kernel_assay.oracles.spec.elsewhere import OutsideError
@@ -218,6 +218,9 @@ def _nobody(**_: Any) -> Mapping[str, Array]:
 def know_reference(op: str, place: ReferencePlace, whose: str) -> None:
     """Load the reference a record was made under. Raises UsageError if it is gone; says so if it has changed."""
     where = place.target.partition(":")[0]
+    if given := [c for c in load_contracts().values() if c.elsewhere is not None]:
+        enter(replace(given[0], name=op))  # whoever names one means this one, whatever its file is called now
+        return
     if not place.folder and not Path(where).is_file():
         raise UsageError(f"the reference of {whose} is gone: {where} does not exist; name it with --reference")
     process = add_reference(place.target, Path(place.folder) if place.folder else None, op=op).elsewhere

@@ -163,7 +163,7 @@ def _usage(script: Script) -> str:
         return _USAGE.format(listed, exits.get(f.verdict.kind, "1 reproduced"))
     function = f":{f.subject.function}" if f.subject.path.endswith(".py") else ""
     options = [("--subject", _portable(f.subject.path) + function)]
-    options += [("--launch", line) for line in f.subject.launch.splitlines()]
+    options += [("--launch", line) for line in f.subject.launch.splitlines() if not script.is_module]
     place = ReferencePlace.read(f.contract)
     options += [("--reference", _portable(place.target))] if place else []
     options += [("--contract", _portable(f.contract))] if f.contract and not place else []

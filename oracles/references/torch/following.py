@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -61,6 +62,8 @@ NAMES = {
     """)},
 }  # fmt: skip
 """Elementwise operators, and the functions of numpy whose errors they have."""
+SCALE = 256.0
+"""How much a factor behind a product, as 1 / sqrt(head) is in attention, may make of it."""
 ERF = 12.0
 """Roundings of 1 by which erf may be off: vector units compute 1 - p exp(-x x) (numerics.md 2.2)."""
 _UNITS = {torch.float16: np.float16, torch.bfloat16: np.dtype("bfloat16")}
@@ -240,7 +243,12 @@ def _with(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Callab
 
 
 def _multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return _with(func, args, kwargs, multiplied)
+    return _with(func, args, kwargs, _scaled)
+
+
+def _scaled(a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span]) -> Span:
+    """A product that a kernel may scale before or after, and so overflow where the reference does not yet."""
+    return multiplied(replace(a, top=a.top / SCALE, sums_top=a.sums_top / SCALE), function, spans)
 
 
 def _pooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -258,7 +266,7 @@ def _pooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Add the bias behind the sum."""
-    made = _with(func, (args[0], args[1], None, *args[3:]), kwargs, multiplied)
+    made = _with(func, (args[0], args[1], None, *args[3:]), kwargs, _scaled)
     return made if args[2] is None else made + args[2].reshape(-1, *[1] * (made.ndim - 2))
 
 

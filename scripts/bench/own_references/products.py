@@ -79,7 +79,7 @@ def conv1d_right(x, w, b):
     padded = F.pad(x, (1, 1))
     size = x.shape[2]
     parts = [torch.einsum("ncl,oc->nol", padded[:, :, i : i + size], w[:, :, i]) for i in range(3)]
-    return parts[0] + parts[1] + parts[2] + b[:, None]
+    return (parts[0] + parts[1] + parts[2] + b[:, None]).contiguous()
 
 
 def conv1d_wrong_flip(x, w, b):
