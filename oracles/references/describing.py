@@ -16,13 +16,14 @@ import numpy as np
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.process.channel import Message
-from kernel_assay.oracles.references.loading import Loaded, said_of
+from kernel_assay.oracles.references.loading import Loaded, UnfitError, said_of
 from kernel_assay.oracles.spec.axes import dims_in, shape_of
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 _TEXT = re.compile(
     r"(?P<dtype>\w+)\s*\[(?P<axes>[^\]]*)\]\s*(?:(?P<low>-?[\d.e+-]+)\s*\.\.\s*(?P<high>-?[\d.e+-]+)|<\s*(?P<below>\w+))?\s*"
 )
+_AXIS = re.compile(r"([A-Za-z_]\w*|\d+)(\*([A-Za-z_]\w*|\d+))*")
 ADVICE = 'give the file get_inputs(), or a table such as INPUTS = {"x": "float32[rows, cols]"}'
 MOST = {0: 4096, 1: 4096, 2: 4096, 3: 256}
 """Largest extent of dimensions that nobody gives a range, by how many there are; of more of them 48."""
@@ -91,6 +92,10 @@ def describe(loaded: Loaded, run: Callable[[Described, Mapping[str, int]], Any])
     found = _from_table(loaded, table, init) if table else _from_examples(loaded, init, run)
     for name, ends in dict(loaded.said("DIMS") or {}).items():
         low, high = (ends, ends) if isinstance(ends, int) else ends
+        if not 0 <= low <= high:
+            raise UsageError(
+                f"{loaded.place}: DIMS[{name!r}] = {ends!r} must be an extent, or the least and the largest"
+            )
         if name not in found.dims:
             raise UsageError(f"{loaded.place}: DIMS names {name!r}, which is none of {', '.join(found.dims)}")
         found.dims[name] = (int(low), int(high))
@@ -139,6 +144,10 @@ def _from_table(loaded: Loaded, table: Mapping[str, Any], init: list[Any]) -> De
         axes = [str(n) for n in value.shape]
         found.tensors.append(Tensor(_safe(name), axes, _main(found), weight=name, shape=tuple(value.shape)))
     known = [d for t in found.tensors for axis in t.axes for d in dims_in(axis)]
+    if odd := [t for t in found.tensors if t.below and t.below not in known]:
+        raise UsageError(f"{loaded.place}: {odd[0].name} < {odd[0].below}, which is no axis of any input")
+    if not found.tensors:
+        raise UsageError(f"{loaded.place}: no input is a tensor; {ADVICE}")
     _ranges(found, dict.fromkeys(known))
     return found
 
@@ -155,6 +164,8 @@ def _read(place: str, name: str, text: str) -> Tensor:
             "range if there is one, as 'float32[n] 0..1' or 'int64[n] < rows'"
         )
     axes = [axis.replace(" ", "") for axis in match["axes"].split(",") if axis.strip()]
+    if odd := [axis for axis in axes if not _AXIS.fullmatch(axis)]:
+        raise UsageError(f"{place}: the axis {odd[0]!r} of {name} must be a name, a number, or a product, as half*2")
     dtype = "float32" if match["dtype"] == "float" else match["dtype"]
     ends = [None if match[end] is None else float(match[end]) for end in ("low", "high")]
     return Tensor(name, axes, dtype, ends[0], ends[1], match["below"] or "")
@@ -187,6 +198,8 @@ def _from_examples(loaded: Loaded, init: list[Any], run: Callable[[Described, Ma
             raise UsageError(
                 f"{loaded.place}: its input {name!r} is a {type(value).__name__}; only tensors and numbers can be"
             )
+        elif value is None:
+            raise UsageError(f"{loaded.place}: its input {name!r} is None; leave it out of get_inputs()")
         else:
             found.attrs[name] = _plain(value, f"{loaded.place}: its input {name!r}")
     for name, value in loaded.weights(init).items():
@@ -278,6 +291,8 @@ class _Probe:
     def _refuses(self, changes: Mapping[str, int]) -> str:
         try:
             self._run(self.found, {**self.found.example, **changes})
+        except UnfitError:
+            raise
         except Exception as error:  # noqa: BLE001  a user's own code
             return said_of(error, self.loaded.file)
         return ""
@@ -327,7 +342,7 @@ class _Probe:
         free = set()
         for t, i in self.ends:
             dim = f"{t.name}{i}"
-            if t.shape[i] > 1 and not self._refuses({dim: t.shape[i] + 1}):
+            if self._changes((dim,), t.shape[i]):
                 free.add(dim)
         extents = {f"{t.name}{i}": t.shape[i] for t, i in self.ends}
         rest = [dim for dim in extents if dim not in free]
@@ -339,12 +354,16 @@ class _Probe:
             others = [dim for dim in rest if extents[dim] == extents[first]]
             inits = set(self.found.init_dims.values())
             for group in (*([[o] for o in others]), others, []):
-                if extents[first] > 1 and not self._refuses(dict.fromkeys((first, *group), extents[first] + 1)):
+                if self._changes((first, *group), extents[first]):
                     rest = [dim for dim in rest if dim not in group]
                     self._merge(first, [dim for dim in group if dim not in inits], group)
                     break
             else:
                 self._fix(first, extents[first])
+
+    def _changes(self, dims: Sequence[str], extent: int) -> bool:
+        """Whether these can have another extent together; of a 1 it may be that it only stands for any."""
+        return extent > 1 and any(not self._refuses(dict.fromkeys(dims, n)) for n in (extent + 1, 2 * extent))
 
     def _merge(self, kept: str, gone: Sequence[str], group: Sequence[str]) -> None:
         swap = dict.fromkeys([*gone, *group], kept)

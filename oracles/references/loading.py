@@ -24,6 +24,10 @@ SEED = 0
 """Of whatever a reference draws when its module is made, or its examples."""
 
 
+class UnfitError(UsageError):
+    """What a reference does makes it none, whatever its inputs are."""
+
+
 @dataclass
 class Loaded:
     """A reference: a function, or a class of modules."""
@@ -64,8 +68,12 @@ class Loaded:
         if make is None:
             return []
         self.seed()
-        with self.width("float32"):  # what a person writes without a dtype
-            found = make()
+        found: Any = None
+        try:
+            with self.width("float32"):  # what a person writes without a dtype
+                found = make()
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"{self.place}: {name}() raises {said_of(error, self.file)}") from error
         return list(found) if isinstance(found, list | tuple) else [found]
 
     @contextmanager
@@ -99,8 +107,12 @@ class Loaded:
         key = tuple(map(repr, init))
         if key not in self._models:
             self.seed()
-            with self.width("float64"):
-                made = self.target(*init)
+            try:
+                with self.width("float64"):
+                    made = self.target(*init)
+            except (Exception, SystemExit) as error:
+                what = f"{self.target.__name__}({', '.join(map(repr, init))})"
+                raise UsageError(f"{self.place}: {what} raises {said_of(error, self.file)}") from error
             self._models[key] = made.double().train(self.mode == "train")
         return self._models[key]
 
@@ -141,7 +153,11 @@ def load(place: str, folder: Path) -> Loaded:
     if torch is not None:
         torch.set_num_threads(1)
         torch.set_grad_enabled(False)
-    return Loaded(place, file, target, module, torch)
+        torch.backends.mha.set_fastpath_enabled(False)  # it is one operator that nobody can look into
+    loaded = Loaded(place, file, target, module, torch)
+    if loaded.mode not in {"eval", "train"}:
+        raise UsageError(f"{place}: MODE = {loaded.mode!r} must be 'eval' or 'train'")
+    return loaded
 
 
 def _uses_torch(module: ModuleType, target: Any) -> bool:

@@ -24,7 +24,7 @@ from kernel_assay.oracles.numerics.estimate import input_of, spans_of
 from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.references.describing import Described, describe, random_tensor
-from kernel_assay.oracles.references.loading import Loaded, load, said_of
+from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
 from kernel_assay.oracles.spec.axes import shape_of
 from kernel_assay.oracles.spec.contract import Contract, Question
 
@@ -48,6 +48,7 @@ class Host:
         self.memory = memory
         self.loaded: Loaded = load(place, Path(folder))
         self.unfollowed: set[str] = set()
+        self._begun = False
         self.described = describe(self.loaded, self._tried)
         self.outputs = self._outputs()
         self.contract: Contract = contract_from("op", self.message(), self._numpy, dtypes=FLOATS)
@@ -94,7 +95,18 @@ class Host:
         with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(width):
             warnings.simplefilter("ignore")
             result = self.loaded.call(described.init_of(dims), positional, weights, named)
+        if self.loaded.mode == "train":
+            self._must_keep({t.weight: arrays[t.name] for t in described.tensors if t.weight}, weights)
         return self._outputs_of(result)
+
+    def _must_keep(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Raise UsageError if a call changes weights."""
+        for name, old in before.items():
+            if isinstance(old, np.ndarray) and not np.array_equal(old, after[name].numpy(), equal_nan=True):
+                raise UnfitError(
+                    f"{self.loaded.place}: in train mode it changes its buffer {name}, and only what it returns is "
+                    "judged: leave out MODE"
+                )
 
     def _arguments(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """By position as far as parameters are, by name after that."""
@@ -118,7 +130,7 @@ class Host:
 
     def _outputs_of(self, result: Any) -> dict[str, Any]:
         if isinstance(result, Mapping):
-            return {str(name): one for name, one in result.items()}
+            return {re.sub(r"\W", "_", str(name)): one for name, one in result.items()}
         if isinstance(result, tuple | list):
             return {f"out{i}": one for i, one in enumerate(result)} if len(result) > 1 else {"out": result[0]}
         return {"out": result}
@@ -127,6 +139,8 @@ class Host:
         """Dtypes of the outputs, for inputs of the dtypes described. Raises UsageError for what is no tensor."""
         try:
             found = self._tried(self.described, self.described.example)
+        except UsageError:
+            raise
         except (Exception, SystemExit) as error:
             said = said_of(error, self.loaded.file)
             raise UsageError(
@@ -218,7 +232,10 @@ class Host:
         whole = {t.name for t in self.described.tensors if not format_of(t.dtype).is_float}
         arrays = {n: x if n in whole else torch_side.Tracked(input_of(a, n)) for n, x in q.inputs.items()}
         torch_side.Names.met.clear()
-        with torch_side.without_dtensor():
+        if not self._begun:
+            torch_side.begin(a)
+            self._begun = True
+        with torch_side.Made(a):
             made = self._called(self.described, dims, arrays, q.attrs)
         self.unfollowed |= {f"torch's {name}" for name in torch_side.Names.met}
         return {name: self._span(name, made[name], a, torch_side) for name in self.outputs}

@@ -6,16 +6,16 @@ taken apart by torch's own decompositions. What is none of these is tried at nei
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from kernel_assay.corpus.formats import Array
@@ -42,6 +42,10 @@ MOVES = words("""
     masked_select repeat_interleave index_copy nan_to_num
 """)
 """Operators that only move values, or grow with each of them."""
+FACTORIES = words("zeros ones empty full eye linspace scalar_tensor")
+"""Operators that make tensors of nothing."""
+VIEWS = words("view _unsafe_view _reshape_alias")
+"""Operators that need other strides than a tensor of ours may have."""
 MADE = words("zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty new_empty_strided arange")
 """Operators that take nothing but a shape."""
 PLACES = words("argmax argmin argsort nonzero searchsorted bucketize count_nonzero")
@@ -100,19 +104,33 @@ class Tracked(torch.Tensor):
         return self.followed.span
 
 
-@contextlib.contextmanager
-def without_dtensor() -> Iterator[None]:
+def begin(arithmetic: Arithmetic) -> None:
     """Let the first operator of a tensor of ours find no distributed tensors: torch looks once, by a long import."""
     name = "torch.distributed.tensor"
     if name in sys.modules:
-        yield
         return
     sys.modules[name] = stand_in = ModuleType(name)
     stand_in.DTensor = type("DTensor", (), {})  # type: ignore[attr-defined]
     try:
-        yield
+        torch.nn.functional.linear(*(tracked(arithmetic, torch.ones(1, 1)) for _ in range(2)))
     finally:
         del sys.modules[name]
+
+
+class Made(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is entered, tensors that a formula makes can be written to: they are followed from the beginning."""
+
+    def __init__(self, arithmetic: Arithmetic) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._arithmetic = arithmetic
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Every operator."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        if _name_of(func) in FACTORIES and _is_float(result) and not isinstance(result, Tracked):
+            return tracked(self._arithmetic, result)
+        return result
 
 
 class Names:
@@ -123,8 +141,6 @@ class Names:
 
 def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = _name_of(func)
-    if torch.Tag.nondeterministic_seeded in func.tags:
-        raise UnfollowedError(f"it draws random numbers ({name})")
     if name.endswith("_") and not name.endswith("__"):
         packet = getattr(aten, name[:-1])
         form = getattr(packet, func._overloadname, packet)  # noqa: SLF001
@@ -134,6 +150,8 @@ def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args[0].span.value.item()
     if rule := _RULES.get(name):
         return rule(func, args, kwargs)
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        raise UnfollowedError(f"it draws random numbers ({name})")
     return _composed(func, name, args, kwargs)
 
 
@@ -196,6 +214,8 @@ def _numpy(x: Any) -> Array:
 def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operator of the values and of either limit; positions are those of the values."""
     a = _arithmetic((args, kwargs))
+    if _name_of(func) in VIEWS:  # torch takes them for contiguous
+        func = torch.reshape
     parts = [func(*_plain(args, i), **_plain(kwargs, i)) for i in range(3)]
     if isinstance(parts[0], torch.Tensor):
         return _joined(a, parts)
@@ -437,6 +457,21 @@ def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
     return out if bias is None else out + bias.reshape(shape), off, scale
 
 
+def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Scaled dot products; the scale may come before or after the product, which _scaled allows for."""
+    q, k, v, dropout, causal = [*args, *[0.0, False][max(0, len(args) - 3) :]][:5]
+    if dropout:
+        raise UnfollowedError("it draws random numbers (dropout)")
+    scale = kwargs.get("scale") or q.shape[-1] ** -0.5
+    scores, mask = torch.matmul(q, k.transpose(-2, -1)) * scale, kwargs.get("attn_mask")
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril().logical_not()
+        scores = scores.masked_fill(mask, float("-inf"))
+    elif mask is not None:
+        scores = scores.masked_fill(mask.logical_not(), float("-inf")) if mask.dtype == torch.bool else scores + mask
+    return torch.matmul(torch.softmax(scores, dim=-1), v), torch.logsumexp(scores, dim=-1)
+
+
 def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Naively, as many kernels have it: log(1 + exp(x)) loses what is small beside 1."""
     x, rest = args[0], list[Any](args[1:])
@@ -485,6 +520,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "native_layer_norm": _layer_norm,
     "silu": lambda _f, args, _k: args[0] * torch.sigmoid(args[0]),
     "native_group_norm": _group_norm,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "leaky_relu": lambda _f, args, k: torch.where(args[0] > 0, args[0], args[0] * [*args[1:], *k.values(), 0.01][0]),
     "elu": _elu,
     "addmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.mm(*args[1:])),
