@@ -353,7 +353,7 @@ class _Probe:
             first = rest.pop(0)
             others = [dim for dim in rest if extents[dim] == extents[first]]
             inits = set(self.found.init_dims.values())
-            for group in (*([[o] for o in others]), others, []):
+            for group in ([], *([o] for o in others), others):
                 if self._changes((first, *group), extents[first]):
                     rest = [dim for dim in rest if dim not in group]
                     self._merge(first, [dim for dim in group if dim not in inits], group)

@@ -32,6 +32,8 @@ FALLBACK = 16.0
 """Of what cannot be followed: how many times the difference between float32 and float64 a kernel may be off."""
 
 
+EXTENTS = (8, 16, 12, 32, 64, 1, 128)
+"""Extents of all dimensions that are tried where the reference refuses the first."""
 MOST_NAMED = 8
 """Reasons that are named."""
 
@@ -138,7 +140,7 @@ class Host:
     def _outputs(self) -> dict[str, str]:
         """Dtypes of the outputs, for inputs of the dtypes described. Raises UsageError for what is no tensor."""
         try:
-            found = self._tried(self.described, self.described.example)
+            found = self._tried_somehow()
         except UsageError:
             raise
         except (Exception, SystemExit) as error:
@@ -161,6 +163,19 @@ class Host:
             made[name] = usual if format_of(dtype).is_float else dtype
         self._must_repeat(found)
         return made
+
+    def _tried_somehow(self) -> dict[str, Any]:
+        """Run it with the extents of its examples, or others, if it refuses those; raises what it raises to them."""
+        usual, ends = self.described.example, self.described.dims
+        others = [{name: min(max(n, low), high) for name, (low, high) in ends.items()} for n in EXTENTS]
+        for trial in (usual, *others):
+            try:
+                found = self._tried(self.described, trial)
+            except (Exception, SystemExit):  # noqa: BLE001, S112  the first one is told below
+                continue
+            self.described.example = dict(trial)
+            return found
+        return self._tried(self.described, usual)
 
     def _must_repeat(self, first: Mapping[str, Any]) -> None:
         """Raise UsageError for a reference that gives something else the second time."""

@@ -66,6 +66,8 @@ NAMES = {
     """)},
 }  # fmt: skip
 """Elementwise operators, and the functions of numpy whose errors they have."""
+LOST = 3
+"""In place of the number of a limit: the values, but NaN where there may be anything."""
 SCALE = 256.0
 """How much a factor behind a product, as 1 / sqrt(head) is in attention, may make of it."""
 ERF = 12.0
@@ -83,6 +85,7 @@ class Tracked(torch.Tensor):
     @staticmethod
     def __new__(cls: type[Tracked], array: Followed) -> Tracked:  # noqa: PYI034  torch makes it
         """Stands for the array; views of it share its memory."""
+        array.span = Span(*map(np.asarray, array.span))  # of no axes numpy makes numbers
         value = array.span.value
         made: Tracked = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001
             cls, value.shape, dtype=torch.from_numpy(np.empty(0, value.dtype)).dtype, device=torch.device("cpu")
@@ -102,6 +105,16 @@ class Tracked(torch.Tensor):
     def span(self) -> Span:
         """Its limits."""
         return self.followed.span
+
+    @property
+    def anything(self) -> Array:
+        """Mark where a kernel may have anything, NaN included."""
+        return np.asarray(np.isneginf(self.span.low) & np.isposinf(self.span.high))
+
+    @property
+    def may_be_nan(self) -> bool:
+        """Whether there is such an element."""
+        return self.span.low.dtype.kind == "f" and bool(self.anything.any())
 
 
 def begin(arithmetic: Arithmetic) -> None:
@@ -200,6 +213,8 @@ def _plain(tree: Any, which: int) -> Any:
 
     def part(x: Any) -> Any:
         if isinstance(x, Tracked):
+            if which == LOST:
+                return torch.from_numpy(np.where(x.anything, np.nan, x.span[0]) if x.may_be_nan else x.span[0])
             return torch.from_numpy(x.span[which if x.dtype.is_floating_point or x.dtype == torch.bool else 0])
         return x.to(torch.float64) if _is_float(x) else x
 
@@ -217,16 +232,24 @@ def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _name_of(func) in VIEWS:  # torch takes them for contiguous
         func = torch.reshape
     parts = [func(*_plain(args, i), **_plain(kwargs, i)) for i in range(3)]
+    free = _free(func, args, kwargs)
     if isinstance(parts[0], torch.Tensor):
-        return _joined(a, parts)
-    return type(parts[0])([_joined(a, three) for three in zip(*parts, strict=True)]) if (
-        type(parts[0]) in {list, tuple}
-    ) else tuple(_joined(a, three) for three in zip(*parts, strict=True))  # fmt: skip
+        return _joined(a, parts, free)
+    made = [_joined(a, parts, lost) for *parts, lost in zip(*parts, free or parts[0], strict=True)]
+    return made if isinstance(parts[0], list) else tuple(made)
 
 
-def _joined(a: Arithmetic, parts: Sequence[torch.Tensor]) -> Tracked:
+def _free(func: Any, args: Any, kwargs: Any) -> Any:
+    """The result if whatever may be anything were NaN; None, if nothing may. A NaN may come out where one may go in."""
+    if not any(isinstance(x, Tracked) and x.may_be_nan for x in tree_leaves((args, kwargs))):
+        return None
+    return func(*_plain(args, LOST), **_plain(kwargs, LOST))
+
+
+def _joined(a: Arithmetic, parts: Sequence[torch.Tensor], lost: torch.Tensor | None) -> Tracked:
     if parts[0].dtype.is_floating_point or parts[0].dtype == torch.bool:
-        return Tracked(Followed(a, Span(*map(_numpy, parts))))
+        span = Span(*map(_numpy, parts))
+        return Tracked(Followed(a, span if lost is None else freed(span, _numpy(lost.isnan() & ~parts[0].isnan()))))
     made = Tracked(Followed(a, Span(*(_numpy(parts[0].clone()) for _ in range(3)))))
     made.places = True  # type: ignore[attr-defined]
     return made
@@ -322,8 +345,11 @@ def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         packet = getattr(aten, name)
         function = lambda *x: packet(*x, **rest)  # noqa: E731
         named = "floor_divide" if rest.get("rounding_mode") else named
-    spans = [tracked(a, x).span for x in given]
+    operands = [tracked(a, x) for x in given]
+    spans = [x.span for x in operands]
     span = elementwise(a, named, lambda *x: _numpy(function(*map(_tensor, x))), spans)
+    if span.value.dtype.kind == "f" and (lost := _free(function, operands, {})) is not None:
+        span = freed(span, _numpy(lost.isnan()) & ~np.isnan(span.value))
     if named == "square":  # Welford's way, and others, make a NaN where the sum of squares overflows
         span = freed(span, np.isposinf(span.high) & np.isfinite(span.value))
     if name in {"erf", "erfc"}:
@@ -424,6 +450,14 @@ def _softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
     return exps / exps.sum(args[1], keepdim=True)
 
 
+def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    """A softmax in which a row of -Inf gives 0; most kernels make NaN of it, so it may be anything."""
+    made = _softmax(_func, args, {})
+    none = np.isneginf(args[0].amax(args[1], keepdim=True).span.value)
+    span = Span(np.where(none, 0.0, made.span.value), made.span.low, made.span.high)
+    return Tracked(Followed(made.followed.arithmetic, freed(span, np.broadcast_to(none, span.value.shape))))
+
+
 def _log_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
     shifted = args[0] - args[0].amax(args[1], keepdim=True)
     return shifted - torch.exp(shifted).sum(args[1], keepdim=True).log()
@@ -469,7 +503,7 @@ def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         scores = scores.masked_fill(mask, float("-inf"))
     elif mask is not None:
         scores = scores.masked_fill(mask.logical_not(), float("-inf")) if mask.dtype == torch.bool else scores + mask
-    return torch.matmul(torch.softmax(scores, dim=-1), v), torch.logsumexp(scores, dim=-1)
+    return torch.matmul(_safe_softmax(None, (scores, -1), {}), v), torch.logsumexp(scores, dim=-1)
 
 
 def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -515,6 +549,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "logsumexp": _logsumexp,
     "softplus": _softplus,
     "_softmax": _softmax,
+    "_safe_softmax": _safe_softmax,
     "_log_softmax": _log_softmax,
     "gelu": _gelu,
     "native_layer_norm": _layer_norm,

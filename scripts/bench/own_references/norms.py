@@ -19,7 +19,8 @@ def softmax_right_online(x):
     for block in x.split(7, dim=1):
         new = torch.maximum(m, block.amax(dim=1))
         scale = torch.where(m == new, 1.0, torch.exp(m - new))
-        s = s * scale + torch.exp(block - new[:, None]).sum(dim=1)
+        safe = torch.where(new == -float("inf"), 0.0, new)
+        s = s * scale + torch.exp(block - safe[:, None]).sum(dim=1)
         m = new
     return torch.exp(x - m[:, None]) / s[:, None]
 
