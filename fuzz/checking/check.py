@@ -298,7 +298,9 @@ class Examiner:
         large: dict[int, Inquiry] = {}
         refused: dict[int, Checked] = {}
         asked = [self._in_order(given) for given in inquiries]
-        self._ask_references(asked)
+        for op, contract in self.contracts.items():
+            if contract.elsewhere is not None:  # it is asked about a whole batch at once
+                contract.elsewhere.prepare([q.case for q in asked if q.case.op == op])
         for n, q in enumerate(asked):
             try:
                 task = self._task(q.case, q.subjects)
@@ -314,12 +316,6 @@ class Examiner:
         tasks = [t for s in sent for t in (s.task, *(other for _, other in s.others))]
         ticket = self._box.submit(tasks, most_deaths=most_deaths, hang_counts=hang_counts)
         return Flight(ticket, sent, large, refused)
-
-    def _ask_references(self, inquiries: Sequence[Inquiry]) -> None:
-        """Ask references that run elsewhere about a whole batch at once."""
-        for op, contract in self.contracts.items():
-            if contract.elsewhere is not None:
-                contract.elsewhere.prepare([q.case for q in inquiries if q.case.op == op])
 
     def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
         """Wait until the sandbox is free again; judging can then go on beside the next batch."""
@@ -428,7 +424,8 @@ class Examiner:
         executions = {k: o.execution for k, o in outcomes.items()}
         if not sent.inquiry.laws and all(e.status is Status.UNSUPPORTED for e in executions.values()):
             verdicts = {k: unsupported(e) for k, e in executions.items()}
-            return Checked(sent.inquiry.case, _digest_said(executions.values()), verdicts, executions)
+            said = next((e.input_digest for e in executions.values() if e.input_digest), "")
+            return Checked(sent.inquiry.case, said, verdicts, executions)
         verdicts = {}
         for key, outcome in outcomes.items():
             _same_inputs(sent.digest, outcome.execution)
@@ -496,11 +493,6 @@ def interface_of(contract: Contract) -> Interface:
 def all_laws(case: Case) -> tuple[str, ...]:
     """Names of the laws of a case's op."""
     return tuple(law.name for law in contract_of(case.op).laws)
-
-
-def _digest_said(executions: Iterable[Execution]) -> str:
-    """The inputs' digest, as the worker has it."""
-    return next((e.input_digest for e in executions if e.input_digest), "")
 
 
 def _same_inputs(mine: str, execution: Execution) -> None:

@@ -31,6 +31,7 @@ from kernel_assay.oracles.numerics.intervals import (
     tried,
     words,
 )
+from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, softmax
 
 MOVES = words("""
     view _unsafe_view reshape expand permute transpose t select slice unsqueeze squeeze cat stack split split_with_sizes
@@ -141,7 +142,7 @@ class Made(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Every operator."""
         del types
         result = func(*args, **(kwargs or {}))
-        if _name_of(func) in FACTORIES and _is_float(result) and not isinstance(result, Tracked):
+        if name_of(func) in FACTORIES and _is_float(result) and not isinstance(result, Tracked):
             return tracked(self._arithmetic, result)
         return result
 
@@ -153,7 +154,7 @@ class Names:
 
 
 def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    name = _name_of(func)
+    name = name_of(func)
     if name.endswith("_") and not name.endswith("__"):
         packet = getattr(aten, name[:-1])
         form = getattr(packet, func._overloadname, packet)  # noqa: SLF001
@@ -166,11 +167,6 @@ def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if torch.Tag.nondeterministic_seeded in func.tags:
         raise UnfollowedError(f"it draws random numbers ({name})")
     return _composed(func, name, args, kwargs)
-
-
-def _name_of(func: Any) -> str:
-    name: str = func._schema.name  # noqa: SLF001  nothing else tells it
-    return name.removeprefix("aten::")
 
 
 def _store(target: Any, result: Tracked) -> None:
@@ -229,7 +225,7 @@ def _numpy(x: Any) -> Array:
 def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operator of the values and of either limit; positions are those of the values."""
     a = _arithmetic((args, kwargs))
-    if _name_of(func) in VIEWS:  # torch takes them for contiguous
+    if name_of(func) in VIEWS:  # torch takes them for contiguous
         func = torch.reshape
     parts = [func(*_plain(args, i), **_plain(kwargs, i)) for i in range(3)]
     free = _free(func, args, kwargs)
@@ -298,7 +294,7 @@ def _pooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A mean has as many roundings as there are elements that may go into one result, and one of the quotient."""
     size, made = args[0].shape, func(*_plain(args, 0), **kwargs).shape
     spread = [-(-old // new) + 1 for old, new in zip(size[2:], made[2:], strict=True)]
-    window = args[1] if _name_of(func).startswith("avg") else spread
+    window = args[1] if name_of(func).startswith("avg") else spread
     most = float(np.prod([*window, *([window[0]] if len(window) == 1 else [])]))
 
     def rule(a: Arithmetic, applied: Callable[..., Array], spans: Sequence[Span]) -> Span:
@@ -333,7 +329,7 @@ def _cumprod(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    name, a = _name_of(func), _arithmetic((args, kwargs))
+    name, a = name_of(func), _arithmetic((args, kwargs))
     if (alpha := kwargs.get("alpha", args[2] if len(args) > 2 else 1)) != 1 and name in {"add", "sub"}:
         return _elementwise(func, (args[0], tracked(a, args[1]) * alpha), {})
     if (name == "mul" and args[0] is args[1]) or (name == "pow" and isinstance(args[1], int | float) and args[1] == 2):
@@ -380,115 +376,12 @@ def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return Tracked(Followed(x.followed.arithmetic, Span(*map(_numpy, parts))))
 
 
-def _linear_plus(beta: Any, start: Any, alpha: Any, product: Any) -> Any:
-    product = product if alpha == 1 else product * alpha
-    return product + (start if beta == 1 else start * beta)
-
-
-def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The variance by two passes, and its root or the mean with it, by what the operator is called."""
-    x, name = args[0], _name_of(func)
-    dims: Any = args[1] if len(args) > 1 else kwargs.get("dim")
-    if isinstance(dims, bool):  # var(x, unbiased)
-        dims, correction = None, int(dims)
-    else:
-        unbiased = kwargs.get("unbiased", args[2] if len(args) > 2 and isinstance(args[2], bool) else True)
-        given = kwargs.get("correction")
-        correction = int(unbiased) if given is None else given
-    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
-    count = int(np.prod([x.shape[d] for d in dims]))
-    mean = x.sum(dims, keepdim=True) / count
-    off = x - mean
-    found = (off * off).sum(dims, keepdim=True) / max(0, count - correction)
-    found = torch.sqrt(found) if name.startswith("std") else found
-    if not kwargs.get("keepdim", False):
-        drop = sorted((d % x.ndim for d in dims), reverse=True) if x.ndim else []
-        for d in drop:
-            found, mean = found.squeeze(d), mean.squeeze(d)
-    return (found, mean) if name.endswith("mean") else found
-
-
-def _mean(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
-    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
-    keep = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
-    return x.sum(dims, keepdim=keep) / int(np.prod([x.shape[d] for d in dims]))
-
-
-def _norm(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, order = args[0], args[1] if len(args) > 1 else kwargs.get("ord", 2)
-    dims = args[2] if len(args) > 2 else kwargs.get("dim")
-    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
-    keep = kwargs.get("keepdim", args[3] if len(args) > 3 else False)
-    size = x.abs()
-    if order in {float("inf"), float("-inf")}:
-        return size.amax(dims, keepdim=keep) if order > 0 else size.amin(dims, keepdim=keep)
-    if order == 0:
-        return (size != 0).to(torch.float64).sum(dims, keepdim=keep)
-    if order == 1:
-        return size.sum(dims, keepdim=keep)
-    if order == 2:
-        return (x * x).sum(dims, keepdim=keep).sqrt()
-    return (size**order).sum(dims, keepdim=keep) ** (1.0 / order)
-
-
-def _logsumexp(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, dims = args[0], list(args[1])
-    keep = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
-    most = x.amax(dims, keepdim=True)
-    most = torch.where(most.abs() == float("inf"), most * 0.0, most) if not _finite(most) else most
-    total = torch.exp(x - most).sum(dims, keepdim=keep).log()
-    return total + (most if keep else most.sum(dims))
-
-
-def _finite(x: Tracked) -> bool:
-    return all(bool(np.isfinite(part).all()) for part in x.span)
-
-
-def _softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
-    exps = torch.exp(args[0] - args[0].amax(args[1], keepdim=True))
-    return exps / exps.sum(args[1], keepdim=True)
-
-
 def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
     """A softmax in which a row of -Inf gives 0; most kernels make NaN of it, so it may be anything."""
-    made = _softmax(_func, args, {})
+    made = softmax(_func, args, {})
     none = np.isneginf(args[0].amax(args[1], keepdim=True).span.value)
     span = Span(np.where(none, 0.0, made.span.value), made.span.low, made.span.high)
     return Tracked(Followed(made.followed.arithmetic, freed(span, np.broadcast_to(none, span.value.shape))))
-
-
-def _log_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
-    shifted = args[0] - args[0].amax(args[1], keepdim=True)
-    return shifted - torch.exp(shifted).sum(args[1], keepdim=True).log()
-
-
-def _gelu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x = args[0]
-    if kwargs.get("approximate", "none") == "none":
-        return x * 0.5 * (torch.erf(x * 0.5**0.5) + 1.0)
-    return x * 0.5 * (torch.tanh((x + x * x * x * 0.044715) * (2.0 / np.pi) ** 0.5) + 1.0)
-
-
-def _layer_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
-    x, shape, weight, bias, eps = args
-    dims = list(range(x.ndim - len(shape), x.ndim))
-    mean = x.mean(dims, keepdim=True)
-    off = x - mean
-    scale = torch.rsqrt((off * off).mean(dims, keepdim=True) + eps)
-    out = off * scale
-    out = out if weight is None else out * weight
-    return out if bias is None else out + bias, mean, scale
-
-
-def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
-    x, weight, bias, n, c, _, groups, eps = args
-    y = x.reshape(n, groups, -1)
-    off = y - y.mean([2], keepdim=True)
-    scale = torch.rsqrt((off * off).mean([2], keepdim=True) + eps)
-    out, shape = (off * scale).reshape(x.shape), (1, c, *[1] * (x.ndim - 2))
-    out = out if weight is None else out * weight.reshape(shape)
-    return out if bias is None else out + bias.reshape(shape), off, scale
 
 
 def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -506,25 +399,6 @@ def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return torch.matmul(_safe_softmax(None, (scores, -1), {}), v), torch.logsumexp(scores, dim=-1)
 
 
-def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Naively, as many kernels have it: log(1 + exp(x)) loses what is small beside 1."""
-    x, rest = args[0], list[Any](args[1:])
-    beta, threshold = rest + [1.0, 20.0][len(rest) :]
-    beta, threshold = kwargs.get("beta", beta), kwargs.get("threshold", threshold)
-    scaled = x * beta if beta != 1 else x
-    small = torch.log(torch.exp(torch.clamp(scaled, max=threshold)) + 1.0)
-    return torch.where(scaled > threshold, x, small / beta if beta != 1 else small)
-
-
-def _elu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Naively, as many kernels have it: exp(x) - 1 loses what is small beside 1."""
-    x, rest = args[0], list[Any](args[1:])
-    alpha, scale, inner = rest + [1.0, 1.0, 1.0][len(rest) :]
-    alpha = kwargs.get("alpha", alpha)
-    below = (torch.exp(torch.clamp(x, max=0.0) * inner) - 1.0) * (alpha * scale)
-    return torch.where(x > 0, x * scale if scale != 1 else x, below)
-
-
 _RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(MOVES, _moved),
     **dict.fromkeys(MADE, _made),
@@ -532,7 +406,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(LINEAR, _multiplied),
     **dict.fromkeys(POOLS, _pooled),
     **dict.fromkeys(NAMES, _elementwise),
-    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _var),
+    **COMPOSED,
     "sum": _summed,
     "cumsum": _summed,
     "nansum": _summed,
@@ -543,21 +417,6 @@ _RULES: dict[str, Callable[..., Any]] = {
     "masked_fill": lambda _f, args, _k: _chosen(_f, (args[1], args[2], args[0]), {}),
     "_to_copy": _copied,
     "rsub": lambda _f, args, _k: tracked(_arithmetic(args), args[1]) - args[0],
-    "square": lambda _f, args, _k: args[0] * args[0],
-    "mean": _mean,
-    "linalg_vector_norm": _norm,
-    "logsumexp": _logsumexp,
-    "softplus": _softplus,
-    "_softmax": _softmax,
     "_safe_softmax": _safe_softmax,
-    "_log_softmax": _log_softmax,
-    "gelu": _gelu,
-    "native_layer_norm": _layer_norm,
-    "silu": lambda _f, args, _k: args[0] * torch.sigmoid(args[0]),
-    "native_group_norm": _group_norm,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "leaky_relu": lambda _f, args, k: torch.where(args[0] > 0, args[0], args[0] * [*args[1:], *k.values(), 0.01][0]),
-    "elu": _elu,
-    "addmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.mm(*args[1:])),
-    "baddbmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.bmm(*args[1:])),
 }
