@@ -109,7 +109,7 @@ def test_variances_are_not_negative(tmp_path):
         ("def f(x): return x\ndef get_inputs(): return [0 / 0]\n", "f", "get_inputs() raises ZeroDivisionError"),
         ("def f(x): return x.reshape(7)\ndef get_inputs(): return [torch.rand(3)]\n", "f", "on its own examples"),
         ("def f(x): return x\ndef get_inputs(): return [torch.rand(3).cfloat()]\n", "f", "its input 'x' is complex"),
-        ("def f(x): return x\ndef get_inputs(): return [1, 2]\n", "f", "get_inputs() gives 2 inputs, but the reference"),
+        ("def f(x): return x\ndef get_inputs(): return [1, 2]\n", "f", "get_inputs() gives 2 inputs, but the"),
         (INIT.format("") + FORWARD.format("x"), "M", "M takes arguments; give the file get_init_inputs()"),
         (INIT.format("raise ValueError('no')") + FORWARD.format("x") + "def get_init_inputs(): return [3]\n", "M",
          "M(3) raises ValueError: no"),
