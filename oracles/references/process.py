@@ -91,7 +91,8 @@ class Host:
         width: str = "float64",
     ) -> dict[str, Any]:
         """Outputs by name. arrays: numpy's, or what is followed; of torch references tensors are made of the former."""
-        given = {name: self._tensor(a, width) for name, a in arrays.items()}
+        with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+            given = {name: self._tensor(a, width) for name, a in arrays.items()}
         weights = {t.weight: given.pop(t.name) for t in described.tensors if t.weight}
         positional, named = self._arguments({**given, **attrs})
         with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(width):
