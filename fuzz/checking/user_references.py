@@ -71,6 +71,8 @@ class ReferenceProcess:
         atexit.register(self.close)
 
     def _start(self) -> Message:
+        if self._partner is not None:  # of the process that has forked this one
+            _INHERITED.append(self._partner)
         self._owner = os.getpid()
         self._memory = os.memfd_create("reference")
         settings = {"place": self.target, "folder": str(self.folder)}
@@ -89,7 +91,9 @@ class ReferenceProcess:
         """End the process, if it is one of this process's own."""
         partner, memory = self._partner, self._memory
         self._partner, self._memory = None, -1
-        if partner is not None and self._owner == os.getpid():
+        if self._owner != os.getpid():
+            return
+        if partner is not None:
             partner.close()
         if memory >= 0:
             os.close(memory)
@@ -182,6 +186,8 @@ class ReferenceProcess:
 
 
 _USUAL = Numerics()
+_INHERITED: list[Partner] = []
+"""Kept for good: whoever drops one closes files by numbers that mean others by now (campaign/parallel.py)."""
 
 
 def add_reference(text: str, folder: Path | None = None, *, op: str = "") -> Contract:

@@ -170,6 +170,27 @@ def test_the_library_takes_references_too(here):
     assert api.check(result.findings[0].case, "mine.py").kind == "mismatch"
 
 
+def test_several_processes_have_a_reference_each(here, fuzz):
+    (here / "ref.py").write_text(NUMPY.format("assert x.shape[0] != 3"))
+    (here / "mine.py").write_text("def run(x):\n    return x + x\n")
+    code, out, err = fuzz(*searched("--reference", "ref.py:doubled", "--subject", "mine.py", "--jobs", "2"))
+    assert (code, "64 cases, " in out) == (0, True), err
+
+
+def test_an_interrupted_run_goes_on_with_its_reference(here, fuzz):
+    (here / "ref.py").write_text(NUMPY.format(""))
+    (here / "mine.py").write_text("def run(x):\n    return x + x\n")
+    settings = api.RunSettings(references=("ref.py:doubled",), subjects=("mine.py",), seconds=300, seed=1)
+    stop = api.Stop()
+    with Store("corpus") as store:
+        api.run(
+            settings, store=store, stop=stop, on_event=lambda e: stop.ask() if isinstance(e, api.BatchJudged) else None
+        )
+    forget_contracts()
+    code, out, err = fuzz("run", "--resume", "--cases", "256", "--quiet")
+    assert (code, "doubled is the function doubled of ref.py" in out) == (0, True), err
+
+
 def test_an_op_is_called_after_the_function_and_never_like_a_built_in_one(here):
     (here / "ref.py").write_text("def softmax(x: 'float32[n]'): return x\ndef f(x: 'float32[n]'): return x\n")
     assert add_reference("ref.py:softmax").name == "softmax_reference"
