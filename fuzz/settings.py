@@ -44,6 +44,8 @@ class RunSettings:
     """Names of ops; none: those of the subjects, or all."""
     subjects: tuple[str, ...] = ()
     """Kernels of your own: `FILE[:NAME]`."""
+    references: tuple[str, ...] = ()
+    """References of your own, each an op: `FILE[:NAME]` or `module:NAME`, a function or a class of torch modules."""
     launch: tuple[str, ...] = ()
     """Lines of front matter (TOML) for the CUDA files among them."""
     backends: tuple[str, ...] = ()

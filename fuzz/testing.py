@@ -17,6 +17,7 @@ from __future__ import annotations
 import shlex
 
 from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.api import USUAL, Box, Kernel, check, sandbox_of
@@ -40,8 +41,7 @@ def hold(case: Case, kernel: Kernel, *, laws: bool = True, box: Box = USUAL) -> 
 
 
 def _words(case: Case, place: str, verdict: Verdict) -> str:
-    contract = origin_of(case.op)
-    extra = f" --contract {shlex.quote(contract)}" if contract else ""
+    extra = option_for(origin_of(case.op))
     lines = [
         f"{verdict.kind}: {verdict.message}",
         f"case      {case.label}",

@@ -33,6 +33,8 @@ from kernel_assay.kernels.backends.support.python_syntax import PARSING
 
 ROOT = Path(__file__).resolve().parent
 _CONSTANTS = ("OP", "BACKEND", "DTYPES", "NUMERICS", "PLANTED", "SHOWS")
+CANDIDATE = "ModelNew"
+"""The class of modules that a file is taken to be about, if it has one (as KernelBench's have)."""
 EMULATOR = "emulator"
 """What SHOWS says of a bug that the hardware hides: it shows in the emulated GPU (backends/simt/) alone."""
 
@@ -170,6 +172,15 @@ def size_hints(subject: Subject) -> tuple[int, ...]:
         return ()
     numbers = integers_of(path, subject.launch) if path.suffix in CUDA else _integers(_tree(path, path.read_bytes()))
     return tuple(sorted(n for n in numbers if 4 <= n <= 4096))
+
+
+def is_function(subject: Subject) -> bool:
+    """Whether what is called is a function that its file defines; else it is a class, or comes from elsewhere."""
+    path = resolve(subject)
+    if path.suffix in CUDA:
+        return True
+    tree = _tree(path, path.read_bytes())
+    return any(isinstance(n, ast.FunctionDef) and n.name == subject.function for n in ast.walk(tree))
 
 
 def layouts_taken(subject: Subject, ranks: Mapping[str, int]) -> dict[str, frozenset[str]]:
@@ -318,6 +329,8 @@ def _line(path: Path, source: bytes, function: str) -> int:
 
 def _only_function(tree: ast.Module, compiled: set[str], telling: Sequence[str]) -> str:
     """The first of the telling names that is a function, or the only public one, or the only one not for a GPU."""
+    if any(isinstance(n, ast.ClassDef) and n.name == CANDIDATE for n in tree.body):
+        return CANDIDATE
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name[0] != "_"]
     own = [n for n in names if n not in compiled] or names
     if len(own) == 1:

@@ -17,6 +17,7 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.reference_place import ReferencePlace
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.oracles import contracts
 from kernel_assay.oracles.judging.reference import Reference
@@ -73,14 +74,31 @@ def add_contract(path: Path) -> Contract:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", contract.name):
         raise UsageError(f"{path}: the op's name must be a word of letters, digits and _, not {contract.name!r}")
     contract = replace(contract, origin=str(file))
-    if contract.origin != (other := origin_of(contract.name)) and other:
-        raise UsageError(f"op {contract.name!r} is defined twice: {other} and {file}")
     _must_fit(contract)
     _must_part(contract)
     _must_answer(contract)
+    return enter(contract)
+
+
+def enter(contract: Contract) -> Contract:
+    """Make a user's own contract known to this process. Raises UsageError if its op is defined elsewhere already."""
+    other = origin_of(contract.name)
+    if other and _apart(other) != _apart(contract.origin):
+        raise UsageError(f"op {contract.name!r} is defined twice: {_apart(other)} and {_apart(contract.origin)}")
     _OWN[contract.name] = contract
     load_contracts.cache_clear()
     return contract
+
+
+def _apart(origin: str) -> str:
+    """Where it stands; a reference that was edited stands where it did."""
+    place = ReferencePlace.read(origin)
+    return place.target if place else origin
+
+
+def builtin_ops() -> frozenset[str]:
+    """Names of the ops that come with the tool."""
+    return frozenset(module.name for module in iter_modules(contracts.__path__))
 
 
 def forget_contracts() -> None:

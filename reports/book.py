@@ -15,6 +15,7 @@ from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.reports.bugs import grouped, rank
@@ -135,7 +136,7 @@ def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
             finding.found_by,
             f" --subject {shlex.quote(f'{finding.subject.path}:{finding.subject.function}')}",
         )
-    extra += f" --contract {shlex.quote(finding.contract)}" if finding.contract else ""
+    extra += option_for(finding.contract)
     extra += f" --corpus {shlex.quote(corpus)}" if corpus != DEFAULT_CORPUS else ""
     return {name: f"{program()} {name} {target}{extra}" for name in ("show", "replay", "shrink")}
 

@@ -112,6 +112,10 @@ class Report(Record):
     planted_missed: tuple[str, ...] = ()
     estimated: tuple[str, ...] = ()
     """Ops whose error budgets are estimated, not derived."""
+    references: dict[str, str] = {}
+    """Op -> what a user's reference was found to be."""
+    unfollowed: dict[str, tuple[str, ...]] = {}
+    """Op -> what of its reference no estimate follows."""
     coverage_cells: int = 0
     holes: tuple[HoleReport, ...] = ()
     reach: dict[str, dict[str, int]] = {}
@@ -144,6 +148,8 @@ def report(book: Book) -> Report:
         findings=findings,
         planted_missed=tuple(planted_missed(c)),
         estimated=c.estimated,
+        references=c.references,
+        unfollowed=c.unfollowed,
         coverage_cells=len(c.coverage),
         holes=tuple(HoleReport(op=h.op, dtype=h.dtype, axis=h.axis, missing=h.missing) for h in holes(c)),
         reach=c.reach,

@@ -7,12 +7,23 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Element, Exhibit
 from kernel_assay.reports.reproducer.values import parts
 
 DASH, MINUS, TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 DIGITS = {"float64": 17, "float32": 9, "float16": 6, "bfloat16": 6}
 """Significant digits that tell each value of a type from its neighbours, and the reference from both."""
+
+
+def estimates(c: Campaign) -> list[str]:
+    """Sentences about estimated budgets: of which ops, what their references are, and what cannot be followed."""
+    if not c.estimated:
+        return []
+    said = [f"budgets of {', '.join(c.estimated)} are estimated from their formulas: weaker than derived ones"]
+    said += [f"{op} is {text}" for op, text in c.references.items()]
+    rest = "it is judged by what float32, or a neighbouring input, changes there, several times: weaker still"
+    return said + [f"no rule follows {', '.join(names)} in {op}; {rest}" for op, names in c.unfollowed.items()]
 
 
 def count(n: int, noun: str) -> str:

@@ -150,7 +150,11 @@ class Campaign(Record):
     estimated: tuple[str, ...] = ()
     """Ops whose error budgets are estimated from their formulas, not derived: weaker."""
     contracts: dict[str, str] = {}
-    """Op -> file of a user's own contract."""
+    """Op -> file of a user's own contract, or the place of a reference (reference_place.py)."""
+    references: dict[str, str] = {}
+    """Op -> what a user's reference was found to be: a function or a module, and its inputs."""
+    unfollowed: dict[str, tuple[str, ...]] = {}
+    """Op -> what of its reference no estimate follows, by name: there budgets are weaker still (numerics.md 6)."""
     unused: dict[str, tuple[str, ...]] = {}
     """Op -> optional attributes and inputs that none of the subjects takes; cases are made without."""
     needed: dict[str, tuple[str, ...]] = {}

@@ -12,6 +12,7 @@ from kernel_assay.fuzz.campaign.counters import Ledger
 from kernel_assay.fuzz.campaign.coverage_journal import CoverageJournal
 from kernel_assay.fuzz.campaign.subject_counters import thinned
 from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
+from kernel_assay.fuzz.checking.user_references import unfollowed_of
 from kernel_assay.fuzz.generation.declines import Declines
 from kernel_assay.fuzz.triage.failures import now
 
@@ -99,6 +100,7 @@ class Recorder:
             reach=_copied(ledger.reach),
             tried=self.declines.record(),
             statistics=ledger.statistics(),
+            unfollowed=unfollowed_of(self.campaign.ops),
             timeline=tuple(self.timeline),
         )
 

@@ -21,9 +21,10 @@ from kernel_assay.fuzz.campaign.parallel import Fleet
 from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.checking.selection import as_is, only_dtypes, placed, select
+from kernel_assay.fuzz.checking.selection import as_is, of_described_dtype, only_dtypes, placed, select
 from kernel_assay.fuzz.checking.subjects import is_own
 from kernel_assay.fuzz.checking.user_contracts import know_run
+from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.events import Listener, RunStarted, nobody
 from kernel_assay.fuzz.planning.plan import fitted, new_campaign
 from kernel_assay.fuzz.replay.baseline import known_on_base
@@ -261,14 +262,16 @@ def _limits(settings: RunSettings, resumed: Campaign | None) -> Limits:
 
 def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
     """The record of a run that has not begun."""
+    known = tuple(add_reference(text).name for text in settings.references)
     chosen = select(
-        settings.ops,
+        settings.ops or known,
         files=settings.subjects,
         backends=settings.backends,
         peers=settings.peers,
         planted=settings.planted,
         launch=settings.launch,
     )
+    chosen = chosen if settings.dtypes else [of_described_dtype(s) for s in chosen]
     subjects = placed(only_dtypes(chosen, settings.dtypes), settings.device)
     subjects = as_is(subjects) if settings.as_is else subjects
     seed = settings.seed if settings.seed is not None else SystemRandom().getrandbits(32)

@@ -45,6 +45,7 @@ from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.large.judge_large import Where, places_of
 from kernel_assay.oracles.spec.contract import Contract, Invariant, Law
 from kernel_assay.oracles.spec.domain import outside, stays
+from kernel_assay.oracles.spec.elsewhere import OutsideError
 
 MOST_BEFORE = 512
 """Cases that a subject had run before a failure, with which it is told: its worker's state may be why."""
@@ -295,9 +296,17 @@ class Examiner:
         """Send a batch to the sandbox. most_deaths, hang_counts: as Sandbox.submit."""
         sent: list[_Sent] = []
         large: dict[int, Inquiry] = {}
-        for n, given in enumerate(inquiries):
-            q = self._in_order(given)
-            task = self._task(q.case, q.subjects)
+        refused: dict[int, Checked] = {}
+        asked = [self._in_order(given) for given in inquiries]
+        for op, contract in self.contracts.items():
+            if contract.elsewhere is not None:  # it is asked about a whole batch at once
+                contract.elsewhere.prepare([q.case for q in asked if q.case.op == op])
+        for n, q in enumerate(asked):
+            try:
+                task = self._task(q.case, q.subjects)
+            except OutsideError as outside_of:
+                refused[n] = _refused(q, str(outside_of))
+                continue
             contract = self.contracts[q.case.op]
             if is_large(contract, q.case, task.outputs):
                 large[n] = q
@@ -306,7 +315,7 @@ class Examiner:
                 sent.append(_Sent(q, contract, task, others))
         tasks = [t for s in sent for t in (s.task, *(other for _, other in s.others))]
         ticket = self._box.submit(tasks, most_deaths=most_deaths, hang_counts=hang_counts)
-        return Flight(ticket, sent, large)
+        return Flight(ticket, sent, large, refused)
 
     def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
         """Wait until the sandbox is free again; judging can then go on beside the next batch."""
@@ -323,9 +332,7 @@ class Examiner:
         outcomes = self._box.give_up(flight.ticket, why)
         for place, inquiry in flight.large.items():
             if place not in flight.checked:
-                executions = {key: left_undone(key, why).execution for key in inquiry.subjects}
-                verdicts = {key: unsupported(execution) for key, execution in executions.items()}
-                flight.checked[place] = Checked(inquiry.case, "", verdicts, executions)
+                flight.checked[place] = _refused(inquiry, why)
         if flight.beside is not None and self.beside is not None:
             self.beside.give_up(flight.beside, why)
             flight.beside = None
@@ -417,7 +424,8 @@ class Examiner:
         executions = {k: o.execution for k, o in outcomes.items()}
         if not sent.inquiry.laws and all(e.status is Status.UNSUPPORTED for e in executions.values()):
             verdicts = {k: unsupported(e) for k, e in executions.items()}
-            return Checked(sent.inquiry.case, _digest_said(executions.values()), verdicts, executions)
+            said = next((e.input_digest for e in executions.values() if e.input_digest), "")
+            return Checked(sent.inquiry.case, said, verdicts, executions)
         verdicts = {}
         for key, outcome in outcomes.items():
             _same_inputs(sent.digest, outcome.execution)
@@ -469,6 +477,12 @@ class Examiner:
                 yield second.case, key, verdict
 
 
+def _refused(inquiry: Inquiry, why: str) -> Checked:
+    """A case that nobody runs."""
+    executions = {key: left_undone(key, why).execution for key in inquiry.subjects}
+    return Checked(inquiry.case, "", {k: unsupported(e) for k, e in executions.items()}, executions)
+
+
 def interface_of(contract: Contract) -> Interface:
     """The interface that the op gives its subjects."""
     optional = {name: contract.attrs[name][0] for name in contract.optional if name in contract.attrs}
@@ -479,11 +493,6 @@ def interface_of(contract: Contract) -> Interface:
 def all_laws(case: Case) -> tuple[str, ...]:
     """Names of the laws of a case's op."""
     return tuple(law.name for law in contract_of(case.op).laws)
-
-
-def _digest_said(executions: Iterable[Execution]) -> str:
-    """The inputs' digest, as the worker has it."""
-    return next((e.input_digest for e in executions if e.input_digest), "")
 
 
 def _same_inputs(mine: str, execution: Execution) -> None:

@@ -13,7 +13,15 @@ from kernel_assay.fuzz.checking.subjects import is_own, takes
 from kernel_assay.kernels.backend_registry import loader_of, on_gpu
 from kernel_assay.kernels.backends.support.edits import CUDA
 from kernel_assay.kernels.boundary.devices import places_of
-from kernel_assay.kernels.catalog import hidden_on_gpu, shown_on_gpu, subjects_of, user_subject
+from kernel_assay.kernels.catalog import (
+    hidden_on_gpu,
+    is_function,
+    resolve,
+    shown_on_gpu,
+    source_digest,
+    subjects_of,
+    user_subject,
+)
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.oracles.spec.contract import Contract
 
@@ -42,7 +50,15 @@ class Own:
             with about(subject.path):  # an op of the command line is known by now: this one stands in the file
                 _can_take(contract_of(subject.op), subject)
                 can_claim(contract_of(subject.op), subject.numerics)
-        return _unique(found)
+        return _unique([_told(subject) for subject in found])
+
+
+def _told(subject: Subject) -> Subject:
+    """A kernel in Python, told what the module that is its reference needs to be made."""
+    reference = contract_of(subject.op).elsewhere
+    if reference is None or not reference.launch or subject.launch or is_function(subject):
+        return subject
+    return subject.but(launch=reference.launch, source_digest=source_digest(resolve(subject), reference.launch))
 
 
 def _can_take(contract: Contract, subject: Subject) -> None:
@@ -117,6 +133,12 @@ def only_dtypes(subjects: Sequence[Subject], dtypes: Sequence[str]) -> list[Subj
         if subject.key not in kept and (is_own(subject) or not left):
             raise UsageError(f"{subject.key} takes {', '.join(there[subject.key])}, not {' or '.join(dtypes)}")
     return left
+
+
+def of_described_dtype(subject: Subject) -> Subject:
+    """A kernel that does not say for which dtypes it is, for the one that its reference was described with."""
+    contract = contract_of(subject.op)
+    return subject if contract.elsewhere is None or subject.dtypes else subject.but(dtypes=contract.dtypes[:1])
 
 
 def _dtypes_of(subject: Subject) -> list[str]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.model.reference_place import ReferencePlace
+from kernel_assay.fuzz.checking.user_references import know_reference
 from kernel_assay.oracles.catalog import add_contract, origin_of
 
 
@@ -17,6 +19,9 @@ def know_contracts(recorded: Mapping[str, str], whose: str) -> None:
     """
     for op, place in recorded.items():
         if not place or origin_of(op):
+            continue
+        if reference := ReferencePlace.read(place):
+            know_reference(op, reference, whose)
             continue
         if not Path(place).is_file():
             raise UsageError(f"the contract of {whose} is gone: {place} does not exist; name it with --contract")

@@ -10,7 +10,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
-from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option
+from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, reference_option
 from kernel_assay.fuzz.cli.output import FOUND, write_json
 from kernel_assay.fuzz.replay.rejudge import analyze, said
 from kernel_assay.reports.plain.terminal import table
@@ -19,6 +19,7 @@ from kernel_assay.reports.plain.terminal import table
 @click.command("analyze")
 @click.argument("targets", nargs=-1, metavar="[FINDING|RUN]...")
 @contract_option
+@reference_option
 @old_corpus_option
 @json_option
 def command(*, targets: tuple[str, ...], corpus: Path, json_path: str | None) -> int:

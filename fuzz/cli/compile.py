@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.fuzz.cli.options import contract_option
+from kernel_assay.fuzz.cli.options import contract_option, reference_option
 from kernel_assay.fuzz.cli.output import FOUND
 from kernel_assay.kernels.backends.cuda_support.device_code import ARCHITECTURES, Compiled, compile_for, compilers
 from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
@@ -42,6 +42,7 @@ class Job:
 )
 @click.option("--launch", multiple=True, metavar="KEY=VALUE", help="As in `run`.")
 @contract_option
+@reference_option
 def command(*, targets: tuple[str, ...], architectures: tuple[str, ...], launch: tuple[str, ...]) -> int:
     """Compile CUDA files for GPUs, without one: all built-in ones, those of OPS, or your own FILES.
 

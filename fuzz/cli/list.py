@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.interpreter_mends import mended_text
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option
+from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, reference_option
 from kernel_assay.fuzz.cli.output import FOUND, write_json
 from kernel_assay.fuzz.planning.goals import GOALS
 from kernel_assay.kernels.backend_registry import loader_of, loaders
@@ -172,6 +172,7 @@ _LISTS = {
 @click.argument("what", type=click.Choice(list(_LISTS)), default="ops")
 @click.argument("words", nargs=-1, metavar="[WORD|COLUMN=VALUE]...")
 @contract_option
+@reference_option
 @old_corpus_option
 @json_option
 def command(*, what: str, words: tuple[str, ...], corpus: Path, json_path: str | None) -> int:

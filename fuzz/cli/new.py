@@ -16,7 +16,7 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.checking.selection import claims
-from kernel_assay.fuzz.cli.options import contract_option
+from kernel_assay.fuzz.cli.options import contract_option, reference_option
 from kernel_assay.kernels.catalog import resolve, subjects_of
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.forms import write
@@ -33,6 +33,7 @@ PLAIN = "numpy_float32"
 @click.option("--op", default="silu", show_default=True, help="The op of a new subject.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(), help="Where to write.  [default: here]")
 @contract_option
+@reference_option
 def command(*, what: str, name: str, op: str, folder: Path) -> int:
     """Write a small file that runs, to start from: an op with its contract, a subject, a CUDA kernel."""
     paths, run = new(what, name, op, folder)

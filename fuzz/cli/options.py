@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.replay.baseline import check_base
 from kernel_assay.fuzz.settings import Box
 from kernel_assay.oracles.catalog import add_contract
@@ -123,6 +124,28 @@ def _add_contracts(context: click.Context, option: click.Parameter, paths: tuple
     for path in paths:
         add_contract(path)
     return paths
+
+
+def _add_references(context: click.Context, option: click.Parameter, places: tuple[str, ...]) -> tuple[str, ...]:
+    """The same for references."""
+    del context, option
+    for place in places:
+        add_reference(place)
+    return places
+
+
+def reference_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """References of one's own, known before anything else is looked up."""
+    return click.option(
+        "--reference",
+        "references",
+        multiple=True,
+        metavar="FILE[:NAME]",
+        callback=_add_references,
+        is_eager=True,
+        expose_value=False,
+        help="A reference of your own, which is an op; repeatable.",
+    )(command)
 
 
 def contract_option(command: Callable[..., Any]) -> Callable[..., Any]:

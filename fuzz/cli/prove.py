@@ -8,7 +8,14 @@ import click
 
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
-from kernel_assay.fuzz.cli.options import box_options, contract_option, corpus_option, device_option, dtype_option
+from kernel_assay.fuzz.cli.options import (
+    box_options,
+    contract_option,
+    corpus_option,
+    device_option,
+    dtype_option,
+    reference_option,
+)
 from kernel_assay.fuzz.cli.output import FOUND
 from kernel_assay.fuzz.exhaustive.prove import lines
 from kernel_assay.fuzz.settings import Box
@@ -21,6 +28,7 @@ from kernel_assay.reports.plain.terminal import table
 @dtype_option
 @device_option("cpu", "Where the kernel runs: cpu, cuda or cuda:NUMBER.")
 @contract_option
+@reference_option
 @box_options
 @corpus_option
 def command(*, op: str, subject: str, dtypes: tuple[str, ...], device: str, box: Box, corpus: Path) -> int:

@@ -12,6 +12,7 @@ import click
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.user_references import notes_of
 from kernel_assay.fuzz.cli.options import (
     base_option,
     box_options,
@@ -20,6 +21,7 @@ from kernel_assay.fuzz.cli.options import (
     json_option,
     old_corpus_option,
     own_option,
+    reference_option,
 )
 from kernel_assay.fuzz.cli.output import FOUND, write_json
 from kernel_assay.fuzz.replay.replay import Outcome, Replayed
@@ -37,6 +39,7 @@ from kernel_assay.reports.plain.terminal import say
 @click.argument("targets", nargs=-1, metavar="[FINDING|FILE|FOLDER|RUN:INDEX|case:TOKEN]...")
 @own_option
 @contract_option
+@reference_option
 @base_option
 @device_option("", "Where the subjects run (cpu, cuda or cuda:NUMBER), those that can; default: where each failed.")
 @click.option("--strict", is_flag=True, help="Failures that do not show, and may still be there, count, too; for CI.")
@@ -94,6 +97,8 @@ def conclude(
         failing = tuple(r.as_finding() for r in results if r.verdict.failed and not r.item.subject.planted)
         quiet = frozenset(r.as_finding().id for r in results if r.good)
         write(sarif, formats()["sarif"].render(Book(failing, known=quiet, corpus=str(corpus))))
+    for note in notes_of([r.item.case.op for r in results]):
+        click.echo(f"warning: {note}", err=True)
     click.echo(tally(results), err=json_path == "-")
     doubtful = [r for r in results if r.doubtful]
     if doubtful and not strict:

@@ -45,6 +45,13 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
 
 @click.command("run")
 @click.argument("ops", nargs=-1)
+@click.option(
+    "--reference",
+    "references",
+    multiple=True,
+    metavar="FILE[:NAME]",
+    help="A reference of your own, which then is the op: a function or an nn.Module; repeatable.",
+)
 @subject_option
 @click.option(
     "--peer",
@@ -85,6 +92,7 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
 def command(
     *,
     ops: tuple[str, ...],
+    references: tuple[str, ...],
     subjects: tuple[str, ...],
     launch: tuple[str, ...],
     peers: tuple[str, ...],
@@ -119,6 +127,7 @@ def command(
         raise UsageError("--budget and --cases exclude one another; name one of them")
     settings = RunSettings(
         ops=ops,
+        references=references,
         subjects=subjects,
         launch=launch,
         backends=backends,

@@ -13,7 +13,14 @@ from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry, all_laws
 from kernel_assay.fuzz.checking.selection import Own
-from kernel_assay.fuzz.cli.options import box_options, contract_option, json_option, old_corpus_option, own_option
+from kernel_assay.fuzz.cli.options import (
+    box_options,
+    contract_option,
+    json_option,
+    old_corpus_option,
+    own_option,
+    reference_option,
+)
 from kernel_assay.fuzz.cli.output import write_json
 from kernel_assay.fuzz.replay.replay import Item, gather
 from kernel_assay.fuzz.settings import Box
@@ -37,6 +44,7 @@ from kernel_assay.reports.words import times
 @click.option("--source", metavar="FILE", help="Only write the kernel's source, with its edits made.")
 @own_option
 @contract_option
+@reference_option
 @box_options
 @old_corpus_option
 @json_option

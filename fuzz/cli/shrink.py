@@ -16,6 +16,7 @@ from kernel_assay.fuzz.cli.options import (
     device_option,
     json_option,
     own_option,
+    reference_option,
 )
 from kernel_assay.fuzz.cli.output import FOUND, write_json
 from kernel_assay.fuzz.settings import Box, seconds_of
@@ -29,6 +30,7 @@ from kernel_assay.reports.plain.terminal import say
 @click.argument("target", metavar="FINDING|FILE|RUN:INDEX|case:TOKEN")
 @own_option
 @contract_option
+@reference_option
 @device_option("", "Where the subject runs (cpu, cuda or cuda:NUMBER), if it can; default: where it failed.")
 @click.option("--budget", default="30s", show_default=True, metavar="TIME", help="How long to try.")
 @box_options

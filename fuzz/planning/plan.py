@@ -13,6 +13,7 @@ from kernel_assay.corpus.model.campaign import GENERATION, Campaign, RunOptions,
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.subjects import bears_far, is_own, most_elements, takes
+from kernel_assay.fuzz.checking.user_references import described, unfollowed_of
 from kernel_assay.fuzz.generation.elites import MOST_LEAD
 from kernel_assay.fuzz.generation.engines import Target
 from kernel_assay.fuzz.generation.strategies import distributions_for, layouts_for, specials_for
@@ -121,6 +122,8 @@ def new_campaign(
         layouts={op: found for op in ops if (found := _layouts_of(contract_of(op), subjects))},
         estimated=tuple(op for op in ops if contract_of(op).estimated),
         contracts={op: place for op in ops if (place := origin_of(op))},
+        references={op: described(op) for op in ops if contract_of(op).elsewhere},
+        unfollowed=unfollowed_of(ops),
         contracted=any(s.loader == "cuda" for s in subjects) and not no_contraction(),
         checked=check_mode.wanted(subjects),
     )

@@ -5,6 +5,7 @@ An error after which nothing runs on the GPU any more ends the process, as a cra
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
@@ -19,6 +20,7 @@ from kernel_assay.kernels.backends.cuda_support.gpu_memory import Streamed, abse
 from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned, place_of
 from kernel_assay.kernels.backends.support.guard import ALIGNMENT
+from kernel_assay.kernels.backends.support.torch_modules import called
 from kernel_assay.kernels.backends.support.torch_settings import Settings
 
 
@@ -47,6 +49,15 @@ class TorchLoader(PythonLoader):
         """The function, which runs with the settings that its file makes, and else with torch's own."""
         source = path.read_text("utf-8", "replace")
         return self._settings.kept(lambda: super(TorchLoader, self).load(path, function), source)
+
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """A class of modules as a function of inputs and weights, by what its reference said; else as load."""
+        return self._made(self.load(path, function), path, function, launch)
+
+    def _made(self, found: Callable[..., Any], path: Path, function: str, launch: str) -> Callable[..., Any]:
+        if not (launch and isinstance(inspect.unwrap(found), type)):
+            return found
+        return called(self._torch, inspect.unwrap(found), launch, f"{path}:{function}")
 
     @cached_property
     def _foreign(self) -> dict[str, Any]:
@@ -79,8 +90,7 @@ class TorchLoader(PythonLoader):
 
     def load_there(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
         """The function itself, which takes tensors wherever they are."""
-        del launch
-        return TorchLoader.load(self, path, function)
+        return self._made(TorchLoader.load(self, path, function), path, function, launch)
 
     def wrap_there(self, tensor: Any) -> Any:
         """The tensor itself."""

@@ -39,8 +39,11 @@ def spans_of(contract: Contract, q: Question) -> Spans:
 
     Raises UsageError if the reference does something that cannot be followed.
     """
+    if contract.elsewhere is not None:
+        limits = contract.elsewhere.limits(q.case, q.numerics)
+        return Spans({name: Span(*three) for name, three in limits.items()}, ())
     a = Arithmetic.of(q)
-    inputs = {name: array if contract.inputs[name].below else _input(a, name) for name, array in q.inputs.items()}
+    inputs = {name: array if contract.inputs[name].below else input_of(a, name) for name, array in q.inputs.items()}
     try:
         reference = contract.reference
         if isinstance(reference, FunctionType):
@@ -76,7 +79,7 @@ def estimate(contract: Contract, q: Question, spans: Spans) -> dict[str, Budget]
     return {name: replace(budget, instead=spans.forms) for name, budget in found.items()} if spans.forms else found
 
 
-def _input(a: Arithmetic, name: str) -> Followed:
+def input_of(a: Arithmetic, name: str) -> Followed:
     """An input as the reference gets it, one width up; subnormal numbers may be taken for 0, and some NaN for Inf."""
     array, lost = a.question.inputs[name], lost_nans(a.question, name)
     if not format_of(array.dtype).is_float:

@@ -31,6 +31,7 @@ from kernel_assay.oracles.spec.axes import Attrs as Attrs  # noqa: PLC0414  cont
 from kernel_assay.oracles.spec.axes import Dims as Dims  # noqa: PLC0414
 from kernel_assay.oracles.spec.axes import filled, is_packed, packed_format, shape_of, solve
 from kernel_assay.oracles.spec.balls import Ball
+from kernel_assay.oracles.spec.elsewhere import Elsewhere
 from kernel_assay.oracles.spec.fidelity import Fidelity as Fidelity  # noqa: PLC0414
 
 Reals = NDArray[np.float64]
@@ -385,7 +386,9 @@ class Contract:
     work: Callable[[Dims], int] | None = None
     """Multiplications of a case; kept below 2**24 so that a slow subject does not stall the search."""
     origin: str = ""
-    """The file of a user's own; '' for a built-in one."""
+    """The file of a user's own, or where a user's reference is; '' for a built-in one."""
+    elsewhere: Elsewhere | None = None
+    """Who answers for the reference, and what its outputs' shapes are, if it runs in a process of its own."""
 
     @property
     def estimated(self) -> bool:
@@ -468,11 +471,12 @@ class Contract:
         return UsageError(f"{name} has shape {shape}, which does not fit the axes ({axes}) of {self.name}")
 
     def output_specs(self, case: Case) -> dict[str, TensorSpec]:
-        """Shape, dtype and layout of every output of a case."""
+        """Shape, dtype and layout of every output of a case. Raises OutsideError as Elsewhere does."""
         dims, attrs, layouts = self.dims_of(case), self.attrs_of(case), case.outputs
+        shapes = self.elsewhere.shapes(case) if self.elsewhere else {}
         return {
             name: TensorSpec.trusted(
-                shape=shape_of(out.axes, dims, attrs),
+                shape=shapes[name] if shapes else shape_of(out.axes, dims, attrs),
                 dtype=self._output_dtype(out, case),
                 layout=layouts.get(name, "contiguous"),
             )

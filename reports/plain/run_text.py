@@ -30,7 +30,7 @@ from kernel_assay.reports.book import (
     stopped_at,
 )
 from kernel_assay.reports.plain.terminal import table
-from kernel_assay.reports.words import count, largest_first, percent, times
+from kernel_assay.reports.words import count, estimates, largest_first, percent, times
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -82,9 +82,7 @@ def _head(c: Campaign) -> str:
 
 
 def _estimated(c: Campaign) -> str:
-    if not c.estimated:
-        return ""
-    return f"budgets of {', '.join(c.estimated)} are estimated from their formulas: weaker than derived ones"
+    return "\n".join(estimates(c))
 
 
 def _mended(c: Campaign) -> str:

@@ -62,7 +62,12 @@ class Script:
     @property
     def runs(self) -> bool:
         """Whether a file on its own can call the kernel."""
-        return self.there or (not self.on_gpu and self.finding.subject.backend in RUNNABLE)
+        return self.there or (not self.on_gpu and self.finding.subject.backend in RUNNABLE and not self.is_module)
+
+    @property
+    def is_module(self) -> bool:
+        """Whether the kernel is a class of torch modules, which its reference says how to make."""
+        return self.finding.subject.path.endswith(".py") and bool(self.finding.subject.launch)
 
     @property
     def on_gpu(self) -> bool:
@@ -72,7 +77,7 @@ class Script:
     @property
     def there(self) -> bool:
         """Whether the file has the kernel run on a GPU."""
-        return self.on_gpu and self.finding.subject.backend in RUNNABLE_THERE
+        return self.on_gpu and self.finding.subject.backend in RUNNABLE_THERE and not self.is_module
 
     @property
     def packages(self) -> list[str]:

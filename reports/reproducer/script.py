@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.reference_place import ReferencePlace
 from kernel_assay.reports.reproducer import gpu
 from kernel_assay.reports.reproducer import values as text
 from kernel_assay.reports.reproducer.excerpt import excerpt
@@ -165,8 +166,10 @@ def _usage(script: Script) -> str:
         return _USAGE.format(listed, exits.get(f.verdict.kind, "1 reproduced"))
     function = f":{f.subject.function}" if f.subject.path.endswith(".py") else ""
     options = [("--subject", _portable(f.subject.path) + function)]
-    options += [("--launch", line) for line in f.subject.launch.splitlines()]
-    options += [("--contract", _portable(f.contract))] if f.contract else []
+    options += [("--launch", line) for line in f.subject.launch.splitlines() if not script.is_module]
+    place = ReferencePlace.read(f.contract)
+    options += [("--reference", _portable(place.target))] if place else []
+    options += [("--contract", _portable(f.contract))] if f.contract and not place else []
     options += [("--device", f.subject.device)] if script.on_gpu else []
     words = " ".join(f"{option} {shlex.quote(value)}" for option, value in options)
     return _DECLINED.format(f.subject.backend, f"{f.case.token} {text.prose(words)}")

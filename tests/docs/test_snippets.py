@@ -29,6 +29,7 @@ ACTED = [
     "how-budgets-work.md",
     "reading-a-verdict.md",
     "your-first-kernel.md",
+    "your-own-reference.md",
 ]
 """Pages whose commands are run in the folder of a user."""
 COMPILED = {"cuda-on-a-laptop.md", "your-first-kernel.md"}

@@ -1,0 +1,37 @@
+"""Where a user's reference is, as records name it: `FILE:NAME#digest`, or `module:NAME@folder#digest`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import NamedTuple, Self
+
+_FORM = re.compile(r"(?P<target>.+?)(?:@(?P<folder>/.*))?#(?P<digest>[0-9a-f]{16})")
+
+
+class ReferencePlace(NamedTuple):
+    """A reference, and a digest of its file when it was recorded."""
+
+    target: str
+    """`FILE:NAME` with a whole path, or `module:NAME`."""
+    folder: str
+    """Where a module is imported from; empty for a file."""
+    digest: str
+
+    @classmethod
+    def read(cls, origin: str) -> Self | None:
+        """The place that a record's contract names; None if it is a file of a contract, or none."""
+        match = _FORM.fullmatch(origin)
+        return None if match is None else cls(match["target"], match["folder"] or "", match["digest"])
+
+    def __str__(self) -> str:
+        """As records have it."""
+        return f"{self.target}{f'@{self.folder}' if self.folder else ''}#{self.digest}"
+
+
+def option_for(origin: str) -> str:
+    """The option of the command line that makes a record's own op known, with a space before it; empty for none."""
+    if not origin:
+        return ""
+    place = ReferencePlace.read(origin)
+    return f" --reference {shlex.quote(place.target)}" if place else f" --contract {shlex.quote(origin)}"

@@ -1,0 +1,260 @@
+"""References of users: each runs in a process of its own, and becomes a contract like any other.
+
+That process may die, hang or scribble on what it is given; what it says is read as numbers. The judge asks it about
+whole batches of cases at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic_core import to_json
+
+from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.reference_place import ReferencePlace
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.process.child import ChildProcess, GoneError
+from kernel_assay.oracles.catalog import builtin_ops, contract_of, enter, load_contracts, origin_of
+from kernel_assay.oracles.references.contract import FLOATS, contract_from
+from kernel_assay.oracles.spec.contract import Contract, Input
+from kernel_assay.oracles.spec.elsewhere import OutsideError
+
+_MODULE = "oracles.references.process"
+START_SECONDS, ANSWER_SECONDS = 120.0, 10.0
+"""For loading and describing a reference, and for its answer to one case."""
+KEPT = 1 << 27
+"""Bytes of answers that are remembered."""
+_VAGUE = frozenset({"Model", "model", "reference", "ref", "forward", "fn", "f", "run", "main"})
+"""Names that say nothing about an op; it is then called after its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer for one case; of one that is refused only the reason."""
+
+    refused: str = ""
+    outputs: Mapping[str, tuple[Array, Array, Array, Array]] | None = None
+    """Wanted, value, low and high."""
+
+    @property
+    def size(self) -> int:
+        return sum(x.nbytes for four in (self.outputs or {}).values() for x in four)
+
+
+class ReferenceProcess:
+    """The process of one reference, started when it is asked, and what it has answered (oracles.spec.elsewhere)."""
+
+    def __init__(self, target: str, folder: Path) -> None:
+        """Raises UsageError for a reference that cannot be used."""
+        self.target, self.folder = target, folder
+        self.note = ""
+        """A sentence about the reference that a person should read."""
+        self._owner = 0
+        self._process: ChildProcess | None = None
+        self._memory = -1
+        self._known: OrderedDict[tuple[int, str], tuple[Case, _Answer]] = OrderedDict()
+        self._bytes = 0
+        self.said: Message = self._start()
+        self._unfollowed = set(self.said["unfollowed"])
+        atexit.register(self.close)
+
+    def _start(self) -> Message:
+        if self._process is not None:  # of the process that has forked this one
+            _INHERITED.append(self._process)
+        self._owner = os.getpid()
+        self._memory = os.memfd_create("reference")
+        settings = {"place": self.target, "folder": str(self.folder)}
+        self._process = ChildProcess(_MODULE, self._memory, settings)
+        try:
+            said = self._process.hear(START_SECONDS)
+        except GoneError as gone:
+            self.close()
+            raise UsageError(f"the reference {self.target} cannot be loaded: {gone}") from gone
+        if "refused" in said:
+            self.close()
+            raise UsageError(said["refused"])
+        return said
+
+    def close(self) -> None:
+        """End the process, if it is one of this process's own."""
+        process, memory = self._process, self._memory
+        self._process, self._memory = None, -1
+        if self._owner != os.getpid():
+            return
+        if process is not None:
+            process.close()
+        if memory >= 0:
+            os.close(memory)
+
+    @property
+    def unfollowed(self) -> tuple[str, ...]:
+        """What of it no estimate can follow, by name."""
+        return tuple(sorted(self._unfollowed))
+
+    @property
+    def launch(self) -> str:
+        """What a kernel that is a module must know: arguments of its class, and which tensors are its weights."""
+        if not self.said["mode"]:
+            return ""
+        keys = ("init", "init_dims", "mode")
+        tensors = [[t["name"], t["weight"], t["axes"]] for t in self.said["tensors"]]
+        return to_json({**{k: self.said[k] for k in keys}, "tensors": tensors, "attrs": [*self.said["attrs"]]}).decode()
+
+    def prepare(self, cases: Sequence[Case]) -> None:
+        """Ask about cases under the usual arithmetic, all at once."""
+        self._ask([case for case in cases if (id(case), _USUAL.id) not in self._known], _USUAL)
+
+    def shapes(self, case: Case) -> Mapping[str, tuple[int, ...]]:
+        """Shapes of the outputs. Raises OutsideError."""
+        return {name: four[0].shape for name, four in self._outputs(case, _USUAL).items()}
+
+    def want(self, case: Case) -> Mapping[str, Array]:
+        """The exact outputs. Raises OutsideError."""
+        return {name: four[0] for name, four in self._outputs(case, _USUAL).items()}
+
+    def limits(self, case: Case, numerics: Numerics) -> Mapping[str, tuple[Array, Array, Array]]:
+        """Limits under an arithmetic. Raises OutsideError."""
+        return {name: four[1:] for name, four in self._outputs(case, numerics).items()}
+
+    def _outputs(self, case: Case, numerics: Numerics) -> Mapping[str, tuple[Array, Array, Array, Array]]:
+        key = id(case), numerics.id
+        if key not in self._known:
+            self._ask([case], numerics)
+        _, answer = self._known[key]
+        if answer.outputs is None:
+            raise OutsideError(f"unsupported by the reference: {answer.refused}")
+        return answer.outputs
+
+    def _ask(self, cases: Sequence[Case], numerics: Numerics) -> None:
+        """Ask about cases; one by one, if the process did not survive all of them."""
+        if not cases:
+            return
+        try:
+            answers = self._answers(cases, numerics)
+        except GoneError as gone:
+            self.close()
+            if len(cases) > 1:
+                for case in cases:
+                    self._ask([case], numerics)
+                return
+            answers = [_Answer(refused=str(gone))]
+        for case, answer in zip(cases, answers, strict=True):
+            self._remember(case, numerics, answer)
+
+    def _answers(self, cases: Sequence[Case], numerics: Numerics) -> list[_Answer]:
+        """Raises GoneError."""
+        if self._process is None or self._owner != os.getpid():
+            self._start()
+        assert self._process is not None
+        told = {"cases": [c.model_dump(mode="json") for c in cases], "numerics": numerics.model_dump(mode="json")}
+        said = self._process.ask(told, ANSWER_SECONDS * math.sqrt(len(cases)))
+        self._unfollowed.update(said["unfollowed"])
+        try:
+            return [self._read(one) for one in said["answers"]]
+        except (KeyError, ValueError) as error:
+            raise InternalError(f"the process of the reference {self.target} answers out of form: {error}") from error
+
+    def _read(self, said: Mapping[str, Any]) -> _Answer:
+        if "refused" in said:
+            return _Answer(refused=said["refused"])
+        found, at = {}, said["at"]
+        for name, shape in said["shapes"].items():
+            size = 8 * math.prod(shape)
+            four = [np.frombuffer(os.pread(self._memory, size, at + i * size)).reshape(shape) for i in range(4)]
+            found[name], at = (four[0], four[1], four[2], four[3]), at + 4 * size
+        return _Answer(outputs=found)
+
+    def _remember(self, case: Case, numerics: Numerics, answer: _Answer) -> None:
+        """The latest answers, by the case itself, which lives as long as its answer does."""
+        self._known[id(case), numerics.id] = case, answer
+        self._bytes += answer.size
+        while len(self._known) > 1 and (self._bytes > KEPT or len(self._known) > 1 << 12):
+            _, (_, old) = self._known.popitem(last=False)
+            self._bytes -= old.size
+
+
+_USUAL = Numerics()
+_INHERITED: list[ChildProcess] = []
+"""Kept for good: whoever drops one closes files by numbers that mean others by now (campaign/parallel.py)."""
+
+
+def add_reference(text: str, folder: Path | None = None, *, op: str = "") -> Contract:
+    """Make a reference known as the contract of an op, which is called after it.
+
+    text: `FILE[:NAME]` or `module:NAME`; folder: where a module is looked for; None: here. op: its name; empty: that of
+    the function, or of its file. The same reference again is loaded again. Raises UsageError for one that cannot be
+    used.
+    """
+    where, _, name = text.partition(":")
+    is_file = where.endswith(".py") or "/" in where
+    target = f"{Path(where).resolve()}{f':{name}' if name else ''}" if is_file else text
+    process = ReferenceProcess(target, folder or Path.cwd())
+    said = process.said
+    op = op or _op_of(said["name"], said["stem"])
+    if is_file and not name:
+        target = f"{target}:{said['name']}"
+    place = ReferencePlace(target, "" if is_file else str(folder or Path.cwd()), said["digest"])
+    made = contract_from(op, said, _nobody, elsewhere=process, origin=str(place), dtypes=FLOATS)
+    return enter(made)
+
+
+def _op_of(name: str, stem: str) -> str:
+    """A name for the op; one that is a built-in op's already is another op, whatever it computes."""
+    said = re.sub(r"\W+", "_", stem if name in _VAGUE else name).strip("_").lower()
+    said = said if said[:1].isalpha() else f"op_{said}"
+    return f"{said}_reference" if said in builtin_ops() else said
+
+
+def _nobody(**_: Any) -> Mapping[str, Array]:
+    raise InternalError("a reference of a user's runs in its own process only")
+
+
+def know_reference(op: str, place: ReferencePlace, whose: str) -> None:
+    """Load the reference a record was made under. Raises UsageError if it is gone; says so if it has changed."""
+    where = place.target.partition(":")[0]
+    if given := [c for c in load_contracts().values() if c.elsewhere is not None]:
+        enter(replace(given[0], name=op))  # whoever names one means this one, whatever its file is called now
+        return
+    if not place.folder and not Path(where).is_file():
+        raise UsageError(f"the reference of {whose} is gone: {where} does not exist; name it with --reference")
+    process = add_reference(place.target, Path(place.folder) if place.folder else None, op=op).elsewhere
+    assert isinstance(process, ReferenceProcess)
+    if process.said["digest"] != place.digest:
+        process.note = f"the reference of {whose} has changed since: {process.said['file']}"
+
+
+def described(op: str) -> str:
+    """What a reference was found to be, in a line."""
+    contract = contract_of(op)
+    dtypes = contract.variants[0]
+    inputs = [f"{name} {dtypes[name]}[{', '.join(i.axes)}]{_range(i)}" for name, i in contract.inputs.items()]
+    attrs = [f"{name}={values[0]}" for name, values in contract.attrs.items()]
+    return f"{contract.summary}: {', '.join([*inputs, *attrs])}"
+
+
+def _range(spec: Input) -> str:
+    return f" < {spec.below}" if spec.below else f" {spec.low:g}..{spec.high:g}" if spec.low is not None else ""
+
+
+def unfollowed_of(ops: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """What of the references of ops no estimate follows, as far as that is known by now."""
+    found = {op: contract_of(op).elsewhere for op in ops if origin_of(op)}
+    return {op: one.unfollowed for op, one in found.items() if one is not None and one.unfollowed}
+
+
+def notes_of(ops: Sequence[str]) -> list[str]:
+    """Sentences about the references of ops that a person should read."""
+    found = [contract_of(op).elsewhere for op in dict.fromkeys(ops) if origin_of(op)]
+    return [one.note for one in found if isinstance(one, ReferenceProcess) and one.note]

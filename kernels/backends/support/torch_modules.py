@@ -1,0 +1,83 @@
+"""Classes of torch modules as subjects: made for the extents of a case, with the weights that the case gives."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernel_assay.corpus.errors import UsageError
+
+SEED = 0
+"""Set before a module is made, as where its reference is."""
+
+
+def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]:
+    """The function that makes such a module and calls it: inputs first, then weights, as the op has them.
+
+    launch: what the reference said of its own class (fuzz.checking.user_references). Raises UsageError if the
+    parameters are not those of the reference.
+    """
+    said = json.loads(launch)
+    tensors = [(name, weight, axes) for name, weight, axes in said["tensors"]]
+    make = _Makes(torch, cls, said)
+    named = _matched(make(said["init"]), [weight for _, weight, _ in tensors if weight], where)
+
+    def call(*given: Any, **attrs: Any) -> Any:
+        inputs, weights, dims = [], {}, dict[str, int]()
+        for (_, weight, axes), tensor in zip(tensors, given, strict=True):
+            dims |= {axis: extent for axis, extent in zip(axes, tensor.shape, strict=True) if axis.isidentifier()}
+            if weight:
+                weights[named[weight]] = tensor
+            else:
+                inputs.append(tensor)
+        made = make([dims.get(said["init_dims"].get(str(i), ""), value) for i, value in enumerate(said["init"])])
+        for name, tensor in weights.items():
+            _put(torch, made, name, tensor)
+        with torch.no_grad():
+            return made(*inputs, **attrs)
+
+    kinds = inspect.Parameter
+    parameters = [kinds(name, kinds.POSITIONAL_ONLY) for name, _, _ in tensors]
+    parameters += [kinds(name, kinds.KEYWORD_ONLY) for name in said["attrs"]]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+class _Makes:
+    """Makes modules, one for each set of arguments."""
+
+    def __init__(self, torch: Any, cls: type, said: Mapping[str, Any]) -> None:
+        self._torch, self._class, self._mode = torch, cls, said["mode"]
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, init: list[Any]) -> Any:
+        key = json.dumps(init)
+        if key not in self._made:
+            self._torch.manual_seed(SEED)
+            self._made[key] = self._class(*init).train(self._mode == "train")
+        return self._made[key]
+
+
+def _matched(model: Any, wanted: list[str], where: str) -> dict[str, str]:
+    """The reference's names of weights and the module's: the same, or as many in the same order."""
+    own = [name for name, t in model.state_dict().items() if t.is_floating_point()]
+    if set(wanted) <= set(own):
+        return dict(zip(wanted, wanted, strict=True))
+    if len(own) == len(wanted):
+        return dict(zip(wanted, own, strict=True))
+    raise UsageError(
+        f"{where} has the parameters {', '.join(own) or 'none'}, but the reference has {', '.join(wanted) or 'none'}: "
+        "give them the same names, or as many in the same order"
+    )
+
+
+def _put(torch: Any, model: Any, name: str, tensor: Any) -> None:
+    """Put a weight in its place, whatever its shape was."""
+    path, _, leaf = name.rpartition(".")
+    owner = model.get_submodule(path)
+    if leaf in owner._parameters:  # noqa: SLF001  assigning checks the shape
+        owner._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)  # noqa: SLF001
+    else:
+        owner._buffers[leaf] = tensor  # noqa: SLF001

@@ -1,0 +1,65 @@
+"""The contract that a user's reference becomes, from its description; both processes make the same one of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.process.channel import Message
+from kernel_assay.oracles.spec.contract import Contract, Dim, Dims, Input, Output, Reals
+from kernel_assay.oracles.spec.elsewhere import Elsewhere
+
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+"""Dtypes in which a reference may be asked, besides those of its description."""
+
+
+def contract_from(
+    op: str,
+    said: Message,
+    reference: Callable[..., Mapping[str, Reals]],
+    *,
+    elsewhere: Elsewhere | None = None,
+    origin: str = "",
+    dtypes: tuple[str, ...] = (),
+) -> Contract:
+    """The contract of a description. dtypes: of its floats, besides the one that it names."""
+    tensors = said["tensors"]
+    floats = [t["name"] for t in tensors if format_of(t["dtype"]).is_float]
+    plain = {t["name"]: t["dtype"] for t in tensors}
+    others = [one for one in dtypes if floats and one != plain[floats[0]]]
+    inputs = {t["name"]: _input(t) for t in tensors}
+    return Contract(
+        name=op,
+        summary=said["summary"],
+        dims={name: Dim(*ends) for name, ends in said["dims"].items()},
+        inputs=inputs,
+        outputs={name: _output(dtype, floats, plain) for name, dtype in said["outputs"].items()},
+        variants=(plain, *({**plain, **dict.fromkeys(floats, one)} for one in others)),
+        attrs={name: (value,) for name, value in said["attrs"].items()},
+        reference=reference,
+        elsewhere=elsewhere,
+        work=_work,
+        max_elements=1 << 15,
+        origin=origin,
+    )
+
+
+def _input(t: Mapping[str, Any]) -> Input:
+    whole = not format_of(t["dtype"]).is_float
+    if t["below"]:
+        return Input(tuple(t["axes"]), below=t["below"])
+    if whole and t["low"] is not None:
+        return Input(tuple(t["axes"]), low=t["low"], high=t["high"])
+    return Input(tuple(t["axes"]), low=t["low"], high=t["high"])
+
+
+def _output(dtype: str, floats: list[str], plain: Mapping[str, str]) -> Output:
+    """An output of the inputs' own type has that of another variant, too."""
+    return Output((), like=floats[0]) if floats and plain[floats[0]] == dtype else Output((), dtype=dtype)
+
+
+def _work(dims: Dims) -> int:
+    """As if every dimension were a loop within all others."""
+    return prod(max(1, n) for n in dims.values())

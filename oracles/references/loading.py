@@ -1,0 +1,227 @@
+"""A user's reference as it stands in a file or a module: its function, what it says of its inputs, and its modules."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any
+
+from kernel_assay.corpus.errors import UsageError
+
+_TELLING = ("Model", "reference", "ref", "forward")
+"""Names of a reference, where nobody names one."""
+SEED = 0
+"""Of whatever a reference draws when its module is made, or its examples."""
+
+
+class UnfitError(UsageError):
+    """What a reference does makes it none, whatever its inputs are."""
+
+
+@dataclass
+class Loaded:
+    """A reference: a function, or a class of modules."""
+
+    place: str
+    """As it was named."""
+    file: Path
+    target: Any
+    module: ModuleType
+    torch: Any = None
+    """The library, if the reference is made of it."""
+    _models: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it is a class of modules."""
+        return isinstance(self.target, type)
+
+    @property
+    def digest(self) -> str:
+        """Digest of its file."""
+        return hashlib.sha256(self.file.read_bytes()).hexdigest()[:16]
+
+    @cached_property
+    def parameters(self) -> list[inspect.Parameter]:
+        """Parameters of the call, without `self`."""
+        called = self.target.forward if self.is_module else self.target
+        found = list(inspect.signature(called).parameters.values())
+        return found[1:] if self.is_module else found
+
+    def said(self, name: str, usual: Any = None) -> Any:
+        """What the file says by a name of its own, as INPUTS or get_inputs."""
+        return getattr(self.module, name, usual)
+
+    def examples(self, name: str) -> list[Any]:
+        """The inputs that get_inputs or get_init_inputs gives; none, if there is no such function."""
+        make = self.said(name)
+        if make is None:
+            return []
+        self.seed()
+        found: Any = None
+        try:
+            with self.width("float32"):  # what a person writes without a dtype
+                found = make()
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"{self.place}: {name}() raises {said_of(error, self.file)}") from error
+        return list(found) if isinstance(found, list | tuple) else [found]
+
+    @contextmanager
+    def width(self, dtype: str) -> Iterator[None]:
+        """What torch makes of numbers without a dtype, for a while."""
+        if self.torch is None:
+            yield
+            return
+        usual = self.torch.get_default_dtype()
+        self.torch.set_default_dtype(getattr(self.torch, dtype))
+        try:
+            yield
+        finally:
+            self.torch.set_default_dtype(usual)
+
+    def seed(self) -> None:
+        """Set the seeds of everything that may be drawn."""
+        import numpy as np  # noqa: PLC0415
+
+        np.random.seed(SEED)  # noqa: NPY002  a user's own code draws from it
+        if self.torch is not None:
+            self.torch.manual_seed(SEED)
+
+    @property
+    def mode(self) -> str:
+        """The mode of its modules, as the file says by MODE: eval, or train."""
+        return str(self.said("MODE", "eval"))
+
+    def model(self, init: Sequence[Any]) -> Any:
+        """The module for some arguments of its class, in float64."""
+        key = tuple(map(repr, init))
+        if key not in self._models:
+            self.seed()
+            try:
+                with self.width("float64"):
+                    made = self.target(*init)
+            except (Exception, SystemExit) as error:
+                what = f"{self.target.__name__}({', '.join(map(repr, init))})"
+                raise UsageError(f"{self.place}: {what} raises {said_of(error, self.file)}") from error
+            self._models[key] = made.double().train(self.mode == "train")
+        return self._models[key]
+
+    def weights(self, init: Sequence[Any]) -> dict[str, Any]:
+        """Parameters and buffers that a case gives, by name; counters are left as they are."""
+        if not self.is_module:
+            return {}
+        state = self.model(init).state_dict(keep_vars=True)
+        return {name: t.detach() for name, t in state.items() if t.is_floating_point()}
+
+    def call(
+        self, init: Sequence[Any], inputs: Sequence[Any], weights: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> Any:
+        """Run it. weights: by name, of a module."""
+        if not self.is_module:
+            return self.target(*inputs, **more)
+        model = self.model(init)
+        return self.torch.func.functional_call(model, dict(weights), tuple(inputs), dict(more))
+
+
+def load(place: str, folder: Path) -> Loaded:
+    """The reference that `FILE[:NAME]` or `module:NAME` names; folder: where modules are looked for.
+
+    Raises UsageError if there is none, or if its file does not run.
+    """
+    where, _, name = place.partition(":")
+    if where.endswith(".py") or "/" in where:
+        module, file = _executed((folder / where).resolve())
+    else:
+        module, file = _imported(where, folder)
+    name = name or next((one for one in _TELLING if hasattr(module, one)), "") or _only(module)
+    target = getattr(module, name, None)
+    if target is None or not callable(target):
+        raise UsageError(f"{where} has no function or class {name!r}{_instead(module)}")
+    torch = sys.modules.get("torch") if _uses_torch(module, target) else None
+    if isinstance(target, type) and not (torch is not None and issubclass(target, torch.nn.Module)):
+        raise UsageError(f"{place}: the class {name} is no nn.Module of torch; a reference is one, or a function")
+    if torch is not None:
+        torch.set_num_threads(1)
+        torch.set_grad_enabled(False)
+        torch.backends.mha.set_fastpath_enabled(False)  # it is one operator that nobody can look into
+    loaded = Loaded(place, file, target, module, torch)
+    if loaded.mode not in {"eval", "train"}:
+        raise UsageError(f"{place}: MODE = {loaded.mode!r} must be 'eval' or 'train'")
+    return loaded
+
+
+def _uses_torch(module: ModuleType, target: Any) -> bool:
+    """Whether the file speaks of torch at all."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    named = [*vars(module).values(), *getattr(target, "__globals__", {}).values()]
+    return any(
+        getattr(one, "__name__", "").partition(".")[0] == "torch" for one in named if isinstance(one, ModuleType)
+    )
+
+
+def _executed(file: Path) -> tuple[ModuleType, Path]:
+    if not file.is_file():
+        raise UsageError(f"the reference {file} does not exist")
+    sys.path.insert(0, str(file.parent))
+    spec = spec_from_file_location(f"reference_{file.stem}", file)
+    assert spec is not None and spec.loader is not None  # noqa: PT018
+    module = module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    _run(lambda: spec.loader.exec_module(module), file)  # type: ignore[union-attr]
+    return module, file
+
+
+def _imported(name: str, folder: Path) -> tuple[ModuleType, Path]:
+    sys.path.insert(0, str(folder))
+    found: list[ModuleType] = []
+    _run(lambda: found.append(importlib.import_module(name)), Path(name))
+    file = inspect.getsourcefile(found[0])
+    if file is None:
+        raise UsageError(f"the module {name} has no file of its own; name a file, as ref.py:fn")
+    return found[0], Path(file)
+
+
+def _run(work: Callable[[], Any], file: Path) -> None:
+    try:
+        work()
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{file} does not import: {said_of(error, file)}") from error
+
+
+def said_of(error: BaseException, file: Path) -> str:
+    """One line about an exception: its type, its words, and where in the file it came up."""
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(file)]
+    words = " ".join(str(error).split())
+    short = words if len(words) <= 200 else words[:200] + "..."
+    return f"{type(error).__name__}: {short}" + (f" (line {lines[-1]})" if lines else "")
+
+
+def _own(module: ModuleType) -> list[str]:
+    made = [n for n, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__ and callable(one)]
+    return [name for name in made if name[0] != "_" and name not in {"get_inputs", "get_init_inputs"}]
+
+
+def _only(module: ModuleType) -> str:
+    own = _own(module)
+    if len(own) != 1:
+        raise UsageError(
+            f"{module.__file__} has {', '.join(own) or 'no function and no class'}: name the reference, as FILE:NAME"
+        )
+    return own[0]
+
+
+def _instead(module: ModuleType) -> str:
+    own = _own(module)
+    return f"; it has {', '.join(own)}" if own else ""

@@ -1,0 +1,332 @@
+"""The process that runs a user's reference: in float64 for the exact answer, and followed for how wrong it may be.
+
+It is started for one reference, which may do to it what it likes; the judge reads shapes and numbers from it, no more.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS, Array, format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.process.child import Answer, serve_parent
+from kernel_assay.oracles.numerics.estimate import input_of, spans_of
+from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
+from kernel_assay.oracles.references.contract import FLOATS, contract_from
+from kernel_assay.oracles.references.describing import Described, describe, random_tensor
+from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
+from kernel_assay.oracles.spec.axes import shape_of
+from kernel_assay.oracles.spec.contract import Contract, Question
+
+FALLBACK = 16.0
+"""Of what cannot be followed: how many times the difference between float32 and float64 a kernel may be off."""
+
+
+EXTENTS = (8, 16, 12, 32, 64, 1, 128)
+"""Extents of all dimensions that are tried where the reference refuses the first."""
+MOST_NAMED = 8
+"""Reasons that are named."""
+
+
+class Refused(Exception):  # noqa: N818  what happened, not an error of ours
+    """The reference does not take these inputs."""
+
+
+class Host:
+    """One reference."""
+
+    def __init__(self, place: str, folder: str, memory: int) -> None:
+        """memory: a file that numbers are left in. Raises UsageError."""
+        self.memory = memory
+        self.loaded: Loaded = load(place, Path(folder))
+        self.unfollowed: set[str] = set()
+        self._begun = False
+        self.described = describe(self.loaded, self._tried)
+        self.outputs = self._outputs()
+        self.contract: Contract = contract_from("op", self.message(), self._numpy, dtypes=FLOATS)
+        self._follow_once()
+
+    def message(self) -> Message:
+        """The description."""
+        said = self.described.message()
+        kind = "module" if self.loaded.is_module else "function"
+        mode = f", {self.loaded.mode} mode" if self.loaded.is_module else ""
+        name = getattr(self.loaded.target, "__name__", "reference")
+        return {
+            **said,
+            "name": name,
+            "stem": self.loaded.file.stem,
+            "file": str(self.loaded.file),
+            "digest": self.loaded.digest,
+            "library": "torch" if self.loaded.torch is not None else "numpy",
+            "mode": self.loaded.mode if self.loaded.is_module else "",
+            "summary": f"the {kind} {name} of {self.loaded.file.name}{mode}",
+            "outputs": self.outputs,
+            "unfollowed": sorted(self.unfollowed),
+        }
+
+    def _tried(self, described: Described, dims: Mapping[str, int], width: str = "float64") -> dict[str, Any]:
+        """Run it on small random inputs."""
+        arrays = {
+            t.name: random_tensor(t, shape_of(t.axes, dims, {}), dims, seed) for seed, t in enumerate(described.tensors)
+        }
+        return self._called(described, dims, arrays, described.attrs, width)
+
+    def _called(
+        self,
+        described: Described,
+        dims: Mapping[str, int],
+        arrays: Mapping[str, Any],
+        attrs: Mapping[str, Any],
+        width: str = "float64",
+    ) -> dict[str, Any]:
+        """Outputs by name. arrays: numpy's, or what is followed; of torch references tensors are made of the former."""
+        with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+            given = {name: self._tensor(a, width) for name, a in arrays.items()}
+        weights = {t.weight: given.pop(t.name) for t in described.tensors if t.weight}
+        positional, named = self._arguments({**given, **attrs})
+        with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(width):
+            warnings.simplefilter("ignore")
+            result = self.loaded.call(described.init_of(dims), positional, weights, named)
+        if self.loaded.mode == "train":
+            self._must_keep({t.weight: arrays[t.name] for t in described.tensors if t.weight}, weights)
+        return self._outputs_of(result)
+
+    def _must_keep(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Raise UsageError if a call changes weights."""
+        for name, old in before.items():
+            if isinstance(old, np.ndarray) and not np.array_equal(old, after[name].numpy(), equal_nan=True):
+                raise UnfitError(
+                    f"{self.loaded.place}: in train mode it changes its buffer {name}, and only what it returns is "
+                    "judged: leave out MODE"
+                )
+
+    def _arguments(self, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """By position as far as parameters are, by name after that."""
+        positional: list[Any] = []
+        for p in self.loaded.parameters:
+            if p.kind is p.VAR_POSITIONAL:
+                return [*positional, *given.values()], {}
+            if p.kind is p.KEYWORD_ONLY or p.name not in given:
+                break
+            positional.append(given.pop(p.name))
+        return positional, given
+
+    def _tensor(self, a: Any, width: str) -> Any:
+        if not isinstance(a, np.ndarray):
+            return a
+        fmt = format_of(a.dtype) if a.dtype != np.longdouble else None
+        if fmt is None or fmt.is_float:
+            wide = np.dtype(width) if fmt is not None else a.dtype
+            a = a.astype(wide)
+        return self.loaded.torch.from_numpy(np.array(a)) if self.loaded.torch is not None else a
+
+    def _outputs_of(self, result: Any) -> dict[str, Any]:
+        if isinstance(result, Mapping):
+            return {re.sub(r"\W", "_", str(name)): one for name, one in result.items()}
+        if isinstance(result, tuple | list):
+            return {f"out{i}": one for i, one in enumerate(result)} if len(result) > 1 else {"out": result[0]}
+        return {"out": result}
+
+    def _outputs(self) -> dict[str, str]:
+        """Dtypes of the outputs, for inputs of the dtypes described. Raises UsageError for what is no tensor."""
+        try:
+            found = self._tried_somehow()
+        except UsageError:
+            raise
+        except (Exception, SystemExit) as error:
+            said = said_of(error, self.loaded.file)
+            raise UsageError(
+                f"{self.loaded.place}: the reference raises for every shape that was tried ({said}); say what its "
+                'inputs are, as INPUTS = {"x": "float32[rows, cols]"} and DIMS = {"rows": (1, 64)}'
+            ) from error
+        usual = next((t.dtype for t in self.described.tensors if format_of(t.dtype).is_float), "float32")
+        made = {}
+        for name, value in found.items():
+            if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+                what = type(value).__name__
+                raise UsageError(f"{self.loaded.place}: its output {name} is a {what}; it must be a tensor or an array")
+            dtype = str(value.dtype).removeprefix("torch.")
+            if dtype not in {*FORMATS, "float64"}:
+                raise UsageError(
+                    f"{self.loaded.place}: its output {name} is {dtype}, which is none of {', '.join(FORMATS)}"
+                )
+            made[name] = usual if format_of(dtype).is_float else dtype
+        self._must_repeat(found)
+        return made
+
+    def _tried_somehow(self) -> dict[str, Any]:
+        """Run it with the extents of its examples, or others, if it refuses those; raises what it raises to them."""
+        usual, ends = self.described.example, self.described.dims
+        others = [{name: min(max(n, low), high) for name, (low, high) in ends.items()} for n in EXTENTS]
+        for trial in (usual, *others):
+            try:
+                found = self._tried(self.described, trial)
+            except (Exception, SystemExit):  # noqa: BLE001, S112  the first one is told below
+                continue
+            self.described.example = dict(trial)
+            return found
+        return self._tried(self.described, usual)
+
+    def _must_repeat(self, first: Mapping[str, Any]) -> None:
+        """Raise UsageError for a reference that gives something else the second time."""
+        second = self._tried(self.described, self.described.example)
+        for name, value in first.items():
+            if not np.array_equal(np.asarray(value), np.asarray(second[name]), equal_nan=True):
+                said = "it draws random numbers, or keeps something between calls"
+                train = "; in train mode dropout does: leave out MODE" if self.loaded.mode == "train" else ""
+                raise UsageError(f"{self.loaded.place}: two runs of the reference on one input differ: {said}{train}")
+
+    def _follow_once(self) -> None:
+        """Find what cannot be followed, on small inputs. Raises UsageError for outputs that hold positions."""
+        from kernel_assay.corpus.model.case import Fill, TensorRecipe  # noqa: PLC0415
+
+        tensors, dims = {}, self.described.example
+        for t in self.described.tensors:
+            spec = self.contract.inputs[t.name]
+            fill = Fill(distribution="between" if spec.ranged else "uniform", params=spec.params(dims, {}))
+            tensors[t.name] = TensorRecipe(shape=shape_of(t.axes, dims, {}), dtype=t.dtype, fill=fill)
+        case = Case(op="op", tensors=tensors, attrs=self.described.attrs)
+        self.answer(case, Numerics())
+
+    def _numpy(self, **given: Any) -> dict[str, Any]:
+        """The reference as a contract has it, for one that is made of numpy."""
+        attrs = {name: given.pop(name) for name in self.described.attrs}
+        shapes = {t.name: given[t.name].shape for t in self.described.tensors}
+        from kernel_assay.oracles.spec.axes import solve  # noqa: PLC0415
+
+        pairs = [(axis, n) for t in self.described.tensors for axis, n in zip(t.axes, shapes[t.name], strict=True)]
+        return self._called(self.described, solve(pairs) or {}, given, attrs)
+
+    def answer(self, case: Case, numerics: Numerics) -> tuple[dict[str, Array], dict[str, Span]]:
+        """The exact outputs, and the limits between which a kernel's may lie. Raises Refused."""
+        inputs = materialize_all(case)
+        dims = self.contract.dims_of(case)
+        try:
+            made = self._called(self.described, dims, inputs, case.attrs)
+            want = {name: np.asarray(made[name]).astype(np.float64) for name in self.outputs}
+        except (Exception, SystemExit) as error:
+            raise Refused(said_of(error, self.loaded.file)) from error
+        q = Question(case=case, inputs=inputs, attrs=case.attrs, want=want, numerics=numerics.spelled_out(case.dtype),
+                     as_wide=case.dtype == "float64")  # fmt: skip
+        with np.errstate(all="ignore"):
+            try:
+                spans = self._followed(q, dims)
+                _must_agree(spans, want)
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever comes up is about following it
+                self._cannot_follow(said_of(error, self.loaded.file))
+                spans = self._fallback(q, dims)
+        return want, spans
+
+    def _cannot_follow(self, said: str) -> None:
+        """Remember why; the same reason with other numbers is one, and a few are enough."""
+        reason = f"all of it ({re.sub(r'[0-9]+', 'N', said)})"
+        if len(self.unfollowed) < MOST_NAMED:
+            self.unfollowed.add(reason)
+
+    def _followed(self, q: Question, dims: Mapping[str, int]) -> dict[str, Span]:
+        if self.loaded.torch is None:
+            try:
+                return dict(spans_of(self.contract, q).of)
+            except UsageError as error:
+                raise RuntimeError(str(error.__cause__)) from error
+        from kernel_assay.oracles.references.torch import following as torch_side  # noqa: PLC0415
+
+        a = Arithmetic.of(q)
+        whole = {t.name for t in self.described.tensors if not format_of(t.dtype).is_float}
+        arrays = {n: x if n in whole else torch_side.Tracked(input_of(a, n)) for n, x in q.inputs.items()}
+        torch_side.Names.met.clear()
+        if not self._begun:
+            torch_side.begin(a)
+            self._begun = True
+        with torch_side.Made(a):
+            made = self._called(self.described, dims, arrays, q.attrs)
+        self.unfollowed |= {f"torch's {name}" for name in torch_side.Names.met}
+        return {name: self._span(name, made[name], a, torch_side) for name in self.outputs}
+
+    def _span(self, name: str, made: Any, a: Arithmetic, torch_side: Any) -> Span:
+        if getattr(made, "places", False) and not format_of(self.outputs[name]).is_float:
+            raise UsageError(
+                f"{self.loaded.place}: its output {name} holds positions, of which ties make several right; "
+                "let the reference return the values there"
+            )
+        span: Span = torch_side.tracked(a, made).span
+        return Span(*(np.asarray(part, np.float64) for part in span))
+
+    def _fallback(self, q: Question, dims: Mapping[str, int]) -> dict[str, Span]:
+        """The difference that float32 makes to the reference itself, the largest of each row, several times."""
+        u, found = Arithmetic.of(q).unit, {}
+        try:
+            narrow = self._called(self.described, dims, q.inputs, q.attrs, "float32")
+        except (Exception, SystemExit) as error:
+            raise Refused(f"in float32, {said_of(error, self.loaded.file)}") from error
+        for name, want in q.want.items():
+            off = np.abs(np.asarray(narrow[name]).astype(np.float64) - want)
+            worst = off.max(axis=-1, keepdims=True, initial=0.0) if off.ndim else off
+            reach = FALLBACK * (worst * (u / 2.0**-24) + u * np.abs(want))
+            strange = not np.isfinite(off[np.isfinite(want)]).all()  # what overflows may spoil anything
+            reach = np.where(np.isfinite(reach) & ~strange, reach, np.inf)
+            found[name] = Span(want, want - reach, want + reach)
+        return found
+
+
+def _must_agree(spans: Mapping[str, Span], want: Mapping[str, Array]) -> None:
+    """Raise an error if what was followed is not what the reference computes."""
+    for name, span in spans.items():
+        if span.value.shape != want[name].shape:
+            raise RuntimeError(f"followed, {name} has another shape")
+        off = np.abs(span.value - want[name])
+        if (off > 1e-6 * np.abs(want[name]) + np.nan_to_num(span.radius, nan=np.inf) + 1e-12).any():
+            raise RuntimeError(f"followed, {name} has other values")
+
+
+def answer(host: Host, message: Message) -> Message:
+    """Answer for some cases; numbers are left in the file, one array behind the other."""
+    numerics = Numerics.model_validate(message["numerics"])
+    replies: list[Message] = []
+    at = 0
+    for said in message["cases"]:
+        try:
+            want, spans = host.answer(Case.model_validate(said), numerics)
+        except (Refused, UsageError) as refused:
+            replies.append({"refused": str(refused)})
+            continue
+        shapes = {name: list(array.shape) for name, array in want.items()}
+        begin, at = at, _left(host.memory, at, [x for n in want for x in (want[n], *spans[n])])
+        replies.append({"shapes": shapes, "at": begin})
+    return {"answers": replies, "bytes": at, "unfollowed": sorted(host.unfollowed)}
+
+
+def _left(memory: int, at: int, arrays: Sequence[Array]) -> int:
+    """Write arrays as float64; where the next one begins."""
+    for array in arrays:
+        data = np.ascontiguousarray(array, np.float64).tobytes()
+        written = 0
+        while written < len(data):
+            written += os.pwrite(memory, data[written:], at + written)
+        at += len(data)
+    return at
+
+
+def begin(settings: Message) -> tuple[Message, Answer]:
+    """Describe the reference. Raises UsageError for one that cannot be used."""
+    host = Host(settings["place"], settings["folder"], settings["memory"])
+    return host.message(), lambda message: answer(host, message)
+
+
+def main() -> None:
+    """Entry of the process."""
+    serve_parent(begin)

@@ -1,0 +1,161 @@
+"""Operators of torch as compositions of plainer ones, as kernels have them: two passes, naive where many are naive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+aten = torch.ops.aten
+
+
+def name_of(func: Any) -> str:
+    """The name of an operator, without the library's."""
+    name: str = func._schema.name  # noqa: SLF001  nothing else tells it
+    return name.removeprefix("aten::")
+
+
+def _linear_plus(beta: Any, start: Any, alpha: Any, product: Any) -> Any:
+    product = product if alpha == 1 else product * alpha
+    return product + (start if beta == 1 else start * beta)
+
+
+def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The variance by two passes, and its root or the mean with it, by what the operator is called."""
+    x, name = args[0], name_of(func)
+    dims: Any = args[1] if len(args) > 1 else kwargs.get("dim")
+    if isinstance(dims, bool):  # var(x, unbiased)
+        dims, correction = None, int(dims)
+    else:
+        unbiased = kwargs.get("unbiased", args[2] if len(args) > 2 and isinstance(args[2], bool) else True)
+        given = kwargs.get("correction")
+        correction = int(unbiased) if given is None else given
+    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
+    count = int(np.prod([x.shape[d] for d in dims]))
+    mean = x.sum(dims, keepdim=True) / count
+    off = x - mean
+    found = (off * off).sum(dims, keepdim=True) / max(0, count - correction)
+    found = torch.sqrt(found) if name.startswith("std") else found
+    if not kwargs.get("keepdim", False):
+        drop = sorted((d % x.ndim for d in dims), reverse=True) if x.ndim else []
+        for d in drop:
+            found, mean = found.squeeze(d), mean.squeeze(d)
+    return (found, mean) if name.endswith("mean") else found
+
+
+def _mean(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
+    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
+    keep = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
+    return x.sum(dims, keepdim=keep) / int(np.prod([x.shape[d] for d in dims]))
+
+
+def _norm(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, order = args[0], args[1] if len(args) > 1 else kwargs.get("ord", 2)
+    dims = args[2] if len(args) > 2 else kwargs.get("dim")
+    dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
+    keep = kwargs.get("keepdim", args[3] if len(args) > 3 else False)
+    size = x.abs()
+    if order in {float("inf"), float("-inf")}:
+        return size.amax(dims, keepdim=keep) if order > 0 else size.amin(dims, keepdim=keep)
+    if order == 0:
+        return (size != 0).to(torch.float64).sum(dims, keepdim=keep)
+    if order == 1:
+        return size.sum(dims, keepdim=keep)
+    if order == 2:
+        return (x * x).sum(dims, keepdim=keep).sqrt()
+    return (size**order).sum(dims, keepdim=keep) ** (1.0 / order)
+
+
+def _logsumexp(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, dims = args[0], list(args[1])
+    keep = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
+    most = x.amax(dims, keepdim=True)
+    most = torch.where(most.abs() == float("inf"), most * 0.0, most) if not _finite(most) else most
+    total = torch.exp(x - most).sum(dims, keepdim=keep).log()
+    return total + (most if keep else most.sum(dims))
+
+
+def _finite(x: Any) -> bool:
+    return all(bool(np.isfinite(part).all()) for part in x.span)
+
+
+def softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    """Along an axis."""
+    exps = torch.exp(args[0] - args[0].amax(args[1], keepdim=True))
+    return exps / exps.sum(args[1], keepdim=True)
+
+
+def _log_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    shifted = args[0] - args[0].amax(args[1], keepdim=True)
+    return shifted - torch.exp(shifted).sum(args[1], keepdim=True).log()
+
+
+def _gelu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x = args[0]
+    if kwargs.get("approximate", "none") == "none":
+        return x * 0.5 * (torch.erf(x * 0.5**0.5) + 1.0)
+    return x * 0.5 * (torch.tanh((x + x * x * x * 0.044715) * (2.0 / np.pi) ** 0.5) + 1.0)
+
+
+def _layer_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    x, shape, weight, bias, eps = args
+    dims = list(range(x.ndim - len(shape), x.ndim))
+    mean = x.mean(dims, keepdim=True)
+    off = x - mean
+    scale = torch.rsqrt((off * off).mean(dims, keepdim=True) + eps)
+    out = off * scale
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias, mean, scale
+
+
+def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    x, weight, bias, n, c, _, groups, eps = args
+    y = x.reshape(n, groups, -1)
+    off = y - y.mean([2], keepdim=True)
+    scale = torch.rsqrt((off * off).mean([2], keepdim=True) + eps)
+    out, shape = (off * scale).reshape(x.shape), (1, c, *[1] * (x.ndim - 2))
+    out = out if weight is None else out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape), off, scale
+
+
+def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Naively, as many kernels have it: log(1 + exp(x)) loses what is small beside 1."""
+    x, rest = args[0], list[Any](args[1:])
+    beta, threshold = rest + [1.0, 20.0][len(rest) :]
+    beta, threshold = kwargs.get("beta", beta), kwargs.get("threshold", threshold)
+    scaled = x * beta if beta != 1 else x
+    small = torch.log(torch.exp(torch.clamp(scaled, max=threshold)) + 1.0)
+    return torch.where(scaled > threshold, x, small / beta if beta != 1 else small)
+
+
+def _elu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Naively, as many kernels have it: exp(x) - 1 loses what is small beside 1."""
+    x, rest = args[0], list[Any](args[1:])
+    alpha, scale, inner = rest + [1.0, 1.0, 1.0][len(rest) :]
+    alpha = kwargs.get("alpha", alpha)
+    below = (torch.exp(torch.clamp(x, max=0.0) * inner) - 1.0) * (alpha * scale)
+    return torch.where(x > 0, x * scale if scale != 1 else x, below)
+
+
+COMPOSED: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _var),
+    "square": lambda _f, args, _k: args[0] * args[0],
+    "mean": _mean,
+    "linalg_vector_norm": _norm,
+    "logsumexp": _logsumexp,
+    "softplus": _softplus,
+    "_softmax": softmax,
+    "_log_softmax": _log_softmax,
+    "gelu": _gelu,
+    "native_layer_norm": _layer_norm,
+    "native_group_norm": _group_norm,
+    "silu": lambda _f, args, _k: args[0] * torch.sigmoid(args[0]),
+    "leaky_relu": lambda _f, args, k: torch.where(args[0] > 0, args[0], args[0] * [*args[1:], *k.values(), 0.01][0]),
+    "elu": _elu,
+    "addmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.mm(*args[1:])),
+    "baddbmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.bmm(*args[1:])),
+}
+"""By name, each called with the operator, its arguments and those by name."""

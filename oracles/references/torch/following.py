@@ -1,0 +1,422 @@
+"""Torch tensors that carry what rounding may have done to them: each operator of ATen by the rules of spans.
+
+An operator moves values, grows with each of them, is linear, elementwise or a composition of others; composed ones are
+taken apart by torch's own decompositions. What is none of these is tried at neighbours, and named.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.interval_array import Followed, UnfollowedError, followed
+from kernel_assay.oracles.numerics.intervals import (
+    Arithmetic,
+    Span,
+    chosen,
+    elementwise,
+    freed,
+    multiplied,
+    summed,
+    tried,
+    words,
+)
+from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, softmax
+
+MOVES = words("""
+    view _unsafe_view reshape expand permute transpose t select slice unsqueeze squeeze cat stack split split_with_sizes
+    chunk unbind clone contiguous alias detach lift_fresh index index_select gather embedding take flip roll repeat
+    constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril triu diagonal amax amin
+    max min sort topk kthvalue median cummax cummin max_pool2d_with_indices max_pool3d_with_indices pixel_shuffle
+    adaptive_max_pool2d clamp clamp_min clamp_max relu hardtanh unfold im2col as_strided index_put scatter slice_scatter
+    select_scatter diag_embed fill copy zero any all movedim pixel_unshuffle channel_shuffle _reshape_alias view_as
+    masked_select repeat_interleave index_copy nan_to_num
+""")
+"""Operators that only move values, or grow with each of them."""
+FACTORIES = words("zeros ones empty full eye linspace scalar_tensor")
+"""Operators that make tensors of nothing."""
+VIEWS = words("view _unsafe_view _reshape_alias")
+"""Operators that need other strides than a tensor of ours may have."""
+MADE = words("zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty new_empty_strided arange")
+"""Operators that take nothing but a shape."""
+PLACES = words("argmax argmin argsort nonzero searchsorted bucketize count_nonzero")
+"""Operators of which only the exact answer counts."""
+LINEAR = words("mm bmm mv dot convolution addmv scatter_add index_add im2col col2im")
+"""Operators that are linear in each tensor: sums of products."""
+POOLS = words("avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d upsample_bilinear2d upsample_linear1d")
+"""Weighted means of elements near one another."""
+NAMES = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "abs": "absolute",
+    "pow": "power", "ceil": "ceil", "floor": "floor", "trunc": "trunc", "round": "rint", "sign": "sign",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "floor_divide": "floor_divide", "remainder": "remainder", "fmod": "fmod", "reciprocal": "reciprocal",
+    **{name: name for name in words("""
+        maximum minimum fmax fmin exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan tanh sinh cosh asin acos
+        atan atan2 erf erfc sigmoid logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not
+        isnan isinf lgamma digamma erfinv hypot copysign heaviside asinh acosh atanh bitwise_xor
+    """)},
+}  # fmt: skip
+"""Elementwise operators, and the functions of numpy whose errors they have."""
+LOST = 3
+"""In place of the number of a limit: the values, but NaN where there may be anything."""
+SCALE = 256.0
+"""How much a factor behind a product, as 1 / sqrt(head) is in attention, may make of it."""
+ERF = 12.0
+"""Roundings of 1 by which erf may be off: vector units compute 1 - p exp(-x x) (numerics.md 2.2)."""
+_UNITS = {torch.float16: np.float16, torch.bfloat16: np.dtype("bfloat16")}
+aten = torch.ops.aten
+
+
+class Tracked(torch.Tensor):
+    """A span as a tensor of torch."""
+
+    followed: Followed
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001
+
+    @staticmethod
+    def __new__(cls: type[Tracked], array: Followed) -> Tracked:  # noqa: PYI034  torch makes it
+        """Stands for the array; views of it share its memory."""
+        array.span = Span(*map(np.asarray, array.span))  # of no axes numpy makes numbers
+        value = array.span.value
+        made: Tracked = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001
+            cls, value.shape, dtype=torch.from_numpy(np.empty(0, value.dtype)).dtype, device=torch.device("cpu")
+        )
+        made.followed = array
+        return made
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Every operator that one of them takes part in."""
+        del types
+        return _operated(func, args, kwargs or {})
+
+    @property
+    def span(self) -> Span:
+        """Its limits."""
+        return self.followed.span
+
+    @property
+    def anything(self) -> Array:
+        """Mark where a kernel may have anything, NaN included."""
+        return np.asarray(np.isneginf(self.span.low) & np.isposinf(self.span.high))
+
+    @property
+    def may_be_nan(self) -> bool:
+        """Whether there is such an element."""
+        return self.span.low.dtype.kind == "f" and bool(self.anything.any())
+
+
+def begin(arithmetic: Arithmetic) -> None:
+    """Let the first operator of a tensor of ours find no distributed tensors: torch looks once, by a long import."""
+    name = "torch.distributed.tensor"
+    if name in sys.modules:
+        return
+    sys.modules[name] = stand_in = ModuleType(name)
+    stand_in.DTensor = type("DTensor", (), {})  # type: ignore[attr-defined]
+    try:
+        torch.nn.functional.linear(*(tracked(arithmetic, torch.ones(1, 1)) for _ in range(2)))
+    finally:
+        del sys.modules[name]
+
+
+class Made(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is entered, tensors that a formula makes can be written to: they are followed from the beginning."""
+
+    def __init__(self, arithmetic: Arithmetic) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._arithmetic = arithmetic
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Every operator."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        if name_of(func) in FACTORIES and _is_float(result) and not isinstance(result, Tracked):
+            return tracked(self._arithmetic, result)
+        return result
+
+
+class Names:
+    """Operators that no rule follows, of the run that goes on."""
+
+    met: set[str] = set()  # noqa: RUF012  one process runs one reference at a time
+
+
+def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name = name_of(func)
+    if name.endswith("_") and not name.endswith("__"):
+        packet = getattr(aten, name[:-1])
+        form = getattr(packet, func._overloadname, packet)  # noqa: SLF001
+        _store(args[0], _operated(form, args, kwargs) if hasattr(form, "_schema") else form(*args, **kwargs))
+        return args[0]
+    if name == "_local_scalar_dense":
+        return args[0].span.value.item()
+    if rule := _RULES.get(name):
+        return rule(func, args, kwargs)
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        raise UnfollowedError(f"it draws random numbers ({name})")
+    return _composed(func, name, args, kwargs)
+
+
+def _store(target: Any, result: Tracked) -> None:
+    if not isinstance(target, Tracked):
+        raise UnfollowedError("it writes what it has computed into a tensor that torch.zeros or the like has made")
+    target.followed[...] = result.followed
+
+
+def _composed(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take an operator apart; one that cannot be is tried as a whole."""
+    from torch._decomp import decomposition_table  # noqa: PLC0415  not every reference needs it
+
+    if func in decomposition_table:
+        # Under its wrappers, which would import torch's compiler to say that they are not compiled.
+        return inspect.unwrap(decomposition_table[func])(*args, **kwargs)
+    if (made := func.decompose(*args, **kwargs)) is not NotImplemented:
+        return made
+    Names.met.add(name)
+    return _with(func, args, kwargs, tried)
+
+
+def _arithmetic(args: Any) -> Arithmetic:
+    return next(x.followed.arithmetic for x in tree_leaves(args) if isinstance(x, Tracked))
+
+
+def tracked(a: Arithmetic, x: Any) -> Tracked:
+    """Anything an operator takes as a number; what is not followed is a constant."""
+    if isinstance(x, Tracked):
+        return x
+    array = x.detach().to(torch.float64).numpy() if _is_float(x) else np.asarray(x)
+    return Tracked(followed(a, array))
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.dtype.is_floating_point
+
+
+def _plain(tree: Any, which: int) -> Any:
+    """The values (0) or the limits of all that is followed, as tensors over the same memory."""
+
+    def part(x: Any) -> Any:
+        if isinstance(x, Tracked):
+            if which == LOST:
+                return torch.from_numpy(np.where(x.anything, np.nan, x.span[0]) if x.may_be_nan else x.span[0])
+            return torch.from_numpy(x.span[which if x.dtype.is_floating_point or x.dtype == torch.bool else 0])
+        return x.to(torch.float64) if _is_float(x) else x
+
+    return tree_map(part, tree)
+
+
+def _numpy(x: Any) -> Array:
+    array: Array = x.numpy()
+    return array
+
+
+def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operator of the values and of either limit; positions are those of the values."""
+    a = _arithmetic((args, kwargs))
+    if name_of(func) in VIEWS:  # torch takes them for contiguous
+        func = torch.reshape
+    parts = [func(*_plain(args, i), **_plain(kwargs, i)) for i in range(3)]
+    free = _free(func, args, kwargs)
+    if isinstance(parts[0], torch.Tensor):
+        return _joined(a, parts, free)
+    made = [_joined(a, parts, lost) for *parts, lost in zip(*parts, free or parts[0], strict=True)]
+    return made if isinstance(parts[0], list) else tuple(made)
+
+
+def _free(func: Any, args: Any, kwargs: Any) -> Any:
+    """The result if whatever may be anything were NaN; None, if nothing may. A NaN may come out where one may go in."""
+    if not any(isinstance(x, Tracked) and x.may_be_nan for x in tree_leaves((args, kwargs))):
+        return None
+    return func(*_plain(args, LOST), **_plain(kwargs, LOST))
+
+
+def _joined(a: Arithmetic, parts: Sequence[torch.Tensor], lost: torch.Tensor | None) -> Tracked:
+    if parts[0].dtype.is_floating_point or parts[0].dtype == torch.bool:
+        span = Span(*map(_numpy, parts))
+        return Tracked(Followed(a, span if lost is None else freed(span, _numpy(lost.isnan() & ~parts[0].isnan()))))
+    made = Tracked(Followed(a, Span(*(_numpy(parts[0].clone()) for _ in range(3)))))
+    made.places = True  # type: ignore[attr-defined]
+    return made
+
+
+def _made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs.get("dtype") in {torch.float32, torch.float16, torch.bfloat16}:
+        kwargs = {**kwargs, "dtype": torch.float64}
+    return tracked(_arithmetic((args, kwargs)), func(*_plain(args, 0), **_plain(kwargs, 0)))
+
+
+def _placed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    made = _made(func, args, kwargs)
+    made.places = True
+    return made
+
+
+def _with(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Callable[..., Span], *more: Any) -> Any:
+    """A rule for functions of whole arrays: the float tensors among the arguments are its operands."""
+    a = _arithmetic((args, kwargs))
+    places = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point]
+    rest = _plain(args, 0)
+
+    def applied(*operands: Array) -> Array:
+        full = list(rest)
+        for i, operand in zip(places, operands, strict=True):
+            full[i] = torch.from_numpy(np.ascontiguousarray(operand, np.float64)).reshape(operand.shape)
+        result = func(*full, **kwargs)
+        if not isinstance(result, torch.Tensor):
+            raise UnfollowedError(f"{func} has several results")
+        return _numpy(result)
+
+    return Tracked(Followed(a, rule(a, applied, [tracked(a, args[i]).span for i in places], *more)))
+
+
+def _multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _with(func, args, kwargs, _scaled)
+
+
+def _scaled(a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span]) -> Span:
+    """A product that a kernel may scale before or after, and so overflow where the reference does not yet."""
+    return multiplied(replace(a, top=a.top / SCALE, sums_top=a.sums_top / SCALE), function, spans)
+
+
+def _pooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A mean has as many roundings as there are elements that may go into one result, and one of the quotient."""
+    size, made = args[0].shape, func(*_plain(args, 0), **kwargs).shape
+    spread = [-(-old // new) + 1 for old, new in zip(size[2:], made[2:], strict=True)]
+    window = args[1] if name_of(func).startswith("avg") else spread
+    most = float(np.prod([*window, *([window[0]] if len(window) == 1 else [])]))
+
+    def rule(a: Arithmetic, applied: Callable[..., Array], spans: Sequence[Span]) -> Span:
+        return multiplied(a, applied, spans, lambda *ones: (most + 8.0) * applied(*ones))
+
+    return _with(func, args, kwargs, rule)
+
+
+def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Add the bias behind the sum."""
+    made = _with(func, (args[0], args[1], None, *args[3:]), kwargs, _scaled)
+    return made if args[2] is None else made + args[2].reshape(-1, *[1] * (made.ndim - 2))
+
+
+def _summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    kwargs = {name: value for name, value in kwargs.items() if name != "dtype"}
+    a = _arithmetic(args)
+    if args[0].dtype == torch.bool or not args[0].dtype.is_floating_point:
+        return _moved(func, args, kwargs)
+    function = lambda x: _numpy(func(torch.from_numpy(np.asarray(x, np.float64)), *args[1:], **kwargs))  # noqa: E731
+    return Tracked(Followed(a, summed(a, function, args[0].span)))
+
+
+def _prod(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    count = aten.sum.dim_IntList if len(args) > 1 else aten.sum.default
+    how = ([args[1]], *args[2:]) if len(args) > 1 else ()
+    return _with(func, args, kwargs, multiplied, lambda x: _numpy(count(torch.from_numpy(x), *how)))
+
+
+def _cumprod(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _with(func, args, kwargs, multiplied, lambda x: _numpy(torch.cumsum(torch.from_numpy(x), args[1])))
+
+
+def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name, a = name_of(func), _arithmetic((args, kwargs))
+    if (alpha := kwargs.get("alpha", args[2] if len(args) > 2 else 1)) != 1 and name in {"add", "sub"}:
+        return _elementwise(func, (args[0], tracked(a, args[1]) * alpha), {})
+    if (name == "mul" and args[0] is args[1]) or (name == "pow" and isinstance(args[1], int | float) and args[1] == 2):
+        function: Callable[..., torch.Tensor] = torch.square
+        named, given = "square", args[:1]
+    else:
+        given, named = args, NAMES[name]
+        rest = {key: value for key, value in kwargs.items() if key != "alpha"}
+        packet = getattr(aten, name)
+        function = lambda *x: packet(*x, **rest)  # noqa: E731
+        named = "floor_divide" if rest.get("rounding_mode") else named
+    operands = [tracked(a, x) for x in given]
+    spans = [x.span for x in operands]
+    span = elementwise(a, named, lambda *x: _numpy(function(*map(_tensor, x))), spans)
+    if span.value.dtype.kind == "f" and (lost := _free(function, operands, {})) is not None:
+        span = freed(span, _numpy(lost.isnan()) & ~np.isnan(span.value))
+    if named == "square":  # Welford's way, and others, make a NaN where the sum of squares overflows
+        span = freed(span, np.isposinf(span.high) & np.isfinite(span.value))
+    if name in {"erf", "erfc"}:
+        span = Span(span.value, span.low - ERF * a.unit, span.high + ERF * a.unit)
+    return Tracked(Followed(a, span))
+
+
+def _tensor(x: Array) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(x))
+
+
+def _chosen(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    a = _arithmetic(args)
+    condition, yes, no = (tracked(a, x) for x in args)
+    return Tracked(Followed(a, chosen(condition.span, yes.span, no.span)))
+
+
+def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Another type: a wider one changes nothing, a narrower one rounds, whole numbers are cut off."""
+    x, dtype = args[0], kwargs.get("dtype")
+    if dtype is None or (dtype.is_floating_point and dtype not in _UNITS and x.dtype.is_floating_point):
+        return _moved(aten.clone.default, args, {})
+    if dtype in _UNITS and x.dtype.is_floating_point:
+        return Tracked(x.followed.astype(_UNITS[dtype]))
+    wide = torch.float64 if dtype.is_floating_point else dtype
+    parts = [torch.from_numpy(part).to(wide) for part in x.span]
+    del func
+    return Tracked(Followed(x.followed.arithmetic, Span(*map(_numpy, parts))))
+
+
+def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    """A softmax in which a row of -Inf gives 0; most kernels make NaN of it, so it may be anything."""
+    made = softmax(_func, args, {})
+    none = np.isneginf(args[0].amax(args[1], keepdim=True).span.value)
+    span = Span(np.where(none, 0.0, made.span.value), made.span.low, made.span.high)
+    return Tracked(Followed(made.followed.arithmetic, freed(span, np.broadcast_to(none, span.value.shape))))
+
+
+def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Scaled dot products; the scale may come before or after the product, which _scaled allows for."""
+    q, k, v, dropout, causal = [*args, *[0.0, False][max(0, len(args) - 3) :]][:5]
+    if dropout:
+        raise UnfollowedError("it draws random numbers (dropout)")
+    scale = kwargs.get("scale") or q.shape[-1] ** -0.5
+    scores, mask = torch.matmul(q, k.transpose(-2, -1)) * scale, kwargs.get("attn_mask")
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril().logical_not()
+        scores = scores.masked_fill(mask, float("-inf"))
+    elif mask is not None:
+        scores = scores.masked_fill(mask.logical_not(), float("-inf")) if mask.dtype == torch.bool else scores + mask
+    return torch.matmul(_safe_softmax(None, (scores, -1), {}), v), torch.logsumexp(scores, dim=-1)
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(MADE, _made),
+    **dict.fromkeys(PLACES, _placed),
+    **dict.fromkeys(LINEAR, _multiplied),
+    **dict.fromkeys(POOLS, _pooled),
+    **dict.fromkeys(NAMES, _elementwise),
+    **COMPOSED,
+    "sum": _summed,
+    "cumsum": _summed,
+    "nansum": _summed,
+    "prod": _prod,
+    "cumprod": _cumprod,
+    "convolution": _convolution,
+    "where": _chosen,
+    "masked_fill": lambda _f, args, _k: _chosen(_f, (args[1], args[2], args[0]), {}),
+    "_to_copy": _copied,
+    "rsub": lambda _f, args, _k: tracked(_arithmetic(args), args[1]) - args[0],
+    "_safe_softmax": _safe_softmax,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+}

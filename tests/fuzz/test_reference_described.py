@@ -1,0 +1,127 @@
+"""What a reference takes: read from a table, from annotations, or found by asking it; and what is refused."""
+
+import pytest
+from _references import LINEAR, axes, hosted
+
+from kernel_assay.corpus.errors import UsageError
+
+INIT = "class M(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        {}\n"
+FORWARD = "    def forward(self, x): return {}\ndef get_inputs(): return [torch.rand(3, 4)]\n"
+PLAIN = "class M(nn.Module):\n" + FORWARD
+FIXED = "    def __init__(self):\n        super().__init__()\n        self.d = {}\n"
+
+
+def test_the_axes_of_a_module_and_of_its_weights_are_named_by_the_arguments_of_its_class(tmp_path):
+    host = hosted(tmp_path, LINEAR, "Model")
+    assert axes(host) == {
+        "x": ("x0", "in_features"),
+        "linear_weight": ("out_features", "in_features"),
+        "linear_bias": ("out_features",),
+    }
+    assert host.described.init_dims == {0: "in_features", 1: "out_features"}
+    assert host.described.init_of({"in_features": 3, "out_features": 9}) == [3, 9]
+    assert host.outputs == {"out": "float32"}
+    assert host.message()["summary"] == "the module Model of ref.py, eval mode"
+    assert host.unfollowed == set()
+
+
+def test_extents_that_are_equal_by_chance_are_told_apart(tmp_path):
+    text = """
+class M(nn.Module):
+    def __init__(self, channels, out, size):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, out, size)
+    def forward(self, x): return self.conv(x)
+def get_inputs(): return [torch.rand(3, 3, 9, 9)]
+def get_init_inputs(): return [3, 3, 3]
+"""
+    found = axes(hosted(tmp_path, text, "M"))
+    assert found["conv_weight"] == ("out", "channels", "size", "size")
+    assert found["x"] == ("x0", "channels", "x2", "x3")
+
+
+def test_extents_that_must_be_equal_are_one_dimension(tmp_path):
+    text = "def f(a, b, c): return a @ b + c\n"
+    text += "def get_inputs(): return [torch.rand(4, 6), torch.rand(6, 5), torch.rand(5)]\n"
+    assert axes(hosted(tmp_path, text)) == {"a": ("a0", "a1"), "b": ("a1", "b1"), "c": ("b1",)}
+
+
+def test_an_extent_that_the_reference_insists_on_is_a_number(tmp_path):
+    text = "def f(x): return x.reshape(-1, 6, 2)\ndef get_inputs(): return [torch.rand(5, 12)]\n"
+    (found,) = axes(hosted(tmp_path, text)).values()
+    assert found[0] == "x0"
+    text = "def f(x):\n    assert x.shape[1] == 7\n    return x * 2\ndef get_inputs(): return [torch.rand(5, 7)]\n"
+    assert axes(hosted(tmp_path, text)) == {"x": ("x0", "7")}
+
+
+def test_integers_that_may_not_reach_an_extent_are_indices(tmp_path):
+    text = "def f(t, i): return t[i]\ndef get_inputs(): return [torch.rand(9, 4), torch.randint(0, 9, (6,))]\n"
+    host = hosted(tmp_path, text)
+    assert [t.below for t in host.described.tensors] == ["", "t0"]
+
+
+def test_a_table_and_annotations_say_the_same(tmp_path):
+    told = "x: 'float32[rows, cols] 0..1', i: 'int64[rows] < cols', *, eps: float = 1e-5"
+    body = "): return torch.gather(x, 1, i[:, None]) + {}\n"
+    first = hosted(tmp_path, f"def f({told}{body.format('eps')}")
+    table = 'INPUTS = {"x": "float32[rows, cols] 0..1", "i": "int64[rows] < cols", "scale": 0.5}\n'
+    second = hosted(tmp_path, f"{table}def f(x, i, scale{body.format('scale')}")
+    assert axes(first) == axes(second) == {"x": ("rows", "cols"), "i": ("rows",)}
+    assert (first.described.attrs, second.described.attrs) == ({}, {"scale": 0.5})
+    assert [(t.low, t.high, t.below) for t in first.described.tensors] == [(0.0, 1.0, ""), (None, None, "cols")]
+
+
+def test_one_line_corrects_the_range_of_a_dimension(tmp_path):
+    text = 'DIMS = {"cols": (8, 64), "rows": 3}\ndef f(x: "float32[rows, cols]"): return x.sum(1)\n'
+    assert hosted(tmp_path, text).described.dims == {"rows": (3, 3), "cols": (8, 64)}
+
+
+def test_variances_are_not_negative(tmp_path):
+    text = FIXED.format("nn.BatchNorm1d(4)") + FORWARD.format("self.d(x)")
+    host = hosted(tmp_path, "class M(nn.Module):\n" + text, "M")
+    assert {t.weight: t.low for t in host.described.tensors}["d.running_var"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("def f(x: 'float32[n]'): return x\n", "g", "ref.py has no function or class 'g'; it has f"),
+        ("def f(x, y): return x\n", "f", "nothing says what its inputs are; give the file get_inputs(), or a table"),
+        ("INPUTS = {'x': 'float32[n]'}\ndef f(x, y): return x\n", "f", "nothing says what its input 'y' is"),
+        ("INPUTS = {'x': 'float32(n)'}\ndef f(x): return x\n", "f", "x = 'float32(n)' is not understood"),
+        ("INPUTS = {'x': 'float31[n]'}\ndef f(x): return x\n", "f", "x = 'float31[n]' is not understood"),
+        ("INPUTS = {'z': 'float32[n]'}\ndef f(): return 1\n", "f", "INPUTS names 'z', which the reference does not"),
+        ("def f(x: 'float32[n+1]'): return x\n", "f", "the axis 'n+1' of x must be a name, a number, or a product"),
+        ("def f(x: 'float32[n]', i: 'int64[n] < k'): return x\n", "f", "i < k, which is no axis of any input"),
+        ("DIMS = {'k': 4}\ndef f(x: 'float32[n]'): return x\n", "f", "DIMS names 'k', which is none of n"),
+        ("DIMS = {'n': (5, 2)}\ndef f(x: 'float32[n]'): return x\n", "f", "must be an extent, or the"),
+        ("def f(x: 'float32[n]'): return 'yes'\n", "f", "its output out is a str; it must be a tensor or an array"),
+        ("def f(x: 'float32[n]'): return x > 0\n", "f", "its output out is bool, which is none of float64, float32"),
+        ("def f(x: 'float32[n]'): return x + torch.rand_like(x)\n", "f", "two runs of the reference on one input"),
+        ("def f(x: 'float32[n]'): raise ValueError('no')\n", "f", "for every shape that was tried (ValueError: no"),
+        ("def f(x: 'float32[n]'): raise SystemExit(3)\n", "f", "for every shape that was tried (SystemExit: 3"),
+        ("def f(x: 'float32[n, m]'): return x.argmax(1)\n", "f", "its output out holds positions, of which ties make"),
+        ("def f(x) return x\n", "f", "ref.py does not import: SyntaxError"),
+        ("import nothing_here\n", "f", "ref.py does not import: ModuleNotFoundError: No module named"),
+        ("class A:\n    pass\n", "A", "the class A is no nn.Module of torch; a reference is one, or a function"),
+        ("def f(x): return x\ndef get_inputs(): return [[torch.rand(3)]]\n", "f", "its input 'x' is a list"),
+        ("def f(x): return x\ndef get_inputs(): return [None]\n", "f", "its input 'x' is None; leave it out"),
+        ("def f(x): return x\ndef get_inputs(): return [0 / 0]\n", "f", "get_inputs() raises ZeroDivisionError"),
+        ("def f(x): return x.reshape(7)\ndef get_inputs(): return [torch.rand(3)]\n", "f", "on its own examples"),
+        ("def f(x): return x\ndef get_inputs(): return [torch.rand(3).cfloat()]\n", "f", "its input 'x' is complex"),
+        ("def f(x): return x\ndef get_inputs(): return [1, 2]\n", "f", "get_inputs() gives 2 inputs, but the"),
+        (INIT.format("") + FORWARD.format("x"), "M", "M takes arguments; give the file get_init_inputs()"),
+        (INIT.format("raise ValueError('no')") + FORWARD.format("x") + "def get_init_inputs(): return [3]\n", "M",
+         "M(3) raises ValueError: no"),
+        ("MODE = 'both'\n" + PLAIN.format("x"), "M", "MODE = 'both' must be 'eval' or 'train'"),
+        ("MODE = 'train'\nclass M(nn.Module):\n" + FIXED.format("nn.Dropout(0.5)") + FORWARD.format("self.d(x)"), "M",
+         "in train mode dropout does: leave out MODE"),
+        ("MODE = 'train'\nclass M(nn.Module):\n" + FIXED.format("nn.BatchNorm1d(4)") + FORWARD.format("self.d(x)"), "M",
+         "in train mode it changes its buffer d.running_mean"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_reference_is_refused_in_a_sentence(tmp_path, text, name, said):
+    with pytest.raises(UsageError) as refused:
+        hosted(tmp_path, text, name)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,176 @@
+"""Rounding followed through torch: limits hold what float32 makes of a formula, and little more."""
+
+import numpy as np
+import pytest
+import torch
+from _references import hosted
+
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.oracles.references.process import Refused
+
+ONE = """
+torch.relu(x)
+F.gelu(x)
+F.gelu(x, approximate="tanh")
+F.silu(x)
+F.mish(x)
+F.elu(x)
+F.selu(x)
+F.softplus(x, beta=2.0)
+F.hardswish(x)
+F.hardsigmoid(x)
+F.leaky_relu(x, 0.2)
+F.logsigmoid(x)
+F.softsign(x)
+torch.tanh(x) + torch.sin(x) * torch.cos(x)
+torch.softmax(x, dim=0)
+torch.log_softmax(x, dim=1)
+torch.logsumexp(x, dim=(0, 1))
+x.var(dim=1)
+x.std(dim=1, unbiased=False)
+torch.var_mean(x, dim=1, correction=0)[1]
+F.layer_norm(x, x.shape[1:])
+F.rms_norm(x, x.shape[1:])
+F.instance_norm(x[None])
+F.normalize(x)
+torch.linalg.norm(x, ord=1, dim=1)
+torch.linalg.norm(x, ord=float("inf"), dim=1)
+x.cumsum(1)
+x.clamp(-1, 1).cumprod(1)
+x.flip(1).sum(1, keepdim=True)
+x.median(dim=1).values
+x.sort(dim=1, descending=True).values
+torch.where(x > 0.5, x, x * 0.5)
+x.masked_fill(x < 0, float("-inf")).amax(1)
+x.round() + x.floor() - x.ceil() + x.trunc()
+x.half() * 2
+F.pad(x, (1, 2), value=0.5)
+F.avg_pool1d(x[None], 3, stride=1, padding=1)
+F.adaptive_avg_pool1d(x[None], 2)
+F.max_pool1d(x[None], 2)
+F.interpolate(x[None], scale_factor=2, mode="nearest")
+F.unfold(x[None, None], 2)
+x.transpose(0, 1).reshape(-1).view(x.shape)
+torch.stack([x, -x], 1).unbind(1)[1]
+torch.cat([x, x * 2], 0)[1:, ::2]
+torch.roll(x, 1, 1).tril()
+torch.einsum("ij,kj->ik", x, x)
+torch.addcmul(x, x, x, value=0.5)
+F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None])
+F.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True)
+F.conv1d(x[None], x[:, None, :3], groups=x.shape[0], padding=1)
+F.conv_transpose1d(x[None], x[:, None, :2], stride=2)
+F.mse_loss(x, x.flip(0))
+F.smooth_l1_loss(x, x * 1.5)
+F.cosine_similarity(x, x.flip(1))
+torch.nan_to_num(x / x.abs())
+""".strip().splitlines()
+BODY = """
+def f(x: "float32[rows, cols]"):
+    return {}
+"""
+
+
+def case_of(shape=(6, 8), fill="normal", seed=3, dtype="float32"):
+    return Case(op="op", tensors={"x": TensorRecipe(shape=shape, dtype=dtype, fill=Fill(distribution=fill, seed=seed))})
+
+
+def input_of(case):
+    from kernel_assay.corpus.inputs.materialize import materialize_all
+
+    return torch.from_numpy(materialize_all(case)["x"])
+
+
+@pytest.mark.parametrize("formula", ONE)
+def test_an_operator_of_torch_in_float32_lies_within_its_limits(tmp_path, formula):
+    host, given = hosted(tmp_path, BODY.format(formula)), {"torch": torch, "F": torch.nn.functional}
+    case = case_of()
+    want, spans = host.answer(case, Numerics())
+    assert host.unfollowed == set(), "it is followed by rules"
+    (span,), (exact,) = spans.values(), want.values()
+    eager = eval(formula, given, {"x": input_of(case)}).numpy().astype(np.float64)
+    assert eager.shape == exact.shape
+    finite = np.isfinite(exact)
+    size = np.abs(exact[finite]).max(initial=0.0)
+    off = np.abs(eager - exact)[finite]
+    room = np.maximum(span.high - exact, exact - span.low)[finite]
+    assert (off <= 2.0 * room + 2.0**-24 * np.abs(exact[finite])).all()
+    assert (room <= 2e-5 * max(size, 1.0)).all() or "half" in formula or "/ x" in formula, "limits say something"
+
+
+def test_a_narrow_accumulator_is_outside_unless_it_is_claimed(tmp_path):
+    host, case = hosted(tmp_path, BODY.format("(x * x).sum(1)")), case_of((5, 64))
+    x = input_of(case).numpy()
+    narrow = (x * x).astype(np.float16).cumsum(1, dtype=np.float16)[:, -1].astype(np.float64)
+    usual, claimed = (host.answer(case, Numerics(accumulate=a)) for a in ("float32", "float16"))
+    for (want, spans), outside in ((usual, True), (claimed, False)):
+        room = np.maximum(spans["out"].high - want["out"], want["out"] - spans["out"].low)
+        assert bool((np.abs(narrow - want["out"]) > 4.0 * room).any()) is outside
+
+
+def test_a_loop_that_writes_rows_is_followed(tmp_path):
+    text = """
+def f(x: "float32[rows, cols]"):
+    out = torch.zeros(x.shape[0])
+    for i in range(x.shape[0]):
+        out[i] = x[i].sum()
+    return out
+"""
+    host, case = hosted(tmp_path, text), case_of()
+    want, spans = host.answer(case, Numerics())
+    assert host.unfollowed == set()
+    assert np.array_equal(want["out"], input_of(case).numpy().astype(np.float64).sum(1))
+    assert (spans["out"].high > want["out"]).all()
+
+
+def test_the_branches_of_an_unsure_condition_are_both_allowed(tmp_path):
+    host = hosted(tmp_path, BODY.format("torch.where(x.sum(1) == x.flip(1).sum(1), 1.0, 2.0)"))
+    _, spans = host.answer(case_of((4, 9)), Numerics())
+    assert set(spans["out"].low) == {1.0}
+    assert set(spans["out"].high) == {2.0}
+
+
+def test_what_may_be_nan_stays_so_behind_what_hides_it(tmp_path):
+    host = hosted(tmp_path, BODY.format("torch.relu((x * 1e30).pow(2).amax(1)).sqrt().exp()"))
+    _, spans = host.answer(case_of(fill="ones"), Numerics())
+    assert (np.isneginf(spans["out"].low) & np.isposinf(spans["out"].high)).all()
+
+
+def test_an_operator_without_a_rule_is_named_and_tried(tmp_path):
+    host, case = hosted(tmp_path, BODY.format("torch.special.bessel_j0(x)")), case_of()
+    assert [name for name in host.unfollowed if "bessel_j0" in name] == list(host.unfollowed)
+    want, spans = host.answer(case, Numerics())
+    room = np.maximum(spans["out"].high - want["out"], want["out"] - spans["out"].low)
+    assert (np.abs(torch.special.bessel_j0(input_of(case)).numpy() - want["out"]) <= 2.0 * room).all()
+    assert (room < 1e-4).all()
+
+
+def test_a_formula_that_leaves_torch_is_judged_by_what_float32_makes_of_it(tmp_path):
+    text = "def f(x: 'float32[rows, cols]'): return torch.from_numpy(x.numpy().cumsum(1))\n"
+    host, case = hosted(tmp_path, text), case_of()
+    (reason,) = host.unfollowed
+    assert reason.startswith("all of it (")
+    want, spans = host.answer(case, Numerics())
+    room = spans["out"].high - want["out"]
+    narrow = input_of(case).numpy().cumsum(1)
+    assert (np.abs(narrow - want["out"]) <= room).all()
+    assert (room <= 1e-4).all()
+
+
+def test_a_shape_that_the_reference_refuses_is_outside_of_its_domain(tmp_path):
+    host = hosted(tmp_path, "def f(x: 'float32[rows, 4*k]'): return x.reshape(x.shape[0] * 2, -1)[:6]\n")
+    host.answer(case_of((3, 8)), Numerics())
+    text = "def f(x: 'float32[rows, cols]'):\n    if x.shape[1] > 10: raise ValueError('too wide')\n    return x\n"
+    host = hosted(tmp_path, text)
+    with pytest.raises(Refused, match=r"ValueError: too wide \(line 5\)"):
+        host.answer(case_of((3, 11)), Numerics())
+
+
+def test_a_reference_of_numpy_is_followed_as_contracts_are(tmp_path):
+    text = 'import numpy as np\nINPUTS = {"x": "float32[rows, cols]"}\ndef f(x): return np.exp(x).sum(axis=1)\n'
+    host = hosted(tmp_path, text, head="")
+    assert (host.loaded.torch, host.unfollowed) == (None, set())
+    want, spans = host.answer(case_of(), Numerics())
+    assert (spans["out"].low < want["out"]).all()
+    assert (spans["out"].high - want["out"] < 1e-5 * want["out"]).all()
