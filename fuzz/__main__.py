@@ -1,6 +1,6 @@
 """The command line, `kassay --help`; in a checkout also `python -m fuzz --help`.
 
-Exit codes: 0 nothing found, 1 findings, 2 usage, 3 internal error.
+Exit codes: 0 nothing found, 1 findings, 2 usage, 3 internal error, 130 stopped with nothing found.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _examiner(place: str, op: str, folder: Path, box: Box) -> tuple[Examiner, Su
     """One sandbox a kernel; folder: where a relative place begins."""
     del folder
     subject = user_subject(place, (op,))
-    examiner = Examiner([subject], timeout=box.timeout, memory_mb=box.memory_mb)
+    examiner = Examiner([subject], timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed)
     atexit.register(examiner.__exit__, None, None, None)
     return examiner, examiner.subjects[subject.key]
 
@@ -143,10 +143,12 @@ def replay(
     """
     items = moved(gather(store, targets, own), device)
     place = places_of(device)[0] if device else None
-    results = replaying.replay(items, store, timeout=box.timeout, memory_mb=box.memory_mb, place=place)
+    results = replaying.replay(
+        items, store, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed, place=place
+    )
     if base is None:
         return results
-    return beside_base(results, base, timeout=box.timeout, memory_mb=box.memory_mb)
+    return beside_base(results, base, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def shrink(
     items = moved(gather(store, [target], own), device)
     subjects = list({i.subject.key: i.subject for i in items}.values())
     place = places_of(device)[0] if device else None
-    with Examiner(subjects, timeout=box.timeout, memory_mb=box.memory_mb, place=place) as examiner:
+    with Examiner(subjects, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed, place=place) as examiner:
         found = [(i, *made) for i in items if (made := _shrink_one(examiner, i, seconds)) is not None]
     if found:
         store.prepare()
@@ -231,7 +233,7 @@ def prove(
         (subject,) = placed([subject], device)
         if subject.device == "cpu":
             raise UsageError(f"{subject.key} does not run on device {device!r}")
-    proof = exhaustive.prove(contract, subject, timeout=box.timeout, memory_mb=box.memory_mb)
+    proof = exhaustive.prove(contract, subject, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed)
     if store is not None:
         store.prepare()
         store.save_proof(proof)

@@ -18,6 +18,8 @@ class RunStarted:
     resumed: bool = False
     left_out: tuple[str, ...] = ()
     """Keys of built-in implementations that took half of the time to load."""
+    why_open: str = ""
+    """Why kernels are not closed in; empty: they are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def _replayer(config: pytest.Config) -> Replayer:
     from kernel_assay.fuzz.api import Box, Replayer  # noqa: PLC0415  as above
 
     box = Box()
-    return config.stash.setdefault(_REPLAYER, Replayer(timeout=box.timeout, memory_mb=box.memory_mb))
+    return config.stash.setdefault(_REPLAYER, Replayer(timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -29,6 +29,8 @@ class Box:
 
     timeout: float = TIMEOUT
     memory_mb: int = MEMORY_MB
+    closed: bool = True
+    """Whether kernels are closed in, where the system allows it: no network, files read-only (docs/sandbox.md)."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for limits in which nothing could run."""
@@ -104,6 +106,7 @@ class RunSettings:
         return RunOptions(
             timeout=self.box.timeout,
             memory_mb=self.box.memory_mb,
+            closed=self.box.closed,
             max_elements=self.max_elements or 0,
             device=self.device,
             jobs=self.jobs or 0,

@@ -33,12 +33,12 @@ class SharedNursery(Nursery):
     most = 4
     """That may wait, in each process that runs tests; the one that has waited longest ends first."""
 
-    def __init__(self, backends, memory_mb, environment=None):
+    def __init__(self, backends, memory_mb, environment=None, why_open=""):
         environ = sorted(item for item in (os.environ | (environment or {})).items() if not PYTESTS.match(item[0]))
-        self._kind, self._made = (backends, memory_mb, environ), []
+        self._kind, self._made = (backends, memory_mb, environ, why_open), []
         before = taken(self._kind)
         if before is None:
-            STARTER.submit(super().__init__, backends, memory_mb, environment or {}).result()
+            STARTER.submit(super().__init__, backends, memory_mb, environment or {}, why_open).result()
         else:
             vars(self).update(vars(before), _made=[], _unclaimed=[], _ended={})
 
@@ -107,6 +107,15 @@ def own_zygotes(shared_zygotes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox, "Nursery", Nursery)
         yield
+
+
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    """A folder that kernels can write to, as compilers do to their caches: for what they are to tell a test."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(folder))
+    return folder
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ class RunOptions:
 
     timeout: float = 10.0
     memory_mb: int = 4096
+    closed: bool = True
+    """Whether kernels were closed in, where the system allowed it."""
     max_elements: int = 0
     device: str = "cpu"
     jobs: int = 0

@@ -41,8 +41,16 @@ from kernel_assay.corpus.storage.merging import merge
 from kernel_assay.corpus.storage.reading import load_record, read_record, record_of
 from kernel_assay.corpus.storage.saved_outputs import Kept
 
+FOLDERS = ("regressions", "seeds", "local")
+"""What is below a root."""
+_ROOTS: set[Path] = set()
 JOURNALS = ("pending", "elites", "coverage")
 """Kinds of journal that a run keeps."""
+
+
+def roots() -> list[Path]:
+    """The folders of all stores that this process has opened: nothing that runs code under test may show them to it."""
+    return sorted(_ROOTS)
 
 
 def _refuse_misfits(kept: Kept, where: str) -> None:
@@ -97,6 +105,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
+        _ROOTS.add(self.root.absolute())
         self._local = self.root / "local"
         self._journals: dict[tuple[str, str], Journal] = {}
         self._held: dict[str, int] = {}
@@ -128,7 +137,7 @@ class Store:
             with self._lock():
                 write_atomic(self._local / "probe", "")
                 (self._local / "probe").unlink()
-                for folder in ("regressions", "seeds", "local"):
+                for folder in FOLDERS:
                     sweep(self.root / folder)
         except (OSError, UsageError) as error:
             reason = getattr(error.__cause__ or error, "strerror", None) or error
@@ -265,6 +274,11 @@ class Store:
         for each in found:
             _refuse_misfits(each, str(path))
         return found
+
+    def kept_size(self, name: str) -> int:
+        """Bytes of what was kept under a name."""
+        path = self._kept_path(name)
+        return path.stat().st_size if path.exists() else 0
 
     def kept_names(self) -> list[str]:
         """Findings and runs of which outputs were kept, sorted."""

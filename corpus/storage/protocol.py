@@ -72,3 +72,6 @@ class RunStore(Protocol):
 
     def keep(self, name: str, kept: Sequence[Kept]) -> None:
         """Keep outputs under the name of a run or a finding."""
+
+    def kept_size(self, name: str) -> int:
+        """Bytes of what was kept under a name; 0 if nothing was."""

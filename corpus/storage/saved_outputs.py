@@ -43,6 +43,11 @@ class Kept(Record):
         payload = {name: base64.b64encode(array.tobytes()).decode("ascii") for name, array in outputs.items()}
         return cls(case=case, subject=subject, execution=execution, verdict=verdict, contract=contract, payload=payload)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the outputs, as they are written."""
+        return sum(map(len, self.payload.values()))
+
     def outputs(self) -> Tensors:
         """The arrays again, with the shapes and dtypes the execution reported.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from kernel_assay.corpus.errors import InternalError, UsageError
@@ -170,8 +171,8 @@ class Search:
 
     def _keep_closest(self) -> None:
         """The outputs that came closest to the line, so that they can be judged again under another contract."""
-        looks = [self.examiner.look(case, key) for key, case in self._closest()]
-        kept = [look.kept for look in looks if look.kept is not None and not look.verdict.failed]
+        looks = (self.examiner.look(case, key) for key, case in self._closest())
+        kept = list(self.queue.fitting(look.kept for look in looks if not look.verdict.failed))
         if kept:
             self.store.keep(self.campaign.run, kept)
 
@@ -180,8 +181,9 @@ class Search:
         self.recorder.campaign = noted(self.recorder.campaign, self.examiner, self.clock.left)
 
     def _closest(self) -> list[tuple[str, Case]]:
-        """Closest cases by subject key; of a large case nothing would be kept."""
-        pairs = [(key, case) for key, near in self.ledger.closest.items() for _, case in near]
+        """Closest cases by subject key, of each the closest first; of a large case nothing would be kept."""
+        ranks = zip_longest(*([(key, case) for _, case in near] for key, near in self.ledger.closest.items()))
+        pairs = [pair for rank in ranks for pair in rank if pair is not None]
         return [(key, case) for key, case in pairs if not self.examiner.is_large(case)]
 
     def _last_index(self) -> int:

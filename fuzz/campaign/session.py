@@ -196,7 +196,7 @@ def _loaded_and_searched(
         with ExitStack() as stack:
             fleet = stack.enter_context(Fleet(examiner, campaign, crew, most, clock)) if len(crew) > 1 else None
             search = Search(examiner, store, campaign, limits, most, on_event, fleet, clock)
-            search.tell(RunStarted(campaign, resume, left_out))
+            search.tell(RunStarted(campaign, resume, left_out, examiner.sandbox.nursery.why_open))
             try:
                 search.run()
             except (UsageError, InternalError) as error:
@@ -243,10 +243,13 @@ def _compile_ahead(campaign: Campaign) -> None:
 
 def examiner_of(campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: math.inf) -> Examiner:
     """One for a campaign's subjects, as its options say."""
-    timeout, memory_mb = campaign.chosen.timeout, campaign.chosen.memory_mb
-    examiner = Examiner(campaign.subjects, timeout=timeout, memory_mb=memory_mb, place=place, ready_by=ready_by)
+    c = campaign.chosen
+    timeout, memory_mb, closed = c.timeout, c.memory_mb, c.closed
+    examiner = Examiner(
+        campaign.subjects, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place, ready_by=ready_by
+    )
     if emulated := [s for s in examiner.subjects.values() if campaign.checked.get(s.key) == ""]:
-        examiner.beside = check_mode.Beside(emulated, timeout=timeout, memory_mb=memory_mb)
+        examiner.beside = check_mode.Beside(emulated, timeout=timeout, memory_mb=memory_mb, closed=closed)
     return examiner
 
 
@@ -305,4 +308,7 @@ def _known(findings: Iterable[Finding], settings: RunSettings, clock: Clock) -> 
         return frozenset()
     late: Callable[[], bool] = lambda: clock.stopped or time.monotonic() > clock.at(1.0)  # noqa: E731
     real = [f for f in findings if not f.subject.planted]
-    return known_on_base(real, settings.base, timeout=settings.box.timeout, memory_mb=settings.box.memory_mb, late=late)
+    box = settings.box
+    return known_on_base(
+        real, settings.base, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed, late=late
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kernel_assay.corpus.errors import InternalError, UsageError
@@ -13,6 +13,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.protocol import RunStore
+from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.campaign.clock import Clock, Ended
 from kernel_assay.fuzz.campaign.known_findings import Known
 from kernel_assay.fuzz.checking.check import Examiner
@@ -42,6 +43,8 @@ ANOTHER_SEQUENCE = 2.0
 """Seconds for shrinking a sequence of cases of a kernel of which one is known: most are the same bug."""
 MOST_TRIES = 3
 """Failures of a finding that never showed again which are looked into: the next one may be another bug, and show."""
+MOST_KEPT = 64 << 20
+"""Bytes of outputs that a run keeps, of its findings and of its closest calls; what comes later has none."""
 PER_PLANTED = 1
 """The same for seeded bugs: one is proof enough, and further ones are counted with it."""
 
@@ -68,6 +71,8 @@ class TriageQueue:
     troubles: list[UsageError | InternalError] = field(default_factory=list)
     """What went wrong with us, or with a contract, while failures were looked into: they were filed all the same."""
     known: Known = field(init=False)
+    room: int = field(init=False)
+    """Bytes of outputs that this run may still keep."""
     _tries: Counter[str] = field(default_factory=Counter)
     """Finding id -> failures of it that were looked into in this session."""
     _hits: Counter[str] = field(default_factory=Counter)
@@ -90,6 +95,7 @@ class TriageQueue:
             if finding.subject.key in keys:
                 self.known.remember(finding, fresh=finding.id in c.fresh)
         self.findings = {f.id: f for f in stored if f.id in c.findings}
+        self.room = MOST_KEPT - sum(map(self.store.kept_size, self.findings))
         met = [Failure.read(said) for said in self.store.read_journal(c.run, "pending")]
         self.pending = {key: f for f in met if self._wanting(key := self._key(f.verdict))}
         self._uncounted = {key for key in self.pending if key not in self.known}
@@ -230,6 +236,7 @@ class TriageQueue:
         before = self.known.filed.get(self.known.ids.get(key, ""))
         finding = found.finding
         known = {finding.id} & set(self.known.filed) | {self.known.ids[k] for k in finding.keys if k in self.known}
+        found = replace(found, kept=next(iter(self.fitting([found.kept])), None))
         kept = put_away(self.store, found, before)
         if before is not None and before.id != kept.id:
             self.store.drop(before)
@@ -239,6 +246,13 @@ class TriageQueue:
         self.findings[kept.id] = kept
         self._tries[kept.id] += 1
         self.tell(FindingFiled(kept))
+
+    def fitting(self, kept: Iterable[Kept | None]) -> Iterator[Kept]:
+        """Yield those for which there is room, which they take."""
+        for each in kept:
+            if each is not None and each.size <= self.room:
+                self.room -= each.size
+                yield each
 
     def _stopping(self) -> bool:
         """Whether time is nearly up; asked again and again, so other processes are kept busy here, too."""

@@ -150,6 +150,7 @@ class Examiner:
         *,
         timeout: float = 10.0,
         memory_mb: int = 4096,
+        closed: bool = True,
         place: Place | None = None,
         judge: str | None = None,
         ready_by: ReadyBy = lambda _: math.inf,
@@ -166,13 +167,13 @@ class Examiner:
             raise UsageError(f"subject {twice.key} stands twice: {twice.path} and {self.subjects[twice.key].path}")
         self.contracts = {s.op: contract_of(s.op) for s in subjects}
         self._faces = {op: interface_of(c) for op, c in self.contracts.items()}
-        self._limits = timeout, memory_mb
+        self._limits = timeout, memory_mb, closed
         self.beside: Examiner | None = None
         """Who emulates some cases meanwhile; it is closed with this one."""
         self._road = LargeRoad(self.subjects, self.contracts, place, judge)
         self.latest: Flight | None = None
         """The batch that was checked last."""
-        self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place)
+        self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place)
         try:
             wrong = self._box.probe(ready_by)
             self.unready = [self.subjects.pop(key) for key in list(self.subjects) if key in self._box.unready]
@@ -207,9 +208,17 @@ class Examiner:
 
     def twin(self, nursery: Nursery | None = None, place: Place | None = None) -> Self:
         """One for the same subjects, which are not loaded again to see whether that can be done."""
-        made, (timeout, memory_mb) = copy(self), self._limits
+        made, (timeout, memory_mb, closed) = copy(self), self._limits
         subjects = list(self.subjects.values())
-        box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, place=place, nursery=nursery)
+        box = Sandbox(
+            subjects,
+            self._faces,
+            timeout=timeout,
+            memory_mb=memory_mb,
+            closed=closed,
+            place=place,
+            nursery=nursery,
+        )
         box.knows_as(self._box)
         vars(made).update(_box=box, _road=self._road.twin(), beside=self.beside and self.beside.twin())
         return made

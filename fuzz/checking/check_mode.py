@@ -48,14 +48,14 @@ def noted(campaign: Campaign, examiner: Examiner) -> Campaign:
 class Beside(Examiner):
     """Emulates kernels that run on a GPU, and judges only what the emulator reports."""
 
-    def __init__(self, subjects: Sequence[Subject], *, timeout: float, memory_mb: int) -> None:
+    def __init__(self, subjects: Sequence[Subject], *, timeout: float, memory_mb: int, closed: bool = True) -> None:
         """subjects: as they are placed on the GPU."""
         self.wrong: dict[str, str] = {}
         """By key: why a subject cannot be emulated; it is none of `subjects` then."""
         self._silent: set[str] = set()
         """Keys of those that told nothing, and took their time."""
         emulated = [s.but(device="cpu") for s in subjects]
-        super().__init__(emulated, timeout=min(timeout, SECONDS), memory_mb=memory_mb)
+        super().__init__(emulated, timeout=min(timeout, SECONDS), memory_mb=memory_mb, closed=closed)
 
     def _probed(self, wrong: dict[str, str]) -> None:
         self.wrong, self.subjects = wrong, {k: s for k, s in self.subjects.items() if k not in wrong}

@@ -22,6 +22,7 @@ from kernel_assay.fuzz.planning.goals import GOALS
 from kernel_assay.kernels.backend_registry import loader_of, loaders
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.kernels.environment import OPTIONAL, TOOLS, environment, gpus, tool_version, version_of
+from kernel_assay.kernels.sandbox.closing import why_open
 from kernel_assay.oracles.catalog import load_contracts
 from kernel_assay.oracles.judging.criteria import CRITERIA
 from kernel_assay.oracles.spec.contract import Contract
@@ -192,6 +193,8 @@ def doctor() -> int:
     click.echo(table(("gpu", "driver"), gpus() or [("none found", "-")]) + "\n")
     click.echo(table(("backend", "state"), [(name, _backend_state(name)) for name in loaders()]))
     click.echo(f"\n{mended_text()}")
+    why = why_open()
+    click.echo(f"kernels run in the open, with your rights, because {why}" if why else "kernels are closed in here")
     if platform.system() != "Linux":
         click.echo("subjects cannot run here: the sandbox needs Linux")
         return FOUND

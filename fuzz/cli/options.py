@@ -63,13 +63,16 @@ def box_options(command: Callable[..., int]) -> Callable[..., int]:
     """Limits of the sandbox, as `box`."""
 
     @wraps(command)
-    def boxed(*, timeout: float, memory_mb: int, **rest: Any) -> int:
-        return command(box=Box(timeout, memory_mb), **rest)
+    def boxed(*, timeout: float, memory_mb: int, in_the_open: bool, **rest: Any) -> int:
+        return command(box=Box(timeout, memory_mb, not in_the_open), **rest)
 
     usual = Box()
     timed = click.option(
         "--timeout", type=AtLeast(0.01), default=usual.timeout, show_default=True, help="Seconds for one execution."
     )(boxed)
+    timed = click.option(
+        "--open", "in_the_open", is_flag=True, help="Kernels get a network, and write files, with your rights."
+    )(timed)
     return click.option(
         "--memory",
         "memory_mb",

@@ -64,6 +64,8 @@ class Progress(AbstractContextManager["Progress"]):
         c = event.campaign
         if event.resumed:
             click.echo(f"resuming {c.run} after {c.seconds:.0f} s and {c.cases:,} cases", err=True)
+        if event.why_open:
+            click.echo(f"kernels run in the open, with your rights, because {event.why_open}", err=True)
         if event.left_out:
             names = listed(event.left_out)
             click.echo(f"left out, for loading took half of the budget (the next run is faster): {names}", err=True)

@@ -38,7 +38,7 @@ from kernel_assay.reports.plain.run_text import campaign_text
 from kernel_assay.reports.plain.terminal import say
 
 INTERRUPTED = 130
-"""Exit code of what is ended at once."""
+"""Exit code of what was ended before its time, without a finding: that nothing was found says nothing then."""
 _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
 """A live line hides it."""
 
@@ -120,7 +120,8 @@ def command(
 
     Exit code 1 if a subject failed that is not a seeded bug, or if a seeded bug was not found. Failures that are
     expected, or that the base has too, do not count. One that did not show again when it was run again is told, and
-    counts if two runs on one input differed, which proves it, or with --strict.
+    counts if two runs on one input differed, which proves it, or with --strict. Exit code 130 if the run was stopped
+    before its end and had found nothing.
     """
     began = time.monotonic()
     if budget and cases:
@@ -150,7 +151,8 @@ def command(
     check_json(json_path)
     with Store(corpus) as store, stopping(api.Stop()) as stop, Progress(quiet=quiet) as progress:
         result = api.run(settings, store=store, on_event=progress, stop=stop, resume=resume, began=began)
-    return conclude(result, corpus, json_path)
+    code = conclude(result, corpus, json_path)
+    return INTERRUPTED if stop.asked and code == 0 and not result.campaign.finished else code
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def _observed(items: list[Item], box: Box, *, aside: bool) -> list[Finding]:
     """Run the cases, say what every subject makes of them, and give the failures the form of findings."""
     subjects = list({i.subject.key: i.subject for i in items}.values())
     found = []
-    with Examiner(subjects, timeout=box.timeout, memory_mb=box.memory_mb) as examiner:
+    with Examiner(subjects, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed) as examiner:
         for case in {i.case.id: i.case for i in items}.values():
             keys = tuple(i.subject.key for i in items if i.case.id == case.id)
             checked = examiner.check([Inquiry(case, keys, all_laws(case))])[0]

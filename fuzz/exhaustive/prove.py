@@ -66,7 +66,7 @@ def _blocks(contract: Contract, name: str, attrs: Attrs) -> Iterator[TensorRecip
             yield TensorRecipe(shape=shape, dtype="uint8", fill=Fill(distribution="every_blocks", params=params))
 
 
-def prove(contract: Contract, subject: Subject, *, timeout: float, memory_mb: int) -> Proof:
+def prove(contract: Contract, subject: Subject, *, timeout: float, memory_mb: int, closed: bool = True) -> Proof:
     """Judge a subject on every input of its narrow dtypes, and on a GPU on 2**32 that are wider or come in pairs.
 
     timeout: seconds for one case, or one part of a wide domain.
@@ -74,7 +74,7 @@ def prove(contract: Contract, subject: Subject, *, timeout: float, memory_mb: in
     """
     wide = domains(contract, subject) if subject.device != "cpu" else []
     cases = _narrow(contract, subject) if wide else cases_of(contract, subject)
-    checked = _checked(cases, subject, timeout, memory_mb) if cases else []
+    checked = _checked(cases, subject, timeout, memory_mb, closed=closed) if cases else []
     if wide:
         with Sweeper(subject, timeout=max(timeout, PART_SECONDS)) as sweeper:
             checked += [sweeper.sweep(case).sweep for case in wide]
@@ -94,8 +94,8 @@ def _narrow(contract: Contract, subject: Subject) -> list[Case]:
         return []
 
 
-def _checked(cases: list[Case], subject: Subject, timeout: float, memory_mb: int) -> list[Sweep]:
-    with Examiner([subject], timeout=timeout, memory_mb=memory_mb) as examiner:
+def _checked(cases: list[Case], subject: Subject, timeout: float, memory_mb: int, *, closed: bool) -> list[Sweep]:
+    with Examiner([subject], timeout=timeout, memory_mb=memory_mb, closed=closed) as examiner:
         # One by one: all of them at once would take gigabytes.
         verdicts = [(c, examiner.check([Inquiry(c, (subject.key,))])[0].verdicts[subject.key]) for c in cases]
     return [Sweep(case=case, kind=v.kind, rho=v.rho, message=v.message) for case, v in verdicts]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding, State
@@ -29,6 +30,7 @@ def known_on_base(
     *,
     timeout: float,
     memory_mb: int,
+    closed: bool = True,
     late: Callable[[], bool] = lambda: False,
 ) -> frozenset[str]:
     """Ids of those that the base has, too. late: whether there is no more time to run anything there.
@@ -37,13 +39,16 @@ def known_on_base(
     """
     check_base(base)
     recorded = _recorded(base)
-    return frozenset(f.id for f in findings if _is_known(f, base, recorded, late, timeout=timeout, memory_mb=memory_mb))
+    box = {"timeout": timeout, "memory_mb": memory_mb, "closed": closed}
+    return frozenset(f.id for f in findings if _is_known(f, base, recorded, late, box))
 
 
-def beside_base(results: Sequence[Replayed], base: Path, *, timeout: float, memory_mb: int) -> list[Replayed]:
+def beside_base(
+    results: Sequence[Replayed], base: Path, *, timeout: float, memory_mb: int, closed: bool = True
+) -> list[Replayed]:
     """The results, with those told apart that fail on the base, too."""
     failing = [r.as_finding() for r in results if not r.good and r.verdict.failed]
-    known = known_on_base(failing, base, timeout=timeout, memory_mb=memory_mb)
+    known = known_on_base(failing, base, timeout=timeout, memory_mb=memory_mb, closed=closed)
 
     def told(r: Replayed) -> Replayed:
         theirs = not r.good and r.verdict.failed and r.as_finding().id in known
@@ -72,13 +77,7 @@ def _today(finding: Finding) -> Signature:
 
 
 def _is_known(
-    finding: Finding,
-    base: Path,
-    recorded: Collection[str],
-    late: Callable[[], bool],
-    *,
-    timeout: float,
-    memory_mb: int,
+    finding: Finding, base: Path, recorded: Collection[str], late: Callable[[], bool], box: dict[str, Any]
 ) -> bool:
     """Whether the base fails in the same way: by what its version of the subject does, or by records if it has none.
 
@@ -88,7 +87,7 @@ def _is_known(
         subject = None if late() else subject_on(finding.subject, base)
         if subject is None:
             return _today(finding).key in recorded
-        with Examiner([subject], timeout=timeout, memory_mb=memory_mb) as examiner:
+        with Examiner([subject], **box) as examiner:
             _, verdict = rerun(examiner, Item(finding.id, finding.case, subject, finding))
     except UsageError:  # it does not even load there
         return _today(finding).key in recorded

@@ -204,13 +204,19 @@ def _chosen(case: Case, own: Own, ran: Iterable[Subject]) -> list[Subject]:
 
 
 def replay(
-    items: Sequence[Item], store: Store | None, *, timeout: float, memory_mb: int, place: Place | None = None
+    items: Sequence[Item],
+    store: Store | None,
+    *,
+    timeout: float,
+    memory_mb: int,
+    closed: bool = True,
+    place: Place | None = None,
 ) -> list[Replayed]:
     """Run every item again; findings in the store are told what came of it."""
     replayed: dict[int, Replayed] = {}
     for group in _without_namesakes(items):
         subjects = list({i.subject.key: i.subject for _, i in group}.values())
-        with Examiner(subjects, timeout=timeout, memory_mb=memory_mb, place=place) as examiner:
+        with Examiner(subjects, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place) as examiner:
             for number, item in group:
                 replayed[number] = replay_one(examiner, item)
                 if store is not None:
@@ -221,14 +227,14 @@ def replay(
 class Replayer:
     """Runs items again one by one; each subject's sandbox is kept until it is closed. Nothing is written."""
 
-    def __init__(self, *, timeout: float, memory_mb: int) -> None:
-        self._timeout, self._memory_mb = timeout, memory_mb
+    def __init__(self, *, timeout: float, memory_mb: int, closed: bool = True) -> None:
+        self._timeout, self._memory_mb, self._closed = timeout, memory_mb, closed
         self._examiners: dict[str, Examiner] = {}
 
     def replay(self, item: Item) -> Replayed:
         """Replay an item. Raises UsageError for a subject that cannot be loaded."""
         if item.subject.id not in self._examiners:
-            made = Examiner([item.subject], timeout=self._timeout, memory_mb=self._memory_mb)
+            made = Examiner([item.subject], timeout=self._timeout, memory_mb=self._memory_mb, closed=self._closed)
             self._examiners[item.subject.id] = made
         return replay_one(self._examiners[item.subject.id], item)
 

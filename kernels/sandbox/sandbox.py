@@ -34,6 +34,7 @@ from kernel_assay.kernels.boundary.protocol import (
     encode_subjects,
 )
 from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, Taker, Ticket
+from kernel_assay.kernels.sandbox.closing import ASKED
 from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained
 from kernel_assay.kernels.sandbox.decode import death_of, execution_of, left_undone, outcome_of
 from kernel_assay.kernels.sandbox.mps import Sharing
@@ -63,12 +64,14 @@ class Sandbox:
         *,
         timeout: float = 10.0,
         memory_mb: int = 4096,
+        closed: bool = True,
         place: Place | None = None,
         nursery: Nursery | None = None,
     ) -> None:
         """timeout: seconds for one execution (two runs), with more for first calls and builds (patience.py).
 
-        memory_mb: what a worker may allocate on top of its start.
+        memory_mb: what a worker may allocate on top of its start. closed: whether workers are closed in, where the
+        system allows it.
 
         place: which device they see, and whether they share it. nursery: where workers come from, closed with the
         sandbox; None: one of its own.
@@ -89,7 +92,8 @@ class Sandbox:
                 raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.loader for s in subjects}))
-        self.nursery = nursery or Nursery(backends, memory_mb, place.environment if place else {})
+        why_open = "" if closed else ASKED
+        self.nursery = nursery or Nursery(backends, memory_mb, place.environment if place else {}, why_open)
         self._sharing = Sharing(place.shared if place else {})
         self._watch = Stopwatch()
         self._hung: set[str] = set()
@@ -373,6 +377,8 @@ class Sandbox:
         """Have outputs copied that a worker keeps until it hears of it."""
         assert ticket.taker is not None
         execution, again = execution_of(key[1], head), ""
+        pid = self.nursery.pid_of(self._active)  # where it lives, it has another
+        offers = [{**offer, "pid": pid} if "pid" in offer else offer for offer in offers]
         try:
             taken = {
                 report.name: ticket.taker.take(key[1], report, offer)

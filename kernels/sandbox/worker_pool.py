@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -37,7 +38,8 @@ from kernel_assay.kernels.boundary.protocol import (
     ZYGOTE_LOST,
     Task,
 )
-from kernel_assay.kernels.sandbox.compiler_caches import compiler_caches
+from kernel_assay.kernels.sandbox.closing import enclosure_of
+from kernel_assay.kernels.sandbox.compiler_caches import cache_home, compiler_caches
 from kernel_assay.kernels.sandbox.mps import terminate
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 
@@ -92,6 +94,9 @@ class Handle:
     channel: Channel
     journal: int
     pid: int = 0
+    """As this process knows it; below 0 if it had ended before that was known."""
+    name: int = 0
+    """The pid by which its zygote knows it."""
     zygote: int = 0
     """Which of the nursery's zygotes has forked it."""
     served: int = 0
@@ -140,17 +145,24 @@ class Nursery:
     """Starts the zygote, asks it for workers, learns how they ended."""
 
     def __init__(
-        self, backends: tuple[str, ...], memory_mb: int, environment: Mapping[str, str] = MappingProxyType({})
+        self,
+        backends: tuple[str, ...],
+        memory_mb: int,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        why_open: str = "",
     ) -> None:
-        """environment: variables that the workers get besides this process's."""
+        """environment: variables that the workers get besides this process's; why_open: why they are not closed in."""
         self._scratch = Scratch()
+        caches = {**compiler_caches(), "XDG_CACHE_HOME": str(cache_home())}  # the same, where homes are read-only
+        self._environment = {**_THREADS, **caches, **environment}
         on_gpu = any(b.endswith("@cuda") or loader_of(b).gpu_only for b in backends)
         self._settings = {
             "memory_mb": memory_mb + (_GPU_MB if on_gpu else 0),
             "backends": backends,
-            "scratch": str(self._scratch.path),
+            "enclosure": enclosure_of(self._scratch.path, memory_mb, self._environment),
+            "open": why_open,
         }
-        self._environment = {**_THREADS, **compiler_caches(), **environment}
+        self._why_open: str | None = None
         self._zygotes = self._silent = 0
         self._start()
 
@@ -171,6 +183,8 @@ class Nursery:
         self._zygotes += 1
         self._unclaimed: list[Handle] = []
         self._ended: dict[int, Ending] = {}
+        self._forgotten: set[int] = set()
+        """Names of workers whose end nobody asks for."""
 
     def branch(self, environment: dict[str, str]) -> Branch:
         """A nursery for another process, without importing anything again; its workers get these variables, too."""
@@ -181,6 +195,14 @@ class Nursery:
             raise InternalError(f"the zygote is gone: {error}") from error
         theirs.close()
         return Branch(ours, self._settings, {**self._environment, **environment})
+
+    @property
+    def why_open(self) -> str:
+        """Why workers are not closed in, as the zygote says; empty: they are, or nobody knows yet."""
+        deadline = self._clock() + _START_SECONDS
+        while self._why_open is None and (left := deadline - self._clock()) > 0:
+            self._hear(left)
+        return self._why_open or ""
 
     def fileno(self) -> int:
         """Descriptor of the socket that leads to the zygote."""
@@ -206,20 +228,20 @@ class Nursery:
 
     def ending(self, handle: Handle, seconds: float = _EXIT_SECONDS) -> Ending:
         """Wait for a worker's end; one that does not end in time is killed."""
-        pid = self._pid(handle)
+        pid = self.pid_of(handle)
         deadline = self._clock() + (seconds if handle.lost else min(seconds, 0.25))
         while not self._has_ended(handle) and (left := deadline - self._clock()) > 0:
             self._hear(left)
         if not self._has_ended(handle):  # it closed its end and lives on
             return Ending(CHANNEL_LOST, self.kill(handle).tail)
         kill_group(pid)
-        return self._ended.pop(pid, _UNKNOWN)
+        return self._ended.pop(handle.name, _UNKNOWN)
 
     def kill(self, handle: Handle) -> Ending:
         """SIGKILL, at once, for the worker and whatever it started."""
         self._kill(handle)
         self._wait_for(handle)
-        return self._ended.pop(handle.pid, _UNKNOWN)
+        return self._ended.pop(handle.name, _UNKNOWN)
 
     def lost(self, handle: Handle) -> bool:
         """Whether a worker's zygote is gone, and with it the worker."""
@@ -234,9 +256,9 @@ class Nursery:
 
     def stack(self, handle: Handle) -> str:
         """Where a worker is, as Python's faulthandler shows it, the innermost call first; empty if it does not say."""
-        pid = self._pid(handle)
+        pid = self.pid_of(handle)
         self._hear(0)
-        if self._has_ended(handle):
+        if pid <= 0 or self._has_ended(handle):
             return ""
         os.ftruncate(handle.journal, STACK_AT)
         os.lseek(handle.journal, STACK_AT, os.SEEK_SET)
@@ -252,6 +274,8 @@ class Nursery:
         """
         if not dead and not handle.shared:
             self._kill(handle)
+        if handle.name and not self.lost(handle) and self._ended.pop(handle.name, None) is None:
+            self._forgotten.add(handle.name)
         handle.close()
 
     def close(self) -> None:
@@ -267,7 +291,7 @@ class Nursery:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            kill_group(self._process.pid)
             self._process.wait()
 
     def renew(self, seconds: float = _CLOSE_SECONDS) -> None:
@@ -286,18 +310,18 @@ class Nursery:
             raise InternalError("the zygote died before it had forked; its last words are on stderr")
         self.renew(0.0)
 
-    def _pid(self, handle: Handle) -> int:
-        """The pid of a worker; 0 if that will never be known."""
+    def pid_of(self, handle: Handle) -> int:
+        """The pid of a worker; 0 or less if that will never be known."""
         deadline = self._clock() + _START_SECONDS
         while not handle.pid and not self.lost(handle):
             self._hear(deadline - self._clock())
         return handle.pid
 
     def _has_ended(self, handle: Handle) -> bool:
-        return self.lost(handle) or handle.pid in self._ended
+        return self.lost(handle) or handle.name in self._ended
 
     def _kill(self, handle: Handle) -> None:
-        pid = self._pid(handle)
+        pid = self.pid_of(handle)
         self._hear(0)
         if not self._has_ended(handle):
             if handle.shared:
@@ -316,18 +340,31 @@ class Nursery:
                 self._begin_anew()
             return
         try:
-            message = self._control.recv(1 << 16)
+            message, pidfds, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
         except ConnectionResetError:
-            message = b""
+            message, pidfds = b"", []
         if not message:
             self._begin_anew()
             return
-        self._silent = 0
         said = from_json(message)
+        if "open" in said:
+            self._why_open = str(said["open"])
+            return
+        self._silent = 0
         if "forked" in said:
-            self._unclaimed.pop(0).pid = said["forked"]
+            handle = self._unclaimed.pop(0)
+            handle.name, handle.pid = said["forked"], _pid_behind(*pidfds)
+        elif said["ended"] in self._forgotten:
+            self._forgotten.remove(said["ended"])
         else:
             self._ended[said["ended"]] = Ending(said["code"], said["tail"])
+
+
+def _pid_behind(pidfd: int) -> int:
+    """The pid of a process, as this one knows it, whatever it is called where it lives; -1 if it has ended."""
+    about = Path(f"/proc/self/fdinfo/{pidfd}").read_text("ascii")
+    os.close(pidfd)
+    return next(int(line.split()[1]) for line in about.splitlines() if line.startswith("Pid:"))
 
 
 _UNKNOWN = Ending(ZYGOTE_LOST, "")
@@ -339,7 +376,7 @@ class Branch(Nursery):
     def __init__(self, control: socket.socket, settings: dict[str, Any], environment: dict[str, str]) -> None:
         """settings, environment: of a zygote that is started, should this one be lost."""
         self._settings, self._environment = settings, environment
-        self._process, self._zygotes, self._silent = None, 0, 0
+        self._process, self._zygotes, self._silent, self._why_open = None, 0, 0, ""
         self._listen_to(control)
 
     def let_go(self) -> None:

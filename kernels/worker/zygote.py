@@ -2,7 +2,8 @@
 
 It runs no subject itself. It keeps the last words of its children (what they wrote to stdout and stderr, however much),
 reaps them and tells the supervisor how they ended. What they leave behind becomes its own, and is ended with them. It
-dies with the supervisor, and the children die with it.
+dies with the supervisor, and the children die with it. Where the system allows it, all of them live in a closed place
+(enclosure.py), where pids are others than outside: the supervisor is told of a worker by a descriptor of its process.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from kernel_assay.kernels.backends.support.walls import fault_note
 from kernel_assay.kernels.boundary.processes import children, end_strays, kill_group
 from kernel_assay.kernels.boundary.protocol import FORK
 from kernel_assay.kernels.worker import worker
+from kernel_assay.kernels.worker.enclosure import Enclosure
 
 TAIL = 4096
 """Bytes of a child's output that are kept."""
@@ -40,6 +42,8 @@ class Child:
     pid: int
     pidfd: int
     output: int
+    keeper: int = 0
+    """The first process of those that end with it, where it lives in a closed place (enclosure.py)."""
     tail: bytes = b""
 
 
@@ -54,8 +58,11 @@ class Branch:
 class Zygote:
     """Waits for fork requests, children's output and children's ends."""
 
-    def __init__(self, control: socket.socket, memory_mb: int, scratch: str) -> None:
-        self._control = control
+    def __init__(
+        self, control: socket.socket, memory_mb: int, scratch: str, enclosure: Enclosure | None = None
+    ) -> None:
+        """enclosure: the closed place that this process is in; None: workers run in the open."""
+        self._control, self._enclosure = control, enclosure
         self._memory = memory_mb << 20
         self._scratch = scratch
         self._selector = selectors.DefaultSelector()
@@ -64,6 +71,10 @@ class Zygote:
         self._branches: list[Branch] = []
         self._others = children()
         """Processes that are none of its workers, nor left by one."""
+
+    def greet(self, why: str) -> None:
+        """Tell the supervisor why workers run in the open; empty: they do not."""
+        self._tell({"open": why})
 
     def serve(self) -> None:
         """Serve until the supervisor hangs up, or is gone; then nothing is left of the children."""
@@ -117,7 +128,7 @@ class Zygote:
             _outlive_nobody()
             self._forget_the_others()
             os.environ.update(environment)
-            Zygote(socket.socket(fileno=control), self._memory >> 20, self._scratch).serve()
+            Zygote(socket.socket(fileno=control), self._memory >> 20, self._scratch, self._enclosure).serve()
             os._exit(0)
         finally:
             os._exit(1)
@@ -141,17 +152,22 @@ class Zygote:
 
     def _fork(self, channel: int, journal: int) -> None:
         read, write = os.pipe()
+        for fd in (channel, journal):
+            os.set_inheritable(fd, False)  # not for who keeps the worker's processes
+        keeper = self._enclosure.begin_worker() if self._enclosure else 0
         pid = os.fork()
         if pid == 0:
             self._become_worker(channel, journal, write)
+        if self._enclosure:
+            self._enclosure.end_fork()
         for fd in (channel, journal, write):
             os.close(fd)
         os.set_blocking(read, False)
-        child = Child(pid, os.pidfd_open(pid), read)
+        child = Child(pid, os.pidfd_open(pid), read, keeper)
         self._children[pid] = child
         self._selector.register(child.output, selectors.EVENT_READ, child)
         self._selector.register(child.pidfd, selectors.EVENT_READ, child)
-        self._tell({"forked": pid})
+        self._tell({"forked": pid}, child.pidfd)
 
     def _bury_all(self) -> None:
         """End all children, and what they have started."""
@@ -168,6 +184,8 @@ class Zygote:
             self._forget_the_others()
             os.dup2(output, 1)
             os.dup2(output, 2)
+            if self._enclosure:
+                self._enclosure.seclude()
             os.chdir(self._scratch)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             limit = _data_in_use() + self._memory
@@ -197,13 +215,20 @@ class Zygote:
         kill_group(child.pid)  # what it has started does not outlive it
         _, status = os.waitpid(child.pid, 0)
         del self._children[child.pid]
-        end_strays({*self._others, *self._children, *(branch.pid for branch in self._branches)})
+        keepers = {other.keeper for other in self._children.values()}
+        known = {*self._others, *self._children, *keepers, *(branch.pid for branch in self._branches)}
         code = os.waitstatus_to_exitcode(status)
-        self._tell({"ended": child.pid, "code": code, "tail": child.tail.decode(errors="replace")})
+        ended = {"ended": child.pid, "code": code, "tail": child.tail.decode(errors="replace")}
+        if child.keeper:  # with it ends all that the worker has started, so that nobody has to wait for that
+            os.kill(child.keeper, signal.SIGKILL)
+            self._tell(ended)
+        end_strays(known)
+        if not child.keeper:
+            self._tell(ended)
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, message: dict[str, Any], *fds: int) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # serve() sees the hang-up
-            self._control.send(to_json(message))
+            socket.send_fds(self._control, [to_json(message)], fds)
 
 
 def _outlive_nobody() -> None:
@@ -227,14 +252,20 @@ def main() -> None:
     """Entry of the zygote process: settings come as one JSON argument."""
     settings = from_json(sys.argv[1])
     die_with_parent()
+    control = socket.socket(fileno=settings["control"])
+    control.set_inheritable(False)
+    enclosure, why = Enclosure(**settings["enclosure"]), settings["open"]
+    if not why and not (why := enclosure.refusal()):
+        enclosure.enter()
     with contextlib.suppress(OSError):  # the folder may be gone
         sys.path[0] = str(Path.cwd())  # a subject may import what lies where the command was given
     for backend in settings["backends"]:
         loader_of(backend).preload()
     fault_note()
-    control = socket.socket(fileno=settings["control"])
     gc.collect()
     gc.freeze()
     _outlive_nobody()
-    Zygote(control, settings["memory_mb"], settings["scratch"]).serve()
+    zygote = Zygote(control, settings["memory_mb"], enclosure.scratch, None if why else enclosure)
+    zygote.greet(why)
+    zygote.serve()
     os._exit(0)  # nothing is left to be put away; Triton's library would complain on stderr of what it finds

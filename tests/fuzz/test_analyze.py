@@ -16,6 +16,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.reading import case_of
+from kernel_assay.fuzz.campaign import triage_queue
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.replay.rejudge import analyze, said
 from kernel_assay.kernels.catalog import user_subject
@@ -270,6 +271,17 @@ def test_a_run_keeps_its_closest_calls_for_this(fuzz):
     contract(2)
     code, out, _ = fuzz("analyze", run)
     assert (code, f"{len(near)} judged again, {len(near)} changed" in out) == (1, True)
+
+
+@pytest.mark.parametrize("most", [0, 8, 1 << 20])
+def test_what_a_run_keeps_has_a_limit(fuzz, monkeypatch, most):
+    monkeypatch.setattr(triage_queue, "MOST_KEPT", most)
+    Path("mine.py").write_text(KERNEL + "    if x.size == 3:\n        out[-1:] = 5\n")
+    fuzz("run", "--contract", "twice_contract.py", "--subject", "mine.py", *SHORT)
+    with Store(Path("corpus")) as store:
+        sizes = [each.size for name in store.kept_names() for each in store.kept(name)]
+    assert sum(sizes) <= most
+    assert bool(sizes) is bool(most)
 
 
 @pytest.mark.parametrize("target", ["nobody", "r9"])

@@ -90,6 +90,9 @@ class Memory:
     def drop(self, finding):
         del self.found[finding.id]
 
+    def kept_size(self, name):
+        return 0
+
     def keep(self, name, kept):
         self.kept[name] = list(kept)
 

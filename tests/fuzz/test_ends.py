@@ -54,9 +54,18 @@ def test_a_signal_ends_a_run_that_waits_for_a_kernel_that_hangs_and_it_tells_wha
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert time.monotonic() - begin < 5.0 + SLACK
-    assert (process.returncode, b"Traceback" in err) == (0, False), err
+    assert (process.returncode, b"Traceback" in err) == (130, False), err
     assert b"interrupted: go on with --resume" in out
     assert not summary(tmp_path)["finished"]
+
+
+def test_what_was_found_before_a_run_was_stopped_decides_its_exit_code(tmp_path):
+    process = started(tmp_path, MANY)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert summary(tmp_path)["findings"]
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path):

@@ -94,7 +94,7 @@ RIGHT = right("float32")
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, notes):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SEQUENCE_SECONDS", 1.5)
     monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.ANOTHER_SEQUENCE", 0.1)
@@ -119,7 +119,7 @@ def findings():
 
 
 def test_two_runs_that_differ_once_are_a_proof(fuzz, here):
-    kernel(here, HEAD + ONCE.format(mark=str(here / "mark"), what="out[:1, :1] = 77"))
+    kernel(here, HEAD + ONCE.format(mark=str(here / "notes" / "mark"), what="out[:1, :1] = 77"))
     code, out, _ = search(fuzz)
     (found,) = findings()
     assert (code, found.verdict.kind, found.probability) == (1, Kind.NONDETERMINISTIC, 0.0)
@@ -133,7 +133,7 @@ def test_two_runs_that_differ_once_are_a_proof(fuzz, here):
 
 @pytest.mark.parametrize(("words", "code"), [((), 0), (("--strict",), 1)])
 def test_another_failure_that_does_not_show_again_is_told_and_counts_if_asked(fuzz, here, words, code):
-    kernel(here, HEAD + ONCE.format(mark=str(here / "mark"), what='raise RuntimeError("once")'))
+    kernel(here, HEAD + ONCE.format(mark=str(here / "notes" / "mark"), what='raise RuntimeError("once")'))
     ended, out, _ = search(fuzz, *words)
     assert ended == code
     assert "warning: silu/mine: raised, seen 1 time, did not show again" in out

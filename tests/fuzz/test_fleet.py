@@ -90,12 +90,12 @@ def test_the_lead_grows_with_the_search_and_never_shrinks():
 
 
 @pytest.fixture
-def devices(tmp_path):
+def devices(tmp_path, notes):
     """Simulated ones: which variables subjects have seen in a search by a crew."""
     file = tmp_path / "tells.py"
     file.write_text(
         "import os\nfrom pathlib import Path\n\nimport numpy as np\n\n\ndef silu(x):\n"
-        f"    with Path({str(tmp_path / 'seen')!r}).open('a') as f:\n"
+        f"    with Path({str(notes / 'seen')!r}).open('a') as f:\n"
         "        f.write(f\"{os.environ.get('CUDA_VISIBLE_DEVICES')} {os.environ.get('SHARED')}\\n\")\n"
         "    with np.errstate(all='ignore'):\n"
         "        return (x / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)\n"
@@ -107,7 +107,7 @@ def devices(tmp_path):
             campaign = begin(store, examiner)
             with Fleet(examiner, campaign, crew) as fleet:
                 Search(examiner, store, campaign, Limits(600.0, 8 * BATCH), fleet=fleet).run()
-        return (tmp_path / "seen").read_text().splitlines()
+        return (notes / "seen").read_text().splitlines()
 
     return seen
 

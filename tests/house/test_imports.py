@@ -85,7 +85,7 @@ def test_a_worker_that_meets_the_judge_is_noticed(tmp_path):
         '"""Looks at the judge."""\nimport kernel_assay.oracles.judging.failure_mask\n\n\ndef run(x):\n    return x\n'
     )
     nosy = subjects_of("silu")[0].but(name="nosy", path=str(file), function="run", backend="numpy")
-    with Sandbox([nosy], {"silu": Interface(("x",), ("out",), ())}) as box:
+    with Sandbox([nosy], {"silu": Interface(("x",), ("out",), ())}, closed=False) as box:
         box.probe()
         assert "kernel_assay.oracles.judging.failure_mask" in box.modules_of_ours()
 

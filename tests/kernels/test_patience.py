@@ -202,7 +202,7 @@ def test_a_stop_of_all_processes_makes_nobody_late(subject):
 
         def stop():
             if len(stopped) < 3:
-                pid = examiner.sandbox.nursery._pid(examiner.sandbox._active)
+                pid = examiner.sandbox.nursery.pid_of(examiner.sandbox._active)
                 os.kill(pid, signal.SIGSTOP)
                 time.sleep(3 * TIMEOUT)
                 os.kill(pid, signal.SIGCONT)
@@ -219,7 +219,7 @@ def test_a_stop_of_all_processes_makes_nobody_late(subject):
 def test_who_ends_or_stops_the_mother_of_all_workers_harms_nobody_else(subject, number, then, monkeypatch):
     monkeypatch.setattr("kernel_assay.kernels.sandbox.worker_pool._EXIT_SECONDS", 0.3)
     kills = subject("kills", f"    os.kill(os.getppid(), {int(number)}){then}\n")
-    with Examiner([kills, PEER], timeout=3.0) as examiner:
+    with Examiner([kills, PEER], timeout=3.0, closed=False) as examiner:
         checked = examiner.check([Inquiry(c, (PEER.key, kills.key)) for c in CASES[:2]])
         again = examiner.check([Inquiry(CASES[0], (PEER.key,))])
     assert {c.verdicts[PEER.key].kind for c in (*checked, *again)} == {Kind.PASS}
@@ -233,9 +233,9 @@ def test_zygotes_that_end_without_a_word_are_replaced_until_it_must_be_our_own_a
         nursery = examiner.sandbox.nursery
         for _ in range(3):
             nursery._begin_anew()
-        assert nursery._pid(nursery.spawn()), "and a word makes good for all before it"
+        assert nursery.pid_of(nursery.spawn()), "and a word makes good for all before it"
         assert kinds(examiner, PEER, [CASES[0]]) == [Kind.PASS]
-        assert nursery._pid(nursery.spawn())
+        assert nursery.pid_of(nursery.spawn())
         for _ in range(3):
             nursery._begin_anew()
         with pytest.raises(InternalError, match="before it had forked"):
@@ -244,7 +244,7 @@ def test_zygotes_that_end_without_a_word_are_replaced_until_it_must_be_our_own_a
 
 def test_a_branch_that_loses_its_zygote_gets_another(subject):
     kills = subject("kills", "    if x.shape[0] == 3:\n        os.kill(os.getppid(), 9)\n        time.sleep(1)\n")
-    with Examiner([kills, PEER], timeout=3.0) as examiner:
+    with Examiner([kills, PEER], timeout=3.0, closed=False) as examiner:
         with examiner.twin(examiner.sandbox.nursery.branch({}), Place("cpu")) as twin:
             assert kinds(twin, kills, [silu(2, 2), CASES[0], silu(2, 5)]) == [Kind.PASS, Kind.CRASHED, Kind.PASS]
         assert kinds(examiner, kills, [silu(2, 2)]) == [Kind.PASS]
@@ -259,7 +259,7 @@ def test_what_a_subject_leaves_behind_by_two_forks_does_not_outlive_its_worker(s
         "            os._exit(0)\n        os.wait()\n"
     )
     forks = subject("forks", body)
-    with Examiner([forks, PEER]) as examiner:
+    with Examiner([forks, PEER], closed=False) as examiner:
         assert kinds(examiner, forks, CASES[:1]) == [Kind.PASS]
         deadline = time.monotonic() + 5
         while len(note.read_text().split()) < 40 and time.monotonic() < deadline:

@@ -126,7 +126,7 @@ def test_what_a_subject_started_ends_with_the_sandbox(tmp_path):
         f'    child = subprocess.Popen(["sleep", "30"])\n    open({str(note)!r}, "a").write(f"{{child.pid}}\\n")\n'
     )
     starts = user_subject(str(path), ())
-    with Examiner([starts]) as examiner:
+    with Examiner([starts], closed=False) as examiner:  # so that it can say what it has started
         examiner.check([Inquiry(CASE, (starts.key,))])
     pids = [int(line) for line in note.read_text().split()]
     try:

@@ -171,8 +171,8 @@ def test_a_death_like_one_that_was_seen_alone_is_believed(subject):
     assert {c.verdicts[PEER.key].kind for c in checked} == {Kind.PASS}
 
 
-def test_a_death_unlike_one_that_was_seen_alone_is_not_believed(subject, tmp_path):
-    once = tmp_path / "once"
+def test_a_death_unlike_one_that_was_seen_alone_is_not_believed(subject, notes):
+    once = notes / "once"
     body = (
         f"    if x.shape[0] == 3:\n        os.abort()\n    if not os.path.exists({str(once)!r}):\n"
         f"        open({str(once)!r}, 'w').close()\n        os.kill(os.getpid(), 11)\n"
@@ -206,8 +206,8 @@ def test_who_was_killed_by_another_again_and_again_runs_when_that_is_known(subje
     assert Kind.CRASHED in {c.verdicts[silent.key].kind for c in checked}
 
 
-def test_a_death_that_nobody_can_repeat_accuses_nobody(subject, tmp_path):
-    once = tmp_path / "once"
+def test_a_death_that_nobody_can_repeat_accuses_nobody(subject, notes):
+    once = notes / "once"
     body = f"    if not os.path.exists({str(once)!r}):\n        open({str(once)!r}, 'w').close()\n        os.abort()\n"
     rare = subject("rare", body + RIGHT)
     with Examiner([PEER, rare]) as examiner:

@@ -171,7 +171,7 @@ def cache_folder() -> Path:
         home = Path("~/.cache").expanduser()
         if _can_be_written(home):
             return home / "kernel-assay" / "cuda"
-    return _own_temporary() / "cuda"
+    return _own_temporary() / "kernel-assay" / "cuda"
 
 
 def _can_be_written(folder: Path) -> bool:

@@ -1,0 +1,45 @@
+"""What workers may write to and must not see, where they are closed in (kernels/worker/enclosure.py)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+
+from kernel_assay.corpus.process.child import HOME, command_of
+from kernel_assay.corpus.process.scratch_folders import Scratch
+from kernel_assay.corpus.storage.file_store import FOLDERS, roots
+from kernel_assay.kernels.sandbox.compiler_caches import cache_folders
+
+ASKED = "that was asked for"
+"""Why workers are not closed in where nothing is in the way."""
+TRIAL = "kernels.worker.enclosure"
+_JUDGE = ("fuzz", "oracles", "reports")
+"""Packages of this project's that code under test has no business with."""
+
+
+def enclosure_of(scratch: Path, memory_mb: int, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a zygote makes its closed place of; environment: what it gets besides this process's."""
+    ours = HOME / "kernel_assay"
+    hidden = [ours / package for package in _JUDGE]
+    hidden += [root / folder for root in (ours / "corpus", *roots()) for folder in FOLDERS]
+    return {
+        "scratch": str(scratch),
+        "megabytes": memory_mb,
+        "writable": cache_folders(environment),
+        "hidden": sorted({str(folder.resolve()) for folder in hidden}),
+    }
+
+
+def why_open() -> str:
+    """Why workers cannot be closed in on this machine; empty: they can."""
+    scratch = Scratch()
+    try:
+        settings = to_json(enclosure_of(scratch.path, 16, {})).decode()
+        tried = subprocess.run(command_of(TRIAL, settings), capture_output=True, text=True, check=False)
+        return tried.stdout if tried.returncode == 0 else f"the trial fails: {tried.stderr.strip()[-200:]}"
+    finally:
+        scratch.close()
