@@ -16,7 +16,7 @@ from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.check import Examiner, Inquiry
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.catalog import subjects_of, user_subject
-from kernel_assay.kernels.sandbox import closing, worker_pool
+from kernel_assay.kernels.sandbox import closing
 from kernel_assay.kernels.worker.enclosure import PROCESSES, Enclosure
 
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})
@@ -219,24 +219,20 @@ def test_built_in_kernels_of_every_backend_pass_with_new_caches(tmp_path, monkey
 
 
 REFUSING = """
-from kernel_assay.kernels.worker import enclosure, zygote
+from kernel_assay.kernels.worker import enclosure
 
 def _call(*_, **__):
     raise PermissionError(1, "no namespaces on this machine")
 
 enclosure._call = _call
-main = {module}.main
 """
 
 
 @pytest.fixture
 def refusing(tmp_path, monkeypatch):
     """A system that allows nothing of it."""
-    for name in ("zygote", "enclosure"):
-        (tmp_path / f"refusing_{name}.py").write_text(REFUSING.format(module=name))
+    (tmp_path / "sitecustomize.py").write_text(REFUSING)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(worker_pool, "ZYGOTE", "refusing_zygote")
-    monkeypatch.setattr(closing, "TRIAL", "refusing_enclosure")
 
 
 def test_where_the_system_refuses_it_runs_in_the_open_and_says_so(refusing, subject):
