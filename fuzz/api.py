@@ -32,14 +32,14 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz.campaign.session import CancelledError, RunResult, Stop, run
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
-from kernel_assay.fuzz.checking.selection import Own, only_dtypes, placed
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.selection import UserKernels, only_dtypes, placed
 from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
 from kernel_assay.fuzz.exhaustive import prove as exhaustive
 from kernel_assay.fuzz.replay import replay as replaying
 from kernel_assay.fuzz.replay.baseline import beside_base
 from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, gather, moved
-from kernel_assay.fuzz.settings import Box, RunSettings
+from kernel_assay.fuzz.settings import RunSettings, SandboxLimits
 from kernel_assay.fuzz.triage.failures import Failure, Found, put_away
 from kernel_assay.fuzz.triage.triage import investigate
 from kernel_assay.kernels.boundary.devices import places_of
@@ -48,7 +48,6 @@ from kernel_assay.oracles.catalog import contract_of
 
 __all__ = [
     "BatchJudged",
-    "Box",
     "CancelledError",
     "Case",
     "Event",
@@ -59,7 +58,6 @@ __all__ = [
     "Item",
     "Listener",
     "Outcome",
-    "Own",
     "Proof",
     "Replayed",
     "Replayer",
@@ -68,10 +66,12 @@ __all__ = [
     "RunSettings",
     "RunStarted",
     "RunStore",
+    "SandboxLimits",
     "Shrunk",
     "Stop",
     "Store",
     "UsageError",
+    "UserKernels",
     "Verdict",
     "check",
     "gather",
@@ -81,26 +81,26 @@ __all__ = [
     "shrink",
 ]
 
-USUAL, NOBODY = Box(), Own()
+USUAL, NOBODY = SandboxLimits(), UserKernels()
 Kernel = str | Path | Callable[..., Any]
 """A file, `FILE:NAME`, or a function of a module, which is loaded again, in the sandbox, from its file."""
 
 
-def check(case: Case, kernel: Kernel, *, laws: bool = True, box: Box = USUAL) -> Verdict:
+def check(case: Case, kernel: Kernel, *, laws: bool = True, limits: SandboxLimits = USUAL) -> Verdict:
     """Run a kernel on one case and judge its outputs. The sandbox is kept for the next case of the same kernel.
 
     laws: hold it to the laws of the op, too. Raises UsageError for a kernel that cannot be loaded or called.
     """
-    examiner, subject = sandbox_of(kernel, case.op, box)
+    examiner, subject = sandbox_of(kernel, case.op, limits)
     if subject.dtypes and case.dtype not in subject.dtypes:
         return Verdict(kind=Kind.UNSUPPORTED, rule="status", message=f"it is for {', '.join(subject.dtypes)} only")
-    inquiry = Inquiry(case, (subject.key,), all_laws(case) if laws else ())
-    return examiner.check([inquiry])[0].verdicts[subject.key]
+    request = CheckRequest(case, (subject.key,), all_laws(case) if laws else ())
+    return examiner.check([request])[0].verdicts[subject.key]
 
 
-def sandbox_of(kernel: Kernel, op: str, box: Box = USUAL) -> tuple[Examiner, Subject]:
+def sandbox_of(kernel: Kernel, op: str, limits: SandboxLimits = USUAL) -> tuple[Examiner, Subject]:
     """Whoever examines a kernel, for as long as this process lives, and the kernel. Raises UsageError as `check`."""
-    return _examiner(_place_of(kernel), op, Path.cwd(), box)
+    return _examiner(_place_of(kernel), op, Path.cwd(), limits)
 
 
 def _place_of(kernel: Kernel) -> str:
@@ -117,11 +117,11 @@ def _place_of(kernel: Kernel) -> str:
 
 
 @cache
-def _examiner(place: str, op: str, folder: Path, box: Box) -> tuple[Examiner, Subject]:
+def _examiner(place: str, op: str, folder: Path, limits: SandboxLimits) -> tuple[Examiner, Subject]:
     """One sandbox a kernel; folder: where a relative place begins."""
     del folder
     subject = user_subject(place, (op,))
-    examiner = Examiner([subject], timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed)
+    examiner = Examiner([subject], timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed)
     atexit.register(examiner.__exit__, None, None, None)
     return examiner, examiner.subjects[subject.key]
 
@@ -130,10 +130,10 @@ def replay(
     targets: Sequence[str] = (),
     *,
     store: Store,
-    own: Own = NOBODY,
+    own: UserKernels = NOBODY,
     device: str = "",
     base: Path | None = None,
-    box: Box = USUAL,
+    limits: SandboxLimits = USUAL,
 ) -> list[Replayed]:
     """Run stored cases again and say what has changed; findings in the store are told what came of it.
 
@@ -144,11 +144,11 @@ def replay(
     items = moved(gather(store, targets, own), device)
     place = places_of(device)[0] if device else None
     results = replaying.replay(
-        items, store, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed, place=place
+        items, store, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed, place=place
     )
     if base is None:
         return results
-    return beside_base(results, base, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed)
+    return beside_base(results, base, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,13 @@ class Shrunk:
 
 
 def shrink(
-    target: str, *, store: Store, own: Own = NOBODY, device: str = "", seconds: float = 30.0, box: Box = USUAL
+    target: str,
+    *,
+    store: Store,
+    own: UserKernels = NOBODY,
+    device: str = "",
+    seconds: float = 30.0,
+    limits: SandboxLimits = USUAL,
 ) -> list[Shrunk]:
     """Make a failing case smaller while it fails in the same way, and store the finding; one entry a kernel that fails.
 
@@ -174,7 +180,9 @@ def shrink(
     items = moved(gather(store, [target], own), device)
     subjects = list({i.subject.key: i.subject for i in items}.values())
     place = places_of(device)[0] if device else None
-    with Examiner(subjects, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed, place=place) as examiner:
+    with Examiner(
+        subjects, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed, place=place
+    ) as examiner:
         found = [(i, *made) for i in items if (made := _shrink_one(examiner, i, seconds)) is not None]
     if found:
         store.prepare()
@@ -219,7 +227,7 @@ def prove(
     dtypes: Sequence[str] = (),
     device: str = "cpu",
     store: Store | None = None,
-    box: Box = USUAL,
+    limits: SandboxLimits = USUAL,
 ) -> Proof:
     """Judge a kernel on every input there is, where an op takes elements of at most 16 bits one by one.
 
@@ -233,7 +241,9 @@ def prove(
         (subject,) = placed([subject], device)
         if subject.device == "cpu":
             raise UsageError(f"{subject.key} does not run on device {device!r}")
-    proof = exhaustive.prove(contract, subject, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed)
+    proof = exhaustive.prove(
+        contract, subject, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed
+    )
     if store is not None:
         store.prepare()
         store.save_proof(proof)

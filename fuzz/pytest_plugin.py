@@ -53,10 +53,12 @@ _REPLAYER = pytest.StashKey["Replayer"]()
 
 def _replayer(config: pytest.Config) -> Replayer:
     """The one of this session."""
-    from kernel_assay.fuzz.api import Box, Replayer  # noqa: PLC0415  as above
+    from kernel_assay.fuzz.api import Replayer, SandboxLimits  # noqa: PLC0415  as above
 
-    box = Box()
-    return config.stash.setdefault(_REPLAYER, Replayer(timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed))
+    limits = SandboxLimits()
+    return config.stash.setdefault(
+        _REPLAYER, Replayer(timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed)
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

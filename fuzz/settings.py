@@ -24,7 +24,7 @@ def seconds_of(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class SandboxLimits:
     """Limits of the sandbox: seconds for one execution (two runs), megabytes that a kernel may allocate."""
 
     timeout: float = TIMEOUT
@@ -77,7 +77,7 @@ class RunSettings:
     """Of the largest tensor of a case."""
     case_memory: int | None = None
     """Megabytes of all tensors of a case; with it, shapes of language models that fit are tried."""
-    box: Box = field(default_factory=Box)
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
     strict: bool = False
     """Whether failures that did not show again count."""
     base: Path | None = None
@@ -104,9 +104,9 @@ class RunSettings:
         """The part that the record of a run keeps."""
         seconds, cases = self.until
         return RunOptions(
-            timeout=self.box.timeout,
-            memory_mb=self.box.memory_mb,
-            closed=self.box.closed,
+            timeout=self.limits.timeout,
+            memory_mb=self.limits.memory_mb,
+            closed=self.limits.closed,
             max_elements=self.max_elements or 0,
             device=self.device,
             jobs=self.jobs or 0,

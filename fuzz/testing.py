@@ -20,22 +20,22 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.program import program
-from kernel_assay.fuzz.api import USUAL, Box, Kernel, check, sandbox_of
+from kernel_assay.fuzz.api import USUAL, Kernel, SandboxLimits, check, sandbox_of
 from kernel_assay.oracles.catalog import origin_of
 
 
-def hold(case: Case, kernel: Kernel, *, laws: bool = True, box: Box = USUAL) -> Verdict:
+def hold(case: Case, kernel: Kernel, *, laws: bool = True, limits: SandboxLimits = USUAL) -> Verdict:
     """Run a kernel on a case and return the verdict; one that is a failure raises AssertionError, in words.
 
     kernel: a file, `FILE:NAME`, or a function of a module (it is loaded again, in the sandbox, from its file). laws:
-    hold it to the laws of the op, too. box: limits of the sandbox.
+    hold it to the laws of the op, too. limits: limits of the sandbox.
 
     Raises UsageError for a kernel that cannot be loaded or called.
     """
     __tracebackhide__ = True
-    verdict = check(case, kernel, laws=laws, box=box)
+    verdict = check(case, kernel, laws=laws, limits=limits)
     if verdict.failed:
-        _, subject = sandbox_of(kernel, case.op, box)
+        _, subject = sandbox_of(kernel, case.op, limits)
         raise AssertionError(_words(case, f"{subject.path}:{subject.function}", verdict))
     return verdict
 

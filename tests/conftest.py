@@ -16,7 +16,7 @@ import pytest
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.kernels.sandbox import sandbox
-from kernel_assay.kernels.sandbox.worker_pool import Nursery
+from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 
 WAITING = []
 """Nurseries that have left their zygotes, the last one at the end."""
@@ -27,7 +27,7 @@ PYTESTS = re.compile("PYTEST_|HOME$|USERPROFILE$|PY_COLORS$")
 """Variables that pytest and its `pytester` set anew for each test."""
 
 
-class SharedNursery(Nursery):
+class SharedNursery(WorkerPool):
     """One whose zygote outlives it."""
 
     most = 4
@@ -64,8 +64,8 @@ class SharedNursery(Nursery):
             WAITING.append(self)
             surplus = WAITING[: max(0, len(WAITING) - self.most)]
             del WAITING[: len(surplus)]
-        for nursery in surplus:
-            nursery.end()
+        for pool in surplus:
+            pool.end()
 
     def end(self):
         super().close()
@@ -83,7 +83,7 @@ class SharedNursery(Nursery):
 
 
 def taken(kind):
-    """A nursery of this kind that waits, and does so no longer."""
+    """A pool of this kind that waits, and does so no longer."""
     with LOCK:
         found = next((n for n in reversed(WAITING) if n._kind == kind and n._process.poll() is None), None)
         if found is not None:
@@ -94,7 +94,7 @@ def taken(kind):
 @pytest.fixture(scope="session", autouse=True)
 def shared_zygotes():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox, "Nursery", SharedNursery)
+        patch.setattr(sandbox, "WorkerPool", SharedNursery)
         yield
     SharedNursery.most = 0
     while WAITING:
@@ -105,7 +105,7 @@ def shared_zygotes():
 def own_zygotes(shared_zygotes):
     """For tests of the processes themselves: they begin and end with the sandbox."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox, "Nursery", Nursery)
+        patch.setattr(sandbox, "WorkerPool", WorkerPool)
         yield
 
 

@@ -11,10 +11,10 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.campaign.clock import Ended
-from kernel_assay.fuzz.campaign.counters import Ledger
+from kernel_assay.fuzz.campaign.counters import Counters
 from kernel_assay.fuzz.campaign.hang_allowance import Hangs
-from kernel_assay.fuzz.checking.check import Checked, Examiner, Flight, Inquiry
-from kernel_assay.fuzz.checking.check_mode import Beside
+from kernel_assay.fuzz.checking.check import CheckBatch, Checked, CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check_mode import EmulatingExaminer
 from kernel_assay.fuzz.checking.subjects import bears, bears_far, fitting, is_own
 from kernel_assay.fuzz.generation.declines import Tries, traits_of
 from kernel_assay.fuzz.generation.elites import Elite, Elites
@@ -49,7 +49,7 @@ class Round:
     batch: int
     next_index: int
     """Of the first case behind it."""
-    ledger: Ledger
+    ledger: Counters
     offers: list[Elite]
     """Passing cases that may be elites, in their order."""
     failures: list[Failure]
@@ -63,7 +63,7 @@ class Runner:
     def __init__(self, examiner: Examiner, campaign: Campaign, elites: Elites, hang_seconds: float = math.inf) -> None:
         """elites: those known so far; who owns them adds to them. hang_seconds: what time-outs may cost in all."""
         self.examiner = examiner
-        self._beside = examiner.beside if isinstance(examiner.beside, Beside) else None
+        self._beside = examiner.beside if isinstance(examiner.beside, EmulatingExaminer) else None
         self._campaign = campaign
         self._elites = elites
         self._known: dict[tuple[str, str, bool], tuple[str, ...]] = {}
@@ -80,7 +80,7 @@ class Runner:
         """Keys of the signatures of which a failure was told with what led to it."""
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
-    def inquiry(self, proposal: Proposal) -> Inquiry:
+    def request(self, proposal: Proposal) -> CheckRequest:
         """Decide who runs a case, and under which law besides the oracle."""
         contract = self.examiner.contracts[proposal.case.op]
         laws: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Runner:
             takers = self._one_of(takers, turn)
         elif proposal.is_long:
             takers = self._bearing(proposal.case, takers, patient=turn // min(LONG.values()) % PATIENT_EVERY == 1)
-        return Inquiry(proposal.case, self._hangs.without(proposal.case, takers), laws)
+        return CheckRequest(proposal.case, self._hangs.without(proposal.case, takers), laws)
 
     def _bearing(self, case: Case, takers: tuple[str, ...], *, patient: bool) -> tuple[str, ...]:
         """Keys of those that have the time for a long case."""
@@ -118,45 +118,45 @@ class Runner:
             self._known[form] = others if spare and others else takers
         return self._known[form]
 
-    def launch(self, proposals: Sequence[Proposal]) -> Flight:
+    def launch(self, proposals: Sequence[Proposal]) -> CheckBatch:
         """Send a batch to the sandbox, and what is emulated of it to that beside."""
-        asked, deaths = [self.inquiry(p) for p in proposals], self._hangs.counts(MOST_DEATHS)
-        flight = self.examiner.launch(asked, MOST_DEATHS, deaths)
+        asked, deaths = [self.request(p) for p in proposals], self._hangs.counts(MOST_DEATHS)
+        in_flight = self.examiner.launch(asked, MOST_DEATHS, deaths)
         if self._beside is not None:
-            beside = {n: q for n, p in enumerate(proposals) if (q := self._beside.inquiry(p.index, p.case)) is not None}
-            flight.asked, flight.beside = tuple(beside), self._beside.launch(beside.values(), MOST_DEATHS_BESIDE)
-        return flight
+            beside = {n: q for n, p in enumerate(proposals) if (q := self._beside.request(p.index, p.case)) is not None}
+            in_flight.asked, in_flight.beside = tuple(beside), self._beside.launch(beside.values(), MOST_DEATHS_BESIDE)
+        return in_flight
 
-    def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
+    def collect(self, in_flight: CheckBatch) -> list[dict[str, Outcome]]:
         """Wait for a batch; when time is up for what it has come to.
 
         Raises Ended if somebody wants an end, for a resumed run makes it again.
         """
         try:
-            return self.examiner.collect(flight)
+            return self.examiner.collect(in_flight)
         except Ended as ended:
             if not ended.in_time:
                 raise
-            return self.examiner.give_up(flight, NOT_RUN)
+            return self.examiner.give_up(in_flight, NOT_RUN)
 
     def judge(
         self,
         proposals: Sequence[Proposal],
-        flight: Flight,
+        in_flight: CheckBatch,
         outcomes: list[dict[str, Outcome]],
-        upcoming: Flight | None = None,
+        upcoming: CheckBatch | None = None,
     ) -> Round:
         """Judge a batch that has come back; upcoming: the one that runs meanwhile."""
         last = proposals[-1].index
-        done = Round(last // BATCH, last + 1, Ledger(), [], [])
-        for proposal, ran in zip(proposals, self.examiner.judge(flight, outcomes, upcoming), strict=True):
+        done = Round(last // BATCH, last + 1, Counters(), [], [])
+        for proposal, ran in zip(proposals, self.examiner.judge(in_flight, outcomes, upcoming), strict=True):
             checked = self._forgiven(proposal, ran) if proposal.is_long else self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open, self._deciding)
-            self._sort(proposal, checked, flight, done)
+            self._sort(proposal, checked, in_flight, done)
             self._try(proposal, ran, done)
-        if self._beside is not None and flight.beside is not None:
-            emulated = self._beside.judge(flight.beside, flight.emulated)
-            for number, checked in zip(flight.asked, emulated, strict=True):
+        if self._beside is not None and in_flight.beside is not None:
+            emulated = self._beside.judge(in_flight.beside, in_flight.emulated)
+            for number, checked in zip(in_flight.asked, emulated, strict=True):
                 done.ledger.count_emulated(checked)
                 self._fail_beside(proposals[number], checked, done)
         self._open -= done.ledger.reached.keys()
@@ -192,12 +192,12 @@ class Runner:
         declined = all(v.kind is Kind.UNSUPPORTED for v in mine)
         done.tries.setdefault(checked.case.op, Tries()).add(traits, [v.message for v in mine if declined])
 
-    def _sort(self, proposal: Proposal, checked: Checked, flight: Flight, done: Round) -> None:
+    def _sort(self, proposal: Proposal, checked: Checked, in_flight: CheckBatch, done: Round) -> None:
         """Let passes steer, and have failures looked into."""
         found_by = f"{self._campaign.run}:{proposal.index}"
         failed = [(checked.case, key, v) for key, v in checked.verdicts.items() if v.failed]
         for case, key, verdict in (*failed, *checked.beside):
-            before = self._before(flight, case, key, verdict)
+            before = self._before(in_flight, case, key, verdict)
             done.failures.append(Failure(case, self.examiner.subjects[key], verdict, found_by, before))
         cells = elite_cells(checked.case, checked.verdicts)
         for key, verdict in checked.verdicts.items():
@@ -212,13 +212,13 @@ class Runner:
         failed = {key: verdict for key, verdict in checked.verdicts.items() if verdict.failed}
         done.failures.extend(Failure(checked.case, self._beside.subjects[k], v, found_by) for k, v in failed.items())
 
-    def _before(self, flight: Flight, case: Case, key: str, verdict: Verdict) -> tuple[Case, ...]:
+    def _before(self, in_flight: CheckBatch, case: Case, key: str, verdict: Verdict) -> tuple[Case, ...]:
         """Cases that led to a failure, if it is the first of its signature: only that one is looked into."""
         assert verdict.signature is not None
         if verdict.signature.key in self._told:
             return ()
         self._told.add(verdict.signature.key)
-        return self.examiner.ran_before(case, key, flight)
+        return self.examiner.ran_before(case, key, in_flight)
 
 
 def _only_long(case: Case, verdict: Verdict) -> Verdict:

@@ -13,7 +13,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_counts import Coverage
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.campaign.subject_counters import Tally
+from kernel_assay.fuzz.campaign.subject_counters import SubjectCounters
 from kernel_assay.fuzz.checking.check import Checked
 from kernel_assay.fuzz.planning.coverage import cell_of
 from kernel_assay.fuzz.planning.goals import reached_now
@@ -23,7 +23,7 @@ CLOSEST = 4
 """Passing cases of each subject that are kept with their outputs: the closest calls."""
 
 
-class Ledger:
+class Counters:
     """Counts that can be added up; begun from a run's record, or from nothing."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Ledger:
         """Goal -> index of the first case that reached it."""
         self.reach: dict[str, dict[str, int]] = {}
         """Subject key -> how large the dims were, and `elements` of the largest tensor, of cases it was judged on."""
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, SubjectCounters] = {}
 
     @classmethod
     def of(cls, campaign: Campaign, coverage: Coverage) -> Self:
@@ -51,7 +51,7 @@ class Ledger:
         made.by_subject = {k: dict(v) for k, v in campaign.by_subject.items()}
         made.reached = {name: index for name, index in campaign.goals.items() if index >= 0}
         made.reach = {key: dict(sizes) for key, sizes in campaign.reach.items()}
-        made._tallies = {s.key: Tally(campaign.statistics.get(s.key)) for s in campaign.subjects}
+        made._tallies = {s.key: SubjectCounters(campaign.statistics.get(s.key)) for s in campaign.subjects}
         return made
 
     def count(
@@ -84,7 +84,7 @@ class Ledger:
         mine = self.by_subject.setdefault(key, {})
         mine[verdict.kind.value] = mine.get(verdict.kind.value, 0) + 1
 
-    def add(self, part: Ledger) -> None:
+    def add(self, part: Counters) -> None:
         """Add what came after it."""
         self.cases += part.cases
         self.judged += part.judged
@@ -117,9 +117,9 @@ class Ledger:
         for key in judged:
             _enlarge(self.reach.setdefault(key, {}), sizes)
 
-    def _tally(self, key: str) -> Tally:
+    def _tally(self, key: str) -> SubjectCounters:
         if key not in self._tallies:
-            self._tallies[key] = Tally()
+            self._tallies[key] = SubjectCounters()
         return self._tallies[key]
 
     def _count_close(self, case: Case, key: str, verdict: Verdict) -> None:

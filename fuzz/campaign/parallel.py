@@ -38,7 +38,7 @@ from kernel_assay.fuzz.generation.engines import BATCH, propose
 from kernel_assay.fuzz.planning.plan import targets
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.sandbox.mps import side_by_side
-from kernel_assay.kernels.sandbox.worker_pool import Nursery
+from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 
 DEPTH = 2
 """Batches that a process has at once: one runs, while another is judged."""
@@ -84,7 +84,7 @@ class _Member:
     """Seconds for which it has stood still."""
 
 
-class Fleet:
+class ParallelSearch:
     """Processes that search together, one a place. Use it as a context manager."""
 
     def __init__(
@@ -283,26 +283,26 @@ class _Work:
 
 def _start(examiner: Examiner, place: Place, work: _Work) -> _Member:
     ours, theirs = Pipe()
-    nursery = examiner.sandbox.nursery.branch(place.environment)
+    pool = examiner.sandbox.pool.branch(place.environment)
     with warnings.catch_warnings():
         # Some library's threads wait for work that this process does not give them.
         warnings.simplefilter("ignore", DeprecationWarning)
-        arguments = (theirs, examiner, nursery, place, work)
+        arguments = (theirs, examiner, pool, place, work)
         process = get_context("fork").Process(target=_serve, args=arguments, daemon=True)
         process.start()
     theirs.close()
-    nursery.let_go()
+    pool.let_go()
     return _Member(process, ours, place)
 
 
-def _serve(conn: Connection, examiner: Examiner, nursery: Nursery, place: Place, work: _Work) -> None:
+def _serve(conn: Connection, examiner: Examiner, pool: WorkerPool, place: Place, work: _Work) -> None:
     """A process's life: orders come in, rounds go out, until the other side hangs up."""
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # ending is for the one that hands out
-    _keep_only({0, 1, 2, conn.fileno(), nursery.fileno()})
+    _keep_only({0, 1, 2, conn.fileno(), pool.fileno()})
     try:
-        with examiner.twin(nursery, place) as mine, seldom():
+        with examiner.twin(pool, place) as mine, seldom():
             mine.sandbox.beside = work.clock.check
             _work_on(conn, mine, work)
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -316,23 +316,23 @@ def _serve(conn: Connection, examiner: Examiner, nursery: Nursery, place: Place,
 def _work_on(conn: Connection, examiner: Examiner, work: _Work) -> None:
     elites = Elites((), work.campaign.most_lead)
     runner = Runner(examiner, work.campaign, elites, work.hang_seconds)
-    aims, proposals, flight = targets(work.campaign, work.most), None, None
+    aims, proposals, in_flight = targets(work.campaign, work.most), None, None
     while True:
         following = None
-        if flight is None or conn.poll():
+        if in_flight is None or conn.poll():
             order: Order = conn.recv()
             elites.learn(order.admitted)
             following = [propose(aims, work.campaign.seed, i, elites) for i in range(order.begin, order.end)]
-        if proposals is None or flight is None:
-            proposals, flight = following, runner.launch(following or ())
+        if proposals is None or in_flight is None:
+            proposals, in_flight = following, runner.launch(following or ())
             continue
-        outcomes = runner.collect(flight)
+        outcomes = runner.collect(in_flight)
         late = following is not None and work.clock.over
         upcoming = runner.launch(following) if following and not late else None
-        conn.send(runner.judge(proposals, flight, outcomes, upcoming))
+        conn.send(runner.judge(proposals, in_flight, outcomes, upcoming))
         if late:
             conn.send(None)  # nobody wants that batch any more
-        proposals, flight = (following, upcoming) if upcoming else (None, None)
+        proposals, in_flight = (following, upcoming) if upcoming else (None, None)
 
 
 def _keep_only(wanted: set[int]) -> None:

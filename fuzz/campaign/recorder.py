@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kernel_assay.corpus.model.campaign import Campaign, Moment
 from kernel_assay.corpus.storage.protocol import RunStore
-from kernel_assay.fuzz.campaign.counters import Ledger
+from kernel_assay.fuzz.campaign.counters import Counters
 from kernel_assay.fuzz.campaign.coverage_journal import CoverageJournal
 from kernel_assay.fuzz.campaign.subject_counters import thinned
 from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
@@ -29,7 +29,7 @@ class Recorder:
 
     store: RunStore
     campaign: Campaign
-    ledger: Ledger
+    ledger: Counters
     queue: TriageQueue
     declines: Declines
     timeline: list[Moment] = field(init=False)

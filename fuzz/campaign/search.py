@@ -18,10 +18,10 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz.campaign.batches import Round, Runner
 from kernel_assay.fuzz.campaign.clock import FILE, FLIGHT, LOOK, SHRINK, Clock, Ended
-from kernel_assay.fuzz.campaign.counters import Ledger
+from kernel_assay.fuzz.campaign.counters import Counters
 from kernel_assay.fuzz.campaign.garbage import seldom
 from kernel_assay.fuzz.campaign.hang_allowance import HANG_SHARE
-from kernel_assay.fuzz.campaign.parallel import Fleet
+from kernel_assay.fuzz.campaign.parallel import ParallelSearch
 from kernel_assay.fuzz.campaign.recorder import Recorder
 from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
 from kernel_assay.fuzz.checking.check import Examiner
@@ -61,12 +61,12 @@ class Search:
     limits: Limits
     max_elements: int | None = None
     on_event: Listener = nobody
-    fleet: Fleet | None = None
+    fleet: ParallelSearch | None = None
     """Who does the work where one process is not enough; then the examiner sees to what fails."""
     began: InitVar[Clock | None] = None
     """Of the whole run; None: one that begins now."""
     clock: Clock = field(init=False)
-    ledger: Ledger = field(init=False)
+    ledger: Counters = field(init=False)
     """Of the whole run."""
     queue: TriageQueue = field(init=False)
     recorder: Recorder = field(init=False)
@@ -79,7 +79,7 @@ class Search:
         """Take up what the record and the store already know."""
         c = self.campaign
         self.clock = began or self.limits.clock()
-        self.ledger = Ledger.of(c, self.store.covered(c))
+        self.ledger = Counters.of(c, self.store.covered(c))
         self.elites = Elites(self.store.read_journal(c.run, "elites"), c.most_lead, c.tried)
         self.declines = Declines(c.tried)
         self.queue = TriageQueue(
@@ -207,19 +207,19 @@ class Search:
         hangs = HANG_SHARE * self.limits.seconds
         stream, runner = self._stream(), Runner(self.examiner, self.campaign, self.elites, hangs)
         proposals = next(stream)
-        flight = runner.launch(proposals)
+        in_flight = runner.launch(proposals)
         while True:
             following = next(stream)
-            outcomes = runner.collect(flight)
+            outcomes = runner.collect(in_flight)
             next_index = following[0].index if following else self._last_index()
             self._see_to_failures(next_index)
             upcoming = None if self._over(next_index) else runner.launch(following)
-            done = runner.judge(proposals, flight, outcomes, upcoming)
+            done = runner.judge(proposals, in_flight, outcomes, upcoming)
             self._admit(done)
             self._take(done)
             if upcoming is None:
                 return
-            proposals, flight = following, upcoming
+            proposals, in_flight = following, upcoming
 
     def _stream(self) -> Iterator[list[Proposal]]:
         """Batches up to the last index; the last one may be short, and then an empty one follows."""

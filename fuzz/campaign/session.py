@@ -17,7 +17,7 @@ from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz.campaign.clock import LOAD, Clock, Ended
-from kernel_assay.fuzz.campaign.parallel import Fleet
+from kernel_assay.fuzz.campaign.parallel import ParallelSearch
 from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.check import Examiner
@@ -194,9 +194,11 @@ def _loaded_and_searched(
             store.start_run(campaign)  # now that every kernel has loaded
         most = chosen.max_elements or None
         with ExitStack() as stack:
-            fleet = stack.enter_context(Fleet(examiner, campaign, crew, most, clock)) if len(crew) > 1 else None
+            fleet = (
+                stack.enter_context(ParallelSearch(examiner, campaign, crew, most, clock)) if len(crew) > 1 else None
+            )
             search = Search(examiner, store, campaign, limits, most, on_event, fleet, clock)
-            search.tell(RunStarted(campaign, resume, left_out, examiner.sandbox.nursery.why_open))
+            search.tell(RunStarted(campaign, resume, left_out, examiner.sandbox.pool.why_open))
             try:
                 search.run()
             except (UsageError, InternalError) as error:
@@ -249,7 +251,7 @@ def examiner_of(campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: 
         campaign.subjects, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place, ready_by=ready_by
     )
     if emulated := [s for s in examiner.subjects.values() if campaign.checked.get(s.key) == ""]:
-        examiner.beside = check_mode.Beside(emulated, timeout=timeout, memory_mb=memory_mb, closed=closed)
+        examiner.beside = check_mode.EmulatingExaminer(emulated, timeout=timeout, memory_mb=memory_mb, closed=closed)
     return examiner
 
 
@@ -308,7 +310,7 @@ def _known(findings: Iterable[Finding], settings: RunSettings, clock: Clock) -> 
         return frozenset()
     late: Callable[[], bool] = lambda: clock.stopped or time.monotonic() > clock.at(1.0)  # noqa: E731
     real = [f for f in findings if not f.subject.planted]
-    box = settings.box
+    limits = settings.limits
     return known_on_base(
-        real, settings.base, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed, late=late
+        real, settings.base, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed, late=late
     )

@@ -19,7 +19,7 @@ MOMENTS = 240
 _NOTHING = Statistics()
 
 
-class Tally:
+class SubjectCounters:
     """Counts about one subject; `record` is what lasts. Its dicts are plain: thousands a second change processes."""
 
     def __init__(self, before: Statistics | None = None) -> None:
@@ -58,7 +58,7 @@ class Tally:
         elif verdict.kind is Kind.UNSUPPORTED:
             self._skip(verdict.message)
 
-    def merge(self, part: Tally) -> None:
+    def merge(self, part: SubjectCounters) -> None:
         """Add the counts of what came after these."""
         self._timed += part._timed
         self._nanoseconds += part._nanoseconds

@@ -25,16 +25,16 @@ from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
-from kernel_assay.fuzz.checking.large_check import LargeRoad
+from kernel_assay.fuzz.checking.large_check import LargeCaseChecker
 from kernel_assay.fuzz.checking.large_policy import is_large
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.protocol import Task
-from kernel_assay.kernels.sandbox.batch import Outcome, Ticket
+from kernel_assay.kernels.sandbox.batch import Outcome, PendingBatch
 from kernel_assay.kernels.sandbox.decode import left_undone
 from kernel_assay.kernels.sandbox.probing import ReadyBy
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
-from kernel_assay.kernels.sandbox.worker_pool import Nursery
+from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.catalog import contract_of, origin_of
 from kernel_assay.oracles.judging.consensus import Heard, blame
 from kernel_assay.oracles.judging.failure_detail import exhibit, exhibit_of_invariant, exhibit_of_law
@@ -52,7 +52,7 @@ MOST_BEFORE = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class CheckRequest:
     """A case to be checked: by which subjects, and under which laws besides the oracle."""
 
     case: Case
@@ -65,7 +65,7 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The results of an inquiry; everything by subject key."""
+    """The results of a request; everything by subject key."""
 
     case: Case
     input_digest: str
@@ -84,9 +84,9 @@ class Checked:
 
 @dataclass
 class _Sent:
-    """An inquiry in the sandbox, with what its judgement takes: made when it is needed, for many cases nobody takes."""
+    """A request in the sandbox, with what its judgement takes: made when it is needed, for many cases nobody takes."""
 
-    inquiry: Inquiry
+    request: CheckRequest
     contract: Contract
     task: Task
     others: list[tuple[Law, Task]]
@@ -114,16 +114,16 @@ class _Sent:
 
 
 @dataclass(slots=True)
-class Flight:
-    """A batch of inquiries in the sandbox."""
+class CheckBatch:
+    """A batch of requests in the sandbox."""
 
-    ticket: Ticket
+    pending: PendingBatch
     sent: list[_Sent]
-    large: dict[int, Inquiry] = field(default_factory=dict)
+    large: dict[int, CheckRequest] = field(default_factory=dict)
     """By their places in the batch: those that run when the rest is done."""
     checked: dict[int, Checked] = field(default_factory=dict)
     """What came of them."""
-    beside: Flight | None = None
+    beside: CheckBatch | None = None
     """What is emulated meanwhile (fuzz/checking/check_mode.py)."""
     asked: tuple[int, ...] = ()
     """The places in the batch of the cases that are."""
@@ -170,17 +170,17 @@ class Examiner:
         self._limits = timeout, memory_mb, closed
         self.beside: Examiner | None = None
         """Who emulates some cases meanwhile; it is closed with this one."""
-        self._road = LargeRoad(self.subjects, self.contracts, place, judge)
-        self.latest: Flight | None = None
+        self._large_cases = LargeCaseChecker(self.subjects, self.contracts, place, judge)
+        self.latest: CheckBatch | None = None
         """The batch that was checked last."""
-        self._box = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place)
+        self._sandbox = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place)
         try:
-            wrong = self._box.probe(ready_by)
-            self.unready = [self.subjects.pop(key) for key in list(self.subjects) if key in self._box.unready]
+            wrong = self._sandbox.probe(ready_by)
+            self.unready = [self.subjects.pop(key) for key in list(self.subjects) if key in self._sandbox.unready]
             """Subjects that there was no time to load."""
             self._probed(wrong)
         except BaseException:
-            self._box.close()
+            self._sandbox.close()
             raise
 
     def _probed(self, wrong: dict[str, str]) -> None:
@@ -196,8 +196,8 @@ class Examiner:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         """End the sandbox, and what judges large cases."""
-        self._box.close()
-        self._road.close()
+        self._sandbox.close()
+        self._large_cases.close()
         if self.beside is not None:
             self.beside.__exit__(kind, error, where)
 
@@ -206,46 +206,48 @@ class Examiner:
         here = self.beside is None or self.subjects[subject.key].device == subject.device
         return self if here or self.beside is None else self.beside
 
-    def twin(self, nursery: Nursery | None = None, place: Place | None = None) -> Self:
+    def twin(self, pool: WorkerPool | None = None, place: Place | None = None) -> Self:
         """One for the same subjects, which are not loaded again to see whether that can be done."""
         made, (timeout, memory_mb, closed) = copy(self), self._limits
         subjects = list(self.subjects.values())
-        box = Sandbox(
+        sandbox = Sandbox(
             subjects,
             self._faces,
             timeout=timeout,
             memory_mb=memory_mb,
             closed=closed,
             place=place,
-            nursery=nursery,
+            pool=pool,
         )
-        box.knows_as(self._box)
-        vars(made).update(_box=box, _road=self._road.twin(), beside=self.beside and self.beside.twin())
+        sandbox.knows_as(self._sandbox)
+        vars(made).update(
+            _sandbox=sandbox, _large_cases=self._large_cases.twin(), beside=self.beside and self.beside.twin()
+        )
         return made
 
     @property
     def sandbox(self) -> Sandbox:
-        """The box the subjects run in."""
-        return self._box
+        """The sandbox the subjects run in."""
+        return self._sandbox
 
-    def check(self, inquiries: Iterable[Inquiry]) -> list[Checked]:
+    def check(self, requests: Iterable[CheckRequest]) -> list[Checked]:
         """Check a batch now."""
-        flight = self.latest = self.launch(inquiries)
-        self._prepare(flight)
-        return self.land(flight)
+        in_flight = self.latest = self.launch(requests)
+        self._prepare(in_flight)
+        return self.land(in_flight)
 
-    def check_after(self, before: Sequence[Case], inquiry: Inquiry) -> Checked:
+    def check_after(self, before: Sequence[Case], request: CheckRequest) -> Checked:
         """Check a case in a worker whose subjects have run these cases before, and nothing else."""
-        flight, outcomes = self._run_after(before, inquiry)
-        return self.judge(flight, outcomes)[0]
+        in_flight, outcomes = self._run_after(before, request)
+        return self.judge(in_flight, outcomes)[0]
 
-    def _run_after(self, before: Sequence[Case], inquiry: Inquiry) -> tuple[Flight, list[dict[str, Outcome]]]:
-        """The flight and the outcomes of the last case alone: what came of those before is nobody's question."""
-        self._box.renew(*inquiry.subjects)
-        whole = self.launch([*(Inquiry(case, inquiry.subjects) for case in before), inquiry])
+    def _run_after(self, before: Sequence[Case], request: CheckRequest) -> tuple[CheckBatch, list[dict[str, Outcome]]]:
+        """The batch and the outcomes of the last case alone: what came of those before is nobody's question."""
+        self._sandbox.renew(*request.subjects)
+        whole = self.launch([*(CheckRequest(case, request.subjects) for case in before), request])
         outcomes = self.collect(whole)
         mine = {0: whole.checked[len(before)]} if len(before) in whole.checked else {}
-        last = Flight(whole.ticket, [] if mine else whole.sent[-1:], checked=mine)
+        last = CheckBatch(whole.pending, [] if mine else whole.sent[-1:], checked=mine)
         return last, outcomes[len(whole.sent) - len(last.sent) :]
 
     def look(
@@ -261,15 +263,15 @@ class Examiner:
         before: what the subject runs first, in the same new worker.
         """
         if self.is_large(case):
-            return self._look_large(self._in_order(Inquiry(case, (key,), places=places)))
+            return self._look_large(self._in_order(CheckRequest(case, (key,), places=places)))
         asked = (law,) if law else ()
-        flight, outcomes = (
-            self._run_after(before, Inquiry(case, (key,), asked)) if before else self._run_once(case, key, asked)
+        in_flight, outcomes = (
+            self._run_after(before, CheckRequest(case, (key,), asked)) if before else self._run_once(case, key, asked)
         )
-        sent, outcome = flight.sent[0], outcomes[0][key]
-        verdict = self.judge(flight, outcomes)[0].verdicts[key]
+        sent, outcome = in_flight.sent[0], outcomes[0][key]
+        verdict = self.judge(in_flight, outcomes)[0].verdicts[key]
         mine = Evidence(sent.reference, self.subjects[key], outcome.execution, outcome.outputs)
-        returns, broken = key in self._box.returning, law_of(self.contracts[case.op], verdict.law)
+        returns, broken = key in self._sandbox.returning, law_of(self.contracts[case.op], verdict.law)
         if isinstance(broken, Law):
             second = outcomes[1][key]
             other = Evidence(sent.laws[0][1], self.subjects[key], second.execution, second.outputs)
@@ -282,31 +284,31 @@ class Examiner:
         kept = Kept.of(case, self.subjects[key], outcome.execution, verdict, outcome.outputs, place)
         return Look(verdict, shown, kept)
 
-    def _run_once(self, case: Case, key: str, laws: tuple[str, ...]) -> tuple[Flight, list[dict[str, Outcome]]]:
-        flight = self.launch([Inquiry(case, (key,), laws)])
-        self._prepare(flight)
-        return flight, self.collect(flight)
+    def _run_once(self, case: Case, key: str, laws: tuple[str, ...]) -> tuple[CheckBatch, list[dict[str, Outcome]]]:
+        in_flight = self.launch([CheckRequest(case, (key,), laws)])
+        self._prepare(in_flight)
+        return in_flight, self.collect(in_flight)
 
     def evidence(self, case: Case, key: str) -> Evidence:
         """The evidence of one run of a case, which is not large."""
-        flight, outcomes = self._run_once(case, key, ())
+        in_flight, outcomes = self._run_once(case, key, ())
         outcome = outcomes[0][key]
-        return Evidence(flight.sent[0].reference, self.subjects[key], outcome.execution, outcome.outputs)
+        return Evidence(in_flight.sent[0].reference, self.subjects[key], outcome.execution, outcome.outputs)
 
     def look_at(self, case: Case, key: str, verdict: Verdict, before: Sequence[Case] = ()) -> Look:
         """A failure seen closely; where another try is dear, what is known without it. before: as of look."""
         if not verdict.kind.facts.dear:
             return self.look(case, key, verdict.law, places_of(verdict), before)
         name, spec = next(iter(self.contracts[case.op].output_specs(case).items()))
-        unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._box.returning)
+        unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._sandbox.returning)
         return Look(verdict, unseen, None)
 
-    def launch(self, inquiries: Iterable[Inquiry], most_deaths: int = 0, hang_counts: int = 1) -> Flight:
+    def launch(self, requests: Iterable[CheckRequest], most_deaths: int = 0, hang_counts: int = 1) -> CheckBatch:
         """Send a batch to the sandbox. most_deaths, hang_counts: as Sandbox.submit."""
         sent: list[_Sent] = []
-        large: dict[int, Inquiry] = {}
+        large: dict[int, CheckRequest] = {}
         refused: dict[int, Checked] = {}
-        asked = [self._in_order(given) for given in inquiries]
+        asked = [self._in_order(given) for given in requests]
         for op, contract in self.contracts.items():
             if contract.elsewhere is not None:  # it is asked about a whole batch at once
                 contract.elsewhere.prepare([q.case for q in asked if q.case.op == op])
@@ -323,71 +325,73 @@ class Examiner:
                 others = [(law, self._task(c, q.subjects)) for law, c in self._other_cases(q)]
                 sent.append(_Sent(q, contract, task, others))
         tasks = [t for s in sent for t in (s.task, *(other for _, other in s.others))]
-        ticket = self._box.submit(tasks, most_deaths=most_deaths, hang_counts=hang_counts)
-        return Flight(ticket, sent, large, refused)
+        pending = self._sandbox.submit(tasks, most_deaths=most_deaths, hang_counts=hang_counts)
+        return CheckBatch(pending, sent, large, refused)
 
-    def collect(self, flight: Flight) -> list[dict[str, Outcome]]:
+    def collect(self, in_flight: CheckBatch) -> list[dict[str, Outcome]]:
         """Wait until the sandbox is free again; judging can then go on beside the next batch."""
-        outcomes = self._box.collect(flight.ticket)
-        for place, inquiry in flight.large.items():
-            if place not in flight.checked:
-                flight.checked[place] = self._check_large(inquiry)
-        if flight.beside is not None and self.beside is not None:
-            flight.emulated = self.beside.collect(flight.beside)
+        outcomes = self._sandbox.collect(in_flight.pending)
+        for place, request in in_flight.large.items():
+            if place not in in_flight.checked:
+                in_flight.checked[place] = self._check_large(request)
+        if in_flight.beside is not None and self.beside is not None:
+            in_flight.emulated = self.beside.collect(in_flight.beside)
         return outcomes
 
-    def give_up(self, flight: Flight, why: str) -> list[dict[str, Outcome]]:
+    def give_up(self, in_flight: CheckBatch, why: str) -> list[dict[str, Outcome]]:
         """Collect a batch that there is no more time for: what is missing was not run."""
-        outcomes = self._box.give_up(flight.ticket, why)
-        for place, inquiry in flight.large.items():
-            if place not in flight.checked:
-                flight.checked[place] = _refused(inquiry, why)
-        if flight.beside is not None and self.beside is not None:
-            self.beside.give_up(flight.beside, why)
-            flight.beside = None
+        outcomes = self._sandbox.give_up(in_flight.pending, why)
+        for place, request in in_flight.large.items():
+            if place not in in_flight.checked:
+                in_flight.checked[place] = _refused(request, why)
+        if in_flight.beside is not None and self.beside is not None:
+            self.beside.give_up(in_flight.beside, why)
+            in_flight.beside = None
         return outcomes
 
     def abandon(self) -> None:
         """Forget what is under way, here and beside."""
-        self._box.abandon()
+        self._sandbox.abandon()
         if self.beside is not None:
             self.beside.abandon()
 
-    def ran_before(self, case: Case, key: str, flight: Flight | None = None) -> tuple[Case, ...]:
+    def ran_before(self, case: Case, key: str, in_flight: CheckBatch | None = None) -> tuple[Case, ...]:
         """Cases that a subject had run in the same worker when it came to a case, the latest, as far as remembered.
 
-        flight: that the case was in; None: the latest.
+        in_flight: that the case was in; None: the latest.
         """
-        flight = flight or self.latest
-        tasks = flight.ticket.tasks if flight else ()
+        in_flight = in_flight or self.latest
+        tasks = in_flight.pending.tasks if in_flight else ()
         number = next((n for n, task in enumerate(tasks) if task.case is case), None)
-        if flight is None or number is None:
+        if in_flight is None or number is None:
             return ()
-        return tuple(flight.ticket.ran_before((number, key))[-MOST_BEFORE:])
+        return tuple(in_flight.pending.ran_before((number, key))[-MOST_BEFORE:])
 
-    def land(self, flight: Flight) -> list[Checked]:
+    def land(self, in_flight: CheckBatch) -> list[Checked]:
         """Wait for a batch and judge it."""
-        return self.judge(flight, self.collect(flight))
+        return self.judge(in_flight, self.collect(in_flight))
 
-    def judge(self, flight: Flight, outcomes: list[dict[str, Outcome]], beside: Flight | None = None) -> list[Checked]:
+    def judge(
+        self, in_flight: CheckBatch, outcomes: list[dict[str, Outcome]], beside: CheckBatch | None = None
+    ) -> list[Checked]:
         """Judge what came back; beside: the batch that runs meanwhile, whose results are taken in between."""
         rest = iter(outcomes)
         judged = []
-        for sent in flight.sent:
+        for sent in in_flight.sent:
             judged.append(self._judge(sent, next(rest), rest))
             if beside is not None:
-                self._box.pump(beside.ticket)
-        for place, checked in sorted(flight.checked.items()):
+                self._sandbox.pump(beside.pending)
+        for place, checked in sorted(in_flight.checked.items()):
             judged.insert(place, checked)
         return judged
 
-    def _in_order(self, inquiry: Inquiry) -> Inquiry:
+    def _in_order(self, request: CheckRequest) -> CheckRequest:
         """Put the tensors of its case in the op's order, for they are handed over by position: JSON sorts names."""
-        tensors = inquiry.case.tensors
-        names = [name for name in self.contracts[inquiry.case.op].inputs if name in tensors]
+        tensors = request.case.tensors
+        names = [name for name in self.contracts[request.case.op].inputs if name in tensors]
         if names == list(tensors) or len(names) != len(tensors):
-            return inquiry
-        return replace(inquiry, case=inquiry.case.but(tensors={name: tensors[name] for name in names}))
+            return request
+        return replace(request, case=request.case.but(tensors={name: tensors[name] for name in names}))
 
     def is_large(self, case: Case) -> bool:
         """Whether a case is judged by parts of it and by its peers."""
@@ -396,45 +400,45 @@ class Examiner:
     def _task(self, case: Case, subjects: tuple[str, ...]) -> Task:
         return Task(case, self.contracts[case.op].output_specs(case), subjects)
 
-    def _check_large(self, inquiry: Inquiry) -> Checked:
+    def _check_large(self, request: CheckRequest) -> Checked:
         """No laws, no invariants, no fidelity: each of them looks at everything."""
-        with self._road.judged(self._box, inquiry.case, inquiry.subjects, inquiry.places) as judged:
-            verdicts = {k: judged.verdicts[k] for k in inquiry.subjects}
-            executions = {k: judged.ran[k].execution for k in inquiry.subjects}
-        return Checked(inquiry.case, "", verdicts, executions, classes=judged.reference.classes)
+        with self._large_cases.judged(self._sandbox, request.case, request.subjects, request.places) as judged:
+            verdicts = {k: judged.verdicts[k] for k in request.subjects}
+            executions = {k: judged.ran[k].execution for k in request.subjects}
+        return Checked(request.case, "", verdicts, executions, classes=judged.reference.classes)
 
-    def _look_large(self, inquiry: Inquiry) -> Look:
-        (key,) = inquiry.subjects
-        with self._road.judged(self._box, inquiry.case, inquiry.subjects, inquiry.places) as judged:
-            verdict, returns = judged.verdicts[key], key in self._box.returning
+    def _look_large(self, request: CheckRequest) -> Look:
+        (key,) = request.subjects
+        with self._large_cases.judged(self._sandbox, request.case, request.subjects, request.places) as judged:
+            verdict, returns = judged.verdicts[key], key in self._sandbox.returning
             shown = judged.reference.exhibit(judged.ran[key], verdict, returns=returns)
         return Look(verdict, shown, None)
 
-    def _other_cases(self, inquiry: Inquiry) -> Iterable[tuple[Law, Case]]:
-        for law in self.contracts[inquiry.case.op].laws:
-            asked = law if law.name in inquiry.laws and isinstance(law, Law) else None
-            if asked is None or (other := asked.transform(inquiry.case)) is None:
+    def _other_cases(self, request: CheckRequest) -> Iterable[tuple[Law, Case]]:
+        for law in self.contracts[request.case.op].laws:
+            asked = law if law.name in request.laws and isinstance(law, Law) else None
+            if asked is None or (other := asked.transform(request.case)) is None:
                 continue
-            if stays(self.contracts[other.op], other, outside(self.contracts[other.op], inquiry.case)):
+            if stays(self.contracts[other.op], other, outside(self.contracts[other.op], request.case)):
                 yield asked, other
 
-    def _prepare(self, flight: Flight) -> None:
+    def _prepare(self, in_flight: CheckBatch) -> None:
         """Make what judging takes while the worker runs: the caller waits for it, and has nothing else to do.
 
         Where that fails, judging will say so, when the worker is free again.
         """
         with contextlib.suppress(UsageError, InternalError):
-            for sent in flight.sent:
-                for key in sent.inquiry.subjects:
+            for sent in in_flight.sent:
+                for key in sent.request.subjects:
                     sent.reference.budget(self.subjects[key].numerics)
-                self._box.pump(flight.ticket)
+                self._sandbox.pump(in_flight.pending)
 
     def _judge(self, sent: _Sent, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
         executions = {k: o.execution for k, o in outcomes.items()}
-        if not sent.inquiry.laws and all(e.status is Status.UNSUPPORTED for e in executions.values()):
+        if not sent.request.laws and all(e.status is Status.UNSUPPORTED for e in executions.values()):
             verdicts = {k: unsupported(e) for k, e in executions.items()}
             said = next((e.input_digest for e in executions.values() if e.input_digest), "")
-            return Checked(sent.inquiry.case, said, verdicts, executions)
+            return Checked(sent.request.case, said, verdicts, executions)
         verdicts = {}
         for key, outcome in outcomes.items():
             _same_inputs(sent.digest, outcome.execution)
@@ -447,7 +451,7 @@ class Examiner:
         passed = {k: o for k, o in outcomes.items() if verdicts[k].kind is Kind.PASS}
         classes = sent.reference.classes if passed else ()
         fidelity = sent.reference.fidelity({k: o.outputs for k, o in passed.items()})
-        return Checked(sent.inquiry.case, sent.digest, verdicts, executions, tested, classes, tuple(beside), fidelity)
+        return Checked(sent.request.case, sent.digest, verdicts, executions, tested, classes, tuple(beside), fidelity)
 
     def _judge_laws(
         self,
@@ -458,19 +462,19 @@ class Examiner:
     ) -> tuple[int, list[tuple[Case, str, Verdict]]]:
         """Judge laws: how many could be tested, and what failed of the other cases on their own."""
         tested, beside = 0, list[tuple[Case, str, Verdict]]()
-        if not sent.inquiry.laws:
+        if not sent.request.laws:
             return tested, beside
         bases = {k: Evidence(sent.reference, self.subjects[k], o.execution, o.outputs) for k, o in outcomes.items()}
         for (law, second), others in zip(sent.laws, rest, strict=False):
             beside += self._broken(second, others)
-            if not applies(sent.inquiry.case, sent.reference.inputs, second.case, second.inputs):
+            if not applies(sent.request.case, sent.reference.inputs, second.case, second.inputs):
                 continue
             tested += 1
             for key, base in bases.items():
                 if verdicts[key].kind is Kind.PASS and others[key].execution.status is Status.OK:
                     other = Evidence(second, base.subject, others[key].execution, others[key].outputs)
                     verdicts[key] = judge_law(law, base, other) or verdicts[key]
-        for kept in invariants(sent.reference, sent.inquiry.laws):
+        for kept in invariants(sent.reference, sent.request.laws):
             tested += 1
             for key, base in bases.items():
                 if verdicts[key].kind is Kind.PASS:
@@ -486,10 +490,10 @@ class Examiner:
                 yield second.case, key, verdict
 
 
-def _refused(inquiry: Inquiry, why: str) -> Checked:
+def _refused(request: CheckRequest, why: str) -> Checked:
     """A case that nobody runs."""
-    executions = {key: left_undone(key, why).execution for key in inquiry.subjects}
-    return Checked(inquiry.case, "", {k: unsupported(e) for k, e in executions.items()}, executions)
+    executions = {key: left_undone(key, why).execution for key in request.subjects}
+    return Checked(request.case, "", {k: unsupported(e) for k, e in executions.items()}, executions)
 
 
 def interface_of(contract: Contract) -> Interface:

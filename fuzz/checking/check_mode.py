@@ -15,7 +15,7 @@ from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import Checked, Examiner, Flight, Inquiry
+from kernel_assay.fuzz.checking.check import CheckBatch, Checked, CheckRequest, Examiner
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.simt.schedule import is_checked
@@ -41,11 +41,11 @@ def wanted(subjects: Iterable[Subject]) -> dict[str, str]:
 
 def noted(campaign: Campaign, examiner: Examiner) -> Campaign:
     """The campaign with what trying to emulate its subjects has told."""
-    wrong = examiner.beside.wrong if isinstance(examiner.beside, Beside) else {}
+    wrong = examiner.beside.wrong if isinstance(examiner.beside, EmulatingExaminer) else {}
     return campaign.but(checked={**campaign.checked, **wrong}) if wrong else campaign
 
 
-class Beside(Examiner):
+class EmulatingExaminer(Examiner):
     """Emulates kernels that run on a GPU, and judges only what the emulator reports."""
 
     def __init__(self, subjects: Sequence[Subject], *, timeout: float, memory_mb: int, closed: bool = True) -> None:
@@ -60,18 +60,20 @@ class Beside(Examiner):
     def _probed(self, wrong: dict[str, str]) -> None:
         self.wrong, self.subjects = wrong, {k: s for k, s in self.subjects.items() if k not in wrong}
 
-    def inquiry(self, index: int, case: Case) -> Inquiry | None:
+    def request(self, index: int, case: Case) -> CheckRequest | None:
         """Decide who emulates case number index of a run; None: nobody, as it is with most."""
         if not is_checked(case) or case.elements > MOST_ELEMENTS or (index >= FIRST and index % EVERY):
             return None
         keys = tuple(k for k in fitting(self.subjects.values(), case) if k not in self._silent)
-        return Inquiry(case, keys) if keys else None
+        return CheckRequest(case, keys) if keys else None
 
-    def judge(self, flight: Flight, outcomes: list[dict[str, Outcome]], beside: Flight | None = None) -> list[Checked]:
+    def judge(
+        self, in_flight: CheckBatch, outcomes: list[dict[str, Outcome]], beside: CheckBatch | None = None
+    ) -> list[Checked]:
         """Judge what the emulator has caught; whoever ran through passes, whatever it has computed."""
         del beside
         checked = []
-        for sent, found in zip(flight.sent, outcomes, strict=True):
+        for sent, found in zip(in_flight.sent, outcomes, strict=True):
             executions = {key: o.execution for key, o in found.items()}
             self._silent.update(k for k, e in executions.items() if e.status in {Status.TIMEOUT, Status.CRASHED})
             caught = {k: o for k, o in found.items() if o.execution.status is Status.FAULTED}
@@ -79,7 +81,7 @@ class Beside(Examiner):
                 k: judge(sent.reference, self.subjects[k], o.execution, o.outputs) for k, o in caught.items()
             }
             said = next((e.input_digest for e in executions.values()), "")
-            checked.append(Checked(sent.inquiry.case, said, verdicts, executions))
+            checked.append(Checked(sent.request.case, said, verdicts, executions))
         return checked
 
 

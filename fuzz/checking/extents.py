@@ -67,7 +67,7 @@ def limits(examiner: Examiner, subject: Subject, deadline: float) -> Iterator[st
 class _Ask:
     """A kernel, and who emulates it."""
 
-    box: Sandbox
+    sandbox: Sandbox
     contract: Contract
     subject: Subject
     deadline: float
@@ -85,14 +85,14 @@ class _Ask:
         return self._answer(dims, run=True).get("wrong", "")
 
     def _answer(self, dims: Dims, *, run: bool) -> dict[str, str]:
-        case = _case(self.contract, self.subject, dims, sorted(self.box.needs.get(self.subject.key, ())))
+        case = _case(self.contract, self.subject, dims, sorted(self.sandbox.needs.get(self.subject.key, ())))
         shapes = {name: (spec.shape, spec.dtype) for name, spec in self.contract.output_specs(case).items()}
         shapes |= {name: (recipe.shape, recipe.dtype) for name, recipe in case.tensors.items()}
         size = sum(math.prod(shape) * format_of(dtype).bits // 8 for shape, dtype in shapes.values())
         left = min(LAUNCH_SECONDS, self.deadline - time.monotonic())
         if left <= 0.0 or size > MOST_BYTES:
             return {}
-        return self.box.stretch(self.subject.key, {"tensors": shapes, "attrs": case.attrs, "run": run}, left)
+        return self.sandbox.stretch(self.subject.key, {"tensors": shapes, "attrs": case.attrs, "run": run}, left)
 
 
 def _case(contract: Contract, subject: Subject, dims: Dims, needed: Sequence[str]) -> Case:

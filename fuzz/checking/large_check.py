@@ -60,7 +60,7 @@ class Judged:
     verdicts: dict[str, Verdict]
 
 
-class LargeRoad:
+class LargeCaseChecker:
     """Runs and judges large cases for a fixed set of subjects."""
 
     def __init__(
@@ -76,16 +76,18 @@ class LargeRoad:
         environment = place.environment if place else {}
         self.holder = HolderProcess(judge or "cuda", environment)
 
-    def twin(self) -> LargeRoad:
+    def twin(self) -> LargeCaseChecker:
         """One for the same subjects, which shares nothing that runs."""
-        return LargeRoad(self._subjects, self._contracts, *self._made)
+        return LargeCaseChecker(self._subjects, self._contracts, *self._made)
 
     def close(self) -> None:
         """End the oracle's process, if there is one."""
         self.holder.close()
 
     @contextlib.contextmanager
-    def judged(self, box: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where] = ()) -> Iterator[Judged]:
+    def judged(
+        self, sandbox: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where] = ()
+    ) -> Iterator[Judged]:
         """Run one large case, while nothing else runs, and judge it. places: elements that are judged in any case.
 
         A subject alone gets a peer, if there is one, and no reference in float64: judged by a sample alone it would
@@ -97,7 +99,7 @@ class LargeRoad:
             right = holder.refer(case) if holder and not self._contracts[case.op].origin else {}
             alone = len(keys) == 1 and not right and (holder is not None or not self._is_beyond(case))
             keys += self._peer(case, keys[0]) if alone else ()
-            reference, ran = self._run(box, case, keys, places)
+            reference, ran = self._run(sandbox, case, keys, places)
             yield Judged(reference, ran, reference.judge(ran, right))
         except BaseException:
             self.holder.close()  # it may be in the middle of an answer
@@ -106,18 +108,18 @@ class LargeRoad:
             holder.forget()
 
     def _run(
-        self, box: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where]
+        self, sandbox: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where]
     ) -> tuple[LargeReference, dict[str, Ran]]:
-        contract, usual = self._contracts[case.op], box.timeout
+        contract, usual = self._contracts[case.op], sandbox.timeout
         task = Task(case, contract.output_specs(case), keys, large=True)
-        box.timeout = usual + patience(contract, case)
+        sandbox.timeout = usual + patience(contract, case)
         try:
-            ticket = box.submit([task], self.holder if self._is_held(keys) else Lender())
+            pending = sandbox.submit([task], self.holder if self._is_held(keys) else Lender())
             mine = rows_digest(case)
             reference = LargeReference(contract, case, [self._subjects[k].numerics for k in keys], places)
-            outcomes = box.collect(ticket)[0]
+            outcomes = sandbox.collect(pending)[0]
         finally:
-            box.timeout = usual
+            sandbox.timeout = usual
         for outcome in outcomes.values():
             _same_rows(mine, outcome.execution)
         return reference, {k: Ran(self._subjects[k], o.execution, o.left) for k, o in outcomes.items()}

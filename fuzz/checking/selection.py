@@ -30,7 +30,7 @@ DEFAULT_PEERS = ("torch", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class UserKernels:
     """A person's own kernels, as a command line names them."""
 
     files: Sequence[str] = ()
@@ -101,7 +101,7 @@ def select(
     """
     for op in ops:
         contract_of(op)
-    own = Own(files, launch).subjects(ops)
+    own = UserKernels(files, launch).subjects(ops)
     wanted = tuple(dict.fromkeys(s.op for s in own)) if own else tuple(ops) or tuple(load_contracts())
     for backend in backends:
         if why := _unavailable(backend):

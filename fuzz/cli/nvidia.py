@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Finding, Sanitized
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, own_option
 from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.replay.replay import Item, gather
@@ -55,7 +55,7 @@ def _asking(command: Callable[..., int]) -> Callable[..., int]:
 )
 @_asking
 def sanitize_command(
-    *, target: str, tools: tuple[str, ...], own: Own, timeout: float, corpus: Path, json_path: str | None
+    *, target: str, tools: tuple[str, ...], own: UserKernels, timeout: float, corpus: Path, json_path: str | None
 ) -> int:
     """Run a case on the GPU under compute-sanitizer, every tensor in an allocation of exactly its size.
 
@@ -96,7 +96,7 @@ def profile(case: Case, subject: Subject, seconds: float) -> list[Profile]:
 @click.command("profile")
 @click.argument("target", metavar=TARGET)
 @_asking
-def profile_command(*, target: str, own: Own, timeout: float, corpus: Path, json_path: str | None) -> int:
+def profile_command(*, target: str, own: UserKernels, timeout: float, corpus: Path, json_path: str | None) -> int:
     """Run a case on the GPU under Nsight Compute (ncu), whose clocks are left alone, and say what each kernel took."""
     items = _items(target, own, corpus, json_path, profiler.PROGRAM)
     rows: list[tuple[str, ...]] = []
@@ -110,7 +110,7 @@ def profile_command(*, target: str, own: Own, timeout: float, corpus: Path, json
     return 0
 
 
-def _items(target: str, own: Own, corpus: Path, json_path: str | None, program: str) -> list[Item]:
+def _items(target: str, own: UserKernels, corpus: Path, json_path: str | None, program: str) -> list[Item]:
     """Items to be run, placed on the GPU. Raises UsageError if they cannot be, or if there is no such program."""
     check_json(json_path)
     if why := missing(program):

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.replay.baseline import check_base
-from kernel_assay.fuzz.settings import Box
+from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.oracles.catalog import add_contract
 from kernel_assay.reports.options import existing_corpus
 
@@ -60,13 +60,13 @@ def old_corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def box_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Limits of the sandbox, as `box`."""
+    """Limits of the sandbox, as `limits`."""
 
     @wraps(command)
     def boxed(*, timeout: float, memory_mb: int, in_the_open: bool, **rest: Any) -> int:
-        return command(box=Box(timeout, memory_mb, not in_the_open), **rest)
+        return command(limits=SandboxLimits(timeout, memory_mb, not in_the_open), **rest)
 
-    usual = Box()
+    usual = SandboxLimits()
     timed = click.option(
         "--timeout", type=AtLeast(0.01), default=usual.timeout, show_default=True, help="Seconds for one execution."
     )(boxed)
@@ -105,7 +105,7 @@ def own_option(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def owned(*, subjects: tuple[str, ...], launch: tuple[str, ...], **rest: Any) -> int:
-        return command(own=Own(subjects, launch), **rest)
+        return command(own=UserKernels(subjects, launch), **rest)
 
     return subject_option(owned)
 

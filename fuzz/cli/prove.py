@@ -18,7 +18,7 @@ from kernel_assay.fuzz.cli.options import (
 )
 from kernel_assay.fuzz.cli.output import FOUND
 from kernel_assay.fuzz.exhaustive.prove import lines
-from kernel_assay.fuzz.settings import Box
+from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.reports.plain.terminal import table
 
 
@@ -31,14 +31,14 @@ from kernel_assay.reports.plain.terminal import table
 @reference_option
 @box_options
 @corpus_option
-def command(*, op: str, subject: str, dtypes: tuple[str, ...], device: str, box: Box, corpus: Path) -> int:
+def command(*, op: str, subject: str, dtypes: tuple[str, ...], device: str, limits: SandboxLimits, corpus: Path) -> int:
     """Try a kernel on every input there is: all 65,536 float16 and bfloat16 numbers of an elementwise OP.
 
     Of packed blocks it is every scale with every quant. With --device cuda convert is tried on every float32, too, and
     silu_gate on every pair of float16 numbers. Exit code 1 if an input fails.
     """
     with Store(corpus) as store:
-        proof = api.prove(op, subject, dtypes=dtypes, device=device, store=store, box=box)
+        proof = api.prove(op, subject, dtypes=dtypes, device=device, store=store, limits=limits)
         kept = store.proof_path(proof)
     click.echo(table(("inputs", "number", "verdict", ""), list(lines(proof))))
     said = "holds for every one of them" if proof.holds else "does not hold"

@@ -11,7 +11,7 @@ import click
 
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import notes_of
 from kernel_assay.fuzz.cli.options import (
     base_option,
@@ -25,7 +25,7 @@ from kernel_assay.fuzz.cli.options import (
 )
 from kernel_assay.fuzz.cli.output import FOUND, write_json
 from kernel_assay.fuzz.replay.replay import Outcome, Replayed
-from kernel_assay.fuzz.settings import Box
+from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.reports.book import Book
 from kernel_assay.reports.forms import formats, write
 from kernel_assay.reports.junit import Result
@@ -52,14 +52,14 @@ from kernel_assay.reports.plain.terminal import say
 def command(
     *,
     targets: tuple[str, ...],
-    own: Own,
+    own: UserKernels,
     base: Path | None,
     device: str,
     strict: bool,
     junit: Path | None,
     markdown: Path | None,
     sarif: Path | None,
-    box: Box,
+    limits: SandboxLimits,
     corpus: Path,
     json_path: str | None,
 ) -> int:
@@ -68,7 +68,7 @@ def command(
     A failure that showed once, and does not show now, counts with --strict.
     """
     with Store(corpus) as store:
-        results = api.replay(targets, store=store, own=own, device=device, base=base, box=box)
+        results = api.replay(targets, store=store, own=own, device=device, base=base, limits=limits)
     return conclude(results, corpus, json_path, strict=strict, junit=junit, markdown=markdown, sarif=sarif)
 
 

@@ -31,7 +31,7 @@ from kernel_assay.fuzz.cli.options import (
 )
 from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.cli.progress import Progress
-from kernel_assay.fuzz.settings import ENGINES, Box, RunSettings, seconds_of
+from kernel_assay.fuzz.settings import ENGINES, RunSettings, SandboxLimits, seconds_of
 from kernel_assay.reports.book import DEFAULT_CORPUS
 from kernel_assay.reports.json_model import report
 from kernel_assay.reports.plain.run_text import campaign_text
@@ -112,7 +112,7 @@ def command(
     quiet: bool,
     strict: bool,
     base: Path | None,
-    box: Box,
+    limits: SandboxLimits,
     corpus: Path,
     json_path: str | None,
 ) -> int:
@@ -144,7 +144,7 @@ def command(
         jobs=jobs,
         max_elements=max_elements,
         case_memory=case_memory,
-        box=box,
+        limits=limits,
         strict=strict,
         base=base,
     )

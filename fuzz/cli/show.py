@@ -11,8 +11,8 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry, all_laws
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.check import Checked, CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import (
     box_options,
     contract_option,
@@ -23,7 +23,7 @@ from kernel_assay.fuzz.cli.options import (
 )
 from kernel_assay.fuzz.cli.output import write_json
 from kernel_assay.fuzz.replay.replay import Item, gather
-from kernel_assay.fuzz.settings import Box
+from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.fuzz.triage.failures import Failure, Observed, event, file
 from kernel_assay.kernels.backends.support.edits import read_source
 from kernel_assay.kernels.backends.support.includes import standalone
@@ -53,8 +53,8 @@ def command(
     target: str,
     reproducer: str | None,
     source: str | None,
-    own: Own,
-    box: Box,
+    own: UserKernels,
+    limits: SandboxLimits,
     corpus: Path,
     json_path: str | None,
 ) -> int:
@@ -62,7 +62,7 @@ def command(
     with Store(corpus) as store:
         items = gather(store, [target], own)
     found = [i.finding for i in items if i.finding is not None] if not own.files else []
-    found = found or _observed(items, box, aside=json_path == "-")
+    found = found or _observed(items, limits, aside=json_path == "-")
     book = Book(tuple(found), corpus=str(corpus))
     subjects = [f.subject for f in found] or [i.subject for i in items]
     if source:
@@ -104,14 +104,14 @@ def _write_beside(path: Path, text: str) -> None:
     write(path, text)
 
 
-def _observed(items: list[Item], box: Box, *, aside: bool) -> list[Finding]:
+def _observed(items: list[Item], limits: SandboxLimits, *, aside: bool) -> list[Finding]:
     """Run the cases, say what every subject makes of them, and give the failures the form of findings."""
     subjects = list({i.subject.key: i.subject for i in items}.values())
     found = []
-    with Examiner(subjects, timeout=box.timeout, memory_mb=box.memory_mb, closed=box.closed) as examiner:
+    with Examiner(subjects, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed) as examiner:
         for case in {i.case.id: i.case for i in items}.values():
             keys = tuple(i.subject.key for i in items if i.case.id == case.id)
-            checked = examiner.check([Inquiry(case, keys, all_laws(case))])[0]
+            checked = examiner.check([CheckRequest(case, keys, all_laws(case))])[0]
             click.echo(f"{case_text(case)}\n\n{_verdicts(checked)}\n", err=aside)
             found += [_as_finding(examiner, checked, key) for key, v in checked.verdicts.items() if v.failed]
     return found

@@ -8,7 +8,7 @@ import click
 
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import (
     box_options,
     contract_option,
@@ -19,7 +19,7 @@ from kernel_assay.fuzz.cli.options import (
     reference_option,
 )
 from kernel_assay.fuzz.cli.output import FOUND, write_json
-from kernel_assay.fuzz.settings import Box, seconds_of
+from kernel_assay.fuzz.settings import SandboxLimits, seconds_of
 from kernel_assay.reports.book import Book
 from kernel_assay.reports.json_model import finding_report
 from kernel_assay.reports.plain.run_text import finding_text
@@ -36,10 +36,19 @@ from kernel_assay.reports.plain.terminal import say
 @box_options
 @corpus_option
 @json_option
-def command(*, target: str, own: Own, device: str, budget: str, box: Box, corpus: Path, json_path: str | None) -> int:
+def command(
+    *,
+    target: str,
+    own: UserKernels,
+    device: str,
+    budget: str,
+    limits: SandboxLimits,
+    corpus: Path,
+    json_path: str | None,
+) -> int:
     """Make a failing case smaller while it still fails in the same way."""
     with Store(corpus) as store:
-        found = api.shrink(target, store=store, own=own, device=device, seconds=seconds_of(budget), box=box)
+        found = api.shrink(target, store=store, own=own, device=device, seconds=seconds_of(budget), limits=limits)
     if not found:
         click.echo(f"nothing to shrink: {target} does not fail")
         return 0

@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.exhaustive_result import Proof, Sweep
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.exhaustive.sweep import Sweeper, domains
 from kernel_assay.fuzz.triage.failures import now
 from kernel_assay.kernels.environment import environment, gpus
@@ -97,7 +97,7 @@ def _narrow(contract: Contract, subject: Subject) -> list[Case]:
 def _checked(cases: list[Case], subject: Subject, timeout: float, memory_mb: int, *, closed: bool) -> list[Sweep]:
     with Examiner([subject], timeout=timeout, memory_mb=memory_mb, closed=closed) as examiner:
         # One by one: all of them at once would take gigabytes.
-        verdicts = [(c, examiner.check([Inquiry(c, (subject.key,))])[0].verdicts[subject.key]) for c in cases]
+        verdicts = [(c, examiner.check([CheckRequest(c, (subject.key,))])[0].verdicts[subject.key]) for c in cases]
     return [Sweep(case=case, kind=v.kind, rho=v.rho, message=v.message) for case, v in verdicts]
 
 

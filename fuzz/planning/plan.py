@@ -35,14 +35,14 @@ BYTES, WIDEST = 160, 32
 """Bytes an element that a worker needs to make a case and to compute in float64, and those of its tensors alone."""
 
 
-def fitted(campaign: Campaign, box: Sandbox) -> Campaign:
+def fitted(campaign: Campaign, sandbox: Sandbox) -> Campaign:
     """The campaign with what loading its subjects has told about the optional parts of their ops.
 
     Subjects of one's own decide; built-in peers decline what they cannot take.
     """
     mine = {op: [s.key for s in deciding(op, campaign.subjects)] for op in campaign.ops}
-    unused = {op: tuple(sorted(frozenset.intersection(*(box.lacks[k] for k in keys)))) for op, keys in mine.items()}
-    needed = {op: tuple(sorted(frozenset.intersection(*(box.needs[k] for k in keys)))) for op, keys in mine.items()}
+    unused = {op: tuple(sorted(frozenset.intersection(*(sandbox.lacks[k] for k in keys)))) for op, keys in mine.items()}
+    needed = {op: tuple(sorted(frozenset.intersection(*(sandbox.needs[k] for k in keys)))) for op, keys in mine.items()}
     return campaign.but(
         unused={op: names for op, names in unused.items() if names},
         needed={op: names for op, names in needed.items() if names},

@@ -39,8 +39,8 @@ def known_on_base(
     """
     check_base(base)
     recorded = _recorded(base)
-    box = {"timeout": timeout, "memory_mb": memory_mb, "closed": closed}
-    return frozenset(f.id for f in findings if _is_known(f, base, recorded, late, box))
+    limits = {"timeout": timeout, "memory_mb": memory_mb, "closed": closed}
+    return frozenset(f.id for f in findings if _is_known(f, base, recorded, late, limits))
 
 
 def beside_base(
@@ -77,7 +77,7 @@ def _today(finding: Finding) -> Signature:
 
 
 def _is_known(
-    finding: Finding, base: Path, recorded: Collection[str], late: Callable[[], bool], box: dict[str, Any]
+    finding: Finding, base: Path, recorded: Collection[str], late: Callable[[], bool], limits: dict[str, Any]
 ) -> bool:
     """Whether the base fails in the same way: by what its version of the subject does, or by records if it has none.
 
@@ -87,7 +87,7 @@ def _is_known(
         subject = None if late() else subject_on(finding.subject, base)
         if subject is None:
             return _today(finding).key in recorded
-        with Examiner([subject], **box) as examiner:
+        with Examiner([subject], **limits) as examiner:
             _, verdict = rerun(examiner, Item(finding.id, finding.case, subject, finding))
     except UsageError:  # it does not even load there
         return _today(finding).key in recorded

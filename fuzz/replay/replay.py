@@ -18,9 +18,9 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.reading import case_of, load_record
-from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.check import Checked, CheckRequest, Examiner, all_laws
 from kernel_assay.fuzz.checking.large_policy import is_large
-from kernel_assay.fuzz.checking.selection import Own, placed, select
+from kernel_assay.fuzz.checking.selection import UserKernels, placed, select
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
 from kernel_assay.fuzz.planning.regenerate import case_of_run
@@ -34,7 +34,7 @@ from kernel_assay.oracles.large.judge_large import places_of
 SURE = 0.01
 """Probability of missing a failure that shows only sometimes, which decides how often it is run again."""
 MAX_RUNS = 64
-NOBODY = Own()
+NOBODY = UserKernels()
 BOTH = (INTERPRETED, AS_IS)
 """A process has one interpreter of Triton."""
 
@@ -113,7 +113,7 @@ class Replayed:
         return planted and self.outcome not in {Outcome.FAILS_AS_EXPECTED, Outcome.NOT_TOLD, Outcome.DRIFTED}
 
 
-def gather(store: Store, targets: Sequence[str], own: Own = NOBODY) -> list[Item]:
+def gather(store: Store, targets: Sequence[str], own: UserKernels = NOBODY) -> list[Item]:
     """Find what words name: files, folders, ids of findings, run:index; none: the whole corpus.
 
     own: to be run instead of the recorded ones. Raises UsageError for what cannot be found.
@@ -151,7 +151,7 @@ def _named(target: str) -> str:
     return f"the case {case_of(target).label}" if target.startswith(TOKEN) else target
 
 
-def _gather_one(store: Store, target: str, own: Own) -> list[Item]:
+def _gather_one(store: Store, target: str, own: UserKernels) -> list[Item]:
     if target.startswith(TOKEN):
         case = case_of(target)
         _refuse_unsound(case, f"the case {target[:40]!r}")
@@ -172,7 +172,7 @@ def _gather_one(store: Store, target: str, own: Own) -> list[Item]:
     return _items(finding.id, finding, own)
 
 
-def _items(name: str, record: Case | Finding, own: Own) -> list[Item]:
+def _items(name: str, record: Case | Finding, own: UserKernels) -> list[Item]:
     if isinstance(record, Finding):
         know_contracts({record.case.op: record.contract}, f"finding {record.id}")
     for case in (record,) if isinstance(record, Case) else (*record.before, record.case):
@@ -197,7 +197,7 @@ def _refuse_unsound(case: Case, where: str) -> None:
             materialize_all(case)
 
 
-def _chosen(case: Case, own: Own, ran: Iterable[Subject]) -> list[Subject]:
+def _chosen(case: Case, own: UserKernels, ran: Iterable[Subject]) -> list[Subject]:
     chosen = own.subjects([case.op]) or list(ran) or select([case.op])
     keys = set(fitting(chosen, case))
     return [s for s in chosen if s.key in keys]
@@ -278,23 +278,23 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
 def rerun(examiner: Examiner, item: Item) -> tuple[Checked, Verdict]:
     """Run an item again; the results, and what they say of its subject."""
     key, finding = item.subject.key, item.finding
-    inquiry = Inquiry(item.case, (key,), all_laws(item.case), places_of(finding.verdict) if finding else ())
+    request = CheckRequest(item.case, (key,), all_laws(item.case), places_of(finding.verdict) if finding else ())
     if finding is not None and finding.before:
-        return _rerun_after(examiner, inquiry, finding)
+        return _rerun_after(examiner, request, finding)
     if finding is not None:
         examiner.sandbox.renew(key)
-    checked = examiner.check([inquiry] * _times(finding))
+    checked = examiner.check([request] * _times(finding))
     verdicts = [c.verdicts[key] for c in checked]
     return checked[0], next((v for v in verdicts if v.failed), verdicts[0])
 
 
-def _rerun_after(examiner: Examiner, inquiry: Inquiry, finding: Finding) -> tuple[Checked, Verdict]:
+def _rerun_after(examiner: Examiner, request: CheckRequest, finding: Finding) -> tuple[Checked, Verdict]:
     """The same of a case that fails after others; if it has come to fail alone, that is another failure."""
-    (key,) = inquiry.subjects
+    (key,) = request.subjects
     for _ in range(_times(finding)):
-        checked = examiner.check_after(finding.before, inquiry)
+        checked = examiner.check_after(finding.before, request)
         if checked.verdicts[key].failed:
-            alone = examiner.check_after((), inquiry).verdicts[key]
+            alone = examiner.check_after((), request).verdicts[key]
             return checked, alone if alone.failed else stateful(checked.verdicts[key], len(finding.before))
     return checked, checked.verdicts[key]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.fuzz.checking.check import Checked, Inquiry
-from kernel_assay.fuzz.triage.shrink_passes import MOVES, subsets, weight, with_dims
+from kernel_assay.fuzz.checking.check import Checked, CheckRequest
+from kernel_assay.fuzz.triage.shrink_passes import SHRINK_PASSES, subsets, weight, with_dims
 from kernel_assay.fuzz.triage.shrinker import Shrinker
 from kernel_assay.oracles.catalog import contract_of
 
@@ -52,7 +52,7 @@ class ChainShrinker:
         s = self._shrinker
         laws = (s.target.law,) if s.target.law else ()
         try:
-            return s.examiner.check_after(chain.before, Inquiry(chain.case, (s.subject,), laws))
+            return s.examiner.check_after(chain.before, CheckRequest(chain.case, (s.subject,), laws))
         except (UsageError, InternalError) as error:
             s.trouble = s.trouble or str(error)
             s.examiner.sandbox.renew()
@@ -134,7 +134,7 @@ def _cut(chain: Chain) -> Iterator[Chain]:
     """Chains whose last case has smaller dims, and so has every case before it that had the same."""
     contract, limit = contract_of(chain.case.op), weight(chain.case)
     dims = contract.dims_of(chain.case)
-    for candidates in MOVES:
+    for candidates in SHRINK_PASSES:
         for case in candidates(chain.case):
             if (now := contract.dims_of(case)) != dims and weight(case) < limit:
                 before = (with_dims(b, now) if contract.dims_of(b) == dims else b for b in chain.before)

@@ -22,8 +22,8 @@ from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.spec.axes import Dims, shape_of
 from kernel_assay.oracles.spec.contract import Dim, Input
 
-Move = Callable[[Case], Iterator[Case]]
-MOVES: list[Move] = []
+ShrinkPass = Callable[[Case], Iterator[Case]]
+SHRINK_PASSES: list[ShrinkPass] = []
 
 MAX_POKES = 16
 """A tensor is written out element by element only if that many suffice."""
@@ -33,9 +33,9 @@ MAX_DATA = 1 << 12
 """Elements of a tensor whose single elements are still tried."""
 
 
-def move(candidates: Move) -> Move:
+def shrink_pass(candidates: ShrinkPass) -> ShrinkPass:
     """Enter a move into the table; the order of definition is the order of trying."""
-    MOVES.append(candidates)
+    SHRINK_PASSES.append(candidates)
     return candidates
 
 
@@ -150,7 +150,7 @@ def _smaller(extent: int, dim: Dim) -> list[int]:
     return sorted(w for w in rounded if dim.least <= w < extent)
 
 
-@move
+@shrink_pass
 def cut_all_axes(case: Case) -> Iterator[Case]:
     """All axes at once: to one, to a quarter, to half."""
     contract = contract_of(case.op)
@@ -165,7 +165,7 @@ def _part(extent: int, divisor: int, dim: Dim) -> int:
     return max(dim.least, min(extent, dim.multiple), extent // divisor // dim.multiple * dim.multiple)
 
 
-@move
+@shrink_pass
 def cut_axis(case: Case) -> Iterator[Case]:
     """One axis, from either end."""
     contract = contract_of(case.op)
@@ -175,7 +175,7 @@ def cut_axis(case: Case) -> Iterator[Case]:
             yield with_dims(case, {dim: smaller}, front=True)
 
 
-@move
+@shrink_pass
 def cut_equal_axes(case: Case) -> Iterator[Case]:
     """Axes that are equal, together."""
     contract = contract_of(case.op)
@@ -186,7 +186,7 @@ def cut_equal_axes(case: Case) -> Iterator[Case]:
                 yield with_dims(case, {a: smaller, b: smaller})
 
 
-@move
+@shrink_pass
 def cut_axis_elsewhere(case: Case) -> Iterator[Case]:
     """One axis, on other fields: what is left may need other values to fail."""
     contract = contract_of(case.op)
@@ -195,7 +195,7 @@ def cut_axis_elsewhere(case: Case) -> Iterator[Case]:
             yield from next_seeds(with_dims(case, {dim: smaller}), OTHER_FIELDS + 1)[1:]
 
 
-@move
+@shrink_pass
 def trade_axes(case: Case) -> Iterator[Case]:
     """Move a factor from one axis to another."""
     contract = contract_of(case.op)
@@ -206,7 +206,7 @@ def trade_axes(case: Case) -> Iterator[Case]:
                 yield with_dims(case, {a: dims[a] // factor, b: dims[b] * factor})
 
 
-@move
+@shrink_pass
 def plain_layouts(case: Case) -> Iterator[Case]:
     """Contiguous: all tensors, then each."""
     special = [n for n, t in case.tensors.items() if t.layout != "contiguous"]
@@ -218,7 +218,7 @@ def plain_layouts(case: Case) -> Iterator[Case]:
         yield with_output(case, name, "contiguous")
 
 
-@move
+@shrink_pass
 def fewer_specials(case: Case) -> Iterator[Case]:
     """Drop special values: all, then each."""
     if sum(len(t.specials) for t in case.tensors.values()) > 1:
@@ -228,7 +228,7 @@ def fewer_specials(case: Case) -> Iterator[Case]:
             yield with_tensor(case, name, specials=t.specials[:i] + t.specials[i + 1 :])
 
 
-@move
+@shrink_pass
 def plainer_specials(case: Case) -> Iterator[Case]:
     """A more harmless value, an easier place."""
     contract = contract_of(case.op)
@@ -245,7 +245,7 @@ def plainer_specials(case: Case) -> Iterator[Case]:
                 )
 
 
-@move
+@shrink_pass
 def plainer_distribution(case: Case) -> Iterator[Case]:
     """Zeros, ones, small integers, ...: whatever stands before the present one in the table."""
     contract = contract_of(case.op)
@@ -261,7 +261,7 @@ def _in_range(spec: Input, fill: Fill) -> Fill:
     return fill.but(params=spec.params({}, {})) if spec.ranged else fill
 
 
-@move
+@shrink_pass
 def without_optional(case: Case) -> Iterator[Case]:
     """Drop inputs that it need not have."""
     contract = contract_of(case.op)
@@ -270,7 +270,7 @@ def without_optional(case: Case) -> Iterator[Case]:
             yield case.but(tensors={n: t for n, t in case.tensors.items() if n not in contract.group(name)})
 
 
-@move
+@shrink_pass
 def plain_scale(case: Case) -> Iterator[Case]:
     """Scale 1: all tensors, then each."""
     yield case.but(tensors={n: t.but(fill=t.fill.but(scale=1.0)) for n, t in case.tensors.items()})
@@ -278,7 +278,7 @@ def plain_scale(case: Case) -> Iterator[Case]:
         yield with_tensor(case, name, fill=t.fill.but(scale=1.0))
 
 
-@move
+@shrink_pass
 def plain_attributes(case: Case) -> Iterator[Case]:
     """The plainest value of each attribute."""
     contract = contract_of(case.op)
@@ -288,7 +288,7 @@ def plain_attributes(case: Case) -> Iterator[Case]:
             yield with_attrs(case, {**attrs, name: values[0]}, contract.dims_of(case))
 
 
-@move
+@shrink_pass
 def small_seeds(case: Case) -> Iterator[Case]:
     """Fields 0, 1, 2, ... and windows that start at the origin."""
     for base in range(4):
@@ -299,7 +299,7 @@ def small_seeds(case: Case) -> Iterator[Case]:
             yield with_tensor(case, name, fill=t.fill.but(seed=seed))
 
 
-@move
+@shrink_pass
 def fewer_pokes(case: Case) -> Iterator[Case]:
     """Drop written-out elements: all, halves, each."""
     for name, t in case.tensors.items():
@@ -307,7 +307,7 @@ def fewer_pokes(case: Case) -> Iterator[Case]:
             yield with_tensor(case, name, pokes=kept)
 
 
-@move
+@shrink_pass
 def write_out(case: Case) -> Iterator[Case]:
     """Zeros (of a range, what is nearest to it) but for a few elements: the data that the failure needs."""
     contract = contract_of(case.op)
@@ -329,7 +329,7 @@ def _bits(recipe: TensorRecipe) -> Array:
     return materialize(recipe).reshape(-1).view(format_of(recipe.dtype).carrier)
 
 
-@move
+@shrink_pass
 def plainer_pokes(case: Case) -> Iterator[Case]:
     """The written-out elements as ones, as twos, with fewer bits."""
     contract = contract_of(case.op)

@@ -17,8 +17,8 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry
-from kernel_assay.fuzz.triage.shrink_passes import MOVES, next_seeds, weight
+from kernel_assay.fuzz.checking.check import Checked, CheckRequest, Examiner
+from kernel_assay.fuzz.triage.shrink_passes import SHRINK_PASSES, next_seeds, weight
 from kernel_assay.kernels.backends.simt.schedule import is_checked
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.spec.domain import outside, stays
@@ -121,7 +121,7 @@ class Shrinker:
         try:
             if self.among is not None:
                 return [self._check_among(c, self.among, laws) for c in cases]
-            return self.examiner.check(Inquiry(c, (self.subject,), laws) for c in cases)
+            return self.examiner.check(CheckRequest(c, (self.subject,), laws) for c in cases)
         except (UsageError, InternalError) as error:
             self.trouble = self.trouble or str(error)
             self.examiner.sandbox.renew()
@@ -129,7 +129,7 @@ class Shrinker:
 
     def _check_among(self, case: Case, among: Among, laws: tuple[str, ...]) -> Checked:
         before, last = among(case)
-        return replace(self.examiner.check_after(before, Inquiry(last, (self.subject,), laws)), case=case)
+        return replace(self.examiner.check_after(before, CheckRequest(last, (self.subject,), laws)), case=case)
 
     @property
     def one_by_one(self) -> bool:
@@ -159,7 +159,7 @@ class Shrinker:
         was_large, improved = self.examiner.is_large(case), True
         while improved and not self.expired():
             improved = False
-            for candidates in MOVES:
+            for candidates in SHRINK_PASSES:
                 while (smaller := self._first_failing(case, candidates(case))) is not None:
                     case, improved = smaller, True
                     if was_large and not self.examiner.is_large(case):

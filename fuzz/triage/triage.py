@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.triage.failure_conditions import learn_gates
 from kernel_assay.fuzz.triage.failures import Failure, Found, Observed, event, file
@@ -67,14 +67,14 @@ def confirm(examiner: Examiner, failure: Failure, stopping: Callable[[], bool] =
     dear = is_dear(failure.verdict) or examiner.is_large(failure.case)
     shrinker = Shrinker(examiner, failure.subject.key, failure.verdict)
     laws = (failure.verdict.law,) if failure.verdict.law else ()
-    inquiry = Inquiry(failure.case, (failure.subject.key,), laws, places_of(failure.verdict))
+    request = CheckRequest(failure.case, (failure.subject.key,), laws, places_of(failure.verdict))
     if not stopping():  # else the one that is there must do
         examiner.sandbox.renew(failure.subject.key)
-    checked = examiner.check([inquiry] * (SLOW_CONFIRMATIONS if dear else CONFIRMATIONS))
+    checked = examiner.check([request] * (SLOW_CONFIRMATIONS if dear else CONFIRMATIONS))
     shown = [shrinker.same(c.verdicts[failure.subject.key]) for c in checked]
     rare, deadline = 0 if dear else CONFIRMATIONS + RARE_CONFIRMATIONS, time.monotonic() + RARE_SECONDS
     while not any(shown) and len(shown) < rare and time.monotonic() < deadline and not stopping():
-        more = examiner.check([inquiry] * RARE_AT_ONCE)
+        more = examiner.check([request] * RARE_AT_ONCE)
         shown += [shrinker.same(c.verdicts[failure.subject.key]) for c in more]
     return Confirmed(sum(shown), len(shown), checked[0].input_digest, shown[0])
 
@@ -100,11 +100,11 @@ def investigate(
 
     Whatever goes wrong with us on the way, what is known by then is filed.
     """
-    return _Inquest(examiner, failure, seconds, stopping, on_other, sequence_seconds).found()
+    return _Investigation(examiner, failure, seconds, stopping, on_other, sequence_seconds).found()
 
 
 @dataclass
-class _Inquest:
+class _Investigation:
     """One failure being looked into, and what is known of it so far."""
 
     examiner: Examiner
@@ -250,5 +250,5 @@ def _blamed(examiner: Examiner, subject: Subject, case: Case, verdict: Verdict) 
     others = fitting((s for s in examiner.subjects.values() if not s.planted and s.key != subject.key), case)
     if not others or is_dear(verdict):
         return verdict
-    checked = examiner.check([Inquiry(case, (subject.key, *others))])[0]
+    checked = examiner.check([CheckRequest(case, (subject.key, *others))])[0]
     return verdict.but(blame=checked.verdicts[subject.key].blame)

@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.findings import Variant
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.spec.domain import outside, stays
@@ -26,7 +26,7 @@ def variants(examiner: Examiner, case: Case, subject: Subject, kind: Kind, law: 
     laws = (law,) if law else ()
     others = [case] if examiner.is_large(case) else recast(case)
     pairs = [(other, _asked(fitting(well_meaning, other), subject.key, kind)) for other in others]
-    asked = [Inquiry(other, keys, laws) for other, keys in pairs if keys]
+    asked = [CheckRequest(other, keys, laws) for other, keys in pairs if keys]
     cells: dict[tuple[str, str], Verdict] = {}
     for checked in examiner.check(asked):
         for key, verdict in checked.verdicts.items():

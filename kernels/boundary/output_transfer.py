@@ -80,7 +80,7 @@ def bytes_of(values: Any) -> bytes:
 
 
 @dataclass(slots=True)
-class Loan:
+class OutputHandover:
     """Copies of some outputs, until they are given back."""
 
     offers: list[Message] = field(default_factory=list)
@@ -141,16 +141,16 @@ class Loan:
         return {"way": SHARED, "pid": os.getpid(), "file": self._files[-1], "bytes": size}
 
 
-def lent(payload: Sequence[Any], way: str) -> Loan:
+def lent(payload: Sequence[Any], way: str) -> OutputHandover:
     """Outputs, each offered; nothing, if there is no way. Raises DriverError or MemoryError if there is no room."""
-    loan = Loan()
+    handover = OutputHandover()
     try:
         for values in payload if way else ():
-            loan.add(values, way)
+            handover.add(values, way)
     except BaseException:
-        loan.give_back()
+        handover.give_back()
         raise
-    return loan
+    return handover
 
 
 def _taken(size: int) -> int:

@@ -55,7 +55,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Ticket:
+class PendingBatch:
     """A batch on its way: the tasks, and the outcomes that have come back."""
 
     tasks: Sequence[Task]

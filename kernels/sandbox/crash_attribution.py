@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.kernels.boundary.protocol import Task
-from kernel_assay.kernels.sandbox.batch import Key, Ticket
+from kernel_assay.kernels.sandbox.batch import Key, PendingBatch
 from kernel_assay.kernels.sandbox.decode import death_of, left_undone
 from kernel_assay.kernels.sandbox.worker_pool import Ending
 
@@ -48,63 +48,63 @@ class Death:
         return self.culprit[0], self.culprit[1].subjects[0]
 
 
-def accuse(ticket: Ticket, death: Death) -> None:
+def accuse(pending: PendingBatch, death: Death) -> None:
     """Name a culprit, or a suspect; what else the worker was to do waits for the next."""
     (n, task), key = death.culprit, death.key
     if death.ending.aimless:  # what comes out between walls does not count: once more, where inputs lie as they should
-        ticket.waiting = [(n, replace(task, walls=False)), *(w for w in death.left if w[0] != n), *ticket.waiting]
+        pending.waiting = [(n, replace(task, walls=False)), *(w for w in death.left if w[0] != n), *pending.waiting]
         return
-    died = ticket.deaths[key] = ticket.deaths.get(key, 0) + 1
+    died = pending.deaths[key] = pending.deaths.get(key, 0) + 1
     if death.materializing and died > GUILTY_DEATHS:
         raise InternalError(f"the worker dies while materializing {task.case.label}: {death.ending.describe()}")
     how = (key[1], death.ending.describe())
-    proven = not death.materializing and (died >= GUILTY_DEATHS or (death.own and how in ticket.proven))
+    proven = not death.materializing and (died >= GUILTY_DEATHS or (death.own and how in pending.proven))
     if death.late is not None or proven:
-        ticket.outcomes[key] = death_of(key[1], death.ending, death.late, granted=death.granted)
+        pending.outcomes[key] = death_of(key[1], death.ending, death.late, granted=death.granted)
         if death.late is None:
-            ticket.proven.add(how)
+            pending.proven.add(how)
     else:
-        ticket.suspects.append((n, replace(task, subjects=task.subjects[:1])))
-        ticket.before.setdefault(key, [k for k in ticket.outcomes if k in death.told])
+        pending.suspects.append((n, replace(task, subjects=task.subjects[:1])))
+        pending.before.setdefault(key, [k for k in pending.outcomes if k in death.told])
         if death.own:
-            ticket.endings[key] = death.ending
+            pending.endings[key] = death.ending
     others, rest = [w for w in death.left if w[0] != n], task.subjects[1:]
-    ticket.waiting = [*([(n, replace(task, subjects=rest))] if rest else []), *others, *ticket.waiting]
-    ticket.lost_to[key[1]] += death.own * (1 if death.late is None else ticket.hang_counts)
-    if 0 < ticket.most_deaths <= ticket.lost_to[key[1]]:
-        _put_off(ticket, key[1])
+    pending.waiting = [*([(n, replace(task, subjects=rest))] if rest else []), *others, *pending.waiting]
+    pending.lost_to[key[1]] += death.own * (1 if death.late is None else pending.hang_counts)
+    if 0 < pending.most_deaths <= pending.lost_to[key[1]]:
+        _put_off(pending, key[1])
 
 
-def _put_off(ticket: Ticket, subject: str) -> None:
-    ticket.held += [(n, replace(task, subjects=(subject,))) for n, task in ticket.waiting if subject in task.subjects]
-    rests = [(n, task, tuple(k for k in task.subjects if k != subject)) for n, task in ticket.waiting]
-    ticket.waiting = [(n, replace(task, subjects=rest)) for n, task, rest in rests if rest]
+def _put_off(pending: PendingBatch, subject: str) -> None:
+    pending.held += [(n, replace(task, subjects=(subject,))) for n, task in pending.waiting if subject in task.subjects]
+    rests = [(n, task, tuple(k for k in task.subjects if k != subject)) for n, task in pending.waiting]
+    pending.waiting = [(n, replace(task, subjects=rest)) for n, task, rest in rests if rest]
 
 
-def is_convicted(ticket: Ticket, suspect: tuple[int, Task]) -> bool:
+def is_convicted(pending: PendingBatch, suspect: tuple[int, Task]) -> bool:
     """Whether a suspect has died as its subject was seen to die alone since: then it need not die once more."""
     key: Key = (suspect[0], suspect[1].subjects[0])
-    ending = ticket.endings.get(key)
-    if ending is None or (key[1], ending.describe()) not in ticket.proven:
+    ending = pending.endings.get(key)
+    if ending is None or (key[1], ending.describe()) not in pending.proven:
         return False
-    ticket.outcomes[key] = death_of(key[1], ending, None)
+    pending.outcomes[key] = death_of(key[1], ending, None)
     return True
 
 
-def unexplained(ticket: Ticket) -> list[tuple[Key, list[Key]]]:
+def unexplained(pending: PendingBatch) -> list[tuple[Key, list[Key]]]:
     """Subjects that have died once, and not by themselves, with what their workers had run before."""
-    found = ((key, before) for key, before in ticket.before.items() if ticket.deaths[key] < GUILTY_DEATHS)
-    return [(key, before) for key, before in found if ticket.outcomes[key].execution.status not in FATAL]
+    found = ((key, before) for key, before in pending.before.items() if pending.deaths[key] < GUILTY_DEATHS)
+    return [(key, before) for key, before in found if pending.outcomes[key].execution.status not in FATAL]
 
 
-def release(ticket: Ticket) -> None:
+def release(pending: PendingBatch) -> None:
     """Decide about those that were put off: who has died by itself is left undone, the others run."""
-    fatal = Counter(subject for (_, subject), o in ticket.outcomes.items() if o.execution.status in FATAL)
-    for number, task in ticket.held:
+    fatal = Counter(subject for (_, subject), o in pending.outcomes.items() if o.execution.status in FATAL)
+    for number, task in pending.held:
         (subject,) = task.subjects
         if often := fatal[subject]:
             why = f"not run: it has ended its process, or had to be killed, in {often} other cases of this batch"
-            ticket.outcomes[number, subject] = left_undone(subject, why)
+            pending.outcomes[number, subject] = left_undone(subject, why)
         else:
-            ticket.waiting.append((number, task))
-    ticket.held = []
+            pending.waiting.append((number, task))
+    pending.held = []

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from kernel_assay.corpus.process.channel import frame
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
-from kernel_assay.kernels.sandbox.worker_pool import Handle, Nursery
+from kernel_assay.kernels.sandbox.worker_pool import Handle, WorkerPool
 
 LOAD_SECONDS = 60.0
 """What loading a subject may take."""
@@ -42,13 +42,13 @@ class Probing:
     """Workers that load subjects: the first of them takes these in their order, others from the end."""
 
     def __init__(
-        self, keys: Sequence[str], first: Handle, nursery: Nursery, make: Callable[[], Handle], ready_by: ReadyBy
+        self, keys: Sequence[str], first: Handle, pool: WorkerPool, make: Callable[[], Handle], ready_by: ReadyBy
     ) -> None:
         """make: a worker that knows its subjects."""
         self.first = first
         """The worker that goes on to run subjects, or one in its place if it has died."""
         self.found = Probed()
-        self._nursery, self._make, self._ready_by = nursery, make, ready_by
+        self._pool, self._make, self._ready_by = pool, make, ready_by
         self._waiting = deque(keys)
         helpers = max(0, min(MOST, os.cpu_count() or 1, len(keys) // EACH) - 1)
         self._idle = [*(make() for _ in range(helpers)), first]
@@ -66,7 +66,7 @@ class Probing:
             self._end_the_late()
         for handle in self._idle:
             if handle is not self.first:
-                self._nursery.discard(handle, dead=False)
+                self._pool.discard(handle, dead=False)
         return self.found
 
     def _ask_the_idle(self) -> None:
@@ -86,7 +86,7 @@ class Probing:
         try:
             said = handle.channel.receive()[0]
         except (EOFError, OSError):
-            ending = self._nursery.ending(handle)
+            ending = self._pool.ending(handle)
             self._replace(handle)
             self.found.wrong[key] = f"kills the process when it is loaded ({ending.describe()})"
             return
@@ -99,7 +99,7 @@ class Probing:
             if here < until and now < self._ready_by(key):
                 continue
             del self._busy[handle]
-            self._nursery.kill(handle)
+            self._pool.kill(handle)
             self._replace(handle)
             if here < until:
                 self.found.unready.add(key)
@@ -107,7 +107,7 @@ class Probing:
                 self.found.wrong[key] = f"does not load within {LOAD_SECONDS:g} s"
 
     def _replace(self, dead: Handle) -> None:
-        self._nursery.discard(dead, dead=True)
+        self._pool.discard(dead, dead=True)
         made = self._make()
         self._idle.append(made)
         if dead is self.first:

@@ -1,4 +1,4 @@
-"""The box the accused run in: feed a worker, watch it, bury it, go on with the next.
+"""Send batches to worker processes, watch them, and find out which subject a death is due to.
 
 One active worker, one hot spare. A batch is one message to the worker; every execution comes back as one message, so
 what was done before a death is kept. Whatever kills a worker is named by the journal, run again alone, and is called a
@@ -33,14 +33,14 @@ from kernel_assay.kernels.boundary.protocol import (
     encode_batch,
     encode_subjects,
 )
-from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, Taker, Ticket
+from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, PendingBatch, Taker
 from kernel_assay.kernels.sandbox.closing import ASKED
 from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained
 from kernel_assay.kernels.sandbox.decode import death_of, execution_of, left_undone, outcome_of
 from kernel_assay.kernels.sandbox.mps import Sharing
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Stopwatch
 from kernel_assay.kernels.sandbox.probing import Probing, ReadyBy
-from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, Nursery
+from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, WorkerPool
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
@@ -66,14 +66,14 @@ class Sandbox:
         memory_mb: int = 4096,
         closed: bool = True,
         place: Place | None = None,
-        nursery: Nursery | None = None,
+        pool: WorkerPool | None = None,
     ) -> None:
         """timeout: seconds for one execution (two runs), with more for first calls and builds (patience.py).
 
         memory_mb: what a worker may allocate on top of its start. closed: whether workers are closed in, where the
         system allows it.
 
-        place: which device they see, and whether they share it. nursery: where workers come from, closed with the
+        place: which device they see, and whether they share it. pool: where workers come from, closed with the
         sandbox; None: one of its own.
         """
         self._subjects = {s.key: s for s in subjects}
@@ -93,7 +93,7 @@ class Sandbox:
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.loader for s in subjects}))
         why_open = "" if closed else ASKED
-        self.nursery = nursery or Nursery(backends, memory_mb, place.environment if place else {}, why_open)
+        self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open)
         self._sharing = Sharing(place.shared if place else {})
         self._watch = Stopwatch()
         self._hung: set[str] = set()
@@ -121,7 +121,7 @@ class Sandbox:
         """End all processes."""
         for handle in (self._active, self._spare):
             handle.close()
-        self.nursery.close()
+        self.pool.close()
 
     def knows_as(self, other: Sandbox) -> None:
         """Take over what a sandbox for the same subjects has found out about them."""
@@ -129,7 +129,7 @@ class Sandbox:
 
     def probe(self, ready_by: ReadyBy = lambda _: math.inf) -> dict[str, str]:
         """Load every subject once: key -> what is wrong with it, for those that cannot be loaded or called."""
-        probing = Probing(list(self._subjects), self._active, self.nursery, self._ready, ready_by)
+        probing = Probing(list(self._subjects), self._active, self.pool, self._ready, ready_by)
         found, self._active = probing.run(), probing.first
         self.unready = found.unready
         wrong = {key: f"{self._subjects[key].path} {why}" for key, why in found.wrong.items()}
@@ -147,9 +147,9 @@ class Sandbox:
         try:
             if self._active.channel.readable(seconds):
                 return self._active.channel.receive()[0]
-            self.nursery.kill(self._active)
+            self.pool.kill(self._active)
         except (EOFError, OSError):
-            self.nursery.ending(self._active)
+            self.pool.ending(self._active)
         self._promote(dead=True)
         return {}
 
@@ -165,55 +165,55 @@ class Sandbox:
 
     def submit(
         self, tasks: Sequence[Task], taker: Taker | None = None, most_deaths: int = 0, hang_counts: int = 1
-    ) -> Ticket:
+    ) -> PendingBatch:
         """Start a batch. Only one may be on its way. taker: who gets outputs of large cases; None: they are sent.
 
         most_deaths: crashes and time-outs of one subject after which its other executions are not run; 0: all are.
         hang_counts: as how many of those a time-out counts.
         """
-        ticket = Ticket(
+        pending = PendingBatch(
             tasks, waiting=list(enumerate(tasks)), taker=taker, most_deaths=most_deaths, hang_counts=hang_counts
         )
-        self._send(ticket, ticket.waiting)
-        return ticket
+        self._send(pending, pending.waiting)
+        return pending
 
-    def pump(self, ticket: Ticket) -> None:
+    def pump(self, pending: PendingBatch) -> None:
         """Take in what has come back already, without waiting, so that the worker never stalls."""
         try:
             while self._active.channel.readable(0):
-                self._receive(ticket)
+                self._receive(pending)
             self._watch.spent(self._active.running())
         except (EOFError, OSError):
             return  # collect() will see it again and act
 
-    def collect(self, ticket: Ticket) -> list[dict[str, Outcome]]:
+    def collect(self, pending: PendingBatch) -> list[dict[str, Outcome]]:
         """Wait for a batch, whatever it does to its workers; for each task, subject key -> outcome."""
-        while not ticket.done:
-            if ticket.under_way:
-                self._wait(ticket)
-            elif ticket.waiting:
-                self._send(ticket, ticket.waiting)
-            elif ticket.again:
-                self._send(ticket, [ticket.again.pop(0)])
-            elif not ticket.suspects:
-                release(ticket)
-            elif not is_convicted(ticket, suspect := ticket.suspects.pop(0)):
-                self._try_alone(ticket, suspect)
-        for key, before in unexplained(ticket):
-            self._find_cause(ticket, key, before)
-        return [{k: ticket.outcomes[n, k] for k in task.subjects} for n, task in enumerate(ticket.tasks)]
+        while not pending.done:
+            if pending.under_way:
+                self._wait(pending)
+            elif pending.waiting:
+                self._send(pending, pending.waiting)
+            elif pending.again:
+                self._send(pending, [pending.again.pop(0)])
+            elif not pending.suspects:
+                release(pending)
+            elif not is_convicted(pending, suspect := pending.suspects.pop(0)):
+                self._try_alone(pending, suspect)
+        for key, before in unexplained(pending):
+            self._find_cause(pending, key, before)
+        return [{k: pending.outcomes[n, k] for k in task.subjects} for n, task in enumerate(pending.tasks)]
 
     def abandon(self) -> None:
         """Let go of a batch that nobody waits for any more, with the worker that has it."""
         self._promote()
 
-    def give_up(self, ticket: Ticket, why: str) -> list[dict[str, Outcome]]:
+    def give_up(self, pending: PendingBatch, why: str) -> list[dict[str, Outcome]]:
         """The results of a batch so far; the rest is left undone, with the worker that has it."""
-        self.pump(ticket)
+        self.pump(pending)
         self.abandon()
         return [
-            {k: ticket.outcomes.get((n, k)) or left_undone(k, why) for k in task.subjects}
-            for n, task in enumerate(ticket.tasks)
+            {k: pending.outcomes.get((n, k)) or left_undone(k, why) for k in task.subjects}
+            for n, task in enumerate(pending.tasks)
         ]
 
     def renew(self, *warm: str) -> None:
@@ -224,66 +224,66 @@ class Sandbox:
         if self._active.served or self._active.shared:
             self._promote(warm=warm)
 
-    def _send(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
+    def _send(self, pending: PendingBatch, batch: list[tuple[int, Task]]) -> None:
         if self._active.served > RECYCLE or (self._sharing.wanted and not self._active.shared):
             self._promote()
             if self._active.warm and self._sharing.wanted:
                 self._promote()
             self._share()
-        self._give(ticket, batch)
+        self._give(pending, batch)
 
-    def _give(self, ticket: Ticket, batch: list[tuple[int, Task]]) -> None:
-        ticket.sent = batch
-        ticket.waiting = [w for w in ticket.waiting if w not in batch]
-        ticket.set_aside -= {(n, key) for n, task in batch for key in task.subjects}
+    def _give(self, pending: PendingBatch, batch: list[tuple[int, Task]]) -> None:
+        pending.sent = batch
+        pending.waiting = [w for w in pending.waiting if w not in batch]
+        pending.set_aside -= {(n, key) for n, task in batch for key in task.subjects}
         self._active.served += len(batch)
         self._active.history.extend(task for _, task in batch)
         try:
-            self._active.channel.send(encode_batch(batch, ticket.taker.way if ticket.taker else ""))
+            self._active.channel.send(encode_batch(batch, pending.taker.way if pending.taker else ""))
         except OSError:
             return  # the worker is dead; _wait finds out how
 
-    def _try_alone(self, ticket: Ticket, suspect: tuple[int, Task]) -> None:
+    def _try_alone(self, pending: PendingBatch, suspect: tuple[int, Task]) -> None:
         """Run a suspect in a worker that has run nothing else, and that nobody else's errors reach."""
         key = suspect[0], suspect[1].subjects[0]
-        ending = ticket.endings.get(key)
+        ending = pending.endings.get(key)
         if ending is None or ending.code != ZYGOTE_LOST:
             if self._active.served or self._active.shared:
                 self._promote(warm=suspect[1].subjects)
-            self._give(ticket, [suspect])
+            self._give(pending, [suspect])
             return
         self._begin_anew(*suspect[1].subjects)
-        self._give(ticket, [suspect])
+        self._give(pending, [suspect])
         worker = self._active
-        while ticket.under_way:
-            self._wait(ticket)
-        if self.nursery.loses(worker):  # it came back, for its own process dies a little later
-            ticket.outcomes[key] = death_of(key[1], ending, None)
+        while pending.under_way:
+            self._wait(pending)
+        if self.pool.loses(worker):  # it came back, for its own process dies a little later
+            pending.outcomes[key] = death_of(key[1], ending, None)
 
     def _begin_anew(self, *warm: str) -> None:
         """Have workers of a zygote of their own: who ended the last one may have run under this one since."""
         old = self._active, self._spare
-        self.nursery.renew()
+        self.pool.renew()
         self._active, self._spare = self._ready(*warm), self._ready(*warm)
         for worker in old:
-            self.nursery.discard(worker, dead=True)  # it ends with its zygote
+            self.pool.discard(worker, dead=True)  # it ends with its zygote
 
-    def _find_cause(self, ticket: Ticket, victim: Key, before: list[Key]) -> None:
+    def _find_cause(self, pending: PendingBatch, victim: Key, before: list[Key]) -> None:
         """Somebody died who does not die alone: did one that ran before leave the process to die?"""
         for suspect in reversed(before[-LOOK_BACK:]):
-            if suspect == victim or ticket.outcomes[suspect].execution.status is not Status.OK:
+            if suspect == victim or pending.outcomes[suspect].execution.status is not Status.OK:
                 continue
-            ending = self._die_together(ticket, [ticket.only(suspect), ticket.only(victim)])
+            ending = self._die_together(pending, [pending.only(suspect), pending.only(victim)])
             if ending is not None:
-                ticket.outcomes[suspect] = death_of(
+                pending.outcomes[suspect] = death_of(
                     suspect[1], ending, None, "it left the process so that the next died: "
                 )
                 return
 
-    def _die_together(self, ticket: Ticket, pair: list[tuple[int, Task]]) -> Ending | None:
+    def _die_together(self, pending: PendingBatch, pair: list[tuple[int, Task]]) -> Ending | None:
         """The end of a worker of their own that runs these one after the other; None: it lives."""
         self._promote()
-        trial = Ticket([task for _, task in pair], waiting=[], taker=ticket.taker)
+        trial = PendingBatch([task for _, task in pair], waiting=[], taker=pending.taker)
         self._give(trial, [(n, task) for n, (_, task) in enumerate(pair)])
         try:
             while trial.under_way:
@@ -291,15 +291,15 @@ class Sandbox:
                     return None
                 self._receive(trial)
         except (EOFError, OSError):
-            ending = self.nursery.ending(self._active)
+            ending = self.pool.ending(self._active)
             self.deaths += 1
             self._promote(dead=True)
             return ending
-        return Ending(ZYGOTE_LOST, "") if self.nursery.loses(self._active) else None
+        return Ending(ZYGOTE_LOST, "") if self.pool.loses(self._active) else None
 
     def _ready(self, *warm: str) -> Handle:
         """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
-        handle = self.nursery.spawn()
+        handle = self.pool.spawn()
         with contextlib.suppress(OSError):  # it is dead; _wait finds out how
             handle.channel.send(self._introduction)
             if warm and not self._sharing.wanted:  # what it makes on a GPU then, it cannot share
@@ -323,36 +323,36 @@ class Sandbox:
                 return self._active.channel.readable(0)
         return True
 
-    def _wait(self, ticket: Ticket) -> None:
+    def _wait(self, pending: PendingBatch) -> None:
         """Wait until one message, one death or one timeout."""
         try:
             if self._active.lost:
                 raise EOFError  # noqa: TRY301  as when the channel says it
-            if self._hears(lambda: not self._is_late(ticket)):
-                self._receive(ticket)
+            if self._hears(lambda: not self._is_late(pending)):
+                self._receive(pending)
             else:
-                self._bury(ticket, late=self._active.running()[:2])
+                self._account_for_death(pending, late=self._active.running()[:2])
         except (EOFError, OSError) as error:
-            self._bury(ticket, late=None, garbled=isinstance(error, GarbledError))
+            self._account_for_death(pending, late=None, garbled=isinstance(error, GarbledError))
 
-    def _is_late(self, ticket: Ticket) -> bool:
+    def _is_late(self, pending: PendingBatch) -> bool:
         """Whether the run in progress has had its time, and what it may have beyond that."""
         running = self._active.running()
         if self._watch.spent(running) < self.timeout + self._watch.granted:
             return False
-        key = ticket.at(*running[:2])
-        stack = self._active.stack = self.nursery.stack(self._active)
+        key = pending.at(*running[:2])
+        stack = self._active.stack = self.pool.stack(self._active)
         first = key is not None and self._is_first(key[1])
         if key is None or not self._watch.grant(self.timeout, stack, first=first):
             return True
-        ticket.excused[key] = first
+        pending.excused[key] = first
         return False
 
     def _is_first(self, subject: str) -> bool:
         """Whether a subject makes its first call in the active worker; of who hangs, all calls are alike."""
         return subject not in self._active.warmed and (subject in self._slow or subject not in self._hung)
 
-    def _receive(self, ticket: Ticket) -> None:
+    def _receive(self, pending: PendingBatch) -> None:
         head, payload = self._active.channel.receive()
         if "lost" in head:
             self._active.lost = str(head["lost"])
@@ -360,46 +360,46 @@ class Sandbox:
         if "internal" in head:
             raise InternalError(f"the worker failed on its own:\n{head['internal']}")
         key: Key = (head.pop("n"), head.pop("subject"))
-        ticket.histories[key] = self._active.history
+        pending.histories[key] = self._active.history
         offers = head.pop("offers", None)
         if head["status"] != Status.UNSUPPORTED:
             self._active.warmed.add(key[1])
-        if key in ticket.excused:
+        if key in pending.excused:
             self._slow.add(key[1])
-        if offers is None and ticket.repeat(key):
+        if offers is None and pending.repeat(key):
             return
         if offers is None:
-            ticket.outcomes[key] = outcome_of(key[1], head, payload)
+            pending.outcomes[key] = outcome_of(key[1], head, payload)
         else:
-            self._take_over(ticket, key, head, offers)
+            self._take_over(pending, key, head, offers)
 
-    def _take_over(self, ticket: Ticket, key: Key, head: dict[str, Any], offers: list[Message]) -> None:
+    def _take_over(self, pending: PendingBatch, key: Key, head: dict[str, Any], offers: list[Message]) -> None:
         """Have outputs copied that a worker keeps until it hears of it."""
-        assert ticket.taker is not None
+        assert pending.taker is not None
         execution, again = execution_of(key[1], head), ""
-        pid = self.nursery.pid_of(self._active)  # where it lives, it has another
+        pid = self.pool.pid_of(self._active)  # where it lives, it has another
         offers = [{**offer, "pid": pid} if "pid" in offer else offer for offer in offers]
         try:
             taken = {
-                report.name: ticket.taker.take(key[1], report, offer)
+                report.name: pending.taker.take(key[1], report, offer)
                 for report, offer in zip(execution.outputs, offers, strict=True)
                 if report.dtype in FORMATS
             }
-            ticket.outcomes[key] = Outcome(execution, {}, taken)
+            pending.outcomes[key] = Outcome(execution, {}, taken)
         except NoRoomError as error:
             why = f"its outputs do not fit beside what the oracle holds: {error}"
-            ticket.outcomes[key] = left_undone(key[1], why)
+            pending.outcomes[key] = left_undone(key[1], why)
         except LostError as error:
             if self._active.channel.readable(_LOST_SECONDS):  # it has nothing to say but that it is dead
-                ticket.lost.add(key)
+                pending.lost.add(key)
                 return
-            if ticket.taker.way == SHARED:
+            if pending.taker.way == SHARED:
                 raise InternalError(f"the oracle cannot get at what {key[1]} left: {error}") from error
-            again = ticket.taker.way = SHARED
+            again = pending.taker.way = SHARED
         with contextlib.suppress(OSError):  # a dead one is met later
             self._active.channel.send(frame({"again": again}, []))
 
-    def _bury(self, ticket: Ticket, *, late: tuple[int, int] | None, garbled: bool = False) -> None:
+    def _account_for_death(self, pending: PendingBatch, *, late: tuple[int, int] | None, garbled: bool = False) -> None:
         """The active worker is dead, or must die because a run is late: name the culprit, give its work to the spare.
 
         late: (task, position) of the run that took too long. If it ended after all before it could be killed, whatever
@@ -409,48 +409,48 @@ class Sandbox:
         self.deaths += 1
         if shared := bool(self._active.shared):
             self._sharing.lose()
-        lost = self._active.lost if self._is_first_death(ticket) else ""  # the second one's last words are wanted
+        lost = self._active.lost if self._is_first_death(pending) else ""  # the second one's last words are wanted
         ending = Ending(GPU_LOST, lost) if lost else self._end(late)
         garbled |= ending.code == CHANNEL_LOST
-        self._drain(ticket)
+        self._drain(pending)
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position) and not shared  # others may have kept it waiting
-        left = ticket.unfinished()
+        left = pending.unfinished()
         culprit = next((w for w in left if w[0] == number and not garbled), left[0] if left else None)
         if culprit is not None and ending.code == -signal.SIGSEGV:
             touch = self._active.touched(culprit[1].case)
             ending = replace(ending, touch=touch, aimless=touch is None and self._active.is_between_walls())
         # Who shared its GPU was most likely killed by somebody else: none of those before it is suspected.
-        told = set() if shared else {(n, k) for n, task in ticket.sent for k in task.subjects}
+        told = set() if shared else {(n, k) for n, task in pending.sent for k in task.subjects}
         self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])
-        ticket.sent = []
+        pending.sent = []
         if culprit is None:
             return
-        leaving = (culprit[0], culprit[1].subjects[0]) in ticket.lost
+        leaving = (culprit[0], culprit[1].subjects[0]) in pending.lost
         materializing = position == IDLE and not garbled and not leaving
         late_after, granted = (self.timeout, self._watch.granted) if timed_out else (None, 0.0)
         if timed_out:
             self._hung.add(culprit[1].subjects[0])
-        accuse(ticket, Death(culprit, left, told, ending, late_after, granted, not shared, materializing))
+        accuse(pending, Death(culprit, left, told, ending, late_after, granted, not shared, materializing))
 
     def _end(self, late: tuple[int, int] | None) -> Ending:
         """The active worker's end, which is waited for."""
         if late is not None:
-            ending = self.nursery.kill(self._active)
+            ending = self.pool.kill(self._active)
             return Ending(ending.code, ending.tail + self._active.stack[:_MOST_STACK])
         said = self._active.lost
-        ending = self.nursery.ending(self._active)
+        ending = self.pool.ending(self._active)
         return Ending(GPU_LOST, f"{ending.tail}\n{said}") if said else ending
 
-    def _is_first_death(self, ticket: Ticket) -> bool:
-        left = ticket.unfinished()
-        return bool(left) and (left[0][0], left[0][1].subjects[0]) not in ticket.deaths
+    def _is_first_death(self, pending: PendingBatch) -> bool:
+        left = pending.unfinished()
+        return bool(left) and (left[0][0], left[0][1].subjects[0]) not in pending.deaths
 
-    def _drain(self, ticket: Ticket) -> None:
+    def _drain(self, pending: PendingBatch) -> None:
         """Read what the dead worker had sent."""
         try:
             while self._active.channel.readable(0):
-                self._receive(ticket)
+                self._receive(pending)
         except (EOFError, OSError):
             return
 
@@ -458,7 +458,7 @@ class Sandbox:
         """The spare becomes active, and a new spare is ordered."""
         old, self._active = self._active, self._spare
         self._spare = self._ready(*warm)
-        if self.nursery.lost(self._active):
+        if self.pool.lost(self._active):
             self._active.close()
             self._active, self._spare = self._spare, self._ready(*warm)
-        self.nursery.discard(old, dead=dead)
+        self.pool.discard(old, dead=dead)

@@ -98,7 +98,7 @@ class Handle:
     name: int = 0
     """The pid by which its zygote knows it."""
     zygote: int = 0
-    """Which of the nursery's zygotes has forked it."""
+    """Which of the pool's zygotes has forked it."""
     served: int = 0
     """Tasks given to it."""
     warmed: set[str] = field(default_factory=set)
@@ -141,7 +141,7 @@ class Handle:
         return touched(case.tensors, order_of(case), address - base, error) if base and address else None
 
 
-class Nursery:
+class WorkerPool:
     """Starts the zygote, asks it for workers, learns how they ended."""
 
     def __init__(
@@ -186,15 +186,15 @@ class Nursery:
         self._forgotten: set[int] = set()
         """Names of workers whose end nobody asks for."""
 
-    def branch(self, environment: dict[str, str]) -> Branch:
-        """A nursery for another process, without importing anything again; its workers get these variables, too."""
+    def branch(self, environment: dict[str, str]) -> ForkedPool:
+        """A pool for another process, without importing anything again; its workers get these variables, too."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             socket.send_fds(self._control, [to_json(environment)], [theirs.fileno()])
         except OSError as error:
             raise InternalError(f"the zygote is gone: {error}") from error
         theirs.close()
-        return Branch(ours, self._settings, {**self._environment, **environment})
+        return ForkedPool(ours, self._settings, {**self._environment, **environment})
 
     @property
     def why_open(self) -> str:
@@ -370,8 +370,8 @@ def _pid_behind(pidfd: int) -> int:
 _UNKNOWN = Ending(ZYGOTE_LOST, "")
 
 
-class Branch(Nursery):
-    """A nursery whose zygote was forked by another one's, and ends with that one at the latest."""
+class ForkedPool(WorkerPool):
+    """A pool whose zygote was forked by another one's, and ends with that one at the latest."""
 
     def __init__(self, control: socket.socket, settings: dict[str, Any], environment: dict[str, str]) -> None:
         """settings, environment: of a zygote that is started, should this one be lost."""

@@ -27,7 +27,7 @@ from kernel_assay.kernels.backends.cuda_support.driver import DRIVER, DriverErro
 from kernel_assay.kernels.backends.support.signature import Bound, Interface
 from kernel_assay.kernels.backends.support.walls import fault_note
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
-from kernel_assay.kernels.boundary.output_transfer import Loan, bytes_of, lent
+from kernel_assay.kernels.boundary.output_transfer import OutputHandover, bytes_of, lent
 from kernel_assay.kernels.boundary.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL
 from kernel_assay.kernels.worker.exceptions import SubjectError, mine
 from kernel_assay.kernels.worker.executor import Access, Executor, Head, Run, Setting, execute
@@ -43,7 +43,7 @@ _GPU = "cuda"
 """The device of large cases, as torch calls it."""
 
 
-class _Rooms:
+class _CaseSettings:
     """Rooms for a case, made when they are first wanted: here for subjects on the host, there for those on a GPU."""
 
     def __init__(
@@ -155,23 +155,23 @@ class Worker:
             self._note(task["n"], IDLE)
             case = Case.model_validate(task["case"])
             outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
-            rooms = _Rooms(case, outputs, large=task["large"], walls=task["walls"], way=way)
+            rooms = _CaseSettings(case, outputs, large=task["large"], walls=task["walls"], way=way)
             for position, key in enumerate(task["subjects"]):
                 self._run_and_tell(rooms, key, task["n"], position)
             rooms.leave()
 
-    def _run_and_tell(self, rooms: _Rooms, key: str, number: int, position: int) -> None:
+    def _run_and_tell(self, rooms: _CaseSettings, key: str, number: int, position: int) -> None:
         """Run a subject; send what came of it, or offer its outputs until they are taken."""
-        head, payload, loan = self._run(rooms, key, number, position)
+        head, payload, handover = self._run(rooms, key, number, position)
         self._note(IDLE, IDLE)
         head = {"n": number, "subject": key, **head}
-        if not loan.offers:
+        if not handover.offers:
             self._send(head, [bytes_of(values) for values in payload])
-        while loan.offers:
-            self._send({**head, "offers": loan.offers}, [])
+        while handover.offers:
+            self._send({**head, "offers": handover.offers}, [])
             again = self._heard_of_loan()
-            loan.give_back()
-            loan = lent(payload, again)
+            handover.give_back()
+            handover = lent(payload, again)
 
     def _heard_of_loan(self) -> str:
         """The way in which outputs must be offered once more; empty: they are not needed any more."""
@@ -180,7 +180,9 @@ class Worker:
         except EOFError as error:
             raise OSError("the supervisor has hung up") from error
 
-    def _run(self, rooms: _Rooms, key: str, number: int, position: int) -> tuple[dict[str, Any], list[Any], Loan]:
+    def _run(
+        self, rooms: _CaseSettings, key: str, number: int, position: int
+    ) -> tuple[dict[str, Any], list[Any], OutputHandover]:
         """Make what a subject runs on, unless it is there; then run it. Where there is no room, nobody is accused."""
         subject = self._subjects[key]
         try:
@@ -190,7 +192,7 @@ class Worker:
             return head, payload, lent(payload, rooms.way)
         except Exception as error:
             if rooms.large and loader_of(subject.loader).is_out_of_memory(error):
-                return {"status": Status.UNSUPPORTED, "input_digest": "", "message": NO_ROOM}, [], Loan()
+                return {"status": Status.UNSUPPORTED, "input_digest": "", "message": NO_ROOM}, [], OutputHandover()
             raise
 
     def _note(self, task: int, position: int) -> None:

@@ -1,4 +1,4 @@
-"""The mother of all workers: imports what is slow to import once, then forks a ready worker in milliseconds.
+"""The process that all workers are forked from: it imports what is slow to import once, and forks in milliseconds.
 
 It runs no subject itself. It keeps the last words of its children (what they wrote to stdout and stderr, however much),
 reaps them and tells the supervisor how they ended. What they leave behind becomes its own, and is ended with them. It
@@ -48,7 +48,7 @@ class Child:
 
 
 @dataclass(slots=True)
-class Branch:
+class ChildZygote:
     """A forked zygote, which serves another supervisor."""
 
     pid: int
@@ -68,7 +68,7 @@ class Zygote:
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ, None)
         self._children: dict[int, Child] = {}
-        self._branches: list[Branch] = []
+        self._branches: list[ChildZygote] = []
         self._others = children()
         """Processes that are none of its workers, nor left by one."""
 
@@ -81,7 +81,7 @@ class Zygote:
         try:
             self._serve()
         finally:
-            self._bury_all()
+            self._end_all()
 
     def _serve(self) -> None:
         while True:
@@ -91,7 +91,7 @@ class Zygote:
                 if key.data is None:
                     if not self._obey():
                         return
-                elif isinstance(key.data, Branch):
+                elif isinstance(key.data, ChildZygote):
                     self._let_go(key.data)
                 elif key.fd == key.data.output:
                     self._listen(key.data)
@@ -118,7 +118,7 @@ class Zygote:
         if pid == 0:
             self._become_zygote(environment, control)
         os.close(control)
-        branch = Branch(pid, os.pidfd_open(pid))
+        branch = ChildZygote(pid, os.pidfd_open(pid))
         self._selector.register(branch.pidfd, selectors.EVENT_READ, branch)
         self._branches.append(branch)
 
@@ -133,7 +133,7 @@ class Zygote:
         finally:
             os._exit(1)
 
-    def _let_go(self, branch: Branch) -> None:
+    def _let_go(self, branch: ChildZygote) -> None:
         """Forget a branch that has ended, which is no news to anybody but its own supervisor."""
         self._selector.unregister(branch.pidfd)
         os.close(branch.pidfd)
@@ -169,7 +169,7 @@ class Zygote:
         self._selector.register(child.pidfd, selectors.EVENT_READ, child)
         self._tell({"forked": pid}, child.pidfd)
 
-    def _bury_all(self) -> None:
+    def _end_all(self) -> None:
         """End all children, and what they have started."""
         for pid in (*self._children, *(branch.pid for branch in self._branches)):
             kill_group(pid)

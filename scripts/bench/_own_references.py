@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import Target, propose
@@ -40,14 +40,14 @@ def tried(place: str, right: list[str], wrong: list[str], cases: int, seed: int)
     file = place.partition(":")[0]
     contract = add_reference(place)
     files = [f"{file}:{name}" for name in (*right, *wrong)]
-    subjects = Own(files).subjects((contract.name,))
+    subjects = UserKernels(files).subjects((contract.name,))
     kinds: dict[str, dict[str, str]] = {s.key: {} for s in subjects}
     shares, judged, since = dict.fromkeys(kinds, 0.0), 0, time.monotonic()
     target = Target(contract, contract.dtypes[:1])
     with Examiner(subjects, timeout=20.0) as examiner:
         for start in range(0, cases, BATCH):
             made = [propose([target], seed, i, Elites()).case for i in range(start, min(start + BATCH, cases))]
-            for checked in examiner.check([Inquiry(case, tuple(kinds)) for case in made]):
+            for checked in examiner.check([CheckRequest(case, tuple(kinds)) for case in made]):
                 for key, verdict in checked.verdicts.items():
                     judged += verdict.kind is not Kind.UNSUPPORTED
                     shares[key] = max(shares[key], verdict.rho) if verdict.kind is Kind.PASS else shares[key]

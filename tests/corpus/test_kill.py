@@ -1,6 +1,6 @@
 """kill -9 at any moment: nothing acknowledged is lost, nothing torn is read.
 
-Run as a script, this file is the nursery: for each line on stdin it forks a writer, says its pid, waits for its death.
+Run as a script, this file is the pool: for each line on stdin it forks a writer, says its pid, waits for its death.
 """
 
 import json
@@ -44,7 +44,7 @@ def say(number: int) -> None:
     sys.stdout.flush()
 
 
-def nursery(root: Path) -> None:
+def pool(root: Path) -> None:
     for _ in sys.stdin:
         pid = os.fork()
         if pid == 0:
@@ -114,4 +114,4 @@ def test_a_killed_writer_loses_nothing_that_it_was_told_is_safe(tmp_path):
 
 
 if __name__ == "__main__":
-    nursery(Path(sys.argv[1]))
+    pool(Path(sys.argv[1]))

@@ -167,7 +167,7 @@ def test_of_the_same_case_the_one_that_got_further_wins():
     assert merge(met, minimized).gates == merge(minimized, met).gates == minimized.gates
 
 
-MOVES = """
+SHRINK_PASSES = """
 new confirmed -> confirmed | confirmed new -> confirmed | new flaky -> flaky | new new -> new
 flaky minimized -> minimized | minimized flaky -> minimized | minimized open -> open | open new -> open
 open fixed -> fixed | minimized fixed -> fixed | fixed fixed -> fixed | regression fixed -> fixed
@@ -176,7 +176,7 @@ regression new -> regression | regression minimized -> regression
 """
 
 
-@pytest.mark.parametrize("move", MOVES.strip().replace("\n", " | ").split(" | "))
+@pytest.mark.parametrize("move", SHRINK_PASSES.strip().replace("\n", " | ").split(" | "))
 def test_states_move_forward(move):
     stored, met, wanted = map(State, move.replace("->", "").split())
     assert merge(finding(state=stored), finding(state=met)).state is wanted

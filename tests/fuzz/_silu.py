@@ -2,7 +2,7 @@
 
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.triage.failures import Failure, Observed, event, file
 from kernel_assay.kernels.catalog import user_subject
 
@@ -28,7 +28,7 @@ def finding_of(kernel, case, *, law="", state=State.NEW, look=False, **fields):
     """What a run files of a kernel, by itself or by its file, that fails; look: with its exhibit."""
     subject = kernel if isinstance(kernel, Subject) else user_subject(str(kernel), ())
     with Examiner([subject], timeout=5.0) as examiner:
-        checked = examiner.check([Inquiry(case, (subject.key,), (law,) if law else ())])[0]
+        checked = examiner.check([CheckRequest(case, (subject.key,), (law,) if law else ())])[0]
         verdict = checked.verdicts[subject.key]
         assert verdict.failed, verdict
         if look:

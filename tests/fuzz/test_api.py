@@ -213,7 +213,7 @@ def test_settings_that_make_no_sense_are_refused(words, said):
 @pytest.mark.parametrize("words", [{"timeout": 0.0}, {"memory_mb": 1}, {"timeout": float("nan")}])
 def test_a_sandbox_in_which_nothing_could_run_is_refused(words):
     with pytest.raises(UsageError, match="must be at least"):
-        api.Box(**words)
+        api.SandboxLimits(**words)
 
 
 @pytest.mark.parametrize(

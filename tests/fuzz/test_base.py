@@ -12,7 +12,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.check import all_laws
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.replay.baseline import beside_base, known_on_base, subject_on
 from kernel_assay.fuzz.replay.replay import Outcome, gather, replay
 from kernel_assay.kernels.catalog import subjects_of, user_subject
@@ -284,7 +284,7 @@ def test_a_failure_that_became_another_one_is_not_known(here, base, finding):
 def test_a_bare_case_is_compared_as_well(here, base, finding):
     put(base, WRONG)
     with Store(here / "corpus") as store:
-        items = gather(store, [finding.case.token], Own(["my/mine.py"]))
+        items = gather(store, [finding.case.token], UserKernels(["my/mine.py"]))
         results = replay(items, None, **BOX)
     assert [r.outcome for r in results] == [Outcome.FAILS]
     assert [r.outcome for r in beside_base(results, base, **BOX)] == [Outcome.KNOWN_ON_BASE]

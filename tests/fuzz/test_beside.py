@@ -12,11 +12,11 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.campaign.parallel import Fleet
+from kernel_assay.fuzz.campaign.parallel import ParallelSearch
 from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.checking.check_mode import Beside
+from kernel_assay.fuzz.checking.check_mode import EmulatingExaminer
 from kernel_assay.fuzz.generation.engines import BATCH
 from kernel_assay.fuzz.planning.plan import new_campaign
 from kernel_assay.kernels.backends.simt.schedule import is_checked
@@ -74,7 +74,7 @@ def written(folder, body):
 
 
 def emulated(path):
-    return Beside([user_subject(str(path), ()).but(device="cuda")], timeout=5.0, memory_mb=1024)
+    return EmulatingExaminer([user_subject(str(path), ()).but(device="cuda")], timeout=5.0, memory_mb=1024)
 
 
 def silu(*shape, seed=0):
@@ -106,12 +106,12 @@ def searched(folder, crew, *cuts):
     on_device = user_subject(str(plain), ("silu",)).but(dtypes=("float32",))
     racing = user_subject(str(written(folder, BUGS["race"])), ())
     with Store(folder / "corpus") as store, Examiner([on_device]) as examiner:
-        examiner.beside = Beside([racing], timeout=5.0, memory_mb=1024)
+        examiner.beside = EmulatingExaminer([racing], timeout=5.0, memory_mb=1024)
         store.prepare()
         campaign = new_campaign("r1", 1, "conjecture", [on_device])
         store.start_run(campaign)
         for cases in cuts:
-            with Fleet(examiner, campaign, crew) if crew else nullcontext() as fleet:
+            with ParallelSearch(examiner, campaign, crew) if crew else nullcontext() as fleet:
                 campaign = Search(examiner, store, campaign, Limits(600.0, cases), fleet=fleet).run()
         (found,) = store.findings()
     return campaign.statistics[racing.key].checked, campaign.kinds, campaign.judged, found
@@ -136,7 +136,7 @@ def test_what_the_emulator_catches_counts(tmp_path, kind):
     with emulated(path) as there:
         (key,) = there.subjects
         case = silu(3, 7)
-        (checked,) = there.check([there.inquiry(0, case)])
+        (checked,) = there.check([there.request(0, case)])
     assert checked.verdicts[key].kind is Kind(kind)
     assert checked.verdicts[key].rule == "check"
 
@@ -145,7 +145,7 @@ def test_what_a_gpu_has_to_judge_does_not_count(tmp_path):
     wrong = written(tmp_path, "if (i < n) out[i] = 2 * x[i];")
     with emulated(wrong) as there:
         (key,) = there.subjects
-        (checked,) = there.check([there.inquiry(0, silu(3, 7))])
+        (checked,) = there.check([there.request(0, silu(3, 7))])
     assert checked.verdicts[key].kind is Kind.PASS
 
 
@@ -153,20 +153,20 @@ def test_who_waits_for_what_is_not_emulated_is_asked_once(tmp_path, monkeypatch)
     monkeypatch.setattr(check_mode, "SECONDS", 0.3)
     with emulated(written(tmp_path, WAITS)) as there:
         (key,) = there.subjects
-        (checked,) = there.check([there.inquiry(0, silu(3, 7))])
+        (checked,) = there.check([there.request(0, silu(3, 7))])
         assert checked.verdicts[key].kind is Kind.INCONCLUSIVE
-        assert there.inquiry(1, silu(3, 7)) is None
+        assert there.request(1, silu(3, 7)) is None
 
 
 def test_a_share_of_the_small_cases_is_emulated(tmp_path):
     with emulated(written(tmp_path, RIGHT.removeprefix(HEAD).removesuffix("}\n"))) as there:
         drawn = [silu(3, 7, seed=s) for s in range(1, 400)]
-        early = [c for c in drawn if there.inquiry(5, c)]
-        late = [c for n, c in enumerate(drawn) if there.inquiry(check_mode.FIRST + n, c)]
+        early = [c for c in drawn if there.request(5, c)]
+        late = [c for n, c in enumerate(drawn) if there.request(check_mode.FIRST + n, c)]
         assert all(map(is_checked, early))
         assert 60 < len(early) < 140
         assert 2 < len(late) < 30
-        assert there.inquiry(0, silu(300, 300)) is None
+        assert there.request(0, silu(300, 300)) is None
 
 
 def test_who_cannot_be_emulated_is_told_and_the_others_are(tmp_path):
@@ -174,6 +174,6 @@ def test_who_cannot_be_emulated_is_told_and_the_others_are(tmp_path):
     other = tmp_path / "ptx.cu"
     other.write_text(HEAD + '  asm("");\n  if (i < n) out[i] = x[i];\n}\n')
     subjects = [user_subject(str(p), ()).but(device="cuda") for p in (path, other)]
-    with Beside(subjects, timeout=5.0, memory_mb=1024) as there:
+    with EmulatingExaminer(subjects, timeout=5.0, memory_mb=1024) as there:
         assert set(there.subjects) == {"silu/mine"}
         assert "uses inline PTX" in there.wrong["silu/ptx"]

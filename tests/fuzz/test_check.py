@@ -8,7 +8,7 @@ from kernel_assay.corpus.inputs.materialize import digest, materialize, material
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
 from kernel_assay.kernels.catalog import subjects_of
 
 DECLINING = """
@@ -28,7 +28,7 @@ def test_a_case_whose_names_were_sorted_is_handed_over_as_the_op_has_them():
     read = Case.model_validate_json(case.canonical())
     assert (list(case.tensors), list(read.tensors)) == (["q", "k", "v"], ["k", "q", "v"])
     with Examiner([PLAIN]) as examiner:
-        one, other = examiner.check([Inquiry(c, (PLAIN.key,)) for c in (case, read)])
+        one, other = examiner.check([CheckRequest(c, (PLAIN.key,)) for c in (case, read)])
         assert [c.verdicts[PLAIN.key].kind for c in (one, other)] == [Kind.PASS] * 2
         assert one.input_digest == other.input_digest
         assert examiner.look(read, PLAIN.key).verdict.kind is Kind.PASS
@@ -45,13 +45,13 @@ def test_what_nobody_takes_is_not_computed(tmp_path, monkeypatch):
     subject = Subject(op="silu", name="rows", backend="numpy", path=str(path))
     case = silu()
     with Examiner([subject]) as examiner:
-        flight = examiner.launch([Inquiry(case, (subject.key,), laws) for laws in ((), all_laws(case))])
-        outcomes = examiner.collect(flight)
-        (asked,) = examiner.judge(replace(flight, sent=flight.sent[1:]), outcomes[1:])
+        in_flight = examiner.launch([CheckRequest(case, (subject.key,), laws) for laws in ((), all_laws(case))])
+        outcomes = examiner.collect(in_flight)
+        (asked,) = examiner.judge(replace(in_flight, sent=in_flight.sent[1:]), outcomes[1:])
         monkeypatch.setattr(
             "kernel_assay.fuzz.checking.check.Reference", lambda *_: pytest.fail("the reference was computed")
         )
-        (declined,) = examiner.judge(replace(flight, sent=flight.sent[:1]), outcomes[:1])
+        (declined,) = examiner.judge(replace(in_flight, sent=in_flight.sent[:1]), outcomes[:1])
     assert declined.verdicts[subject.key].message == "it takes nothing"
     assert declined.verdicts[subject.key].kind is Kind.UNSUPPORTED
     assert declined.input_digest == asked.input_digest == digest(materialize_all(case))
@@ -72,11 +72,11 @@ def test_a_law_has_what_it_leaves_alone_from_the_case(monkeypatch):
     )
     subject = next(s for s in subjects_of("gemm") if s.name == "numpy_float32")
     with Examiner([subject]) as examiner:
-        flight = examiner.launch([Inquiry(case, (subject.key,), all_laws(case))])
-        (checked,) = examiner.land(flight)
-        for (_, task), (_, reference) in zip(flight.sent[0].others, flight.sent[0].laws, strict=True):
+        in_flight = examiner.launch([CheckRequest(case, (subject.key,), all_laws(case))])
+        (checked,) = examiner.land(in_flight)
+        for (_, task), (_, reference) in zip(in_flight.sent[0].others, in_flight.sent[0].laws, strict=True):
             assert digest(reference.inputs) == digest(materialize_all(task.case))
-    changed = [t for _, o in flight.sent[0].others for n, t in o.case.tensors.items() if t is not case.tensors[n]]
+    changed = [t for _, o in in_flight.sent[0].others for n, t in o.case.tensors.items() if t is not case.tensors[n]]
     assert checked.laws
     assert [t.id for t in made] == [t.id for t in changed]
-    assert len(changed) < 2 * len(flight.sent[0].others)
+    assert len(changed) < 2 * len(in_flight.sent[0].others)

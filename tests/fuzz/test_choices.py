@@ -3,7 +3,7 @@
 import pytest
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.triage.choice_conditions import explain_choice, learn_choices
 from kernel_assay.fuzz.triage.shrinker import Shrinker
 from kernel_assay.kernels.catalog import user_subject
@@ -53,7 +53,7 @@ def learned(tmp_path):
         (tmp_path / "mine.py").write_text(f'import math\nimport numpy as np\nOP = "{op}"\n{HEADS[op]}{lines}')
         key = f"{op}/mine"
         with Examiner([user_subject(str(tmp_path / "mine.py"), ())]) as examiner:
-            verdict = examiner.check([Inquiry(case, (key,))])[0].verdicts[key]
+            verdict = examiner.check([CheckRequest(case, (key,))])[0].verdicts[key]
             assert verdict.failed, verdict
             return learn_choices(Shrinker(examiner, key, verdict), case, original or case)
 
@@ -159,7 +159,7 @@ def test_what_holds_for_the_smallest_case_alone_is_not_said(tmp_path):
         op="gelu", tensors={"x": tensor(4, 4).but(fill=Fill(distribution="normal", scale=2.0**-10))}, attrs=TANH
     )
     with Examiner([user_subject(str(tmp_path / "half.py"), ())]) as examiner:
-        verdict = examiner.check([Inquiry(small, ("gelu/half",))])[0].verdicts["gelu/half"]
+        verdict = examiner.check([CheckRequest(small, ("gelu/half",))])[0].verdicts["gelu/half"]
         assert verdict.failed
         shrinker = Shrinker(examiner, "gelu/half", verdict)
         assert learn_choices(shrinker, small, before) == ()
@@ -190,6 +190,6 @@ def test_what_decides_the_dtype_of_the_output_is_no_matter_of_a_rule(tmp_path):
     recipe = tensor(2, 2).but(dtype="float32")
     case = Case(op="convert", tensors={"x": recipe}, attrs={"to": "float16"})
     with Examiner([user_subject(str(path), ())]) as examiner:
-        verdict = examiner.check([Inquiry(case, ("convert/mine",))])[0].verdicts["convert/mine"]
+        verdict = examiner.check([CheckRequest(case, ("convert/mine",))])[0].verdicts["convert/mine"]
         assert verdict.failed
         assert learn_choices(Shrinker(examiner, "convert/mine", verdict), case, case) == ()

@@ -8,7 +8,7 @@ import pytest
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Signature, Verdict
-from kernel_assay.fuzz.checking.check import Checked, Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import Checked, CheckRequest, Examiner
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.triage import failure_conditions
 from kernel_assay.fuzz.triage.shrinker import Shrinker, shrink
@@ -49,14 +49,14 @@ class Anyone:
     def is_large(self, case):
         return False
 
-    def check(self, inquiries):
-        return [self.told(q) for q in inquiries]
+    def check(self, requests):
+        return [self.told(q) for q in requests]
 
-    def told(self, inquiry):
-        self.asked.append(inquiry.case)
+    def told(self, request):
+        self.asked.append(request.case)
         fails = self.random.random() < 0.7
-        verdict = failure(inquiry.case) if fails else Verdict(kind=Kind.PASS)
-        return Checked(inquiry.case, "", {"mine": verdict}, {})
+        verdict = failure(request.case) if fails else Verdict(kind=Kind.PASS)
+        return Checked(request.case, "", {"mine": verdict}, {})
 
 
 def failure(case):
@@ -101,7 +101,7 @@ def test_a_law_asks_for_nothing_outside(tmp_path):
     )
     contract = add_contract(tmp_path / "narrow.py")
     case = drawn("narrow", 1)
-    asked = Inquiry(case, ("mine",), ("last",))
+    asked = CheckRequest(case, ("mine",), ("last",))
     stand_in = SimpleNamespace(contracts={"narrow": contract})
     assert contract.laws[0].transform(case) is not None
     assert list(Examiner._other_cases(stand_in, asked)) == []

@@ -8,7 +8,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.replay.replay import Item, Outcome, replay
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.fuzz.triage.lifecycle import promote
@@ -283,7 +283,7 @@ def test_the_oracle_may_fail_on_a_candidate(here):
     recipe = TensorRecipe(shape=(9, 48), dtype="float32", fill=Fill(distribution="normal"))
     case = Case(op="twice", tensors={"x": recipe})
     with Examiner([user_subject(str(here / "mine.py"), ("twice",))]) as examiner:
-        verdict = examiner.check([Inquiry(case, ("twice/mine",))])[0].verdicts["twice/mine"]
+        verdict = examiner.check([CheckRequest(case, ("twice/mine",))])[0].verdicts["twice/mine"]
         found = investigate(examiner, Failure(case, examiner.subjects["twice/mine"], verdict), seconds=10.0)
     assert found.finding.case.tensors["x"].shape == (1, 24)
     assert "nobody asked for this" in found.trouble

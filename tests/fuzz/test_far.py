@@ -12,7 +12,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.campaign import batches
 from kernel_assay.fuzz.checking import large_policy
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.generation import model_shapes
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import Target, propose
@@ -112,7 +112,7 @@ def test_whose_index_does_not_fit_is_found_by_the_sample_and_who_is_right_is_not
     subjects = {name: kernel(name) for name in LINES}
     with Examiner(subjects.values(), timeout=20.0) as examiner:
         said = {
-            name: examiner.check([Inquiry(plain, (subject.key,))])[0].verdicts[subject.key]
+            name: examiner.check([CheckRequest(plain, (subject.key,))])[0].verdicts[subject.key]
             for name, subject in subjects.items()
         }
     assert said["right"].kind is Kind.PASS, said["right"]

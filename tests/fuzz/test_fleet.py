@@ -14,9 +14,9 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.campaign.parallel import Fleet
+from kernel_assay.fuzz.campaign.parallel import ParallelSearch
 from kernel_assay.fuzz.campaign.search import Limits, Search
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.generation.elites import MOST_LEAD, seen_by
 from kernel_assay.fuzz.generation.engines import BATCH
 from kernel_assay.fuzz.planning.plan import new_campaign
@@ -51,7 +51,7 @@ def told(folder, examiner, crew, *cuts):
         campaign = begin(store, examiner)
         for cases in (*cuts, CASES):
             if crew:
-                with Fleet(examiner, campaign, crew) as fleet:
+                with ParallelSearch(examiner, campaign, crew) as fleet:
                     campaign = Search(examiner, store, campaign, Limits(600.0, cases), fleet=fleet).run()
             else:
                 campaign = Search(examiner, store, campaign, Limits(600.0, cases)).run()
@@ -105,7 +105,7 @@ def devices(tmp_path, notes):
         subject = user_subject(f"{file}:silu", ("silu",))
         with Store(tmp_path / "corpus") as store, Examiner([subject]) as examiner:
             campaign = begin(store, examiner)
-            with Fleet(examiner, campaign, crew) as fleet:
+            with ParallelSearch(examiner, campaign, crew) as fleet:
                 Search(examiner, store, campaign, Limits(600.0, 8 * BATCH), fleet=fleet).run()
         return (notes / "seen").read_text().splitlines()
 
@@ -140,20 +140,20 @@ def test_the_others_go_on_while_a_failure_is_looked_into(tmp_path, monkeypatch):
     )
     slow = user_subject(f"{file}:silu", ("silu",))
     recipe = TensorRecipe(shape=(3, 7), dtype="float32", fill=Fill(distribution="normal", seed=1))
-    inquiry, gained = Inquiry(Case(op="silu", tensors={"x": recipe}), (slow.key,)), []
+    request, gained = CheckRequest(Case(op="silu", tensors={"x": recipe}), (slow.key,)), []
 
     def look_into(examiner, failure, **settings):
         if not gained:
             before, until = fleet._admitted, time.monotonic() + 20.0
             while fleet._admitted < before + 4 and time.monotonic() < until:
-                examiner.check([inquiry])
+                examiner.check([request])
             gained.append(fleet._admitted - before)
         return investigate(examiner, failure, **settings)
 
     monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.investigate", look_into)
     with Store(tmp_path / "corpus") as store, Examiner([slow]) as examiner:
         campaign = begin(store, examiner)
-        with Fleet(examiner, campaign, [CPU] * 2) as fleet:
+        with ParallelSearch(examiner, campaign, [CPU] * 2) as fleet:
             Search(examiner, store, campaign, Limits(600.0, 12 * BATCH, 0.0), fleet=fleet).run()
         assert examiner.sandbox.beside is None
     assert gained[0] >= 4
@@ -166,7 +166,7 @@ def test_a_process_that_dies_or_stands_still_is_replaced_and_its_work_done(
     monkeypatch.setattr("kernel_assay.fuzz.campaign.parallel.STOPPED_SECONDS", 0.2)
     with Store(tmp_path) as store:
         campaign = begin(store, examiner)
-        with Fleet(examiner, campaign, [CPU] * 2) as fleet:
+        with ParallelSearch(examiner, campaign, [CPU] * 2) as fleet:
             lost = fleet._members[0].process
             os.kill(lost.pid, number)
             done = Search(examiner, store, campaign, Limits(600.0, CASES), fleet=fleet).run()
@@ -179,7 +179,7 @@ def test_a_batch_of_which_two_processes_die_stops_the_search_and_says_so(examine
     monkeypatch.setattr("kernel_assay.fuzz.campaign.parallel.propose", lambda *_: os._exit(3))
     with Store(tmp_path) as store:
         campaign = begin(store, examiner)
-        with Fleet(examiner, campaign, [CPU] * 2) as fleet, pytest.raises(InternalError, match="died again"):
+        with ParallelSearch(examiner, campaign, [CPU] * 2) as fleet, pytest.raises(InternalError, match="died again"):
             Search(examiner, store, campaign, Limits(600.0, CASES), fleet=fleet).run()
 
 
@@ -188,7 +188,7 @@ def test_a_fault_of_ours_in_one_of_them_is_ours(examiner, tmp_path, monkeypatch)
     with Store(tmp_path) as store:
         campaign = begin(store, examiner)
         with (
-            Fleet(examiner, campaign, [CPU] * 2) as fleet,
+            ParallelSearch(examiner, campaign, [CPU] * 2) as fleet,
             pytest.raises(InternalError, match="ZeroDivisionError"),
         ):
             Search(examiner, store, campaign, Limits(600.0, CASES), fleet=fleet).run()
@@ -198,7 +198,7 @@ def test_an_engine_whose_cases_depend_on_one_another_is_refused(examiner, tmp_pa
     with Store(tmp_path) as store:
         campaign = begin(store, examiner, "given")
         with pytest.raises(UsageError, match="several processes need the engine 'conjecture'"):
-            Fleet(examiner, campaign, [CPU])
+            ParallelSearch(examiner, campaign, [CPU])
 
 
 COMMAND = [sys.executable, "-m", "fuzz", "run", "silu", "--backend", "numpy", "--jobs", "2", "--seed", "1"]

@@ -5,7 +5,7 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.triage.failure_conditions import explain, learn_gates
 from kernel_assay.fuzz.triage.shrinker import SEED_TRIALS, Shrinker, shrink
 from kernel_assay.kernels.backend_registry import loader_of
@@ -70,7 +70,7 @@ def test_the_case_it_was_found_with_may_contradict_a_rule(tmp_path):
 
     with Examiner([user_subject(str(tmp_path / "both.py"), ())]) as examiner:
         small = case(1, 3)
-        verdict = examiner.check([Inquiry(small, ("silu/both",))])[0].verdicts["silu/both"]
+        verdict = examiner.check([CheckRequest(small, ("silu/both",))])[0].verdicts["silu/both"]
         shrinker = Shrinker(examiner, "silu/both", verdict)
         assert "fails only if cols % 8 == 3" in learn_gates(shrinker, small, case(4, 11))
         assert not [gate for gate in learn_gates(shrinker, small, case(7, 16)) if "cols" in gate]
@@ -85,7 +85,7 @@ def test_a_tile_of_48_is_no_single_size(tmp_path):
         return Case(op="silu", tensors={"x": recipe})
 
     with Examiner([user_subject(str(tmp_path / "tile.py"), ())]) as examiner:
-        verdict = examiner.check([Inquiry(case(1, 49), ("silu/tile",))])[0].verdicts["silu/tile"]
+        verdict = examiner.check([CheckRequest(case(1, 49), ("silu/tile",))])[0].verdicts["silu/tile"]
         assert learn_gates(Shrinker(examiner, "silu/tile", verdict), case(1, 49), case(3, 97)) == ()
 
 
@@ -97,7 +97,7 @@ def test_where_sizes_begin_to_fail_is_looked_for_far_below(tmp_path):
         return Case(op="silu", tensors={"x": recipe})
 
     with Examiner([user_subject(str(tmp_path / "wide.py"), ())]) as examiner:
-        verdict = examiner.check([Inquiry(case(1, 6000), ("silu/wide",))])[0].verdicts["silu/wide"]
+        verdict = examiner.check([CheckRequest(case(1, 6000), ("silu/wide",))])[0].verdicts["silu/wide"]
         shrinker = Shrinker(examiner, "silu/wide", verdict)
         assert learn_gates(shrinker, case(1, 6000), case(2, 7000)) == ("fails only if cols >= 4097",)
 
@@ -130,7 +130,7 @@ def test_crashes_that_cost_a_worker_teach_too(tmp_path, rule, cols, layout, lear
         return Case(op="silu", tensors={"x": TensorRecipe(shape=shape, dtype="float32", layout=layout, fill=fill)})
 
     with Examiner([user_subject(str(tmp_path / "dies.py"), ())]) as examiner:
-        checked = examiner.check([Inquiry(case(seed, 1, cols), ("silu/dies",)) for seed in range(9)])
+        checked = examiner.check([CheckRequest(case(seed, 1, cols), ("silu/dies",)) for seed in range(9)])
         verdicts = [c.verdicts["silu/dies"] for c in checked]
         seed = next(i for i, verdict in enumerate(verdicts) if verdict.kind is Kind.CRASHED)
         shrinker = Shrinker(examiner, "silu/dies", verdicts[seed])
@@ -154,7 +154,7 @@ def test_more_rows_may_contradict_a_rule_too(tmp_path):
     recipe = TensorRecipe(shape=(1, 4), dtype="float32", fill=Fill(distribution="ones"))
     small = Case(op="silu", tensors={"x": recipe})
     with Examiner([user_subject(str(tmp_path / "many.py"), ())]) as examiner:
-        verdict = examiner.check([Inquiry(small, ("silu/many",))])[0].verdicts["silu/many"]
+        verdict = examiner.check([CheckRequest(small, ("silu/many",))])[0].verdicts["silu/many"]
         assert not [
             gate for gate in learn_gates(Shrinker(examiner, "silu/many", verdict), small, small) if "cols" in gate
         ]
@@ -180,7 +180,7 @@ def test_sizes_that_are_declined_or_fail_otherwise_say_nothing(tmp_path):
     recipe = TensorRecipe(shape=(1, 5), dtype="float32", fill=Fill(distribution="ones"))
     case = Case(op="silu", tensors={"x": recipe})
     with Examiner([user_subject(str(tmp_path / "hidden.py"), ())]) as examiner:
-        verdict = examiner.check([Inquiry(case, ("silu/hidden",))])[0].verdicts["silu/hidden"]
+        verdict = examiner.check([CheckRequest(case, ("silu/hidden",))])[0].verdicts["silu/hidden"]
         assert learn_gates(Shrinker(examiner, "silu/hidden", verdict), case, case) == ("fails only if cols >= 5",)
         assert learn_gates(Shrinker(examiner, "silu/hidden", verdict, deadline=0.0), case, case) == ()
 
@@ -205,12 +205,12 @@ def test_sizes_are_asked_for_where_values_decide_nothing(tmp_path):
     with Examiner([user_subject(str(tmp_path / "positive.py"), ())]) as examiner:
 
         def said(small, seeds):
-            verdict = examiner.check([Inquiry(small, ("silu/positive",))])[0].verdicts["silu/positive"]
+            verdict = examiner.check([CheckRequest(small, ("silu/positive",))])[0].verdicts["silu/positive"]
             assert verdict.failed
             return learn_gates(Shrinker(examiner, "silu/positive", verdict, seeds=seeds), small, small)
 
         assert said(case("ones", 0), seeds=1) == said(case("ones", 0), seeds=5) == ("fails only if cols >= 33",)
-        checked = examiner.check([Inquiry(case("normal", n), ("silu/positive",)) for n in range(16)])
+        checked = examiner.check([CheckRequest(case("normal", n), ("silu/positive",)) for n in range(16)])
         random = next(c.case for c in checked if c.verdicts["silu/positive"].failed)
         assert said(random, seeds=1) == said(random, seeds=5) == ()
 
@@ -234,7 +234,7 @@ def test_the_smallest_case_counts_where_it_lies_beyond_the_range_of_its_op(tmp_p
         return Case(op="silu", tensors={"x": recipe})
 
     with Examiner([subject]) as examiner:
-        verdict = examiner.check([Inquiry(case(4111), (subject.key,))])[0].verdicts[subject.key]
+        verdict = examiner.check([CheckRequest(case(4111), (subject.key,))])[0].verdicts[subject.key]
         shrinker = Shrinker(examiner, subject.key, verdict)
         assert learn_gates(shrinker, case(4111), case(14336)) == ("fails only if cols >= 4111",)
 
@@ -259,7 +259,7 @@ def test_what_plain_values_hide_does_not_make_a_rule(tmp_path, original):
 
     with Examiner([user_subject(str(tmp_path / "hidden.py"), ())]) as examiner:
         small = case(1, 1, "ones")
-        verdict = examiner.check([Inquiry(small, ("row_sum/hidden",))])[0].verdicts["row_sum/hidden"]
+        verdict = examiner.check([CheckRequest(small, ("row_sum/hidden",))])[0].verdicts["row_sum/hidden"]
         shrinker = Shrinker(examiner, "row_sum/hidden", verdict)
         assert "fails only if cols % 8 != 0" in learn_gates(shrinker, small, case(3, 5, original))
 
@@ -272,7 +272,7 @@ def test_what_only_check_mode_sees_is_looked_for_in_check_mode():
     sizes = (TensorRecipe(shape=(3, 40), dtype="float32", fill=fill.but(seed=n)) for n in range(1, 64))
     seen = next(c for c in (Case(op="row_sum", tensors={"x": x}) for x in sizes) if is_checked(c))
     with Examiner([subject], timeout=10.0) as examiner:
-        verdict = examiner.check([Inquiry(seen, (subject.key,))])[0].verdicts[subject.key]
+        verdict = examiner.check([CheckRequest(seen, (subject.key,))])[0].verdicts[subject.key]
         assert (verdict.kind, verdict.rule) == (Kind.UNINITIALIZED, "check")
         shrinker = Shrinker(examiner, subject.key, verdict)
         assert shrinker.hits(seen) == SEED_TRIALS

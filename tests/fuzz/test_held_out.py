@@ -3,7 +3,7 @@
 import pytest
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.triage.failure_conditions import learn_gates
 from kernel_assay.fuzz.triage.number_conditions import comparisons, number_rules
 from kernel_assay.fuzz.triage.shrinker import Shrinker
@@ -47,7 +47,7 @@ def learned(tmp_path, rule, small, original):
     (tmp_path / "wrong.py").write_text(WRONG.format(op=small.op, names=names, right=right, rule=rule))
     key = f"{small.op}/wrong"
     with Examiner([user_subject(str(tmp_path / "wrong.py"), ())]) as examiner:
-        verdicts = [examiner.check([Inquiry(case, (key,))])[0].verdicts[key] for case in (small, original)]
+        verdicts = [examiner.check([CheckRequest(case, (key,))])[0].verdicts[key] for case in (small, original)]
         assert all(verdict.failed for verdict in verdicts)
         return learn_gates(Shrinker(examiner, key, verdicts[0]), small, original)
 

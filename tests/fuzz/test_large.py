@@ -12,7 +12,7 @@ from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking import check, large_check, large_policy
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.generation.model_shapes import seed_cases
@@ -61,7 +61,7 @@ def kernel(tmp_path):
 
 def asked(case, *subjects, laws=(), **settings):
     with Examiner(subjects, **{"timeout": 5.0, **settings}) as examiner:
-        return examiner.check([Inquiry(case, tuple(s.key for s in subjects), laws)])[0]
+        return examiner.check([CheckRequest(case, tuple(s.key for s in subjects), laws)])[0]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_one_that_no_part_is_small_enough_of_is_judged_in_full(monkeypatch):
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_a_fault_earns_its_verdict(faulty, name):
     fault, other = FAULTS[name], silu(3, 5)
-    checked = faulty.check([Inquiry(CASE, (PEER.key, fault.key)), Inquiry(other, (PEER.key,))])
+    checked = faulty.check([CheckRequest(CASE, (PEER.key, fault.key)), CheckRequest(other, (PEER.key,))])
     assert [c.case.id for c in checked] == [CASE.id, other.id]
     assert checked[0].verdicts[PEER.key].kind is checked[1].verdicts[PEER.key].kind is Kind.PASS
     verdict = checked[0].verdicts[fault.key]
@@ -175,7 +175,7 @@ def test_the_supervisor_never_makes_the_whole(kernel, monkeypatch):
     monkeypatch.setattr(check, "materialize_all", lambda case: pytest.fail("the whole was made"))
     with Examiner([mine, PEER]) as examiner:
         tracemalloc.start()
-        checked = examiner.check([Inquiry(case, (mine.key, PEER.key))] * 3)
+        checked = examiner.check([CheckRequest(case, (mine.key, PEER.key))] * 3)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert {v.kind for c in checked for v in c.verdicts.values()} == {Kind.PASS}
@@ -222,8 +222,8 @@ def test_what_only_a_peer_has_shown_is_seen_again(kernel, monkeypatch):
     monkeypatch.setattr(triage, "LARGE_SECONDS", 1.0)
     wrong = kernel("wrong", "    out[345, 678] += 1\n")
     with Examiner([wrong, PEER]) as examiner:
-        verdict = examiner.check([Inquiry(CASE, (wrong.key, PEER.key))])[0].verdicts[wrong.key]
-        alone = examiner.check([Inquiry(CASE, (wrong.key,))])[0]
+        verdict = examiner.check([CheckRequest(CASE, (wrong.key, PEER.key))])[0].verdicts[wrong.key]
+        alone = examiner.check([CheckRequest(CASE, (wrong.key,))])[0]
         assert (list(alone.verdicts), alone.verdicts[wrong.key].kind) == ([wrong.key], Kind.MISMATCH)
         failure = Failure(CASE, wrong, verdict, "r:0")
         found = triage.investigate(examiner, failure, seconds=1.0).finding
@@ -240,7 +240,7 @@ def test_what_only_a_peer_has_shown_is_seen_again(kernel, monkeypatch):
 def test_a_failure_shrinks_to_an_ordinary_case(kernel):
     wide = kernel("wide", "    if x.shape[1] > 200:\n        out[:, -1] = 7\n")
     with Examiner([wide]) as examiner:
-        verdict = examiner.check([Inquiry(CASE, (wide.key,))])[0].verdicts[wide.key]
+        verdict = examiner.check([CheckRequest(CASE, (wide.key,))])[0].verdicts[wide.key]
         small = shrink(Shrinker(examiner, wide.key, verdict), CASE)
     assert small.case.tensors["x"].shape == (1, 201)
     assert (small.verdict.kind, small.verdict.shares) == (Kind.MISMATCH, ())

@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.checking import large_check, large_policy
 from kernel_assay.fuzz.checking import output_holder as module
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.checking.output_holder import HolderProcess
 from kernel_assay.fuzz.checking.selection import placed
 from kernel_assay.fuzz.checking.subjects import fitting
@@ -123,7 +123,7 @@ def kernel(tmp_path):
 
 def asked(case, *subjects, **settings):
     with Examiner(subjects, **{"timeout": 5.0, "judge": "cpu", **settings}) as examiner:
-        return examiner.check([Inquiry(case, tuple(s.key for s in subjects))])[0]
+        return examiner.check([CheckRequest(case, tuple(s.key for s in subjects))])[0]
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def faulty():
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_a_fault_earns_the_verdict_that_it_earns_on_the_host(faulty, name):
     fault = FAULTS[name]
-    checked = faulty.check([Inquiry(CASE, (PEER.key, fault.key))])[0]
+    checked = faulty.check([CheckRequest(CASE, (PEER.key, fault.key))])[0]
     assert checked.verdicts[PEER.key].kind is Kind.PASS
     verdict = checked.verdicts[fault.key]
     assert verdict.kind == (Kind.PASS if name in UNSEEN else fault.planted or Kind.PASS), verdict
@@ -164,7 +164,7 @@ def test_one_wrong_element_is_found_alone_with_a_reference(kernel):
     wrong, right = kernel("wrong", "    out[345, 678] += 1\n"), kernel("right")
     with Examiner([wrong, right], judge="cpu") as examiner:
         for subject, kind in ((wrong, Kind.MISMATCH), (right, Kind.PASS)):
-            checked = examiner.check([Inquiry(CASE, (subject.key,))])[0]
+            checked = examiner.check([CheckRequest(CASE, (subject.key,))])[0]
             assert list(checked.verdicts) == [subject.key]
             verdict = checked.verdicts[subject.key]
             assert verdict.kind is kind
@@ -305,35 +305,35 @@ def test_what_there_is_no_room_for_is_nobodys_fault(monkeypatch):
 @pytest.mark.usefixtures("own_holder")
 def test_the_death_of_the_judge_is_our_own_trouble_and_another_is_started():
     with Examiner([PEER], judge="cpu") as examiner:
-        inquiry = [Inquiry(CASE, (PEER.key,))]
-        assert examiner.check(inquiry)[0].verdicts[PEER.key].kind is Kind.PASS
-        os.kill(examiner._road.holder.process.pid, signal.SIGKILL)
+        request = [CheckRequest(CASE, (PEER.key,))]
+        assert examiner.check(request)[0].verdicts[PEER.key].kind is Kind.PASS
+        os.kill(examiner._large_cases.holder.process.pid, signal.SIGKILL)
         with pytest.raises(InternalError, match="the oracle of large cases: its process ended"):
-            examiner.check(inquiry)
-        assert examiner.check(inquiry)[0].verdicts[PEER.key].kind is Kind.PASS
+            examiner.check(request)
+        assert examiner.check(request)[0].verdicts[PEER.key].kind is Kind.PASS
 
 
 @pytest.mark.usefixtures("own_holder")
 def test_it_is_started_for_large_cases_only_and_ends_with_the_examiner():
     small = silu(3, 5)
     with Examiner([PEER], judge="cpu") as examiner:
-        examiner.check([Inquiry(small, (PEER.key,))])
-        assert "process" not in vars(examiner._road.holder)
-        examiner.check([Inquiry(CASE, (PEER.key,)), Inquiry(CASE, (PEER.key,))])
-        pid = examiner._road.holder.process.pid
+        examiner.check([CheckRequest(small, (PEER.key,))])
+        assert "process" not in vars(examiner._large_cases.holder)
+        examiner.check([CheckRequest(CASE, (PEER.key,)), CheckRequest(CASE, (PEER.key,))])
+        pid = examiner._large_cases.holder.process.pid
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
 
 
 def test_on_the_cpu_nobody_starts_it():
     with Examiner([PEER]) as examiner:
-        examiner.check([Inquiry(CASE, (PEER.key,))])
-        assert "process" not in vars(examiner._road.holder)
+        examiner.check([CheckRequest(CASE, (PEER.key,))])
+        assert "process" not in vars(examiner._large_cases.holder)
 
 
 def test_a_judge_that_does_not_start_is_told():
     with Examiner([PEER], judge="nowhere") as examiner, pytest.raises(InternalError, match="does not start"):
-        examiner.check([Inquiry(CASE, (PEER.key,))])
+        examiner.check([CheckRequest(CASE, (PEER.key,))])
 
 
 def test_a_recipe_that_cannot_be_made_is_a_mistake_of_the_users():
@@ -354,7 +354,7 @@ def test_on_a_gpu(tmp_path, taken, monkeypatch, way):
     ours = placed([user_subject(str(tmp_path / f"{name}.py"), ()) for name in ("right", "wrong")], "cuda")
     with Examiner(ours, timeout=60.0) as examiner:
         for keys in ([s.key for s in ours], *([s.key] for s in ours)):
-            said = examiner.check([Inquiry(CASE, tuple(keys))])[0].verdicts
+            said = examiner.check([CheckRequest(CASE, tuple(keys))])[0].verdicts
             for key, verdict in said.items():
                 assert verdict.kind is (Kind.MISMATCH if key == "silu/wrong" else Kind.PASS), verdict
     assert {given for _, given in taken} == {way}

@@ -11,7 +11,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.campaign.batches import LAW_EVERY, Runner
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import Target, generate, propose
@@ -36,7 +36,7 @@ def subject(lawless, tmp_path):
 def test_what_each_kernel_breaks_is_seen_by_its_law(lawless, subject):
     with Examiner([subject]) as examiner:
         case, key = lawless.case, subject.key
-        plain, held = examiner.check([Inquiry(case, (key,), laws) for laws in ((), (lawless.law,))])
+        plain, held = examiner.check([CheckRequest(case, (key,), laws) for laws in ((), (lawless.law,))])
         assert plain.verdicts[key].kind is Kind.PASS, "the oracle sees nothing on this case"
         assert (held.verdicts[key].kind, held.verdicts[key].rule) == (Kind.MISMATCH, f"law:{lawless.law}")
         assert held.laws == 1
@@ -73,7 +73,7 @@ def test_a_softmax_that_multiplies_before_it_subtracts_is_right(tmp_path):
             fill = Fill(distribution="small_integers", seed=seed)
             x = TensorRecipe(shape=(3, 5), dtype="float32", fill=fill)
             case = Case(op="softmax", tensors={"x": x}, attrs={"scale": 1.0})
-            checked = examiner.check([Inquiry(case, (key,), ("shift",))])[0]
+            checked = examiner.check([CheckRequest(case, (key,), ("shift",))])[0]
             assert (checked.verdicts[key].kind, checked.laws) == (Kind.PASS, 1)
             others += bool((names["run"](materialize(x)) != names["run"](materialize(x) + 8)).any())
     assert others > 3
@@ -83,14 +83,14 @@ def test_a_repaired_kernel_breaks_none(lawless, tmp_path):
     (tmp_path / "mine.py").write_text(lawless.text(repaired=True))
     subject = user_subject(str(tmp_path / "mine.py"), ())
     with Examiner([subject]) as examiner:
-        checked = examiner.check([Inquiry(lawless.case, (subject.key,), all_laws(lawless.case))])[0]
+        checked = examiner.check([CheckRequest(lawless.case, (subject.key,), all_laws(lawless.case))])[0]
         assert checked.verdicts[subject.key].kind is Kind.PASS
         assert checked.laws >= 1
 
 
 def test_what_breaks_a_law_is_shrunk(lawless, subject):
     with Examiner([subject]) as examiner:
-        target = examiner.check([Inquiry(lawless.case, (subject.key,), (lawless.law,))])[0].verdicts[subject.key]
+        target = examiner.check([CheckRequest(lawless.case, (subject.key,), (lawless.law,))])[0].verdicts[subject.key]
         small = shrink(Shrinker(examiner, subject.key, target), lawless.case)
         assert small.verdict.law == lawless.law
         assert small.case.elements <= lawless.case.elements
@@ -141,7 +141,7 @@ def test_an_invariant_speaks_against_kernel_and_oracle_alike(shares):
     contract, subject = shares
     case = generate(Target(contract, max_elements=128), Random("shares"))[0]
     with Examiner([subject]) as examiner:
-        plain, held = examiner.check([Inquiry(case, (subject.key,), laws) for laws in ((), ("sum",))])
+        plain, held = examiner.check([CheckRequest(case, (subject.key,), laws) for laws in ((), ("sum",))])
         assert plain.verdicts[subject.key].kind is Kind.PASS
         assert held.verdicts[subject.key].law == "sum"
         look = examiner.look(case, subject.key, "sum")
@@ -160,7 +160,7 @@ def test_every_law_of_every_op_has_its_turn(ops):
         runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects), Elites([]))
         targets = [Target(contract_of(op), max_elements=64) for op in ops]
         proposals = [propose(targets, 1, index, Elites([])) for index in range(LAW_EVERY * 10 * len(ops))]
-        asked = [runner.inquiry(p) for p in proposals]
+        asked = [runner.request(p) for p in proposals]
     laws = [(q.case.op, name) for q in asked for name in q.laws]
     assert len(laws) * LAW_EVERY == len(proposals)
     assert set(laws) == {(op, law.name) for op in ops for law in contract_of(op).laws}
@@ -176,6 +176,6 @@ def test_clean_kernels_break_no_law(op):
     random = Random(f"laws {op}")
     with Examiner(clean) as examiner:
         cases = [generate(Target(contract_of(op), max_elements=2048), random)[0] for _ in range(48)]
-        checked = examiner.check([Inquiry(c, fitting(examiner.subjects.values(), c), all_laws(c)) for c in cases])
+        checked = examiner.check([CheckRequest(c, fitting(examiner.subjects.values(), c), all_laws(c)) for c in cases])
     assert {v.message for c in checked for v in c.verdicts.values() if v.failed} == set()
     assert sum(c.laws for c in checked) >= 24

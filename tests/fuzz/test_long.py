@@ -111,7 +111,7 @@ def test_a_bug_behind_row_65535_is_found_by_ordinary_runs(tmp_path):
     turns = (LONG[1 << 16] // 4 + 3 + LONG[1 << 16] * n for n in range(12))
     with Examiner([subject]) as examiner:
         runner = Runner(examiner, campaign, Elites())
-        met = (examiner.check([runner.inquiry(propose([target], 3, i, Elites()))])[0] for i in turns)
+        met = (examiner.check([runner.request(propose([target], 3, i, Elites()))])[0] for i in turns)
         kinds = [c.verdicts[subject.key].kind for c in islice(met, 12)]
     assert Kind.MISMATCH in kinds
     assert set(kinds) <= {Kind.MISMATCH, Kind.NONFINITE, Kind.PASS}
@@ -125,9 +125,9 @@ def test_a_long_case_that_takes_too_long_says_nothing(tmp_path):
     proposal = propose([target], 3, LONG[1 << 16] // 4 + 3, Elites())
     with Examiner([subject]) as examiner:
         runner = Runner(examiner, campaign, Elites())
-        assert runner.inquiry(proposal).subjects == (subject.key,)
+        assert runner.request(proposal).subjects == (subject.key,)
         late = Checked(proposal.case, "", {subject.key: Verdict(kind=Kind.TIMEOUT, rule="status", message="10 s")}, {})
         said = runner._forgiven(late).verdicts[subject.key]
         assert said.kind is Kind.INCONCLUSIVE
         assert "elements" in said.message
-        assert runner.inquiry(proposal).subjects == (), "and it gets no other"
+        assert runner.request(proposal).subjects == (), "and it gets no other"

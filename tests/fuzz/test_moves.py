@@ -13,12 +13,12 @@ from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.materialize import materialize, materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 from kernel_assay.fuzz.generation.strategies import cases
-from kernel_assay.fuzz.triage.shrink_passes import MAX_POKES, MOVES, next_seeds, reseeded, weight, with_dims
+from kernel_assay.fuzz.triage.shrink_passes import MAX_POKES, SHRINK_PASSES, next_seeds, reseeded, weight, with_dims
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.oracles.spec.domain import outside, stays
 
 OPS = sorted(load_contracts())
-BY_NAME = {m.__name__: m for m in MOVES}
+BY_NAME = {m.__name__: m for m in SHRINK_PASSES}
 QUIET = settings(
     max_examples=12, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
@@ -45,7 +45,7 @@ def test_an_element_that_is_written_out_gets_plainer(dtype):
 def test_every_candidate_is_a_valid_case(op, data):
     contract = contract_of(op)
     case = data.draw(cases(op, max_elements=256))
-    for move in MOVES:
+    for move in SHRINK_PASSES:
         for candidate in itertools.islice(move(case), 60):
             gone = set(case.tensors) - set(candidate.tensors)
             assert gone <= set(contract.optional), move.__name__

@@ -8,7 +8,7 @@ import pytest
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.__main__ import main
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.generation.strategies import build
 from kernel_assay.fuzz.planning.plan import fitted, new_campaign, targets
@@ -164,6 +164,6 @@ def test_a_case_that_a_subject_cannot_take_is_unsupported(key, takes):
     assert len(cases) == 2
     with Examiner([chosen]) as examiner:
         for names, case in cases.items():
-            verdict = examiner.check([Inquiry(case, (key,))])[0].verdicts[key]
+            verdict = examiner.check([CheckRequest(case, (key,))])[0].verdicts[key]
             assert verdict.kind == ("pass" if names == takes else "unsupported"), verdict.message
             assert names == takes or verdict.message.startswith(("it takes no ", "it needs "))

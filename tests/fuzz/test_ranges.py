@@ -14,7 +14,7 @@ from kernel_assay.corpus.inputs.materialize import digest, materialize
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.generation.strategies import distributions_for
-from kernel_assay.fuzz.triage.shrink_passes import MOVES, next_seeds, weight
+from kernel_assay.fuzz.triage.shrink_passes import SHRINK_PASSES, next_seeds, weight
 from kernel_assay.oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
 from kernel_assay.oracles.spec.contract import OPEN_END, Input
 
@@ -209,7 +209,7 @@ def test_generated_cases_keep_to_the_ranges(contract):
 def walk(case, random, steps):
     """Moves as shrinking makes them, each time to any candidate of any move."""
     for _ in range(steps):
-        candidates = list(itertools.islice(random.choice(MOVES)(case), 40))
+        candidates = list(itertools.islice(random.choice(SHRINK_PASSES)(case), 40))
         if candidates:
             case = random.choice(candidates)
             yield from next_seeds(case, 2)
@@ -235,7 +235,7 @@ def test_shrinking_ends_at_the_plainest(contract):
     """Downhill in weight by any move: what is left is the number nearest to zero."""
     cases = (generate(Target(contract, ("float32",), max_elements=64), Random(i))[0] for i in itertools.count())
     case = next(filter(whole, cases))
-    while smaller := [c for move in MOVES for c in move(case) if whole(c) and weight(c) < weight(case)]:
+    while smaller := [c for move in SHRINK_PASSES for c in move(case) if whole(c) and weight(c) < weight(case)]:
         case = min(smaller, key=weight)
     values = {name: materialize(case.tensors[name]).reshape(-1).tolist() for name in BOUNDS}
     assert values == {"x": [limits(0.1, 3.7, "float32")[0]], "y": [0], "steps": [0]}

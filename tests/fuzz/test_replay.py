@@ -18,8 +18,8 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.campaign.search import Limits, Search
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
-from kernel_assay.fuzz.checking.selection import Own
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.planning.plan import new_campaign
 from kernel_assay.fuzz.planning.regenerate import case_of_run
 from kernel_assay.fuzz.replay.replay import Item, Outcome, _remember, gather, moved, replay
@@ -74,7 +74,7 @@ def first(store):
 
 
 def outcomes(store, *targets, files=()):
-    return replay(gather(store, targets, Own(files)), store, timeout=5.0, memory_mb=512)
+    return replay(gather(store, targets, UserKernels(files)), store, timeout=5.0, memory_mb=512)
 
 
 def edit(home, text):
@@ -231,7 +231,7 @@ def test_an_elite_of_a_run_has_the_error_it_was_admitted_for(store):
     with Examiner([CLEAN]) as examiner:
         for said in late:
             case = case_of_run(store, "r1", said["index"])[0]
-            assert examiner.check([Inquiry(case, (CLEAN.key,))])[0].verdicts[CLEAN.key].rho == said["rho"]
+            assert examiner.check([CheckRequest(case, (CLEAN.key,))])[0].verdicts[CLEAN.key].rho == said["rho"]
 
 
 def test_a_case_of_a_run_is_replayed_by_its_number(home, store, capsys):
@@ -325,7 +325,7 @@ def test_what_nobody_saw_fail_alone_is_not_fixed_when_it_passes_alone(tmp_path):
     late = user_subject(str(path), ())
     case = Case(op="silu", tensors={"x": TensorRecipe(shape=(2, 3), dtype="float32")})
     with Examiner([late]) as examiner:
-        verdict = examiner.check([Inquiry(case, (late.key,))] * 20)[-1].verdicts[late.key]
+        verdict = examiner.check([CheckRequest(case, (late.key,))] * 20)[-1].verdicts[late.key]
     finding = as_met(Failure(case, late, verdict)).finding
     assert (verdict.failed, finding.state) == (True, State.NEW)
     with Store(tmp_path / "corpus") as store:

@@ -17,14 +17,14 @@ FAST, SLOW, BUG = (OURS[name] for name in ("numpy_fold", "triton_rows", "bug_tri
 MANY = INTERPRETED_EVERY * LAW_EVERY * 6
 
 
-def inquiries(*subjects):
+def requests(*subjects):
     """What is asked in a campaign of theirs, on float32 alone, which all take."""
     contracts = {"row_max": contract_of("row_max")}
     box, mine = SimpleNamespace(timeout=1.0), {s.key: s for s in subjects}
     examiner = SimpleNamespace(subjects=mine, contracts=contracts, beside=None, sandbox=box)
     runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects), Elites([]))
     target = Target(contract_of("row_max"), max_elements=64, dtypes=("float32",))
-    return [runner.inquiry(propose([target], 1, index, Elites([]))) for index in range(MANY)]
+    return [runner.request(propose([target], 1, index, Elites([]))) for index in range(MANY)]
 
 
 def share(asked, subject):
@@ -39,20 +39,20 @@ def own(tmp_path):
 
 
 def test_interpreted_kernels_run_some_cases_of_a_search_of_the_house():
-    asked = inquiries(FAST, SLOW)
+    asked = requests(FAST, SLOW)
     assert share(asked, FAST) == 1
     assert share(asked, SLOW) == 1 / INTERPRETED_EVERY
     assert {name for q in asked for name in q.laws} == {n for q in asked if SLOW.key in q.subjects for n in q.laws}
 
 
 def test_what_is_looked_for_runs_all_cases(own):
-    assert share(inquiries(SLOW), SLOW) == 1, "there is nobody else"
-    asked = inquiries(FAST, SLOW, BUG)
+    assert share(requests(SLOW), SLOW) == 1, "there is nobody else"
+    asked = requests(FAST, SLOW, BUG)
     assert (share(asked, SLOW), share(asked, BUG)) == (1 / INTERPRETED_EVERY, 1)
-    assert share(inquiries(own, SLOW), SLOW) == 1, "somebody asked for this peer"
+    assert share(requests(own, SLOW), SLOW) == 1, "somebody asked for this peer"
 
 
 def test_on_a_gpu_nothing_is_interpreted():
     there = SLOW.but(device="cuda")
     assert not loader_of(there.loader).interprets
-    assert share(inquiries(FAST, there), there) == 1
+    assert share(requests(FAST, there), there) == 1

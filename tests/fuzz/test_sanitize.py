@@ -15,7 +15,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Sanitized, State
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.triage import sanitize
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.fuzz.triage.triage import investigate
@@ -232,7 +232,7 @@ def gpu(monkeypatch):
 def investigated(**fields):
     subject = cpu("wrong.py").but(**fields)
     with Examiner([subject], timeout=5.0) as examiner:
-        verdict = examiner.check([Inquiry(CASE, (subject.key,))])[0].verdicts[subject.key]
+        verdict = examiner.check([CheckRequest(CASE, (subject.key,))])[0].verdicts[subject.key]
         return investigate(examiner, Failure(CASE, subject, verdict, "r1:0"), seconds=1.0).finding
 
 

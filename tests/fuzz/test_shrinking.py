@@ -7,7 +7,7 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.triage.shrink_passes import weight
 from kernel_assay.fuzz.triage.shrinker import Shrinker, shrink
 from kernel_assay.fuzz.triage.triage import Failure, confirm, investigate
@@ -66,7 +66,7 @@ def examiner(tmp_path_factory):
 
 
 def fail(examiner, key, case):
-    verdict = examiner.check([Inquiry(case, (key,))])[0].verdicts[key]
+    verdict = examiner.check([CheckRequest(case, (key,))])[0].verdicts[key]
     assert verdict.failed, verdict
     return Failure(case, examiner.subjects[key], verdict, "test:0")
 
@@ -111,14 +111,14 @@ def test_an_elementwise_bug_shrinks_to_one_plain_element(examiner):
 def test_a_failure_of_three_seeds_in_ten_shrinks_to_the_exact_minimum(examiner, seed):
     key = "silu/sometimes"
     failing = (silu(90 + seed, 130, seed=s) for s in range(seed * 100, seed * 100 + 90))
-    case = next(c for c in failing if examiner.check([Inquiry(c, (key,))])[0].verdicts[key].failed)
+    case = next(c for c in failing if examiner.check([CheckRequest(c, (key,))])[0].verdicts[key].failed)
     verdict = fail(examiner, key, case).verdict
     shrinker = Shrinker(examiner, key, verdict, time.monotonic() + 20.0)
     small = shrink(shrinker, case)
     assert shrinker.seeds > 1
     assert small.case.tensors["x"].shape == (3, 5)
     assert small.complete
-    again = examiner.check([Inquiry(small.case, (key,))])[0].verdicts[key]
+    again = examiner.check([CheckRequest(small.case, (key,))])[0].verdicts[key]
     assert again.kind is Kind.MISMATCH
 
 
@@ -143,7 +143,7 @@ def test_what_comes_back_is_lighter_and_fails(examiner):
     small = shrink(Shrinker(examiner, failure.subject.key, failure.verdict), case)
     assert weight(small.case) < weight(case)
     assert small.verdict.signature.coarse == failure.verdict.signature.coarse
-    checked = examiner.check([Inquiry(small.case, (failure.subject.key,))])[0]
+    checked = examiner.check([CheckRequest(small.case, (failure.subject.key,))])[0]
     assert checked.input_digest == small.input_digest
     assert checked.verdicts[failure.subject.key].message == small.verdict.message
 

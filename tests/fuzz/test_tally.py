@@ -15,7 +15,7 @@ from kernel_assay.fuzz.campaign.subject_counters import (
     MOMENTS,
     OTHER_REASONS,
     REASONS,
-    Tally,
+    SubjectCounters,
     budget_bucket,
     thinned,
     ulps_bucket,
@@ -33,7 +33,7 @@ def checked(kind=Kind.PASS, *, status=Status.OK, rho=0.0, ulps=0, classes=(), me
 
 
 def counted(many, before=None):
-    tally = Tally(before)
+    tally = SubjectCounters(before)
     for one in many:
         tally.add(one, KEY)
     return tally.record()

@@ -20,7 +20,7 @@ from kernel_assay.corpus.storage.reading import case_of
 from kernel_assay.fuzz import api, testing
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.generation.strategies import cases
-from kernel_assay.fuzz.settings import Box
+from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.fuzz.testing import hold
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.oracles.catalog import add_contract, forget_contracts
@@ -228,7 +228,11 @@ def test_a_crash_fails_the_test_and_does_not_end_it(write):
 
 def test_a_kernel_that_hangs_fails(write):
     with pytest.raises(AssertionError, match="timeout: "):
-        hold(one(), write("OP = 'silu'\n\ndef run(out, x):\n    while True:\n        pass\n"), box=Box(timeout=0.3))
+        hold(
+            one(),
+            write("OP = 'silu'\n\ndef run(out, x):\n    while True:\n        pass\n"),
+            limits=SandboxLimits(timeout=0.3),
+        )
 
 
 def test_laws_are_held_unless_they_are_left_out(write):

@@ -11,7 +11,7 @@ from kernel_assay.corpus.inputs.materialize import materialize, materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.triage.variants import recast, variants
 from kernel_assay.kernels.catalog import subjects_of, user_subject
@@ -23,7 +23,7 @@ EMBEDDING = {s.name: s for s in subjects_of("embedding")}
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 HALF_WRONG = RIGHT + "    if x.dtype == np.float16:\n        out[...] = 5\n"
 NARROW = HALF_WRONG.replace("OP =", 'DTYPES = ("float32", "bfloat16")\nOP =').replace("np.float16", "np.float32")
-MOVES = """import numpy as np
+SHRINK_PASSES = """import numpy as np
 OP = "silu"
 
 def run(out, x):
@@ -51,7 +51,7 @@ def silu(*shape, **fields):
 def users(tmp_path_factory):
     folder = tmp_path_factory.mktemp("users")
     found = {}
-    for name, text in (("half_wrong", HALF_WRONG), ("narrow", NARROW), ("moves", MOVES)):
+    for name, text in (("half_wrong", HALF_WRONG), ("narrow", NARROW), ("moves", SHRINK_PASSES)):
         (folder / f"{name}.py").write_text(text)
         found[name] = user_subject(str(folder / f"{name}.py"), ())
     return found
@@ -108,7 +108,7 @@ def test_where_each_try_is_dear_the_accused_is_left_alone(examiner, users, kind)
 @pytest.mark.parametrize("kind", [Kind.TIMEOUT, Kind.OUT_OF_MEMORY])
 def test_where_each_try_is_dear_a_failure_is_shown_without_another(examiner, monkeypatch, kind):
     case, key = silu(dtype="float16"), "silu/half_wrong"
-    verdict = examiner.check([Inquiry(case, (key,))])[0].verdicts[key]
+    verdict = examiner.check([CheckRequest(case, (key,))])[0].verdicts[key]
     seen = examiner.look_at(case, key, verdict)
     assert (seen.exhibit.failing, seen.kept is None) == (6, False)
     monkeypatch.setattr(examiner, "launch", lambda _: pytest.fail("it was run again"))
@@ -119,7 +119,7 @@ def test_where_each_try_is_dear_a_failure_is_shown_without_another(examiner, mon
 
 def test_a_broken_law_is_looked_for_everywhere(examiner, users):
     cells = table(variants(examiner, silu(1, 2, distribution="offset"), users["moves"], Kind.MISMATCH, "moved"))
-    checked = examiner.check([Inquiry(silu(1, 2, distribution="offset"), ("silu/moves",), ("moved",))])[0]
+    checked = examiner.check([CheckRequest(silu(1, 2, distribution="offset"), ("silu/moves",), ("moved",))])[0]
     assert {cells["silu/moves", t] for t in DTYPES} == {Kind.MISMATCH}
     assert checked.verdicts["silu/moves"].failed
     assert cells["silu/numpy_float32", "float32"] is Kind.PASS

@@ -75,8 +75,8 @@ def packages_after(code):
 
 def test_the_worker_never_meets_the_judge():
     subjects = [s for s in subjects_of("silu") if s.backend in {"numpy", "torch"} and not s.planted]
-    with Sandbox(subjects, {"silu": Interface(("x",), ("out",), ())}) as box:
-        assert box.modules_of_ours() == []
+    with Sandbox(subjects, {"silu": Interface(("x",), ("out",), ())}) as sandbox:
+        assert sandbox.modules_of_ours() == []
 
 
 def test_a_worker_that_meets_the_judge_is_noticed(tmp_path):
@@ -85,9 +85,9 @@ def test_a_worker_that_meets_the_judge_is_noticed(tmp_path):
         '"""Looks at the judge."""\nimport kernel_assay.oracles.judging.failure_mask\n\n\ndef run(x):\n    return x\n'
     )
     nosy = subjects_of("silu")[0].but(name="nosy", path=str(file), function="run", backend="numpy")
-    with Sandbox([nosy], {"silu": Interface(("x",), ("out",), ())}, closed=False) as box:
-        box.probe()
-        assert "kernel_assay.oracles.judging.failure_mask" in box.modules_of_ours()
+    with Sandbox([nosy], {"silu": Interface(("x",), ("out",), ())}, closed=False) as sandbox:
+        sandbox.probe()
+        assert "kernel_assay.oracles.judging.failure_mask" in sandbox.modules_of_ours()
 
 
 def test_processes_of_ours_are_named_by_modules_that_are_there():

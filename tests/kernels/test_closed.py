@@ -13,7 +13,7 @@ from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.process.child import HOME, command_of
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 from kernel_assay.kernels.sandbox import closing
@@ -96,7 +96,7 @@ def tries(tmp_path, notes, subject, monkeypatch):
             with Store(tmp_path / "corpus") as store:
                 store.prepare()
                 with Examiner([odd, PEER], closed=closed, timeout=20.0) as examiner:
-                    verdicts = examiner.check([Inquiry(CASE, (odd.key, PEER.key))])[0].verdicts
+                    verdicts = examiner.check([CheckRequest(CASE, (odd.key, PEER.key))])[0].verdicts
             assert {v.kind for v in verdicts.values()} == {Kind.PASS}
             return (notes / "seen").read_text()
 
@@ -144,7 +144,7 @@ def test_it_harms_nobody(harm, subject, tmp_path):
     with Store(tmp_path / "corpus") as store, Examiner([odd, PEER]) as examiner:
         store.prepare()
         for case in (CASE, OTHER):
-            verdicts = examiner.check([Inquiry(case, (odd.key, PEER.key))])[0].verdicts
+            verdicts = examiner.check([CheckRequest(case, (odd.key, PEER.key))])[0].verdicts
             assert {v.kind for v in verdicts.values()} == {Kind.PASS}
         assert examiner.sandbox.deaths == 0
     assert source.read_text() == "as it was"
@@ -164,7 +164,7 @@ def test_what_it_has_started_ends_with_its_worker(subject):
     ]
     odd = subject("odd", "".join(f"    {line}\n" for line in lines))
     with Examiner([odd]) as examiner:
-        assert examiner.check([Inquiry(CASE, (odd.key,))])[0].verdicts[odd.key].kind is Kind.PASS
+        assert examiner.check([CheckRequest(CASE, (odd.key,))])[0].verdicts[odd.key].kind is Kind.PASS
         deadline = time.monotonic() + 5
         while not sleepers(name) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -204,7 +204,7 @@ def test_an_honest_kernel_passes(what, subject, tmp_path):
     head = "sys.path.append(os.path.dirname(__file__))\n"
     honest = subject("honest", HONEST[what], head)
     with Examiner([honest]) as examiner:
-        verdict = examiner.check([Inquiry(CASE, (honest.key,))])[0].verdicts[honest.key]
+        verdict = examiner.check([CheckRequest(CASE, (honest.key,))])[0].verdicts[honest.key]
     assert verdict.kind is Kind.PASS, verdict.message
 
 
@@ -212,7 +212,7 @@ def test_built_in_kernels_of_every_backend_pass_with_new_caches(tmp_path, monkey
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     subjects = [s for s in subjects_of("silu") if not loader_of(s.loader).unavailable() and not s.planted]
     with Examiner(subjects, timeout=60.0) as examiner:
-        verdicts = examiner.check([Inquiry(CASE, tuple(s.key for s in subjects))])[0].verdicts
+        verdicts = examiner.check([CheckRequest(CASE, tuple(s.key for s in subjects))])[0].verdicts
     assert {v.kind for v in verdicts.values()} <= {Kind.PASS, Kind.UNSUPPORTED}
     if any(s.backend == "cuda" for s in subjects):
         assert list((tmp_path / "kernel-assay" / "cuda").glob("*-fast.so")), "what was compiled there is kept"
@@ -238,8 +238,8 @@ def refusing(tmp_path, monkeypatch):
 def test_where_the_system_refuses_it_runs_in_the_open_and_says_so(refusing, subject):
     right = subject("right", "")
     with Examiner([right, PEER]) as examiner:
-        assert "no namespaces on this machine" in examiner.sandbox.nursery.why_open
-        verdicts = examiner.check([Inquiry(CASE, (right.key, PEER.key))])[0].verdicts
+        assert "no namespaces on this machine" in examiner.sandbox.pool.why_open
+        verdicts = examiner.check([CheckRequest(CASE, (right.key, PEER.key))])[0].verdicts
     assert {v.kind for v in verdicts.values()} == {Kind.PASS}
     assert "no namespaces on this machine" in closing.why_open()
 
@@ -248,8 +248,8 @@ def test_where_the_system_refuses_it_runs_in_the_open_and_says_so(refusing, subj
 def test_in_the_open_it_dies_alone(harm, subject):
     odd = subject("odd", f"    {harm}\n")
     with Examiner([odd, PEER], closed=False, timeout=2.0) as examiner:
-        verdicts = examiner.check([Inquiry(CASE, (odd.key, PEER.key))])[0].verdicts
-        assert examiner.sandbox.nursery.why_open == closing.ASKED
+        verdicts = examiner.check([CheckRequest(CASE, (odd.key, PEER.key))])[0].verdicts
+        assert examiner.sandbox.pool.why_open == closing.ASKED
     assert (verdicts[odd.key].kind, verdicts[PEER.key].kind) == (Kind.CRASHED, Kind.PASS)
 
 

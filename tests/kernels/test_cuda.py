@@ -17,7 +17,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.reading import case_of
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
 from kernel_assay.fuzz.generation.strategies import build
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda import CudaLoader, CudaSubject
@@ -93,7 +93,7 @@ def silu(*shape, dtype="float32", seed=1, **fields):
 
 def verdicts(subject, cases):
     with Examiner([subject]) as examiner:
-        return [c.verdicts[subject.key] for c in examiner.check(Inquiry(c, (subject.key,)) for c in cases)]
+        return [c.verdicts[subject.key] for c in examiner.check(CheckRequest(c, (subject.key,)) for c in cases)]
 
 
 UNCHECKED = 4
@@ -899,7 +899,7 @@ def test_nan_that_tensor_cores_read_as_inf_is_no_finding_about_a_kernel_that_cla
     names = ("cuda_wmma_tf32", "numpy_tf32", "bug_cuda_tf32_undeclared", "cuda_tiled")
     subjects = {s.name: s for s in subjects_of("gemm") if s.name in names}
     with Examiner(subjects.values()) as examiner:
-        checked = examiner.check([Inquiry(case, tuple(s.key for s in subjects.values()))])[0]
+        checked = examiner.check([CheckRequest(case, tuple(s.key for s in subjects.values()))])[0]
     kinds = {name: checked.verdicts[s.key].kind for name, s in subjects.items()}
     assert kinds == {**dict.fromkeys(names, Kind.PASS), "bug_cuda_tf32_undeclared": Kind.NONFINITE}
 
@@ -933,7 +933,7 @@ def test_a_contracted_case_rounds_once_in_both_runs_and_is_replayed_so(tmp_path)
         seen = [
             examiner.look(c, "softmax/fused").kept.outputs()["out"][0, 0] for c in (case, case.but(contracted=True))
         ]
-        (again,) = examiner.check([Inquiry(case_of(case.but(contracted=True).token), ("softmax/fused",))])
+        (again,) = examiner.check([CheckRequest(case_of(case.but(contracted=True).token), ("softmax/fused",))])
     product = np.float32(0.3) * np.float64(np.float32(1 + 2**-23))
     assert seen == [0.0, product - np.float32(product)]
     assert again.verdicts["softmax/fused"].kind is Kind.MISMATCH

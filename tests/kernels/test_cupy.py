@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.campaign.search import Limits, Search
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.planning.plan import new_campaign
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends import cupy as module
@@ -213,10 +213,10 @@ def test_a_kernel_is_judged_in_a_worker(fake, write):
     fill = Fill(distribution="normal", seed=1)
     case = Case(op="silu", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32", fill=fill)})
     with Examiner([right]) as examiner:
-        assert examiner.check([Inquiry(case, (right.key,))])[0].verdicts[right.key].kind is Kind.PASS
+        assert examiner.check([CheckRequest(case, (right.key,))])[0].verdicts[right.key].kind is Kind.PASS
     wrong = user_subject(str(write("def run(x):\n    return x")), ())
     with Examiner([wrong]) as examiner:
-        verdict = examiner.check([Inquiry(case, (wrong.key,))])[0].verdicts[wrong.key]
+        verdict = examiner.check([CheckRequest(case, (wrong.key,))])[0].verdicts[wrong.key]
         assert (verdict.kind, "its input 'x'" in verdict.message) == (Kind.ALIASED, True)
 
 

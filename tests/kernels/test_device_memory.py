@@ -23,7 +23,7 @@ from kernel_assay.kernels.sandbox.decode import outcome_of
 from kernel_assay.kernels.worker.device import DeviceAccess, DeviceSetting
 from kernel_assay.kernels.worker.device_guard import DeviceMemory, on_host
 from kernel_assay.kernels.worker.executor import Executor, execute
-from kernel_assay.kernels.worker.worker import NO_ROOM, Worker, _Rooms
+from kernel_assay.kernels.worker.worker import NO_ROOM, Worker, _CaseSettings
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.oracles.large.judge_large import LargeReference, Ran
 
@@ -219,7 +219,7 @@ def worker(tmp_path, monkeypatch):
 
 
 def test_a_worker_makes_a_large_case_there_and_nowhere_else(worker):
-    rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
+    rooms = _CaseSettings(silu(), contract_of("silu").output_specs(silu()), large=True)
     for _ in range(2):
         head, payload, _ = worker._run(rooms, "silu/mine", 0, 0)
         assert (head["status"], head["input_digest"], len(payload[0])) == ("ok", "", ROWS * COLS * 4)
@@ -232,7 +232,7 @@ def test_where_the_device_has_no_room_nobody_is_accused(worker, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
+    rooms = _CaseSettings(silu(), contract_of("silu").output_specs(silu()), large=True)
     monkeypatch.setattr("kernel_assay.kernels.worker.device.DeviceSetting", full)
     head, payload, _ = worker._run(rooms, "silu/mine", 0, 0)
     assert (head["status"], head["message"], payload) == ("unsupported", NO_ROOM, [])
@@ -240,7 +240,7 @@ def test_where_the_device_has_no_room_nobody_is_accused(worker, monkeypatch):
 
 def test_a_subject_that_cannot_be_loaded_there_is_told_so(worker):
     worker._subjects = {"silu/mine": worker._subjects["silu/mine"].but(function="nothing")}
-    rooms = _Rooms(silu(), contract_of("silu").output_specs(silu()), large=True)
+    rooms = _CaseSettings(silu(), contract_of("silu").output_specs(silu()), large=True)
     head, *_ = worker._run(rooms, "silu/mine", 0, 0)
     assert head["status"] == "build_failed"
     assert "has no function 'nothing'" in head["message"]

@@ -12,7 +12,7 @@ from kernel_assay.corpus.blocks import block_format
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
 from kernel_assay.kernels.backends.simt.emulator import ORDERS
@@ -42,7 +42,7 @@ def case_of(op, m, blocks, n=1, distribution="blocks", seed=1):
 def judged(path, cases):
     subject = read_subject(path, op=path.parent.name)
     with Examiner([subject]) as examiner:
-        checked = examiner.check([Inquiry(case, (subject.key,)) for case in cases])
+        checked = examiner.check([CheckRequest(case, (subject.key,)) for case in cases])
     return [c.verdicts[subject.key] for c in checked]
 
 

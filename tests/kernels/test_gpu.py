@@ -6,7 +6,7 @@ import pytest
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.checking.selection import placed
 from kernel_assay.kernels.backends.cuda_support.driver import (
     DriverError,
@@ -80,7 +80,7 @@ def python(tmp_path):
 
 def verdicts(subject, cases=CASES, timeout=TIMEOUT):
     with Examiner([subject], timeout=timeout) as examiner:
-        return [c.verdicts[subject.key] for c in examiner.check(Inquiry(c, (subject.key,)) for c in cases)]
+        return [c.verdicts[subject.key] for c in examiner.check(CheckRequest(c, (subject.key,)) for c in cases)]
 
 
 # ---- without a GPU ---------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_a_launch_that_is_refused_is_told_and_the_process_goes_on(cuda):
         HEAD.replace("block = 256", 'block = 256\n// shared = "200000 * (n // 15) "'),
     )
     with Examiner([subject], timeout=TIMEOUT) as examiner:
-        checked = examiner.check([Inquiry(c, (subject.key,)) for c in [silu(3, 5), silu(2, 40), silu(3, 5)]])
+        checked = examiner.check([CheckRequest(c, (subject.key,)) for c in [silu(3, 5), silu(2, 40), silu(3, 5)]])
         deaths = examiner.sandbox.deaths
     kinds = [c.verdicts[subject.key].kind for c in checked]
     assert kinds[0] is kinds[2] is Kind.PASS

@@ -117,10 +117,10 @@ def handed_over(way, values):
     """What arrives, and what both ends called."""
     holder = Holder("cpu")
     holder._gpu = Gpu()
-    loan = lent([OnGpu(values)], way)
-    (offer,) = loan.offers
+    handover = lent([OnGpu(values)], way)
+    (offer,) = handover.offers
     assert holder.take(KEY, {**offer, "dtype": "uint8", "shape": [values.size]}) == {"taken": True}
-    loan.give_back()
+    handover.give_back()
     return holder._held[KEY].numpy(), offer["way"], holder._gpu.called
 
 
@@ -137,10 +137,10 @@ def test_memory_of_its_own_is_exported_when_all_is_done_and_closed_when_it_is_co
 
 def test_whole_pages_are_exported(driver):
     made = driver()
-    loan = lent([OnGpu(VALUES), OnGpu(VALUES[:0])], IPC)
+    handover = lent([OnGpu(VALUES), OnGpu(VALUES[:0])], IPC)
     assert [len(room) for room in made.memory.values()] == [2 * GRAIN, GRAIN]
-    assert [offer["bytes"] for offer in loan.offers] == [3 << 20, 0]
-    loan.give_back()
+    assert [offer["bytes"] for offer in handover.offers] == [3 << 20, 0]
+    handover.give_back()
 
 
 def test_by_the_host_pages_are_locked_on_either_side(driver):

@@ -4,7 +4,7 @@ import pytest
 
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})
@@ -17,7 +17,7 @@ def verdict(tmp_path, body, *, case=CASE, **settings):
     path.write_text(HEAD + body + "\n")
     odd = user_subject(str(path), ())
     with Examiner([odd, PEER], **{"timeout": 1.0, "memory_mb": 100, **settings}) as examiner:
-        checked = examiner.check([Inquiry(case, (odd.key, PEER.key))] * 2)
+        checked = examiner.check([CheckRequest(case, (odd.key, PEER.key))] * 2)
     assert [c.verdicts[PEER.key].kind for c in checked] == [Kind.PASS, Kind.PASS]
     assert checked[0].verdicts[odd.key].kind is checked[1].verdicts[odd.key].kind
     return checked[0].verdicts[odd.key]
@@ -107,7 +107,7 @@ def test_a_shape_that_depends_on_the_values_is_the_subjects_affair(tmp_path):
     odd = user_subject(str(path), ())
     ones = TensorRecipe(shape=(2, 2), dtype="float32", fill={"distribution": "ones"})
     with Examiner([odd]) as examiner:
-        examiner.check([Inquiry(Case(op="gemm", tensors={"a": ones, "b": ones}), (odd.key,), ("scaling",))])
+        examiner.check([CheckRequest(Case(op="gemm", tensors={"a": ones, "b": ones}), (odd.key,), ("scaling",))])
 
 
 def test_garbage_in_the_journal_alone_is_a_crash_after_the_timeout(tmp_path):

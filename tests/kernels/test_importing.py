@@ -6,7 +6,7 @@ import pytest
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.kernels.backends.support.importing import file_of_module, package_of
 from kernel_assay.kernels.catalog import user_subject
@@ -37,7 +37,7 @@ def verdicts(*texts):
     subjects = [user_subject(str(text), ()) for text in texts]
     case, _ = generate(Target(contract_of("silu"), dtypes=("float32",), max_elements=64), Random(3))
     with Examiner(subjects) as examiner:
-        checked = examiner.check([Inquiry(case, tuple(s.key for s in subjects))])[0]
+        checked = examiner.check([CheckRequest(case, tuple(s.key for s in subjects))])[0]
     return [checked.verdicts[s.key].kind for s in subjects]
 
 

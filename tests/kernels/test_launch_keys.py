@@ -5,7 +5,7 @@ import pytest
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.__main__ import main
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.checking.selection import placed, select
 from kernel_assay.fuzz.generation.strategies import build
 from kernel_assay.kernels.backends.simt.toolchain import missing
@@ -33,7 +33,9 @@ def test_a_file_is_launched_as_the_command_line_says(plain):
     assert [(s.key, s.launch) for s in chosen] == [("silu/plain", "\n".join(LAUNCH))]
     case = build(contract_of("silu"), lambda low, high: min(max(low, 1), high), dtypes=("float32",))
     with Examiner(chosen) as examiner:
-        assert next(iter(examiner.check([Inquiry(case, ("silu/plain",))]))).verdicts["silu/plain"].kind is Kind.PASS
+        assert (
+            next(iter(examiner.check([CheckRequest(case, ("silu/plain",))]))).verdicts["silu/plain"].kind is Kind.PASS
+        )
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())

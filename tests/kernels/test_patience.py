@@ -10,7 +10,7 @@ import pytest
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.processes import kill_group, processes, status_of
 from kernel_assay.kernels.boundary.protocol import IDLE
@@ -46,7 +46,7 @@ def subject(tmp_path):
 
 def kinds(examiner, subject, cases=CASES):
     """Of a subject, beside a peer that must pass."""
-    checked = examiner.check([Inquiry(c, (subject.key, PEER.key)) for c in cases])
+    checked = examiner.check([CheckRequest(c, (subject.key, PEER.key)) for c in cases])
     assert {c.verdicts[PEER.key].kind for c in checked} == {Kind.PASS}
     return [c.verdicts[subject.key].kind for c in checked]
 
@@ -69,7 +69,7 @@ def test_several_that_are_slow_at_first_in_one_case_are_all_answered(subject):
     slow = [subject(f"slow{n}", body) for n in range(3)]
     late = subject("late", f"    time.sleep({0.7 * TIMEOUT})\n")
     with Examiner([*slow, late], timeout=TIMEOUT) as examiner:
-        checked = examiner.check([Inquiry(CASES[0], tuple(s.key for s in (slow[0], late, *slow[1:])))])[0]
+        checked = examiner.check([CheckRequest(CASES[0], tuple(s.key for s in (slow[0], late, *slow[1:])))])[0]
     assert {s.name: checked.verdicts[s.key].kind for s in slow} == {s.name: Kind.PASS for s in slow}
     assert checked.verdicts[late.key].kind is Kind.TIMEOUT
 
@@ -80,7 +80,7 @@ def test_who_hangs_is_late_and_costs_more_than_the_limit_once_only(subject):
         took = []
         for case in CASES[:2]:
             begin = time.monotonic()
-            checked = examiner.check([Inquiry(case, (hangs.key,))])[0]
+            checked = examiner.check([CheckRequest(case, (hangs.key,))])[0]
             took.append(time.monotonic() - begin)
             assert checked.verdicts[hangs.key].kind is Kind.TIMEOUT
             assert f'hangs.py", line {HEAD.count(chr(10)) + 1} in run' in checked.executions[hangs.key].detail
@@ -120,7 +120,7 @@ def test_a_function_that_torch_compiles_is_right_however_long_that_takes(tmp_pat
     )
     compiled = user_subject(str(path), ())
     with Examiner([compiled], timeout=0.2) as examiner:
-        verdict = examiner.check([Inquiry(CASES[0], (compiled.key,))])[0].verdicts[compiled.key]
+        verdict = examiner.check([CheckRequest(CASES[0], (compiled.key,))])[0].verdicts[compiled.key]
         assert (verdict.kind, examiner.sandbox.deaths) == (Kind.PASS, 0)
 
 
@@ -197,12 +197,12 @@ def test_a_stop_of_all_processes_makes_nobody_late(subject):
     """As a debugger stops them, or the lid of a laptop: the supervisor does not run meanwhile."""
     slow = subject("slow", f"    time.sleep({0.3 * TIMEOUT})\n")
     with Examiner([slow, PEER], timeout=TIMEOUT) as examiner:
-        examiner.check([Inquiry(CASES[0], (slow.key,))])
+        examiner.check([CheckRequest(CASES[0], (slow.key,))])
         stopped = []
 
         def stop():
             if len(stopped) < 3:
-                pid = examiner.sandbox.nursery.pid_of(examiner.sandbox._active)
+                pid = examiner.sandbox.pool.pid_of(examiner.sandbox._active)
                 os.kill(pid, signal.SIGSTOP)
                 time.sleep(3 * TIMEOUT)
                 os.kill(pid, signal.SIGCONT)
@@ -220,8 +220,8 @@ def test_who_ends_or_stops_the_mother_of_all_workers_harms_nobody_else(subject, 
     monkeypatch.setattr("kernel_assay.kernels.sandbox.worker_pool._EXIT_SECONDS", 0.3)
     kills = subject("kills", f"    os.kill(os.getppid(), {int(number)}){then}\n")
     with Examiner([kills, PEER], timeout=3.0, closed=False) as examiner:
-        checked = examiner.check([Inquiry(c, (PEER.key, kills.key)) for c in CASES[:2]])
-        again = examiner.check([Inquiry(CASES[0], (PEER.key,))])
+        checked = examiner.check([CheckRequest(c, (PEER.key, kills.key)) for c in CASES[:2]])
+        again = examiner.check([CheckRequest(CASES[0], (PEER.key,))])
     assert {c.verdicts[PEER.key].kind for c in (*checked, *again)} == {Kind.PASS}
     if then:  # else its worker may have run all before it hears of it
         said = {c.verdicts[kills.key].message for c in checked}
@@ -230,22 +230,22 @@ def test_who_ends_or_stops_the_mother_of_all_workers_harms_nobody_else(subject, 
 
 def test_zygotes_that_end_without_a_word_are_replaced_until_it_must_be_our_own_affair():
     with Examiner([PEER], timeout=3.0) as examiner:
-        nursery = examiner.sandbox.nursery
+        pool = examiner.sandbox.pool
         for _ in range(3):
-            nursery._begin_anew()
-        assert nursery.pid_of(nursery.spawn()), "and a word makes good for all before it"
+            pool._begin_anew()
+        assert pool.pid_of(pool.spawn()), "and a word makes good for all before it"
         assert kinds(examiner, PEER, [CASES[0]]) == [Kind.PASS]
-        assert nursery.pid_of(nursery.spawn())
+        assert pool.pid_of(pool.spawn())
         for _ in range(3):
-            nursery._begin_anew()
+            pool._begin_anew()
         with pytest.raises(InternalError, match="before it had forked"):
-            nursery._begin_anew()
+            pool._begin_anew()
 
 
 def test_a_branch_that_loses_its_zygote_gets_another(subject):
     kills = subject("kills", "    if x.shape[0] == 3:\n        os.kill(os.getppid(), 9)\n        time.sleep(1)\n")
     with Examiner([kills, PEER], timeout=3.0, closed=False) as examiner:
-        with examiner.twin(examiner.sandbox.nursery.branch({}), Place("cpu")) as twin:
+        with examiner.twin(examiner.sandbox.pool.branch({}), Place("cpu")) as twin:
             assert kinds(twin, kills, [silu(2, 2), CASES[0], silu(2, 5)]) == [Kind.PASS, Kind.CRASHED, Kind.PASS]
         assert kinds(examiner, kills, [silu(2, 2)]) == [Kind.PASS]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel_assay.corpus.model.case import Case, TensorRecipe
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 pytestmark = pytest.mark.usefixtures("own_zygotes")
@@ -20,17 +20,17 @@ PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import Examiner, CheckRequest
 from kernel_assay.kernels.catalog import subjects_of
 from tests_case import CASE
 peer = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 with Examiner([peer]) as examiner:
-    examiner.check([Inquiry(CASE, (peer.key,))])
+    examiner.check([CheckRequest(CASE, (peer.key,))])
     try:
         print("ready", flush=True)
         time.sleep(30)
     except KeyboardInterrupt:
-        verdict = examiner.check([Inquiry(CASE, (peer.key,))])[0].verdicts[peer.key]
+        verdict = examiner.check([CheckRequest(CASE, (peer.key,))])[0].verdicts[peer.key]
         print(verdict.kind.value, examiner.sandbox.deaths, flush=True)
 """
 
@@ -100,7 +100,7 @@ def test_kill_minus_nine_of_the_supervisor_ends_all_its_processes(supervisor):
 def test_close_ends_all_processes():
     before = set(family(os.getpid()))
     with Examiner([PEER]) as examiner:
-        examiner.check([Inquiry(CASE, (PEER.key,))])
+        examiner.check([CheckRequest(CASE, (PEER.key,))])
         pids = set(family(os.getpid())) - before
         assert len(pids) >= 3
     assert gone_soon(pids)
@@ -112,7 +112,7 @@ def test_close_ends_all_processes_even_if_a_subject_hangs(tmp_path):
     hangs = user_subject(str(path), ())
     before = set(family(os.getpid()))
     with Examiner([hangs]) as examiner:
-        examiner.launch([Inquiry(CASE, (hangs.key,))])
+        examiner.launch([CheckRequest(CASE, (hangs.key,))])
         time.sleep(0.2)
         pids = set(family(os.getpid())) - before
     assert gone_soon(pids)
@@ -127,7 +127,7 @@ def test_what_a_subject_started_ends_with_the_sandbox(tmp_path):
     )
     starts = user_subject(str(path), ())
     with Examiner([starts], closed=False) as examiner:  # so that it can say what it has started
-        examiner.check([Inquiry(CASE, (starts.key,))])
+        examiner.check([CheckRequest(CASE, (starts.key,))])
     pids = [int(line) for line in note.read_text().split()]
     try:
         assert pids

@@ -12,11 +12,11 @@ import pytest
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
 from kernel_assay.kernels.boundary.protocol import IDLE, JOURNAL, STACK_AT, Task
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 from kernel_assay.kernels.sandbox import sandbox as module
-from kernel_assay.kernels.sandbox.batch import Ticket
+from kernel_assay.kernels.sandbox.batch import PendingBatch
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 from kernel_assay.kernels.sandbox.worker_pool import Handle
 from kernel_assay.kernels.worker.worker import Worker
@@ -97,7 +97,7 @@ def test_every_fault_has_its_words():
 @pytest.mark.parametrize("name", sorted(set(WORDS) & set(FAULTS)))
 def test_a_fault_earns_its_verdict_in_its_own_words_and_the_rest_of_the_batch_is_answered(examiner, name):
     fault = FAULTS[name]
-    asked = [Inquiry(c, (PEER.key, fault.key, PEER.key)[: 2 if i == 2 else 1]) for i, c in enumerate(CASES)]
+    asked = [CheckRequest(c, (PEER.key, fault.key, PEER.key)[: 2 if i == 2 else 1]) for i, c in enumerate(CASES)]
     checked = examiner.check(asked)
     assert [c.case.id for c in checked] == [c.id for c in CASES]
     assert all(c.verdicts[PEER.key].kind is Kind.PASS for c in checked)
@@ -110,21 +110,23 @@ def test_a_fault_earns_its_verdict_in_its_own_words_and_the_rest_of_the_batch_is
 
 def test_a_subject_that_writes_128_megabytes_to_its_output_is_right(examiner):
     flood = FAULTS["floods_stdout"]
-    checked = examiner.check([Inquiry(c, (flood.key, PEER.key)) for c in CASES[:2]])
+    checked = examiner.check([CheckRequest(c, (flood.key, PEER.key)) for c in CASES[:2]])
     assert [v.kind for c in checked for v in c.verdicts.values()] == [Kind.PASS] * 4
 
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_deaf"])
 def test_a_timeout_costs_the_timeout_and_little_more(examiner, name):
-    examiner.check([Inquiry(CASES[0], (FAULTS[name].key,))])  # a first call may take longer (test_patience.py)
+    examiner.check([CheckRequest(CASES[0], (FAULTS[name].key,))])  # a first call may take longer (test_patience.py)
     begin = time.monotonic()
-    examiner.check([Inquiry(CASES[0], (FAULTS[name].key,)), Inquiry(CASES[1], (PEER.key,))])
+    examiner.check([CheckRequest(CASES[0], (FAULTS[name].key,)), CheckRequest(CASES[1], (PEER.key,))])
     assert TIMEOUT <= time.monotonic() - begin < TIMEOUT + 0.3
 
 
 def test_the_journal_names_the_killer_among_its_neighbours(examiner):
     order = ["raises", "segfault", "every_second"]
-    asked = [Inquiry(c, (PEER.key, *(FAULTS[n].key for n in order), FAULTS["changes_input"].key)) for c in CASES[:3]]
+    asked = [
+        CheckRequest(c, (PEER.key, *(FAULTS[n].key for n in order), FAULTS["changes_input"].key)) for c in CASES[:3]
+    ]
     deaths = examiner.sandbox.deaths
     for checked in examiner.check(asked):
         kinds = {k.partition("/")[2]: v.kind for k, v in checked.verdicts.items()}
@@ -142,7 +144,7 @@ def test_who_runs_when_another_subjects_leftover_kills_the_worker_is_not_blamed(
     late = subject("late", f"    threading.Timer(0.1, os.abort).start()\n{RIGHT}", "import threading")
     slow = subject("slow", f"    time.sleep(0.2)\n{RIGHT}")
     with Examiner([late, slow, PEER]) as examiner:
-        checked = examiner.check([Inquiry(c, (late.key, slow.key, PEER.key)) for c in CASES[:2]])
+        checked = examiner.check([CheckRequest(c, (late.key, slow.key, PEER.key)) for c in CASES[:2]])
         assert examiner.sandbox.deaths
     assert all(c.verdicts[s.key].kind is Kind.PASS for c in checked for s in (slow, PEER))
     accused = [c.verdicts[late.key] for c in checked if c.verdicts[late.key].kind is not Kind.PASS]
@@ -155,7 +157,7 @@ def test_whose_silent_damage_kills_a_later_run_of_another_is_found_among_all_bef
     silent, other = subject("silent", f"{harm}{RIGHT}"), subject("other", RIGHT)
     frail = subject("frail", f"    import builtins\n    if hasattr(builtins, 'broken'):\n        os.abort()\n{RIGHT}")
     with Examiner([silent, other, frail]) as examiner:
-        checked = examiner.check([Inquiry(c, (silent.key, other.key, frail.key)) for c in MIXED])
+        checked = examiner.check([CheckRequest(c, (silent.key, other.key, frail.key)) for c in MIXED])
     kinds = {s.name: [c.verdicts[s.key].kind for c in checked] for s in (silent, other, frail)}
     assert set(kinds["other"]) == set(kinds["frail"]) == {Kind.PASS}
     assert [k is Kind.CRASHED for k in kinds["silent"]] == [c.tensors["x"].shape[0] == 3 for c in MIXED]
@@ -165,7 +167,7 @@ def test_a_death_like_one_that_was_seen_alone_is_believed(subject):
     """Each costs a worker, on a GPU a third of a second: a kernel that always crashes would stop the search."""
     bad = subject("bad", "    os.abort()")
     with Examiner([bad, PEER]) as examiner:
-        checked = examiner.check([Inquiry(c, (bad.key, PEER.key)) for c in CASES])
+        checked = examiner.check([CheckRequest(c, (bad.key, PEER.key)) for c in CASES])
         assert examiner.sandbox.deaths == len(CASES) + 1, "only one of them is run again"
     assert {c.verdicts[bad.key].kind for c in checked} == {Kind.CRASHED}
     assert {c.verdicts[PEER.key].kind for c in checked} == {Kind.PASS}
@@ -179,7 +181,7 @@ def test_a_death_unlike_one_that_was_seen_alone_is_not_believed(subject, notes):
     )
     bad = subject("bad", body + RIGHT)
     with Examiner([bad]) as examiner:
-        checked = examiner.check([Inquiry(c, (bad.key,)) for c in MIXED])
+        checked = examiner.check([CheckRequest(c, (bad.key,)) for c in MIXED])
     kinds = [c.verdicts[bad.key].kind for c in checked]
     assert [k is Kind.CRASHED for k in kinds] == [c.tensors["x"].shape[0] == 3 for c in MIXED]
 
@@ -187,7 +189,7 @@ def test_a_death_unlike_one_that_was_seen_alone_is_not_believed(subject, notes):
 @pytest.mark.parametrize(("name", "kind", "deaths"), [("segfault", Kind.CRASHED, 3), ("hangs", Kind.TIMEOUT, 2)])
 def test_who_dies_again_and_again_is_let_be_until_the_next_batch(examiner, name, kind, deaths):
     fault, box = FAULTS[name], examiner.sandbox
-    asked, before = [Inquiry(c, (fault.key, PEER.key)) for c in CASES], box.deaths
+    asked, before = [CheckRequest(c, (fault.key, PEER.key)) for c in CASES], box.deaths
     checked = examiner.land(examiner.launch(asked, most_deaths=2))
     assert box.deaths - before == deaths
     verdicts = [c.verdicts[fault.key] for c in checked]
@@ -200,7 +202,7 @@ def test_who_was_killed_by_another_again_and_again_runs_when_that_is_known(subje
     silent = subject("silent", f"    import builtins\n    builtins.broken = True\n{RIGHT}")
     frail = subject("frail", f"    import builtins\n    if hasattr(builtins, 'broken'):\n        os.abort()\n{RIGHT}")
     with Examiner([silent, frail]) as examiner:
-        asked = [Inquiry(c, (silent.key, frail.key)) for c in MIXED]
+        asked = [CheckRequest(c, (silent.key, frail.key)) for c in MIXED]
         checked = examiner.land(examiner.launch(asked, most_deaths=1))
     assert {c.verdicts[frail.key].kind for c in checked} == {Kind.PASS}
     assert Kind.CRASHED in {c.verdicts[silent.key].kind for c in checked}
@@ -211,7 +213,7 @@ def test_a_death_that_nobody_can_repeat_accuses_nobody(subject, notes):
     body = f"    if not os.path.exists({str(once)!r}):\n        open({str(once)!r}, 'w').close()\n        os.abort()\n"
     rare = subject("rare", body + RIGHT)
     with Examiner([PEER, rare]) as examiner:
-        checked = examiner.check([Inquiry(c, (PEER.key, rare.key)) for c in CASES])
+        checked = examiner.check([CheckRequest(c, (PEER.key, rare.key)) for c in CASES])
         assert examiner.sandbox.deaths == 1
     assert {v.kind for c in checked for v in c.verdicts.values()} == {Kind.PASS}
 
@@ -220,7 +222,7 @@ def test_what_the_gpu_said_last_is_the_verdict_of_a_worker_it_is_lost_to(subject
     words = "CUDA_ERROR_ASSERT: device-side assert triggered"
     lost = subject("lost", f"    os.write(2, b'noise\\n{words}\\n')\n    os._exit(87)")
     with Examiner([lost]) as examiner:
-        verdict = examiner.check([Inquiry(CASES[0], (lost.key,))])[0].verdicts[lost.key]
+        verdict = examiner.check([CheckRequest(CASES[0], (lost.key,))])[0].verdicts[lost.key]
     assert verdict.kind is Kind.CRASHED
     assert verdict.message == f"it crashed: {words}"
     assert verdict.signature.error_pattern == "CUDA_ERROR_ASSERT"
@@ -237,12 +239,12 @@ def test_a_worker_that_says_the_gpu_is_lost_to_it_is_not_waited_for(subject):
         "lost", body + RIGHT, "from kernel_assay.kernels.backends.cuda_support import driver as gpu\nleave = os._exit"
     )
     with Examiner([PEER, lost]) as examiner:
-        examiner.check([Inquiry(MIXED[0], (lost.key,))])
+        examiner.check([CheckRequest(MIXED[0], (lost.key,))])
         time.sleep(0.5)
         box, arrived, begin = examiner.sandbox, [], time.monotonic()
         receive = box._receive
-        box._receive = lambda ticket: (receive(ticket), arrived.append(time.monotonic() - begin))
-        found = examiner.check([Inquiry(c, (lost.key,)) for c in MIXED])
+        box._receive = lambda pending: (receive(pending), arrived.append(time.monotonic() - begin))
+        found = examiner.check([CheckRequest(c, (lost.key,)) for c in MIXED])
     kinds = [c.verdicts[lost.key].kind for c in found]
     assert [k is Kind.CRASHED for k in kinds] == [c.tensors["x"].shape[0] == 3 for c in MIXED]
     assert len(arrived) == len(MIXED) - 1
@@ -256,10 +258,10 @@ def test_who_starts_just_when_the_time_of_another_is_up_is_not_blamed(subject, m
     slow = subject("slow", f"    if x.shape[0] == 3:\n        time.sleep(0.3)\n{RIGHT}")
     steady = subject("steady", f"    time.sleep(0.2)\n{RIGHT}")
     with Examiner([slow, steady], timeout=0.5) as examiner:
-        nursery = examiner.sandbox.nursery
-        kill = nursery.kill
-        monkeypatch.setattr(nursery, "kill", lambda handle: (time.sleep(0.2), kill(handle))[1])
-        checked = examiner.check([Inquiry(CASES[0], (slow.key, steady.key))])[0]
+        pool = examiner.sandbox.pool
+        kill = pool.kill
+        monkeypatch.setattr(pool, "kill", lambda handle: (time.sleep(0.2), kill(handle))[1])
+        checked = examiner.check([CheckRequest(CASES[0], (slow.key, steady.key))])[0]
     assert checked.verdicts[steady.key].kind is Kind.PASS
 
 
@@ -273,7 +275,7 @@ def test_memory_is_limited_as_asked(subject):
 def test_what_a_subject_does_not_do_is_unsupported(subject):
     shy = subject("shy", '    raise NotImplementedError("only even rows")')
     with Examiner([shy]) as examiner:
-        verdict = examiner.check([Inquiry(CASES[0], (shy.key,))])[0].verdicts[shy.key]
+        verdict = examiner.check([CheckRequest(CASES[0], (shy.key,))])[0].verdicts[shy.key]
     assert (verdict.kind, verdict.message, verdict.signature) == (Kind.UNSUPPORTED, "only even rows", None)
 
 
@@ -297,7 +299,7 @@ def test_what_a_subject_printed_before_it_crashed_is_kept(subject, monkeypatch):
 
 
 def test_the_traceback_of_what_a_subject_raises_is_kept(examiner):
-    execution = examiner.check([Inquiry(CASES[0], (FAULTS["raises"].key,))])[0].executions[FAULTS["raises"].key]
+    execution = examiner.check([CheckRequest(CASES[0], (FAULTS["raises"].key,))])[0].executions[FAULTS["raises"].key]
     assert "raises.py" in execution.detail
     assert "cannot do" in execution.detail
 
@@ -324,7 +326,7 @@ def test_workers_are_replaced_after_enough_tasks(monkeypatch):
 
 def test_deaths_cost_no_file_descriptors(examiner):
     def crash():
-        examiner.check([Inquiry(c, (FAULTS["exits"].key,)) for c in CASES])
+        examiner.check([CheckRequest(c, (FAULTS["exits"].key,)) for c in CASES])
 
     crash()
     before = len(list(Path("/proc/self/fd").iterdir()))
@@ -354,12 +356,12 @@ def test_the_worker_never_meets_the_judge(examiner):
 
 def test_a_batch_is_under_way_until_its_last_execution_is_back_whatever_the_order():
     tasks = [Task(silu(n), {}, ("a", "b")) for n in (1, 2)]
-    ticket = Ticket(tasks, sent=list(enumerate(tasks)))
+    pending = PendingBatch(tasks, sent=list(enumerate(tasks)))
     for key in ((1, "b"), (0, "a"), (0, "b"), (1, "a")):
-        assert ticket.under_way is bool(ticket.unfinished()) is True
-        ticket.outcomes[key] = None
-    assert ticket.under_way is bool(ticket.unfinished()) is False
-    assert ticket.done
+        assert pending.under_way is bool(pending.unfinished()) is True
+        pending.outcomes[key] = None
+    assert pending.under_way is bool(pending.unfinished()) is False
+    assert pending.done
 
 
 def test_a_journal_is_never_read_while_half_of_a_number_is_written():

@@ -12,7 +12,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.generation.strategies import layouts_for
 from kernel_assay.fuzz.planning.plan import new_campaign, targets
 from kernel_assay.kernels.backends.cuda_support.driver import bounds_of
@@ -72,7 +72,7 @@ def softmax(layout="contiguous", mask="", shape=(3, 5), seed=1):
 
 def verdicts(subject, cases):
     with Examiner([subject]) as examiner:
-        checked = examiner.check([Inquiry(case, (subject.key,)) for case in cases])
+        checked = examiner.check([CheckRequest(case, (subject.key,)) for case in cases])
     return [one.verdicts[subject.key] for one in checked]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.checking.selection import placed
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import device_count
@@ -225,7 +225,7 @@ def verdict(tmp_path, text, shape=(3, 5), **fields):
     fill = Fill(distribution="normal", seed=1)
     case = Case(op="silu", tensors={"x": TensorRecipe(shape=shape, dtype="float32", fill=fill, **fields)})
     with Examiner([subject]) as examiner:
-        return examiner.check([Inquiry(case, (subject.key,))])[0].verdicts[subject.key]
+        return examiner.check([CheckRequest(case, (subject.key,))])[0].verdicts[subject.key]
 
 
 @needed
@@ -321,5 +321,5 @@ def test_keys_behind_the_16th_have_their_values_on_a_gpu(layout, dtype):
     case = Case(op="attention", tensors=tensors, attrs={"causal": False, "scale": 0.0})
     (subject,) = placed([FLASH], "cuda")
     with Examiner([subject]) as examiner:
-        verdict = examiner.check([Inquiry(case, (subject.key,))])[0].verdicts[subject.key]
+        verdict = examiner.check([CheckRequest(case, (subject.key,))])[0].verdicts[subject.key]
     assert verdict.kind is Kind.PASS, verdict.message

@@ -12,7 +12,7 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.interpreter_mends import AS_IS, INTERPRETED, MENDED, mended_text
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.fuzz.checking.selection import as_is
 from kernel_assay.fuzz.replay.replay import Item, _without_namesakes
 from kernel_assay.kernels.backend_registry import loader_of
@@ -51,7 +51,7 @@ def subject(tmp_path):
 
 def kind_of(subject):
     with Examiner([subject]) as examiner:
-        return examiner.check([Inquiry(CASE, (subject.key,))])[0].verdicts[subject.key].kind
+        return examiner.check([CheckRequest(CASE, (subject.key,))])[0].verdicts[subject.key].kind
 
 
 @needed

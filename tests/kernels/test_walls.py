@@ -9,7 +9,7 @@ from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.kernels.backends.support.walls import PAGE, SHARE, Walled, is_walled, order_of, touched, walls_of
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 
@@ -41,7 +41,7 @@ def judged(tmp_path):
         path.write_text(f"{head}{body}{right}")
         odd = user_subject(str(path), ())
         with Examiner([odd, PEER]) as examiner:
-            checked = examiner.check([Inquiry(case, (odd.key, PEER.key)) for case in cases])
+            checked = examiner.check([CheckRequest(case, (odd.key, PEER.key)) for case in cases])
         assert {c.verdicts[PEER.key].kind for c in checked} == {Kind.PASS}
         return [c.verdicts[odd.key] for c in checked]
 
@@ -169,6 +169,6 @@ def test_a_line_of_the_kernel_is_kept_with_what_it_did(tmp_path):
     path.write_text(f"{HEAD}    ctypes.string_at(x.ctypes.data + 4 * x.size, 1)\n{RIGHT}")
     odd = user_subject(str(path), ())
     with Examiner([odd]) as examiner:
-        execution = examiner.check([Inquiry(silu(), (odd.key,))])[0].executions[odd.key]
+        execution = examiner.check([CheckRequest(silu(), (odd.key,))])[0].executions[odd.key]
     assert execution.status is Status.FAULTED
     assert f'File "{odd.path}", line 7 in run' in execution.detail

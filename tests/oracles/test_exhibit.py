@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.execution import Execution, OutputReport
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, all_laws
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.kernels.catalog import subjects_of
@@ -691,9 +691,9 @@ def test_planted_bugs_are_shown_as_they_were_judged(examiner, op):
     """Cases of the search itself: every way to fail that that are known here, law or value."""
     random = Random(f"exhibit {op}")
     cases = [generate(Target(contract_of(op), max_elements=512), random)[0] for _ in range(96)]
-    inquiries = [Inquiry(c, fitting(examiner.subjects.values(), c), all_laws(c)) for c in cases]
+    requests = [CheckRequest(c, fitting(examiner.subjects.values(), c), all_laws(c)) for c in cases]
     met = {}
-    for checked in examiner.check(inquiries):
+    for checked in examiner.check(requests):
         for key, verdict in checked.verdicts.items():
             place = (key, verdict.rule)
             if verdict.failed and len(met.setdefault(place, [])) < 2:

@@ -10,7 +10,7 @@ import pytest
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.kernels.backends.cuda_support.driver import device_count
-from kernel_assay.kernels.boundary.output_transfer import IPC, SHARED, Loan, lent
+from kernel_assay.kernels.boundary.output_transfer import IPC, SHARED, OutputHandover, lent
 from kernel_assay.oracles.judging.measure import measure
 from kernel_assay.oracles.large.sampled import unwritten_pattern
 
@@ -29,12 +29,12 @@ def holder(request):
 
 
 def give(holder, key, array, way=SHARED):
-    loan = lent([array.tobytes()], way)
-    (offer,) = loan.offers
+    handover = lent([array.tobytes()], way)
+    (offer,) = handover.offers
     try:
         return holder.take(key, {**offer, "dtype": format_of(array.dtype).name, "shape": array.shape})
     finally:
-        loan.give_back()
+        handover.give_back()
 
 
 def numbers(dtype, shape, seed=1):
@@ -54,10 +54,10 @@ def test_what_is_taken_is_what_was_left(holder, dtype, shape):
 
 def test_what_the_other_process_does_later_changes_nothing(holder):
     x = numbers("float32", (40, 50))
-    loan = lent([x.tobytes()], SHARED)
-    holder.take(X, {**loan.offers[0], "dtype": "float32", "shape": x.shape})
-    os.pwrite(loan.offers[0]["file"], b"\0" * x.nbytes, 0)
-    loan.give_back()
+    handover = lent([x.tobytes()], SHARED)
+    holder.take(X, {**handover.offers[0], "dtype": "float32", "shape": x.shape})
+    os.pwrite(handover.offers[0]["file"], b"\0" * x.nbytes, 0)
+    handover.give_back()
     assert holder.take_some(X, "values", []).tobytes() == x.tobytes()
 
 
@@ -149,11 +149,11 @@ def test_of_one_that_is_taken_again_nothing_old_is_left(holder):
 @pytest.mark.parametrize("way", [IPC, SHARED])
 def test_what_lies_on_the_gpu_is_offered_by_either_way(way):
     values = torch.arange(5 << 20, dtype=torch.int32, device="cuda").view(torch.uint8)
-    loan = Loan()
-    loan.add(values, way)
-    assert (loan.offers[0]["way"], loan.offers[0]["bytes"]) == (way, 20 << 20)
+    handover = OutputHandover()
+    handover.add(values, way)
+    assert (handover.offers[0]["way"], handover.offers[0]["bytes"]) == (way, 20 << 20)
     if way == SHARED:  # a process cannot open what it has exported itself
         held = Holder("cuda")
-        assert held.take(X, {**loan.offers[0], "dtype": "int32", "shape": [5 << 20]}) == {"taken": True}
+        assert held.take(X, {**handover.offers[0], "dtype": "int32", "shape": [5 << 20]}) == {"taken": True}
         assert on_host(held._held[X]).tolist() == list(range(5 << 20))
-    loan.give_back()
+    handover.give_back()

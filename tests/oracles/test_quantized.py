@@ -10,7 +10,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.subject import Numerics
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.kernels.backends.support.ggml_library import quantize as ggml_quantize
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.oracles.catalog import contract_of
@@ -178,7 +178,7 @@ def test_it_is_told_of_who_passed_on_independent_numbers():
         for attrs in ({"format": "q8_0"},)
     ]
     with Examiner(subjects) as examiner:
-        told = [c.fidelity for c in examiner.check([Inquiry(case, tuple(examiner.subjects)) for case in cases])]
+        told = [c.fidelity for c in examiner.check([CheckRequest(case, tuple(examiner.subjects)) for case in cases])]
     assert [set(one) for one in told] == [{"quantize/numpy_blocks"}, set(), set()]
     kind, one = told[0]["quantize/numpy_blocks"]
     assert (kind, one.what, one.limit) == ("q8_0", "quantization error (NMSE)", 0.005)

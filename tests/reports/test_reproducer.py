@@ -25,7 +25,7 @@ from kernel_assay.corpus.model.findings import Element, Environment, Exhibit, Fi
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Measurement, Signature, Verdict
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry, interface_of
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import ENGINES
@@ -113,7 +113,7 @@ def seen(examiner, case, key, law=""):
 def observed(case, subject, laws=(), **settings):
     """The finding that one run of a subject gives."""
     with Examiner([subject], **{"timeout": 1.0, "memory_mb": 128, **settings}) as examiner:
-        verdict = examiner.check([Inquiry(case, (subject.key,), laws)])[0].verdicts[subject.key]
+        verdict = examiner.check([CheckRequest(case, (subject.key,), laws)])[0].verdicts[subject.key]
         assert verdict.failed
         if verdict.kind in {Kind.TIMEOUT, Kind.OUT_OF_MEMORY}:
             return finding_of(case, subject, verdict, Exhibit(returns=subject.key in examiner.sandbox.returning))
@@ -146,7 +146,7 @@ def test_an_output_is_as_misaligned_as_it_was(tmp_path, backend, returns):
     finding = observed(case, subject)
     if not returns:
         with Examiner([subject]) as examiner:
-            plain = examiner.check([Inquiry(case.but(outputs={}), (subject.key,))])[0].verdicts[subject.key]
+            plain = examiner.check([CheckRequest(case.but(outputs={}), (subject.key,))])[0].verdicts[subject.key]
         assert plain.kind is Kind.PASS
     path = written(tmp_path / "alone", finding)
     assert ("offset=1" in path.read_text()) == (not returns)
@@ -166,7 +166,7 @@ def planted_of(op):
         for batch in ENGINES["conjecture"](targets(fitted(new, examiner.sandbox)), 4, 0, Elites([])):
             for case in (p.case for p in batch):
                 for key in fitting([s for k, s in planted.items() if k not in found], case):
-                    if examiner.check([Inquiry(case, (key,))])[0].verdicts[key].kind == planted[key].planted:
+                    if examiner.check([CheckRequest(case, (key,))])[0].verdicts[key].kind == planted[key].planted:
                         found[key] = seen(examiner, case, key)
             if len(found) == len(planted):
                 return found

@@ -10,7 +10,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.reports.reproducer.script import reproducer
 
@@ -76,7 +76,7 @@ def findings(tmp_path_factory):
     subjects = {name: user_subject(str(folder / f"{name}.py"), ()) for name in FAULTS}
     with Examiner(list(subjects.values())) as examiner:
         for name, subject in subjects.items():
-            verdict = examiner.check([Inquiry(case_of(name), (subject.key,))])[0].verdicts[subject.key]
+            verdict = examiner.check([CheckRequest(case_of(name), (subject.key,))])[0].verdicts[subject.key]
             assert verdict.kind is FAULTS[name][1], (name, verdict.message)
             found[name] = moved(seen(examiner, case_of(name), subject.key))
     return found

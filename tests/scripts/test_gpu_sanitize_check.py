@@ -12,7 +12,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Fill
 from kernel_assay.corpus.model.findings import Sanitized
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Examiner, Inquiry
+from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
 from kernel_assay.kernels.backends.simt.toolchain import missing
 from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.kernels.nvidia.profiler import Profile
@@ -117,5 +117,5 @@ def test_its_kernels_are_what_it_takes_them_for(script, tmp_path, monkeypatch, t
     x = script.CASE.tensors["x"]
     cases = [script.CASE.but(tensors={"x": x.but(fill=Fill(distribution="normal", seed=s))}) for s in range(12)]
     with Examiner([subject]) as examiner:
-        kinds = {c.verdicts[subject.key].kind for c in examiner.check(Inquiry(c, (subject.key,)) for c in cases)}
+        kinds = {c.verdicts[subject.key].kind for c in examiner.check(CheckRequest(c, (subject.key,)) for c in cases)}
     assert kinds == {Kind.PASS} if tool == "none" else kinds & FINDS[tool], kinds
