@@ -232,7 +232,7 @@ enclosure._call = _call
 def refusing(tmp_path, monkeypatch):
     """A system that allows nothing of it."""
     (tmp_path / "sitecustomize.py").write_text(REFUSING)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(HOME)]), prepend=os.pathsep)
 
 
 def test_where_the_system_refuses_it_runs_in_the_open_and_says_so(refusing, subject):
