@@ -84,7 +84,8 @@ def budget(q: Question) -> dict[str, Budget]:
     if claims:
         error = _coarse_error(q, p, rel + _rounded(q, mask, (x * scale, s, top, z), p), shared)
     else:
-        error = p * (rel + (np.einsum("ij,ij->i", p, rel)[:, None] + shared)) + 4.0 * q.least
+        of_sum = np.einsum("ij,ij->i", p, np.where(p == 0.0, 0.0, rel))  # 0 of something that is off by Inf is 0
+        error = p * (rel + (of_sum[:, None] + shared)) + 4.0 * q.least
     if q.exact and not claims and q.numerics.exp != "poly3" and not q.numerics.fast_math:
         error = np.where(_is_exact(q, s, z), (4.0 + reference_error(q)) * q.u * p, error)
     unsure = ((off > UNSURE) & (s + 2.0 * off > top - 128.0)).any(axis=-1, keepdims=True)
@@ -103,10 +104,10 @@ def budget(q: Question) -> dict[str, Budget]:
 
 
 def _logit_error(q: Question, x: Reals, mask: Reals | None, s: Reals, scale: float) -> Reals:
-    """Error of scale * x + mask: a scale rounded to the arithmetic, a product, a sum."""
+    """Error of scale * x + mask: a scale rounded to the arithmetic, a product, a sum. What a mask hides has none."""
     off = np.zeros(s.shape)
     if scale != 1.0:
-        off += 2.0 * q.u * np.where(np.isfinite(x), np.abs(scale * x), 0.0)
+        off += 2.0 * q.u * np.where(np.isfinite(x) & np.isfinite(s), np.abs(scale * x), 0.0)
     if mask is not None:
         off += q.u * np.where(np.isfinite(s), np.abs(s), 0.0)
     return off
