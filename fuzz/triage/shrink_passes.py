@@ -34,7 +34,7 @@ MAX_DATA = 1 << 12
 
 
 def shrink_pass(candidates: ShrinkPass) -> ShrinkPass:
-    """Enter a move into the table; the order of definition is the order of trying."""
+    """Enter a pass into the table; the order of definition is the order of trying."""
     SHRINK_PASSES.append(candidates)
     return candidates
 

@@ -1,4 +1,9 @@
-"""The interface of a backend, and the ground of those that run Python files."""
+"""The interface of a backend, and the ground of those that run Python files.
+
+A file kernels/backends/<name>.py has a Loader of its name as LOADER and, if its subjects run on a GPU, too, another as
+ON_GPU. Which Python file is of which backend says kernels/catalog.py; which a reproducer can call on its own,
+reports/reproducer/run.py.
+"""
 
 from __future__ import annotations
 
