@@ -1,4 +1,4 @@
-"""The moves of shrinking: one table of small functions, Case -> candidates, boldest first. To add one, write one.
+"""Passes of shrinking: small functions, Case -> candidates, boldest first. To add one, write one with @shrink_pass.
 
 A move need not look whether its candidates are within the ranges of the contract: the shrinker drops the others.
 """
