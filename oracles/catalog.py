@@ -26,6 +26,8 @@ from kernel_assay.oracles.spec.axes import dims_in, shape_of
 from kernel_assay.oracles.spec.contract import Contract
 
 _OWN: dict[str, Contract] = {}
+OF_RECORDS: set[str] = set()
+"""Own ops that became known by records; the others were named by whoever has started this process."""
 """What users added, by name."""
 
 
@@ -83,14 +85,14 @@ def add_contract(path: Path) -> Contract:
 def enter(contract: Contract) -> Contract:
     """Make a user's own contract known to this process. Raises UsageError if its op is defined elsewhere already."""
     other = origin_of(contract.name)
-    if other and _apart(other) != _apart(contract.origin):
-        raise UsageError(f"op {contract.name!r} is defined twice: {_apart(other)} and {_apart(contract.origin)}")
+    if other and apart(other) != apart(contract.origin):
+        raise UsageError(f"op {contract.name!r} is defined twice: {apart(other)} and {apart(contract.origin)}")
     _OWN[contract.name] = contract
     load_contracts.cache_clear()
     return contract
 
 
-def _apart(origin: str) -> str:
+def apart(origin: str) -> str:
     """Where it stands; a reference that was edited stands where it did."""
     place = ReferencePlace.read(origin)
     return place.target if place else origin
@@ -104,6 +106,7 @@ def builtin_ops() -> frozenset[str]:
 def forget_contracts() -> None:
     """Undo every add_contract."""
     _OWN.clear()
+    OF_RECORDS.clear()
     load_contracts.cache_clear()
 
 

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -221,13 +221,18 @@ def _nobody(**_: Any) -> Mapping[str, Array]:
     raise InternalError("a reference of a user's runs in its own process only")
 
 
-def know_reference(op: str, place: ReferencePlace, whose: str) -> None:
-    """Load the reference a record was made under. Raises UsageError if it is gone; says so if it has changed."""
+def know_reference(op: str, place: ReferencePlace, whose: str, recorded: Collection[str]) -> None:
+    """Load the reference a record was made under. Raises UsageError if it is gone; says so if it has changed.
+
+    recorded: ops of records; the only other one stands for a reference that is gone, for it may be called otherwise.
+    """
     where = place.target.partition(":")[0]
-    if given := [c for c in load_contracts().values() if c.elsewhere is not None]:
-        enter(replace(given[0], name=op))  # whoever names one means this one, whatever its file is called now
+    gone = not place.folder and not Path(where).is_file()
+    given = [c for c in load_contracts().values() if c.elsewhere is not None and c.name not in recorded]
+    if gone and len(given) == 1:
+        enter(replace(given[0], name=op))
         return
-    if not place.folder and not Path(where).is_file():
+    if gone:
         raise UsageError(f"the reference of {whose} is gone: {where} does not exist; name it with --reference")
     process = add_reference(place.target, Path(place.folder) if place.folder else None, op=op).elsewhere
     assert isinstance(process, ReferenceProcess)

@@ -163,7 +163,7 @@ def _read(place: str, name: str, text: str) -> Tensor:
             f"{place}: {name} = {text!r} is not understood; write a dtype and axes, as 'float32[rows, cols]', and a "
             "range if there is one, as 'float32[n] 0..1' or 'int64[n] < rows'"
         )
-    axes = [axis.replace(" ", "") for axis in match["axes"].split(",") if axis.strip()]
+    axes = [re.sub(r"\s*\*\s*", "*", axis.strip()) for axis in match["axes"].split(",") if axis.strip()]
     if odd := [axis for axis in axes if not _AXIS.fullmatch(axis)]:
         raise UsageError(f"{place}: the axis {odd[0]!r} of {name} must be a name, a number, or a product, as half*2")
     dtype = "float32" if match["dtype"] == "float" else match["dtype"]

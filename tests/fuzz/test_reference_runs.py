@@ -239,3 +239,32 @@ def test_the_place_of_a_reference_is_read_as_it_is_written():
     assert ReferencePlace.read("/a/contract.py") is None
     assert option_for("/a b/ref.py:fn#0123456789abcdef") == " --reference '/a b/ref.py:fn'"
     assert (option_for("/a/c.py"), option_for("")) == (" --contract /a/c.py", "")
+
+
+def test_findings_of_two_references_are_replayed_under_their_own(here, fuzz):
+    """Neither is taken for the other's, and neither is called fixed."""
+    for name, factor in (("twice", 2), ("thrice", 3)):
+        (here / f"{name}.py").write_text(f'def {name}(x: "float32[rows, cols] -4..4"):\n    return x * {factor}\n')
+        (here / f"k_{name}.py").write_text(f"def k(x):\n    return x * {5 - factor}\n")
+        assert fuzz(*searched("--reference", f"{name}.py", "--subject", f"k_{name}.py"))[0] == 1
+    forget_contracts()
+    code, out, _ = fuzz("replay")
+    assert (code, "does not fail any more" in out) == (1, False)
+    assert {f"{name}/k_{name}" in out for name in ("twice", "thrice")} == {True}
+
+
+def test_two_references_of_one_name_are_told_apart(here, fuzz):
+    for folder, factor in (("a", 2), ("b", 3)):
+        (here / folder).mkdir()
+        (here / folder / "ref.py").write_text(f'def scaled(x: "float32[rows, cols] -4..4"):\n    return x * {factor}\n')
+        (here / folder / f"k_{folder}.py").write_text("def k(x):\n    return x * 7\n")
+        assert fuzz(*searched("--reference", f"{folder}/ref.py", "--subject", f"{folder}/k_{folder}.py"))[0] == 1
+        forget_contracts()
+    refused(fuzz("replay"), "op 'scaled' is another one in", "name the findings of one of them")
+
+
+def test_a_forgotten_comma_is_no_longer_name(here, fuzz):
+    (here / "odd.py").write_text('def odd(x: "float32[rows cols]"):\n    return x\n')
+    refused(
+        fuzz(*searched("--reference", "odd.py", "--subject", "right.py")), "the axis 'rows cols' of x must be a name"
+    )
