@@ -32,7 +32,8 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz.campaign.session import CancelledError, RunResult, Stop, run
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.check import Examiner, all_laws
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels, only_dtypes, placed
 from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
 from kernel_assay.fuzz.exhaustive import prove as exhaustive

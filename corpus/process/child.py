@@ -65,6 +65,22 @@ def start(
     )
 
 
+def handed(message: Message) -> int:
+    """A file in memory that holds a message of any length, for a process that inherits it: see `taken`."""
+    file = os.memfd_create("message")
+    with open(file, "wb", closefd=False) as written:
+        written.write(to_json(message))
+    return file
+
+
+def taken(number: str) -> Message:
+    """The message in a file that this process has inherited, by its number, which is closed."""
+    with open(int(number), "rb") as file:  # noqa: PTH123  it has no path
+        file.seek(0)
+        message: Message = from_json(file.read())
+    return message
+
+
 class GoneError(Exception):
     """A process has ended, or does not answer; its last words."""
 
@@ -83,10 +99,11 @@ class ChildProcess:
         """module: whose `main` calls serve_parent; memory: a file both have open; environment: as for `start`."""
         ours, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        given = to_json({"channel": theirs.fileno(), "memory": memory, **settings}).decode()
-        fds, words = (theirs.fileno(), memory), self._words
-        self._process = start(module, given, fds=fds, environment=environment, out=words, err=words)
+        given = handed({"channel": theirs.fileno(), "memory": memory, **settings})
+        fds, words = (theirs.fileno(), memory, given), self._words
+        self._process = start(module, str(given), fds=fds, environment=environment, out=words, err=words)
         theirs.close()
+        os.close(given)
         self._channel = Channel(ours)
 
     @property
@@ -141,7 +158,7 @@ def serve_parent(begin: Callable[[Message], tuple[Message, Answer]]) -> None:
     begin: takes the settings, and gives the first words and what answers. UsageError from either becomes `refused`.
     """
     die_with_parent()
-    settings = from_json(sys.argv[1])
+    settings = taken(sys.argv[1])
     channel = Channel(socket.socket(fileno=settings["channel"]))
 
     def tell(message: Message) -> None:

@@ -13,8 +13,9 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.campaign.clock import Ended
 from kernel_assay.fuzz.campaign.counters import Counters
 from kernel_assay.fuzz.campaign.hang_allowance import Hangs
-from kernel_assay.fuzz.checking.check import CheckBatch, Checked, CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.check_mode import EmulatingExaminer
+from kernel_assay.fuzz.checking.requests import CheckBatch, Checked, CheckRequest
 from kernel_assay.fuzz.checking.subjects import bears, bears_far, fitting, is_own
 from kernel_assay.fuzz.generation.declines import Tries, traits_of
 from kernel_assay.fuzz.generation.elites import Elite, Elites

@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.coverage_counts import Coverage
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.campaign.subject_counters import SubjectCounters
-from kernel_assay.fuzz.checking.check import Checked
+from kernel_assay.fuzz.checking.requests import Checked
 from kernel_assay.fuzz.planning.coverage import cell_of
 from kernel_assay.fuzz.planning.goals import reached_now
 from kernel_assay.oracles.catalog import contract_of

@@ -6,7 +6,7 @@ import math
 
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Checked
+from kernel_assay.fuzz.checking.requests import Checked
 from kernel_assay.fuzz.planning.coverage import shape_class
 
 HANG_SHARE = 0.25

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kernel_assay.corpus.model.campaign import Fidelity, Moment, Statistics
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import Checked
+from kernel_assay.fuzz.checking.requests import Checked
 
 BUDGET_BUCKETS = 10
 """None of the budget, then up to 2**-8, ..., up to 2**0."""

@@ -10,14 +10,11 @@ import contextlib
 import math
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
 from kernel_assay.corpus.errors import InternalError, UsageError
-from kernel_assay.corpus.inputs.materialize import Tensors, digest, materialize, materialize_all
-from kernel_assay.corpus.model.campaign import Fidelity
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.findings import Exhibit
@@ -27,10 +24,11 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.checking.large_check import LargeCaseChecker
 from kernel_assay.fuzz.checking.large_policy import is_large
+from kernel_assay.fuzz.checking.requests import CheckBatch, Checked, CheckRequest, Sent
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.protocol import Task
-from kernel_assay.kernels.sandbox.batch import Outcome, PendingBatch
+from kernel_assay.kernels.sandbox.batch import Outcome
 from kernel_assay.kernels.sandbox.decode import left_undone
 from kernel_assay.kernels.sandbox.probing import ReadyBy
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
@@ -49,86 +47,6 @@ from kernel_assay.oracles.spec.elsewhere import OutsideError
 
 MOST_BEFORE = 512
 """Cases that a subject had run before a failure, with which it is told: its worker's state may be why."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRequest:
-    """A case to be checked: by which subjects, and under which laws besides the oracle."""
-
-    case: Case
-    subjects: tuple[str, ...]
-    """Keys."""
-    laws: tuple[str, ...] = ()
-    places: tuple[Where, ...] = ()
-    """Of a large case: elements that are judged, whatever the sample is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The results of a request; everything by subject key."""
-
-    case: Case
-    input_digest: str
-    """Of a large case empty."""
-    verdicts: dict[str, Verdict]
-    executions: dict[str, Execution]
-    laws: int = 0
-    """Laws that could be tested on this case."""
-    classes: tuple[str, ...] = ()
-    """Which of nan, inf and -inf the reference demands; of a case that nobody passed empty."""
-    beside: tuple[tuple[Case, str, Verdict], ...] = ()
-    """Failures, by subject key, of the other cases that laws asked for; not of values, of which no oracle was asked."""
-    fidelity: dict[str, tuple[str, Fidelity]] = field(default_factory=dict)
-    """Of those that passed, if the op has such a thing: the kind, and this case's number as the worst."""
-
-
-@dataclass
-class _Sent:
-    """A request in the sandbox, with what its judgement takes: made when it is needed, for many cases nobody takes."""
-
-    request: CheckRequest
-    contract: Contract
-    task: Task
-    others: list[tuple[Law, Task]]
-    """Laws of two runs that were asked for, each with the other case."""
-
-    @cached_property
-    def reference(self) -> Reference:
-        """The oracle's word on the case."""
-        return Reference(self.contract, self.task.case, materialize_all(self.task.case), self.task.outputs)
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the inputs."""
-        return digest(self.reference.inputs)
-
-    @cached_property
-    def laws(self) -> list[tuple[Law, Reference]]:
-        """The laws, each with the other case and its inputs."""
-        return [(law, Reference(self.contract, t.case, self._inputs_of(t.case), t.outputs)) for law, t in self.others]
-
-    def _inputs_of(self, other: Case) -> Tensors:
-        """A law changes some tensors only; the others are there."""
-        there, made = self.task.case.tensors, self.reference.inputs
-        return {n: made[n] if r is there.get(n) else materialize(r) for n, r in other.tensors.items()}
-
-
-@dataclass(slots=True)
-class CheckBatch:
-    """A batch of requests in the sandbox."""
-
-    pending: PendingBatch
-    sent: list[_Sent]
-    large: dict[int, CheckRequest] = field(default_factory=dict)
-    """By their places in the batch: those that run when the rest is done."""
-    checked: dict[int, Checked] = field(default_factory=dict)
-    """What came of them."""
-    beside: CheckBatch | None = None
-    """What is emulated meanwhile (fuzz/checking/check_mode.py)."""
-    asked: tuple[int, ...] = ()
-    """The places in the batch of the cases that are."""
-    emulated: list[dict[str, Outcome]] = field(default_factory=list)
-    """What came of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +223,7 @@ class Examiner:
 
     def launch(self, requests: Iterable[CheckRequest], most_deaths: int = 0, hang_counts: int = 1) -> CheckBatch:
         """Send a batch to the sandbox. most_deaths, hang_counts: as Sandbox.submit."""
-        sent: list[_Sent] = []
+        sent: list[Sent] = []
         large: dict[int, CheckRequest] = {}
         refused: dict[int, Checked] = {}
         asked = [self._in_order(given) for given in requests]
@@ -323,7 +241,7 @@ class Examiner:
                 large[n] = q
             else:
                 others = [(law, self._task(c, q.subjects)) for law, c in self._other_cases(q)]
-                sent.append(_Sent(q, contract, task, others))
+                sent.append(Sent(q, contract, task, others))
         tasks = [t for s in sent for t in (s.task, *(other for _, other in s.others))]
         pending = self._sandbox.submit(tasks, most_deaths=most_deaths, hang_counts=hang_counts)
         return CheckBatch(pending, sent, large, refused)
@@ -433,7 +351,7 @@ class Examiner:
                     sent.reference.budget(self.subjects[key].numerics)
                 self._sandbox.pump(in_flight.pending)
 
-    def _judge(self, sent: _Sent, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
+    def _judge(self, sent: Sent, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
         executions = {k: o.execution for k, o in outcomes.items()}
         if not sent.request.laws and all(e.status is Status.UNSUPPORTED for e in executions.values()):
             verdicts = {k: unsupported(e) for k, e in executions.items()}
@@ -455,7 +373,7 @@ class Examiner:
 
     def _judge_laws(
         self,
-        sent: _Sent,
+        sent: Sent,
         outcomes: dict[str, Outcome],
         rest: Iterable[dict[str, Outcome]],
         verdicts: dict[str, Verdict],

@@ -15,7 +15,8 @@ from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import CheckBatch, Checked, CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckBatch, Checked, CheckRequest
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.simt.schedule import is_checked

@@ -11,7 +11,8 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import Checked, CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.check import Examiner, all_laws
+from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import (
     box_options,

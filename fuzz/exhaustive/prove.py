@@ -16,7 +16,8 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.exhaustive_result import Proof, Sweep
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.exhaustive.sweep import Sweeper, domains
 from kernel_assay.fuzz.triage.failures import now
 from kernel_assay.kernels.environment import environment, gpus

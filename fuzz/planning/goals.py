@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import Checked
+from kernel_assay.fuzz.checking.requests import Checked
 from kernel_assay.fuzz.planning.coverage import nature
 
 

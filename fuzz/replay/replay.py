@@ -18,8 +18,9 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.reading import case_of, load_record
-from kernel_assay.fuzz.checking.check import Checked, CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.large_policy import is_large
+from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels, placed, select
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.checking.user_contracts import know_contracts

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.fuzz.checking.check import Checked, CheckRequest
+from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.triage.shrink_passes import SHRINK_PASSES, subsets, weight, with_dims
 from kernel_assay.fuzz.triage.shrinker import Shrinker
 from kernel_assay.oracles.catalog import contract_of

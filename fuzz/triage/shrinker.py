@@ -17,7 +17,8 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import Checked, CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.triage.shrink_passes import SHRINK_PASSES, next_seeds, weight
 from kernel_assay.kernels.backends.simt.schedule import is_checked
 from kernel_assay.oracles.catalog import contract_of

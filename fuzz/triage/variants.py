@@ -14,7 +14,8 @@ from kernel_assay.corpus.model.findings import Variant
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.spec.domain import outside, stays

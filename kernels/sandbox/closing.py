@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_json
-
-from kernel_assay.corpus.process.child import HOME, command_of
+from kernel_assay.corpus.process.child import HOME, command_of, handed
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.corpus.storage.file_store import FOLDERS, roots
 from kernel_assay.kernels.sandbox.compiler_caches import cache_folders
@@ -38,8 +37,10 @@ def why_open() -> str:
     """Why workers cannot be closed in on this machine; empty: they can."""
     scratch = Scratch()
     try:
-        settings = to_json(enclosure_of(scratch.path, 16, {})).decode()
-        tried = subprocess.run(command_of(TRIAL, settings), capture_output=True, text=True, check=False)
+        settings = handed(enclosure_of(scratch.path, 16, {}))
+        command = command_of(TRIAL, str(settings))
+        tried = subprocess.run(command, capture_output=True, text=True, check=False, pass_fds=(settings,))
+        os.close(settings)
         return tried.stdout if tried.returncode == 0 else f"the trial fails: {tried.stderr.strip()[-200:]}"
     finally:
         scratch.close()

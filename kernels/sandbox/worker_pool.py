@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.process.channel import Channel
-from kernel_assay.corpus.process.child import start
+from kernel_assay.corpus.process.child import handed, start
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
@@ -169,12 +169,13 @@ class WorkerPool:
     def _start(self) -> None:
         """Start a zygote."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        settings = to_json({**self._settings, "control": theirs.fileno()}).decode()
+        settings = handed({**self._settings, "control": theirs.fileno()})
         environment = {**self._environment, "PYTHONUNBUFFERED": "1"}  # its last words must not be lost
         self._process: subprocess.Popen[bytes] | None = start(
-            ZYGOTE, settings, fds=(theirs.fileno(),), environment=environment
+            ZYGOTE, str(settings), fds=(theirs.fileno(), settings), environment=environment
         )
         theirs.close()
+        os.close(settings)
         self._listen_to(ours)
 
     def _listen_to(self, control: socket.socket) -> None:

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json
-
+from kernel_assay.corpus.process.child import taken
 from kernel_assay.corpus.process.parent_death import die_with_parent
 
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
@@ -262,4 +261,4 @@ def _call(name: str, *arguments: Any, about: str = "") -> None:
 
 def main() -> None:
     """Say why workers cannot be closed in here; nothing if they can: for `doctor`, which starts this as a process."""
-    print(Enclosure(**from_json(sys.argv[1])).refusal(), end="")  # noqa: T201  this is the answer
+    print(Enclosure(**taken(sys.argv[1])).refusal(), end="")  # noqa: T201  this is the answer

@@ -23,6 +23,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from kernel_assay.corpus.process.child import taken
 from kernel_assay.corpus.process.parent_death import adopt_orphans, die_with_parent
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.support.walls import fault_note
@@ -249,8 +250,8 @@ def _data_in_use() -> int:
 
 
 def main() -> None:
-    """Entry of the zygote process: settings come as one JSON argument."""
-    settings = from_json(sys.argv[1])
+    """Entry of the zygote process: its argument names a file with its settings."""
+    settings = taken(sys.argv[1])
     die_with_parent()
     control = socket.socket(fileno=settings["control"])
     control.set_inheritable(False)

@@ -6,7 +6,8 @@ from pathlib import Path
 from random import Random
 
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.generation.elites import Elites

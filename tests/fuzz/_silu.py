@@ -2,7 +2,8 @@
 
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.triage.failures import Failure, Observed, event, file
 from kernel_assay.kernels.catalog import user_subject
 

@@ -8,7 +8,8 @@ from kernel_assay.corpus.inputs.materialize import digest, materialize, material
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.check import Examiner, all_laws
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.catalog import subjects_of
 
 DECLINING = """

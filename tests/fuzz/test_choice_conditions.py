@@ -3,7 +3,8 @@
 import pytest
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.triage.choice_conditions import explain_choice, learn_choices
 from kernel_assay.fuzz.triage.shrinker import Shrinker
 from kernel_assay.kernels.catalog import user_subject

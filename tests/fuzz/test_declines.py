@@ -10,7 +10,8 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.campaign.search import Limits, Search
-from kernel_assay.fuzz.checking.check import Checked, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import Checked
 from kernel_assay.fuzz.generation.declines import AS_IF, Declines, Tries, traits_of
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import BATCH, Target, generate, propose

@@ -8,7 +8,8 @@ import pytest
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Signature, Verdict
-from kernel_assay.fuzz.checking.check import Checked, CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.triage import failure_conditions
 from kernel_assay.fuzz.triage.shrinker import Shrinker, shrink

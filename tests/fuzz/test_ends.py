@@ -20,7 +20,8 @@ from kernel_assay.fuzz.campaign.clock import FILE, FLIGHT, STOP_SECONDS, Clock, 
 from kernel_assay.fuzz.campaign.hang_allowance import Hangs
 from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
-from kernel_assay.fuzz.checking.check import Checked, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import Checked
 from kernel_assay.fuzz.planning.plan import new_campaign
 from kernel_assay.kernels.catalog import user_subject
 

@@ -8,7 +8,8 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.replay.replay import Item, Outcome, replay
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.fuzz.triage.lifecycle import promote

@@ -5,7 +5,8 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.triage.failure_conditions import explain, learn_gates
 from kernel_assay.fuzz.triage.shrinker import SEED_TRIALS, Shrinker, shrink
 from kernel_assay.kernels.backend_registry import loader_of

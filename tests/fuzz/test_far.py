@@ -12,7 +12,8 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.campaign import batches
 from kernel_assay.fuzz.checking import large_policy
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.generation import model_shapes
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import Target, propose

@@ -3,7 +3,8 @@
 import pytest
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.triage.failure_conditions import learn_gates
 from kernel_assay.fuzz.triage.number_conditions import comparisons, number_rules
 from kernel_assay.fuzz.triage.shrinker import Shrinker

@@ -12,7 +12,8 @@ from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking import check, large_check, large_policy
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.check import Examiner, all_laws
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.generation.model_shapes import seed_cases

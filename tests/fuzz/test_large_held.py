@@ -16,8 +16,9 @@ from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.checking import large_check, large_policy
 from kernel_assay.fuzz.checking import output_holder as module
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.output_holder import HolderProcess
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import placed
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.model_shapes import seed_cases

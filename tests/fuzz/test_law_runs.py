@@ -11,7 +11,8 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.campaign.batches import LAW_EVERY, Runner
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.check import Examiner, all_laws
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import Target, generate, propose

@@ -7,7 +7,8 @@ import pytest
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.campaign.batches import Runner
-from kernel_assay.fuzz.checking.check import Checked, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import Checked
 from kernel_assay.fuzz.checking.subjects import COMPILED, EMULATED, INTERPRETED, bears, most_elements
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import Target, propose
@@ -127,7 +128,7 @@ def test_a_long_case_that_takes_too_long_says_nothing(tmp_path):
         runner = Runner(examiner, campaign, Elites())
         assert runner.request(proposal).subjects == (subject.key,)
         late = Checked(proposal.case, "", {subject.key: Verdict(kind=Kind.TIMEOUT, rule="status", message="10 s")}, {})
-        said = runner._forgiven(late).verdicts[subject.key]
+        said = runner._forgiven(proposal, late).verdicts[subject.key]
         assert said.kind is Kind.INCONCLUSIVE
         assert "elements" in said.message
         assert runner.request(proposal).subjects == (), "and it gets no other"

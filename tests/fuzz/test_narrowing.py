@@ -8,7 +8,8 @@ import pytest
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.__main__ import main
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
+from kernel_assay.fuzz.checking.check import Examiner, interface_of
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.generation.strategies import build
 from kernel_assay.fuzz.planning.plan import fitted, new_campaign, targets

@@ -11,7 +11,7 @@ from kernel_assay.corpus.model.campaign import Campaign, RunOptions, Space
 from kernel_assay.corpus.model.case import Fill
 from kernel_assay.corpus.model.findings import Environment
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import Checked
+from kernel_assay.fuzz.checking.requests import Checked
 from kernel_assay.fuzz.generation.elites import Elite, Elites
 from kernel_assay.fuzz.generation.engines import Target, generate, propose
 from kernel_assay.fuzz.planning import plan

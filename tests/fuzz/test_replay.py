@@ -18,7 +18,8 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.campaign.search import Limits, Search
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.planning.plan import new_campaign
 from kernel_assay.fuzz.planning.regenerate import case_of_run

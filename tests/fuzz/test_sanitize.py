@@ -15,7 +15,8 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Sanitized, State
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.triage import sanitize
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.fuzz.triage.triage import investigate

@@ -7,7 +7,8 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.triage.shrink_passes import weight
 from kernel_assay.fuzz.triage.shrinker import Shrinker, shrink
 from kernel_assay.fuzz.triage.triage import Failure, confirm, investigate

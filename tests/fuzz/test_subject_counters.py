@@ -20,7 +20,7 @@ from kernel_assay.fuzz.campaign.subject_counters import (
     thinned,
     ulps_bucket,
 )
-from kernel_assay.fuzz.checking.check import Checked
+from kernel_assay.fuzz.checking.requests import Checked
 
 KEY = "silu/mine"
 

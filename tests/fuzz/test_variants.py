@@ -11,7 +11,8 @@ from kernel_assay.corpus.inputs.materialize import materialize, materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.triage.variants import recast, variants
 from kernel_assay.kernels.catalog import subjects_of, user_subject

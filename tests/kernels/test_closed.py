@@ -11,9 +11,10 @@ import pytest
 
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.process.child import HOME, command_of
+from kernel_assay.corpus.process.child import HOME, command_of, handed
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 from kernel_assay.kernels.sandbox import closing
@@ -256,9 +257,10 @@ def test_in_the_open_it_dies_alone(harm, subject):
 @pytest.mark.skipif(os.getuid() != 0, reason="who runs this is an ordinary user")
 def test_an_ordinary_user_is_closed_in_too(tmp_path):
     """As root without rights, who may read where Python is."""
-    settings = f'{{"scratch": "{tmp_path}", "megabytes": 16}}'
-    words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
-    said = subprocess.run([*words, *command_of(closing.TRIAL, settings)], capture_output=True, check=False)
+    settings = handed({"scratch": str(tmp_path), "megabytes": 16})
+    words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", *command_of(closing.TRIAL, str(settings))]
+    said = subprocess.run(words, capture_output=True, check=False, pass_fds=(settings,))
+    os.close(settings)
     assert (said.stdout, said.returncode) == (b"", 0), said.stderr
 
 

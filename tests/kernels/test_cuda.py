@@ -17,7 +17,8 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.reading import case_of
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
+from kernel_assay.fuzz.checking.check import Examiner, interface_of
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.generation.strategies import build
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda import CudaLoader, CudaSubject
@@ -766,7 +767,7 @@ def test_without_a_home_the_cache_is_among_the_temporary_files_and_nobody_elses(
     monkeypatch.setenv("HOME", "/dev/null/home")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = tmp_path / f"kernel-assay-cache-{os.getuid()}"
-    assert toolchain.cache_folder() == toolchain.cache_folder() == folder / "cuda"
+    assert toolchain.cache_folder() == toolchain.cache_folder() == folder / "kernel-assay" / "cuda"
     folder.chmod(0o777)
     with pytest.raises(OSError, match="Permission denied"):
         toolchain.cache_folder()

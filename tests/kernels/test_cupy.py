@@ -14,7 +14,8 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.campaign.search import Limits, Search
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.planning.plan import new_campaign
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends import cupy as module

@@ -12,7 +12,8 @@ from kernel_assay.corpus.blocks import block_format
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
+from kernel_assay.fuzz.checking.check import Examiner, interface_of
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
 from kernel_assay.kernels.backends.simt.emulator import ORDERS

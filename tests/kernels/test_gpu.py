@@ -6,7 +6,8 @@ import pytest
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import placed
 from kernel_assay.kernels.backends.cuda_support.driver import (
     DriverError,

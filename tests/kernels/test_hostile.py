@@ -4,7 +4,8 @@ import pytest
 
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 CASE = Case(op="silu", tensors={"x": TensorRecipe(shape=(3, 5), dtype="float32")})

@@ -6,7 +6,8 @@ import pytest
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.kernels.backends.support.importing import file_of_module, package_of
 from kernel_assay.kernels.catalog import user_subject

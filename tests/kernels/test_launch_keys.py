@@ -5,7 +5,8 @@ import pytest
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.__main__ import main
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import placed, select
 from kernel_assay.fuzz.generation.strategies import build
 from kernel_assay.kernels.backends.simt.toolchain import missing

@@ -10,7 +10,8 @@ import pytest
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.processes import kill_group, processes, status_of
 from kernel_assay.kernels.boundary.protocol import IDLE

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernel_assay.corpus.model.case import Case, TensorRecipe
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 pytestmark = pytest.mark.usefixtures("own_zygotes")
@@ -20,7 +21,8 @@ PEER = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
-from kernel_assay.fuzz.checking.check import Examiner, CheckRequest
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.catalog import subjects_of
 from tests_case import CASE
 peer = next(s for s in subjects_of("silu") if s.name == "numpy_float32")

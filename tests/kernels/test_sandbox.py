@@ -12,7 +12,8 @@ import pytest
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
+from kernel_assay.fuzz.checking.check import Examiner, interface_of
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.boundary.protocol import IDLE, JOURNAL, STACK_AT, Task
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 from kernel_assay.kernels.sandbox import sandbox as module

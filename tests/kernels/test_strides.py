@@ -12,7 +12,8 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.generation.strategies import layouts_for
 from kernel_assay.fuzz.planning.plan import new_campaign, targets
 from kernel_assay.kernels.backends.cuda_support.driver import bounds_of

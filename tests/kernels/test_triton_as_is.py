@@ -12,7 +12,8 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.interpreter_mends import AS_IS, INTERPRETED, MENDED, mended_text
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import as_is
 from kernel_assay.fuzz.replay.replay import Item, _without_namesakes
 from kernel_assay.kernels.backend_registry import loader_of

@@ -9,7 +9,8 @@ from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.backends.support.walls import PAGE, SHARE, Walled, is_walled, order_of, touched, walls_of
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 

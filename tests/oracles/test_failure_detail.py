@@ -16,7 +16,8 @@ from kernel_assay.corpus.model.execution import Execution, OutputReport
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, all_laws
+from kernel_assay.fuzz.checking.check import Examiner, all_laws
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.kernels.catalog import subjects_of

@@ -10,7 +10,8 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.subject import Numerics
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.backends.support.ggml_library import quantize as ggml_quantize
 from kernel_assay.kernels.catalog import subjects_of
 from kernel_assay.oracles.catalog import contract_of

@@ -25,7 +25,8 @@ from kernel_assay.corpus.model.findings import Element, Environment, Exhibit, Fi
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Measurement, Signature, Verdict
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner, interface_of
+from kernel_assay.fuzz.checking.check import Examiner, interface_of
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import ENGINES

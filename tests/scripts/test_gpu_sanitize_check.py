@@ -12,7 +12,8 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Fill
 from kernel_assay.corpus.model.findings import Sanitized
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.fuzz.checking.check import CheckRequest, Examiner
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.kernels.backends.simt.toolchain import missing
 from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.kernels.nvidia.profiler import Profile
@@ -36,7 +37,7 @@ def script(monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     loader.exec_module(module)
     monkeypatch.setattr(module.sanitizer, "missing", lambda program: "")
-    monkeypatch.setattr(module, "on_gpu", lambda subject: subject)
+    monkeypatch.setattr(module, "placed_on_gpu", lambda subject: subject)
     monkeypatch.setattr(sys, "argv", ["gpu_sanitize_check"])
     return module
 
