@@ -23,6 +23,7 @@ PLACES = {
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
+    "judge": Place(f"{_CLI}.judge", "Judge the solution of a problem: KernelBench, gpu-mode, flashinfer-bench."),
     "list": Place(f"{_CLI}.list", "List ops, subjects, backends, findings and more."),
     "new": Place(f"{_CLI}.new", "Write a small file that runs, to start from."),
     "profile": Place(f"{_CLI}.nvidia", "Run a case on the GPU under Nsight Compute.", "profile_command"),
