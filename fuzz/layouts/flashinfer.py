@@ -71,8 +71,8 @@ def recognise(folder: Path) -> Problem | None:
         return None
     definition = _json(path)
     solution = _json(present(folder, "solution.json", "the solution"))
-    workloads = _workloads(folder / "workload.jsonl", definition)
     try:
+        workloads = _workloads(folder / "workload.jsonl", _constants(definition))
         files = {
             "reference.py": _reference(path, definition, workloads),
             "subject.py": _subject(folder / "solution.json", definition, solution),
@@ -102,7 +102,7 @@ def _json(path: Path) -> Any:
     return found
 
 
-def _workloads(path: Path, definition: Mapping[str, Any]) -> list[Workload]:
+def _workloads(path: Path, constants: Mapping[str, int]) -> list[Workload]:
     """Those of the file, plain or each within a trace; extents of variable axes."""
     found = []
     for line in path.read_text("utf-8").splitlines() if path.is_file() else []:
@@ -111,7 +111,7 @@ def _workloads(path: Path, definition: Mapping[str, Any]) -> list[Workload]:
         try:
             said = json.loads(line)
             said = said.get("workload", said)
-            found.append(Workload({**_constants(definition), **said["axes"]}, said))
+            found.append(Workload({**constants, **said["axes"]}, said))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{path} has a line that is no workload: {line[:60]}") from error
     return found
