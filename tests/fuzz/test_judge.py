@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,9 +15,11 @@ from _layouts import BASE, NORM, RUN, SOLUTIONS, folder_of, solution
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import Target, propose
 from kernel_assay.fuzz.layout_registry import layouts, recognised
 from kernel_assay.fuzz.layouts.support.problem import Workload
-from kernel_assay.oracles.catalog import forget_contracts
+from kernel_assay.oracles.catalog import contract_of, forget_contracts
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +90,16 @@ def test_statuses_are_theirs(tmp_path, kind, status):
     problem = recognised([folder_of(tmp_path, "flashinfer", "right")])
     line = problem.trace(Workload({}, {"uuid": "w"}), Verdict(kind=kind, message="so"))
     assert (line["evaluation"]["status"], line["evaluation"]["log"]) == (status, "so")
+
+
+def test_the_first_cases_have_the_shapes_that_the_author_names():
+    shapes = ({"rows": 7, "cols": 9}, {"rows": 3, "cols": 65})
+    target = Target(replace(contract_of("softmax"), shapes=shapes), dtypes=("float16",))
+    proposed = [propose([target], 1, index, Elites(())) for index in range(3)]
+    tensors = [one.case.tensors["x"] for one in proposed]
+    assert [t.shape for t in tensors[:2]] == [(7, 9), (3, 65)]
+    assert {(t.dtype, t.layout, t.fill.distribution) for t in tensors[:2]} == {("float16", "contiguous", "normal")}
+    assert proposed[2].choices, "the others are drawn"
 
 
 def test_two_files_are_a_pair(tmp_path):
