@@ -64,6 +64,11 @@ class Stop:
         if self._clock is not None:
             self._clock.stop()
 
+    def enough(self) -> None:
+        """End the search, as if its time were up: what was found is what was looked for."""
+        if self._clock is not None:
+            self._clock.finish()
+
     def bind(self, clock: Clock) -> None:
         """Say whose time it ends. Raises Ended if that was asked for already."""
         self._clock = clock

@@ -23,11 +23,14 @@ PLACES = {
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
+    "judge": Place(
+        f"{_CLI}.judge", "Judge the solution of a problem: KernelBench, gpu-mode, flashinfer-bench.", "judge_command"
+    ),
     "list": Place(f"{_CLI}.list", "List ops, subjects, backends, findings and more."),
     "new": Place(f"{_CLI}.new", "Write a small file that runs, to start from."),
     "profile": Place(f"{_CLI}.nvidia", "Run a case on the GPU under Nsight Compute.", "profile_command"),
     "promote": Place(f"{_CLI}.lifecycle", "Keep findings for good: they are replayed in CI.", "promote_command"),
-    "prove": Place(f"{_CLI}.prove", "Try a kernel on every input there is."),
+    "prove": Place(f"{_CLI}.judge", "Try a kernel on every input there is.", "prove_command"),
     "replay": Place(f"{_CLI}.replay", "Run stored cases again and say what has changed."),
     "report": Place("kernel_assay.reports.__main__", "Tell of a run: as a page, JSON, JUnit, SARIF, Markdown.", "cli"),
     "run": Place(f"{_CLI}.run", "Search for failures and say what was found."),

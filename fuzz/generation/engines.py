@@ -27,6 +27,7 @@ from kernel_assay.fuzz.generation.strategies import ROOM_QUESTION, build, cases
 from kernel_assay.kernels.backends.simt.schedule import drawn_contracted
 from kernel_assay.oracles.spec.axes import Dims
 from kernel_assay.oracles.spec.contract import Contract
+from kernel_assay.oracles.spec.plain_case import plain_case
 
 BATCH = 32
 """Cases a batch; elites found in batch b are visible from batch b + 2 on, so the stream does not depend on timing."""
@@ -108,6 +109,11 @@ def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites
 def _proposed(target: Target, run_seed: int, index: int, number: int, elites: Elites) -> Proposal:
     """Case number index, which is one of this op; number: which."""
     random, contract = Random(f"{run_seed}:{index}"), target.contract
+    if number < len(contract.shapes):
+        dtype = target.dtypes[0] if target.dtypes else ""
+        return Proposal(
+            index, plain_case(contract, contract.shapes[number], dtype, run_seed & _SEEDS), (), is_long=True
+        )
     if far := _far(target, run_seed, index, number):
         return far
     shapes = () if target.memory is None else turn(contract, run_seed, number)
@@ -122,6 +128,7 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
     return Proposal(index, compiled(target, case), choices, parent.cell if parent else "")
 
 
+_SEEDS = (1 << 32) - 1
 DRAWS = 16
 """Times that a case with more elements than 32 bits count is drawn, until one has a dtype that is narrow enough."""
 

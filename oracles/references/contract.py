@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import prod
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.process.channel import Message
+from kernel_assay.oracles.spec.axes import shape_of
 from kernel_assay.oracles.spec.contract import Contract, Dim, Dims, Input, Output, Reals
 from kernel_assay.oracles.spec.elsewhere import Elsewhere
 
+MOST_ELEMENTS = 1 << 15
+"""Of the largest tensor of a case."""
+OWN_ELEMENTS, OWN_WORK = 1 << 20, 1 << 26
+"""Of the shapes that the author names: elements of the largest tensor, and the product of all dimensions."""
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 """Dtypes in which a reference may be asked, besides those of its description."""
 
@@ -30,6 +35,7 @@ def contract_from(
     plain = {t["name"]: t["dtype"] for t in tensors}
     others = [one for one in dtypes if floats and one != plain[floats[0]]]
     inputs = {t["name"]: _input(t) for t in tensors}
+    least = max(math.prod(shape_of(t["axes"], {d: low for d, (low, _) in said["dims"].items()}, {})) for t in tensors)
     return Contract(
         name=op,
         summary=said["summary"],
@@ -41,7 +47,8 @@ def contract_from(
         reference=reference,
         elsewhere=elsewhere,
         work=_work,
-        max_elements=1 << 15,
+        max_elements=max(MOST_ELEMENTS, min(16 * least, OWN_ELEMENTS)),
+        shapes=tuple(dims for dims in said["shapes"] if _is_small(dims, tensors)),
         origin=origin,
     )
 
@@ -60,6 +67,12 @@ def _output(dtype: str, floats: list[str], plain: Mapping[str, str]) -> Output:
     return Output((), like=floats[0]) if floats and plain[floats[0]] == dtype else Output((), dtype=dtype)
 
 
+def _is_small(dims: Dims, tensors: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a case of these extents is judged in a moment."""
+    elements = max(math.prod(shape_of(t["axes"], dims, {})) for t in tensors)
+    return elements <= OWN_ELEMENTS and _work(dims) <= OWN_WORK
+
+
 def _work(dims: Dims) -> int:
     """As if every dimension were a loop within all others."""
-    return prod(max(1, n) for n in dims.values())
+    return math.prod(max(1, n) for n in dims.values())

@@ -17,7 +17,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, said_of
-from kernel_assay.oracles.spec.axes import dims_in, shape_of
+from kernel_assay.oracles.spec.axes import dims_in, shape_of, solve
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 _TEXT = re.compile(
@@ -61,6 +61,8 @@ class Described:
     """Which arguments of the class are dimensions."""
     example: dict[str, int] = field(default_factory=dict)
     """Extents with which the reference runs."""
+    shapes: list[dict[str, int]] = field(default_factory=list)
+    """Extents that its author names."""
 
     def init_of(self, dims: Mapping[str, int]) -> list[Any]:
         """Arguments of the class for some extents."""
@@ -74,6 +76,7 @@ class Described:
             "dims": self.dims,
             "init": self.init,
             "init_dims": {str(i): dim for i, dim in self.init_dims.items()},
+            "shapes": self.shapes,
         }
 
 
@@ -100,7 +103,20 @@ def describe(loaded: Loaded, run: Callable[[Described, Mapping[str, int]], Any])
             raise UsageError(f"{loaded.place}: DIMS names {name!r}, which is none of {', '.join(found.dims)}")
         found.dims[name] = (int(low), int(high))
         found.example[name] = min(max(found.example.get(name, low), low), high)
+    found.shapes += _named_shapes(loaded, found)
     return found
+
+
+def _named_shapes(loaded: Loaded, found: Described) -> list[dict[str, int]]:
+    """Extents that the file lists itself. Raises UsageError."""
+    fixed = {name: low for name, (low, high) in found.dims.items() if low == high}
+    shapes = [{**fixed, **one} for one in loaded.said("SHAPES") or []]
+    for one in shapes:
+        if set(one) != set(found.dims) or any(type(n) is not int or n < 0 for n in one.values()):
+            raise UsageError(
+                f"{loaded.place}: SHAPES has {one}, which must give {', '.join(found.dims)} an extent each"
+            )
+    return shapes
 
 
 def _init_parameters(loaded: Loaded) -> list[Any]:
@@ -238,6 +254,7 @@ class _Probe:
         self.loaded, self.found, self._run = loaded, found, run
         self.ends = [(t, i) for t in found.tensors if not t.weight for i in range(len(t.shape))]
         self.tied: dict[tuple[str, int], str] = {}
+        self._given = {t.name: t.shape for t in found.tensors if not t.weight}, list(found.init)
 
     def named(self) -> Described:
         """The description, with a name for every dimension."""
@@ -252,7 +269,31 @@ class _Probe:
             raise UsageError(f"{self.loaded.place}: it does not run on its own examples: {why}")
         self._tie()
         self._settle()
+        known = [dims for one in self._examples() if (dims := self._dims_of(*one)) is not None]
+        self.found.shapes = [dims for i, dims in enumerate(known) if dims not in known[:i]]
         return self.found
+
+    def _examples(self) -> list[tuple[Mapping[str, Sequence[int]], Sequence[Any]]]:
+        """Shapes of the examples, and of those that the file names besides."""
+        shapes, init = self._given
+        more = self.loaded.examples("get_shapes") if self.loaded.said("get_shapes") else []
+        return [self._given, *((dict(zip(shapes, one, strict=True)), init) for one in more if len(one) == len(shapes))]
+
+    def _dims_of(self, shapes: Mapping[str, Sequence[int]], init: Sequence[Any]) -> dict[str, int] | None:
+        """The extents of dimensions in some shapes; None: they do not fit what was found."""
+        axes = {t.name: t.axes for t in self.found.tensors if not t.weight}
+        if any(len(axes[name]) != len(shape) for name, shape in shapes.items()):
+            return None
+        dims = solve([pair for name, shape in shapes.items() for pair in zip(axes[name], shape, strict=True)])
+        said = {dim: init[i] for i, dim in self.found.init_dims.items()}
+        same = all(i in self.found.init_dims or value == init[i] for i, value in enumerate(self.found.init))
+        if dims is None or not same or any(dims.get(dim, n) != n for dim, n in said.items()):
+            return None
+        dims = {**said, **dims}
+        fits = set(dims) >= set(self.found.dims) and all(
+            shape_of(axes[name], dims, {}) == tuple(shape) for name, shape in shapes.items()
+        )
+        return dims if fits else None
 
     def _reduce(self) -> None:
         """Small extents in the places of large ones, equal ones for equal ones, if the reference runs with them."""

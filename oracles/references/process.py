@@ -28,6 +28,7 @@ from kernel_assay.oracles.references.describing import Described, describe, rand
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
 from kernel_assay.oracles.spec.axes import shape_of
 from kernel_assay.oracles.spec.contract import Contract, Question
+from kernel_assay.oracles.spec.plain_case import plain_case
 
 FALLBACK = 16.0
 """Of what cannot be followed: how many times the difference between float32 and float64 a kernel may be off."""
@@ -74,6 +75,7 @@ class Host:
             "summary": f"the {kind} {name} of {self.loaded.file.name}{mode}",
             "outputs": self.outputs,
             "unfollowed": sorted(self.unfollowed),
+            "told": self.loaded.said("TOLD", ""),
         }
 
     def _tried(self, described: Described, dims: Mapping[str, int], width: str = "float64") -> dict[str, Any]:
@@ -135,6 +137,10 @@ class Host:
     def _outputs_of(self, result: Any) -> dict[str, Any]:
         if isinstance(result, Mapping):
             return {re.sub(r"\W", "_", str(name)): one for name, one in result.items()}
+        names = list(self.loaded.said("OUTPUTS") or {})
+        several = list(result) if isinstance(result, tuple | list) else [result]
+        if len(names) == len(several):
+            return dict(zip(names, several, strict=True))
         if isinstance(result, tuple | list):
             return {f"out{i}": one for i, one in enumerate(result)} if len(result) > 1 else {"out": result[0]}
         return {"out": result}
@@ -162,7 +168,8 @@ class Host:
                 raise UsageError(
                     f"{self.loaded.place}: its output {name} is {dtype}, which is none of {', '.join(FORMATS)}"
                 )
-            made[name] = usual if format_of(dtype).is_float else dtype
+            said = (self.loaded.said("OUTPUTS") or {}).get(name, "")
+            made[name] = said or (usual if format_of(dtype).is_float else dtype)
         self._must_repeat(found)
         return made
 
@@ -190,15 +197,7 @@ class Host:
 
     def _follow_once(self) -> None:
         """Find what cannot be followed, on small inputs. Raises UsageError for outputs that hold positions."""
-        from kernel_assay.corpus.model.case import Fill, TensorRecipe  # noqa: PLC0415
-
-        tensors, dims = {}, self.described.example
-        for t in self.described.tensors:
-            spec = self.contract.inputs[t.name]
-            fill = Fill(distribution="between" if spec.ranged else "uniform", params=spec.params(dims, {}))
-            tensors[t.name] = TensorRecipe(shape=shape_of(t.axes, dims, {}), dtype=t.dtype, fill=fill)
-        case = Case(op="op", tensors=tensors, attrs=self.described.attrs)
-        self.answer(case, Numerics())
+        self.answer(plain_case(self.contract, self.described.example), Numerics())
 
     def _numpy(self, **given: Any) -> dict[str, Any]:
         """The reference as a contract has it, for one that is made of numpy."""

@@ -385,6 +385,8 @@ class Contract:
     """Of the largest tensor of a case in a campaign of small shapes."""
     work: Callable[[Dims], int] | None = None
     """Multiplications of a case; kept below 2**24 so that a slow subject does not stall the search."""
+    shapes: tuple[Dims, ...] = ()
+    """Extents that its author names: the first cases have them, with plain values."""
     origin: str = ""
     """The file of a user's own, or where a user's reference is; '' for a built-in one."""
     elsewhere: Elsewhere | None = None

@@ -46,7 +46,7 @@ def campaign_text(book: Book) -> str:
     """The whole summary of a run; without a run, the findings alone."""
     c = book.campaign
     if c is None:
-        return _findings(book) + "\n"
+        return findings_text(book) + "\n"
     planted = any(s.planted for s in c.subjects)
     parts = [
         _head(c),
@@ -61,7 +61,7 @@ def campaign_text(book: Book) -> str:
         _warnings(c),
         _elusive(book),
         _planted(c, book) if planted else "",
-        _findings(book),
+        findings_text(book),
         _coverage(c),
         _goals(c.goals),
     ]
@@ -217,7 +217,8 @@ def _planted(c: Campaign, book: Book) -> str:
     return f"{head}\n{table(('seeded bug', 'verdict', 'times', 'finding', 'smallest case'), rows)}{again}"
 
 
-def _findings(book: Book) -> str:
+def findings_text(book: Book) -> str:
+    """All that was found."""
     if not book.real:
         return "findings: none"
     groups = book.groups

@@ -1,0 +1,164 @@
+"""Judge a problem that lies in a folder: is its solution right? Seconds, not minutes; the author's own shapes first."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz import api
+from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference
+from kernel_assay.fuzz.layout_registry import recognised
+from kernel_assay.fuzz.layouts.support.problem import HERE, Message, Problem
+from kernel_assay.oracles.catalog import builtin_ops
+from kernel_assay.oracles.spec.contract import Contract
+from kernel_assay.oracles.spec.plain_case import plain_case
+from kernel_assay.reports.json_model import Report, report
+
+SECONDS = 10.0
+"""For the search, once the reference is known."""
+FOLDER = "problems"
+"""Of the corpus: adapters, one folder each. It is none that workers must not see, and findings name it."""
+
+
+class Judged(Record):
+    """What came of it, for programs."""
+
+    verdict: str
+    """`right` or `wrong`."""
+    layout: str
+    reference: str
+    subject: str
+    first_verdict_seconds: float
+    seconds: float
+    shapes: tuple[dict[str, int], ...] = ()
+    """Extents of the author's that were tried first."""
+    too_large: tuple[dict[str, int], ...] = ()
+    """Those that were not."""
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The result of judging a problem."""
+
+    problem: Problem
+    contract: Contract
+    result: api.RunResult
+    first: float
+    """Seconds until the first outputs were judged."""
+    seconds: float
+    traces: tuple[Message, ...] = ()
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the solution failed."""
+        return self.result.failed
+
+    @property
+    def too_large(self) -> list[dict[str, int]]:
+        """The author's shapes that are not tried."""
+        process = self.contract.elsewhere
+        assert isinstance(process, ReferenceProcess)
+        return [dims for dims in process.said["shapes"] if dims not in self.contract.shapes]
+
+    def record(self, corpus: str) -> Judged:
+        """The same for programs."""
+        return Judged(
+            verdict="wrong" if self.wrong else "right",
+            layout=self.problem.layout,
+            reference=self.problem.reference,
+            subject=self.problem.subject,
+            first_verdict_seconds=round(self.first, 2),
+            seconds=round(self.seconds, 2),
+            shapes=tuple(map(dict, self.contract.shapes)),
+            too_large=tuple(self.too_large),
+            report=report(self.result.book(corpus)),
+        )
+
+
+def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, traced: bool = False) -> Judgement:
+    """Judge the problem of a folder, or of a pair of files; the search ends with the first finding.
+
+    settings: of its time, its device and its sandbox. traced: judge the author's workloads one by one, too, for what
+    the tools of the layout read. Raises UsageError for what cannot be judged.
+    """
+    began = time.monotonic()
+    problem = recognised(places)
+    if traced and problem.trace is None:
+        raise UsageError(f"a trace is written of definition.json and its like, not of {problem.layout}")
+    store.prepare()
+    problem = _written(problem, store.root)
+    contract = add_reference(problem.reference, op=_op_name(problem.name))
+    _complete(problem, contract)
+    stop, first = api.Stop(), list[float]()
+
+    def listen(event: api.Event) -> None:
+        if not first and isinstance(event, api.BatchJudged | api.FailureMet):
+            first.append(time.monotonic() - began)
+        if isinstance(event, api.FindingFiled):
+            stop.enough()
+
+    told = replace(
+        settings, ops=(contract.name,), subjects=(problem.subject,), dtypes=problem.dtypes or settings.dtypes
+    )
+    result = api.run(told, store=store, on_event=listen, stop=stop)
+    result.verify()
+    traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
+    spent = time.monotonic() - began
+    return Judgement(problem, contract, result, first[0] if first else spent, spent, traces)
+
+
+def _op_name(name: str) -> str:
+    """A name for the op; one that is a built-in op's already is another op."""
+    said = re.sub(r"\W+", "_", name).strip("_").lower()
+    if not said:
+        return ""
+    said = said if said[0].isalpha() else f"op_{said}"
+    return f"{said}_reference" if said in builtin_ops() else said
+
+
+def _written(problem: Problem, root: Path) -> Problem:
+    """The problem with its adapters written."""
+    if not problem.files:
+        return problem
+    folder = (root / FOLDER / f"{_op_name(problem.name)}-{problem.digest}").resolve()
+    _write(folder, problem.files)
+    reference, subject = (text.replace(HERE, str(folder)) for text in (problem.reference, problem.subject))
+    return replace(problem, reference=reference, subject=subject)
+
+
+def _complete(problem: Problem, contract: Contract) -> None:
+    """Write the adapters that depend on what the reference tells."""
+    process = contract.elsewhere
+    assert isinstance(process, ReferenceProcess)
+    if problem.later is not None:
+        _write(Path(problem.subject.rpartition(":")[0]).parent, problem.later(str(process.said["told"])))
+
+
+def _write(folder: Path, files: dict[str, str] | Message) -> None:
+    """Raises UsageError if the disk refuses."""
+    try:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written ({error.strerror})") from error
+
+
+def _traces(problem: Problem, contract: Contract, limits: api.SandboxLimits) -> list[Message]:
+    """Of each workload, the verdict on a plain case of its extents, as the layout's own tools read it."""
+    assert problem.trace is not None
+    found = []
+    for workload in problem.workloads:
+        case = plain_case(contract, workload.dims)
+        verdict: Verdict = api.check(case, problem.subject, laws=False, limits=limits)
+        found.append(problem.trace(workload, verdict))
+    return found

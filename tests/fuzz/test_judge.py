@@ -1,0 +1,186 @@
+"""`judge`: one problem of each layout, by right and wrong solutions, and one sentence for what cannot be judged."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from _command import refused
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench"))
+from _layouts import BASE, NORM, RUN, SOLUTIONS, folder_of, solution
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import Target, propose
+from kernel_assay.fuzz.layout_registry import layouts, recognised
+from kernel_assay.fuzz.layouts.support.problem import Workload
+from kernel_assay.oracles.catalog import contract_of, forget_contracts
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    forget_contracts()
+    yield
+    forget_contracts()
+
+
+def words(folder, tmp_path, *more):
+    return ("judge", folder, "--cases", "64", "--seed", "1", "--corpus", tmp_path / "corpus", *more)
+
+
+def test_every_layout_has_a_problem():
+    assert [module.__name__.rpartition(".")[2] for module in layouts()] == sorted(BASE) == sorted(SOLUTIONS)
+
+
+@pytest.mark.parametrize("which", ["right", "wrong"])
+@pytest.mark.parametrize("layout", sorted(BASE))
+def test_a_solution_is_judged(tmp_path, fuzz, layout, which):
+    folder = folder_of(tmp_path, layout, which)
+    before = sorted(folder.rglob("*"))
+    code, out, err = fuzz(*words(folder, tmp_path, "--json", tmp_path / "o.json", "--junit", tmp_path / "o.xml"))
+    assert (code, out.startswith(f"{which}")) == (int(which == "wrong"), True), out + err
+    told = json.loads((tmp_path / "o.json").read_text())
+    assert (told["verdict"], bool(told["shapes"]), told["too_large"]) == (which, True, [])
+    assert 0 < told["first_verdict_seconds"] <= told["seconds"]
+    assert int(ET.parse(tmp_path / "o.xml").getroot().get("failures")) == len(told["report"]["findings"])
+    assert sorted(p for p in folder.rglob("*") if "__pycache__" not in p.parts) == before, "nothing is left beside it"
+
+
+def test_a_finding_is_replayed_by_its_adapters(tmp_path, fuzz):
+    folder = folder_of(tmp_path, "gpu_mode", "wrong")
+    assert fuzz(*words(folder, tmp_path))[0] == 1
+    forget_contracts()
+    code, out, err = fuzz("replay", "--corpus", tmp_path / "corpus")
+    assert (code, "fails: gpu_mode_wrong/subject_adapter:run" in out) == (1, True), err
+
+
+def test_a_trace_has_a_line_for_each_workload(tmp_path, fuzz):
+    folder = folder_of(tmp_path, "flashinfer", "right")
+    whole = RUN.format(NORM).replace("def run", "def run_all")
+    wrong = f"{whole}\n\ndef run(hidden, weight, eps):\n    out = run_all(hidden, weight, eps)\n"
+    wrong += "    return out if hidden.shape[0] == 1 else out[:1]\n"
+    (folder / "solution.json").write_text(solution(wrong))
+    code, _, err = fuzz(*words(folder, tmp_path, "--trace", tmp_path / "t.jsonl"))
+    assert code == 1, err
+    one, other = (json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines())
+    assert (one["definition"], one["solution"], one["workload"]["uuid"]) == ("rmsnorm_d64", "mine", "w1")
+    assert one["evaluation"]["status"] == "PASSED"
+    assert set(one["evaluation"]) == {"status", "environment", "timestamp", "log", "correctness", "performance"}
+    assert other["evaluation"]["status"] == "INCORRECT_SHAPE"
+    assert not {"correctness", "performance"} & set(other["evaluation"]), "their schema forbids both"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (Kind.NONFINITE, "INCORRECT_NUMERICAL"),
+        (Kind.WRONG_DTYPE, "INCORRECT_DTYPE"),
+        (Kind.RAISED, "RUNTIME_ERROR"),
+        (Kind.CRASHED, "RUNTIME_ERROR"),
+        (Kind.BUILD_FAILED, "COMPILE_ERROR"),
+        (Kind.TIMEOUT, "TIMEOUT"),
+    ],
+)
+def test_statuses_are_theirs(tmp_path, kind, status):
+    problem = recognised([folder_of(tmp_path, "flashinfer", "right")])
+    line = problem.trace(Workload({}, {"uuid": "w"}), Verdict(kind=kind, message="so"))
+    assert (line["evaluation"]["status"], line["evaluation"]["log"]) == (status, "so")
+
+
+def test_the_first_cases_have_the_shapes_that_the_author_names():
+    shapes = ({"rows": 7, "cols": 9}, {"rows": 3, "cols": 65})
+    target = Target(replace(contract_of("softmax"), shapes=shapes), dtypes=("float16",))
+    proposed = [propose([target], 1, index, Elites(())) for index in range(3)]
+    tensors = [one.case.tensors["x"] for one in proposed]
+    assert [t.shape for t in tensors[:2]] == [(7, 9), (3, 65)]
+    assert {(t.dtype, t.layout, t.fill.distribution) for t in tensors[:2]} == {("float16", "contiguous", "normal")}
+    assert proposed[2].choices, "the others are drawn"
+
+
+def test_two_files_are_a_pair(tmp_path):
+    folder = folder_of(tmp_path, "kernelbench", "right")
+    (folder / "other.py").write_text((folder / "new.py").read_text())
+    with pytest.raises(UsageError, match=r"more than one file with ModelNew \(new.py, other.py\): name the pair"):
+        recognised([folder])
+    assert recognised([folder / "other.py", folder / "model.py"]).subject == f"{folder / 'other.py'}:ModelNew"
+    with pytest.raises(UsageError, match="has no class ModelNew"):
+        recognised([folder / "model.py", folder / "model.py"])
+
+
+@pytest.mark.parametrize("layout", sorted(BASE))
+def test_a_missing_solution_is_told(tmp_path, fuzz, layout):
+    missing = {
+        "kernelbench": "has no class ModelNew, which is the solution of model.py",
+        "plain": "has no solution.py, which holds the function 'solution'",
+        "gpu_mode": "has no submission.py, which holds custom_kernel",
+        "flashinfer": "has no solution.json, which holds the solution",
+    }
+    refused(fuzz(*words(folder_of(tmp_path, layout), tmp_path)), missing[layout])
+
+
+def test_what_is_no_problem_is_told(tmp_path, fuzz):
+    (tmp_path / "empty").mkdir()
+    looked = "looked for: definition.json, task.yml, a file with the class Model and get_inputs(), problem.yaml"
+    refused(fuzz(*words(tmp_path / "empty", tmp_path)), "holds no problem that is known", looked)
+    folder = folder_of(tmp_path, "plain", "right")
+    (folder / "model.py").write_text(BASE["kernelbench"]["model.py"])
+    (folder / "new.py").write_text(SOLUTIONS["kernelbench"]["right"]["new.py"])
+    refused(fuzz(*words(folder, tmp_path)), "holds several problems, KernelBench and problem.yaml")
+
+
+def test_a_reference_that_raises_is_told(tmp_path, fuzz):
+    folder = folder_of(tmp_path, "kernelbench", "right")
+    text = BASE["kernelbench"]["model.py"].replace("torch.softmax(", "torch.no_such(")
+    (folder / "model.py").write_text(text)
+    refused(fuzz(*words(folder, tmp_path)), "it does not run on its own examples: AttributeError")
+
+
+@pytest.mark.parametrize(
+    ("layout", "file", "old", "new", "said"),
+    [
+        ("plain", "problem.yaml", "inputs:", "input:", "problem.yaml: "),
+        ("plain", "problem.yaml", "inputs:", "{", "is no YAML"),
+        ("plain", "reference.py", "def reference", "def other", "has no reference, which is the reference"),
+        ("gpu_mode", "task.yml", "tests:", "test:", "has no tests"),
+        ("gpu_mode", "reference.py", "def ref_kernel", "def kernel", "has no ref_kernel"),
+        ("flashinfer", "definition.json", '"axes"', '"axe"', "is not of its schema: no 'axes'"),
+        ("flashinfer", "definition.json", '"const"', '"expr"', "the axis hidden_size is expr"),
+        ("flashinfer", "workload.jsonl", '"value"', '"values"', "eps is a scalar, and no line"),
+        ("flashinfer", "workload.jsonl", '{"axes"', '{"ax"', "has a line that is no workload"),
+        ("flashinfer", "solution.json", '"python"', '"cuda"', "is written in cuda"),
+        ("flashinfer", "solution.json", "main.py::run", "main.py", "is no FILE::FUNCTION of its sources"),
+        (
+            "flashinfer",
+            "solution.json",
+            '"path": "main.py"',
+            '"path": "../main.py"',
+            "outside of its folder: ../main.py",
+        ),
+    ],
+)
+def test_what_breaks_a_layout_is_told(tmp_path, layout, file, old, new, said):
+    folder = folder_of(tmp_path, layout, "right")
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+    with pytest.raises(UsageError) as caught:
+        recognised([folder])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_shapes_of_the_author_come_first_unless_they_are_too_large(tmp_path, fuzz):
+    folder = folder_of(tmp_path, "plain", "right")
+    text = BASE["plain"]["problem.yaml"].replace("shapes: [", "shapes: [{rows: 9999, cols: 9999}, ")
+    (folder / "problem.yaml").write_text(text)
+    code, out, _ = fuzz(*words(folder, tmp_path))
+    assert (code, "came first: rows=8 cols=64\n" in out, "too large to be tried: rows=9999 cols=9999" in out) == (
+        0,
+        True,
+        True,
+    )
