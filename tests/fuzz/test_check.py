@@ -69,7 +69,7 @@ def test_a_law_has_what_it_leaves_alone_from_the_case(monkeypatch):
     )
     made = []
     monkeypatch.setattr(
-        "kernel_assay.fuzz.checking.check.materialize", lambda recipe: made.append(recipe) or materialize(recipe)
+        "kernel_assay.fuzz.checking.requests.materialize", lambda recipe: made.append(recipe) or materialize(recipe)
     )
     subject = next(s for s in subjects_of("gemm") if s.name == "numpy_float32")
     with Examiner([subject]) as examiner:

@@ -11,7 +11,7 @@ from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.fuzz.checking import check, large_check, large_policy
+from kernel_assay.fuzz.checking import large_check, large_policy, requests
 from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.subjects import fitting
@@ -173,7 +173,7 @@ def test_right_subjects_pass_and_every_element_is_compared(op):
 def test_the_supervisor_never_makes_the_whole(kernel, monkeypatch):
     case = silu(2048, 4096)
     mine = kernel("mine")
-    monkeypatch.setattr(check, "materialize_all", lambda case: pytest.fail("the whole was made"))
+    monkeypatch.setattr(requests, "materialize_all", lambda case: pytest.fail("the whole was made"))
     with Examiner([mine, PEER]) as examiner:
         tracemalloc.start()
         checked = examiner.check([CheckRequest(case, (mine.key, PEER.key))] * 3)
