@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +12,9 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
-from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference
+from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference, op_name
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.layouts.support.problem import HERE, Message, Problem
-from kernel_assay.oracles.catalog import builtin_ops
 from kernel_assay.oracles.spec.contract import Contract
 from kernel_assay.oracles.spec.plain_case import plain_case
 from kernel_assay.reports.json_model import Report, report
@@ -95,7 +93,7 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
         raise UsageError(f"a trace is written of definition.json and its like, not of {problem.layout}")
     store.prepare()
     problem = _written(problem, store.root)
-    contract = add_reference(problem.reference, op=_op_name(problem.name))
+    contract = add_reference(problem.reference, op=op_name(problem.name))
     _complete(problem, contract)
     stop, first = api.Stop(), list[float]()
 
@@ -115,20 +113,11 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
     return Judgement(problem, contract, result, first[0] if first else spent, spent, traces)
 
 
-def _op_name(name: str) -> str:
-    """A name for the op; one that is a built-in op's already is another op."""
-    said = re.sub(r"\W+", "_", name).strip("_").lower()
-    if not said:
-        return ""
-    said = said if said[0].isalpha() else f"op_{said}"
-    return f"{said}_reference" if said in builtin_ops() else said
-
-
 def _written(problem: Problem, root: Path) -> Problem:
     """The problem with its adapters written."""
     if not problem.files:
         return problem
-    folder = (root / FOLDER / f"{_op_name(problem.name)}-{problem.digest}").resolve()
+    folder = (root / FOLDER / f"{op_name(problem.name)}-{problem.digest}").resolve()
     _write(folder, problem.files)
     reference, subject = (text.replace(HERE, str(folder)) for text in (problem.reference, problem.subject))
     return replace(problem, reference=reference, subject=subject)

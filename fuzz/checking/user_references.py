@@ -202,7 +202,7 @@ def add_reference(text: str, folder: Path | None = None, *, op: str = "") -> Con
     target = f"{Path(where).resolve()}{f':{name}' if name else ''}" if is_file else text
     process = ReferenceProcess(target, folder or Path.cwd())
     said = process.said
-    op = op or _op_of(said["name"], said["stem"])
+    op = op or op_name(said["stem"] if said["name"] in _VAGUE else said["name"]) or "op_"
     if is_file and not name:
         target = f"{target}:{said['name']}"
     place = ReferencePlace(target, "" if is_file else str(folder or Path.cwd()), said["digest"])
@@ -210,10 +210,12 @@ def add_reference(text: str, folder: Path | None = None, *, op: str = "") -> Con
     return enter(made)
 
 
-def _op_of(name: str, stem: str) -> str:
-    """A name for the op; one that is a built-in op's already is another op, whatever it computes."""
-    said = re.sub(r"\W+", "_", stem if name in _VAGUE else name).strip("_").lower()
-    said = said if said[:1].isalpha() else f"op_{said}"
+def op_name(text: str) -> str:
+    """A name for an op, empty if nothing is left; that of a built-in op is another one, whatever it computes."""
+    said = re.sub(r"\W+", "_", text).strip("_").lower()
+    if not said:
+        return ""
+    said = said if said[0].isalpha() else f"op_{said}"
     return f"{said}_reference" if said in builtin_ops() else said
 
 

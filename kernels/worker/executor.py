@@ -237,7 +237,7 @@ class Executor:
 
     def _differ(self, first: Run, second: Run) -> bool:
         pairs = zip(first.results, second.results, strict=True)
-        return any(a.array.shape != b.array.shape or "differing" in compared(self.access, "", a, b) for a, b in pairs)
+        return any("differing" in compared(self.access, "", a, b) for a, b in pairs)
 
     def report(self, first: Run, second: Run) -> tuple[Head, list[Any]]:
         """Describe two runs: the head of a message, and the first run's bytes."""
