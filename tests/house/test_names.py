@@ -2,8 +2,10 @@
 
 import re
 import sys
+from collections import Counter
 
 import pytest
+from tree import ROOT
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS, distribution
@@ -59,3 +61,9 @@ def test_two_distributions_of_one_name():
     with pytest.raises(InternalError, match="distribution 'normal' is defined twice"):
         distribution("iid")(normal)
     assert before == DISTRIBUTIONS
+
+
+def test_no_two_modules_of_tests_share_a_name():
+    """Pytest imports them all as top-level modules, and collects only the first of two that share a name."""
+    counts = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in counts.items() if count > 1] == []
