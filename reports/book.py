@@ -15,6 +15,7 @@ from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
@@ -23,6 +24,7 @@ from kernel_assay.reports.words import count
 
 DEFAULT_CORPUS = "corpus"
 """Folder that commands use if none is named."""
+_WITH_STRICT = "; it does not count, but with --strict"
 MOST_BEFORE = 5
 """Cases of a sequence that are named in a list."""
 
@@ -54,9 +56,15 @@ class Book:
         return tuple(f for f in self.findings if not f.subject.planted)
 
     def news(self, finding: Finding) -> bool:
-        """Whether it needs a person: it stands, is not expected, and the base does not have it."""
-        stands = (finding.proven or self.strict) and finding.state is not State.FIXED
+        """Whether it needs a person: it stands, is not expected, and the base does not have it.
+
+        What did not show again stands if it is all that was ever seen of a kernel: no case of it has passed.
+        """
+        stands = (finding.proven or self.strict or self._never_passes(finding.subject)) and finding.state is not State.FIXED
         return stands and not finding.expected() and finding.id not in self.known
+
+    def _never_passes(self, subject: Subject) -> bool:
+        return self.campaign is not None and not self.campaign.by_subject.get(subject.key, {}).get(Kind.PASS)
 
     @property
     def strict(self) -> bool:
@@ -64,19 +72,21 @@ class Book:
         return self.campaign is not None and self.campaign.chosen.strict
 
     @property
-    def elusive(self) -> tuple[Finding, ...]:
-        """Failures that did not show again when they were run again, of kernels that are meant to be right."""
-        return tuple(f for f in self.real if not f.shows_again)
+    def elusive(self) -> list[str]:
+        """Words for failures that did not show again when they were run again, those of one kind together.
 
-    def elusive_text(self, finding: Finding) -> str:
-        """Words for what was seen of one of them, how often, and whether it counts."""
-        kind, seen = finding.verdict.kind, count(finding.count, "time")
-        runs = next(
-            (e.what for e in reversed(finding.history) if e.what.startswith("0 of ")), "none of the runs failed"
-        )
-        counts = "" if self.news(finding) else "; it does not count, but with --strict"
-        told = f"{finding.subject.key}: {kind}, seen {seen}, did not show again when it was run again ({runs})"
-        return f"{told}{counts}  [{finding.id}]"
+        Of kernels that are meant to be right: how often each was seen, why it is doubtful, whether it counts.
+        """
+        alike: dict[tuple[str, str, bool], list[Finding]] = {}
+        for finding in self.real:
+            if not finding.shows_again:
+                told = f"{finding.subject.key}: {finding.verdict.kind}", _rerun(finding), self.news(finding)
+                alike.setdefault(told, []).append(finding)
+        return [
+            f"{what}, seen {count(sum(f.count for f in findings), 'time')}, did not show again when it was run again "
+            f"({runs}){'' if counts else _WITH_STRICT}  [{', '.join(f.id for f in findings)}]"
+            for (what, runs, counts), findings in alike.items()
+        ]
 
     @cached_property
     def groups(self) -> list[list[Finding]]:
@@ -92,6 +102,12 @@ class Book:
         if finding.expect == "fail":
             return "expectation expired" if finding.expired() else "expected to fail"
         return "new" if self.campaign is not None and finding.id in self.campaign.fresh else finding.state.value
+
+
+def _rerun(finding: Finding) -> str:
+    """What came of running a failure again that did not show any more."""
+    said = (event.what for event in reversed(finding.history) if event.what.startswith("0 of "))
+    return next(said, "none of the runs failed")
 
 
 def open_book(store: Store, run: str | None = None, *, known: Iterable[str] = ()) -> Book:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import time
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -16,7 +17,11 @@ _LENGTHS = struct.Struct("<4sQI")
 _MAGIC = b"\xaaKA\x01"
 """Begins every message: what a subject writes into the channel by mistake does not."""
 _ROOM = 1 << 18
-"""Bytes asked for at once."""
+"""Bytes asked for at once, at least."""
+_MOST_ROOM = 1 << 26
+"""The same, at most: a message takes memory as it arrives, not as it says it will."""
+MOST = 1 << 33
+"""Bytes of a message, unless a channel has another limit."""
 
 
 def frame(head: Message, payload: list[bytes]) -> bytes:
@@ -36,8 +41,9 @@ class Channel:
     Raises EOFError when the other side has hung up, OSError when this side is gone.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
+    def __init__(self, sock: socket.socket, most: int = MOST) -> None:
+        """most: bytes of the longest message that the other side may send."""
+        self._socket, self._most = sock, most
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN | select.POLLHUP)
         self._buffer = bytearray()
@@ -55,15 +61,23 @@ class Channel:
         """Send one framed message, whole."""
         self._socket.sendall(message)
 
-    def readable(self, seconds: float) -> bool:
-        """Whether receive() has something to do within so many seconds: a message, part of one, or a hang-up."""
-        return self._complete() or bool(self._poll.poll(max(0.0, seconds) * 1000.0))
-
-    def whole(self) -> bool:
-        """Read what is there, and say whether receive() gives a message at once."""
-        if not self._complete():
+    def ready(self, seconds: float) -> bool:
+        """Read until a message is whole, for so many seconds at most; whether receive() gives one at once."""
+        deadline = time.monotonic() + seconds
+        while not self._complete():
+            if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000.0):
+                return False
             self._fill()
-        return self._complete()
+        return True
+
+    @property
+    def begun(self) -> int:
+        """Bytes that are there of a message that is not whole."""
+        return 0 if self._complete() else len(self._buffer) - self._at
+
+    def distrust(self) -> None:
+        """Take nothing that comes from the other side for a message any more."""
+        self._most = -1
 
     def receive(self) -> tuple[Message, memoryview]:
         """The next message: its head, and its payload as writable memory of its own."""
@@ -75,6 +89,8 @@ class Channel:
             head: Message = from_json(bytes(self._buffer[start : start + head_size]))
         except ValueError as error:
             raise GarbledError("garbage on the channel") from error
+        if not isinstance(head, dict):
+            raise GarbledError("garbage on the channel")
         payload = memoryview(self._buffer[start + head_size : start + size])
         self._at = start + size
         return head, payload
@@ -83,7 +99,7 @@ class Channel:
         """Read once, behind what is still unread."""
         del self._buffer[: self._at]
         self._at = 0
-        received = self._socket.recv(max(_ROOM, self._missing()))
+        received = self._socket.recv(min(max(_ROOM, self._missing()), _MOST_ROOM))
         if not received:
             raise EOFError("the other end of the channel is closed")
         self._buffer += received
@@ -96,7 +112,7 @@ class Channel:
         unread = len(self._buffer) - self._at
         if unread < _LENGTHS.size:
             return _LENGTHS.size - unread
-        magic, size, _ = _LENGTHS.unpack_from(self._buffer, self._at)
-        if magic != _MAGIC:
+        magic, size, head_size = _LENGTHS.unpack_from(self._buffer, self._at)
+        if magic != _MAGIC or not head_size <= size <= self._most:
             raise GarbledError("garbage on the channel")
         return int(_LENGTHS.size + size - unread)

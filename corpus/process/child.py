@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -121,13 +120,10 @@ class ChildProcess:
 
     def hear(self, seconds: float) -> Message:
         """The next message. Raises GoneError."""
-        deadline = time.monotonic() + seconds
         try:
-            while True:
-                if not self._channel.readable(deadline - time.monotonic()):
-                    raise GoneError(f"it did not finish in {seconds:g} s", silent=True)
-                if self._channel.whole():
-                    return self._channel.receive()[0]
+            if not self._channel.ready(seconds):
+                raise GoneError(f"it did not finish in {seconds:g} s", silent=True)
+            return self._channel.receive()[0]
         except (EOFError, OSError) as error:
             raise GoneError(self._ending()) from error
 

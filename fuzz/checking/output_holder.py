@@ -23,7 +23,7 @@ from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.execution import OutputReport
 from kernel_assay.corpus.model.remote_array import Remote
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.process.channel import GarbledError, Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.kernels.boundary.output_transfer import IPC, SHARED
 from kernel_assay.kernels.sandbox.batch import LostError, NoRoomError
@@ -89,10 +89,10 @@ class HolderProcess:
         return room
 
     def take(self, subject: str, report: OutputReport, offer: Message) -> HeldOutput:
-        """Have it copy an output, now. Raises LostError and NoRoomError."""
+        """Have it copy an output, now. Raises LostError and NoRoomError, GarbledError for an offer that is none."""
         told = {**offer, "dtype": report.dtype, "shape": report.shape}
-        if offer["bytes"] != math.prod(report.shape) * format_of(report.dtype).dtype.itemsize:
-            raise InternalError(f"the worker offers {offer['bytes']} bytes for {report.name} of {subject}")
+        if offer.get("bytes") != math.prod(report.shape) * format_of(report.dtype).dtype.itemsize:
+            raise GarbledError(f"{offer.get('bytes')} bytes are offered for {report.name} of {subject}")
         said = self.ask("take", [(subject, report.name)], offer=told)
         if "room" in said:
             raise NoRoomError(said["room"])

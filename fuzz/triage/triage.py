@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import CheckRequest
-from kernel_assay.fuzz.checking.subjects import fitting
+from kernel_assay.fuzz.checking.subjects import fitting, is_own
 from kernel_assay.fuzz.triage.failure_conditions import learn_gates
 from kernel_assay.fuzz.triage.failures import Failure, Found, Observed, event, file
 from kernel_assay.fuzz.triage.sanitize import automatically
@@ -34,6 +34,8 @@ SLOW_CONFIRMATIONS = 1
 RARE_CONFIRMATIONS = 60
 """Further times where it showed in none of those: a kernel that is wrong once in 50 calls must not pass for right."""
 RARE_AT_ONCE, RARE_SECONDS = 12, 2.0
+MOST_BESIDE, BESIDE = 8, 3
+"""Other subjects beside which one is run that does not fail alone, and how often."""
 LARGE_SECONDS = 20.0
 """Time for shrinking a large case beside that for any: its first steps cost about as much as the case itself."""
 PROBE_SECONDS = 10.0
@@ -150,11 +152,29 @@ class _Investigation:
             return
         self.seen = replace(self.seen, digest=confirmed.digest, probability=confirmed.probability)
         state = State.CONFIRMED if confirmed.hits == confirmed.times else State.FLAKY
-        self._note(state, f"{confirmed.hits} of {confirmed.times} runs failed")
+        beside = "" if confirmed.hits else self._beside()
+        cause = f"; it fails beside {beside}, which changes the process that both run in" if beside else ""
+        self._note(state, f"{confirmed.hits} of {confirmed.times} runs failed{cause}")
         if confirmed.hits:
             if self.seconds > 0.0:
                 self._shrink()
             self._closely()
+
+    def _beside(self) -> str:
+        """The subject beside which this one fails each time, though not alone; empty: none that was tried."""
+        key, case, verdict = self.failure.subject.key, self.failure.case, self.failure.verdict
+        if is_dear(verdict) or self.examiner.is_large(case):
+            return ""
+        same = Shrinker(self.examiner, key, verdict).same
+        others = [s for s in self.examiner.subjects.values() if s.key != key and s.op == case.op]
+        for other in sorted(others, key=is_own, reverse=True)[:MOST_BESIDE]:
+            if self.stopping():
+                break
+            self.examiner.sandbox.renew(other.key, key)
+            both = [CheckRequest(case, (other.key, key))] * BESIDE
+            if all(same(checked.verdicts[key]) for checked in self.examiner.check(both)):
+                return other.key
+        return ""
 
     def _shrinker(self, seconds: float) -> Shrinker:
         failure, deadline = self.failure, time.monotonic() + seconds

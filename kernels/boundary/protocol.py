@@ -14,6 +14,8 @@ from kernel_assay.corpus.process.channel import frame
 
 CHANNEL_LOST = 86
 """Exit code of a worker whose subject closed the channel under it."""
+WORKER_FAILED = 89
+"""Exit code of a worker whose own code has failed, which it has said."""
 
 FORK = b"fork"
 """What a supervisor tells a zygote that wants a worker; one that wants a zygote of its own sends variables as JSON."""

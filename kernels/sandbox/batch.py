@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.case import Case
@@ -66,6 +66,8 @@ class PendingBatch:
     """What still has to be sent, as (number, task with the subjects still to run)."""
     sent: list[tuple[int, Task]] = field(default_factory=list)
     """What the worker has been told to do."""
+    due: deque[Key] = field(default_factory=deque)
+    """The same, execution by execution; what has come back is taken away."""
     suspects: list[tuple[int, Task]] = field(default_factory=list)
     """Executions whose worker died, to be run again alone when everything else is done."""
     deaths: dict[Key, int] = field(default_factory=dict)
@@ -122,6 +124,20 @@ class PendingBatch:
     def under_way(self) -> bool:
         """Whether something that was sent has not come back. The last is looked for first: it comes last."""
         return any(self._is_due((n, k)) for n, task in reversed(self.sent) for k in reversed(task.subjects))
+
+    def send(self, batch: list[tuple[int, Task]]) -> None:
+        """Note what a worker is told to do now, and nothing else."""
+        self.sent, self.due = batch, deque((n, key) for n, task in batch for key in task.subjects)
+        self.waiting = [w for w in self.waiting if w not in batch]
+        self.set_aside -= set(self.due)
+
+    def answered(self, number: Any, subject: Any) -> Key:
+        """The execution that an answer is about: the next one due. Raises ValueError for any other."""
+        while self.due and not self._is_due(self.due[0]):
+            self.due.popleft()
+        if not self.due or self.due[0] != (number, subject):
+            raise ValueError(f"an answer about {number}, {subject}, which is not the next one")
+        return self.due[0]
 
     def _is_due(self, key: Key) -> bool:
         return key not in self.outcomes and key not in self.set_aside

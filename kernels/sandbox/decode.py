@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from kernel_assay.corpus.formats import FORMATS
-from kernel_assay.corpus.model.execution import Execution, GuardDamage, OutputReport
+from kernel_assay.corpus.model.execution import Execution, GuardDamage
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.kernels.backends.support.walls import Touch
 from kernel_assay.kernels.sandbox.batch import Outcome
 from kernel_assay.kernels.sandbox.worker_pool import Ending
 
 
-def outcome_of(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
-    """An execution with its outputs, which follow one another in the payload."""
-    execution, arrays, at = execution_of(key, head), {}, 0
+def outcome_of(key: str, head: dict[str, Any], payload: memoryview, specs: Collection[str]) -> Outcome:
+    """An execution with its outputs, which follow one another in the payload; as for execution_of."""
+    execution, arrays, at = execution_of(key, head, specs), {}, 0
     for report in execution.outputs:
         if report.dtype in FORMATS:
             dtype, size = FORMATS[report.dtype].dtype, math.prod(report.shape)
@@ -26,24 +27,17 @@ def outcome_of(key: str, head: dict[str, Any], payload: memoryview) -> Outcome:
     return Outcome(execution, arrays)
 
 
-def execution_of(key: str, head: dict[str, Any]) -> Execution:
-    """Read the head of a message."""
-    said = head.get("outputs", ())
-    reports = [OutputReport.trusted(**_REPORT | {n: _tupled(value) for n, value in one.items()}) for one in said]
-    return Execution.trusted(
-        status=Status(head["status"]),
-        subject=key,
-        fault=Kind(head["fault"]) if "fault" in head else None,
-        message=head.get("message", ""),
-        detail=head.get("detail", ""),
-        input_digest=head["input_digest"],
-        input_rows=head.get("input_rows", ""),
-        outputs=tuple(reports),
-        damage=tuple(GuardDamage(**d) for d in head.get("damage", ())),
-        mutated=tuple(head.get("mutated", ())),
-        warnings=tuple(head.get("warnings", ())),
-        nanoseconds=head.get("nanoseconds", 0),
-    )
+def execution_of(key: str, head: dict[str, Any], specs: Collection[str]) -> Execution:
+    """Read the head of a message, which a kernel may have written. Raises ValueError; specs: names of the outputs."""
+    execution = Execution.model_validate({**head, "subject": key})
+    names = [report.name for report in execution.outputs]
+    if names != (list(specs) if execution.status is Status.OK else []):
+        raise ValueError(f"outputs {names} of a run that is {execution.status}")
+    if (execution.fault is None) is (execution.status is Status.FAULTED):
+        raise ValueError(f"fault {execution.fault} of a run that is {execution.status}")
+    if any(extent < 0 for report in execution.outputs for extent in report.shape):
+        raise ValueError("an output with fewer than no elements")
+    return execution
 
 
 def _touching(key: str, touch: Touch, tail: str) -> Execution:
@@ -59,15 +53,6 @@ def _touching(key: str, touch: Touch, tail: str) -> Execution:
         damage=() if mutated else (left,),
         mutated=(touch.name,) if mutated else (),
     )
-
-
-def _tupled(value: Any) -> Any:
-    """JSON has lists only."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-_REPORT = {n: f.get_default() for n, f in OutputReport.model_fields.items() if not f.is_required()}
-"""Defaults of what a worker leaves out of its report."""
 
 
 def left_undone(key: str, why: str) -> Outcome:

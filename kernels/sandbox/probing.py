@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from typing import Any, cast
+from typing import cast
+
+from pydantic import BaseModel, ValidationError
 
 from kernel_assay.corpus.process.channel import frame
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
@@ -26,12 +28,20 @@ ReadyBy = Callable[[str], float]
 """Key of a subject -> when it must have been loaded, by `time.monotonic`."""
 
 
+class Said(BaseModel):
+    """A worker's answer (kernels/worker/worker.py)."""
+
+    error: str
+    returns: bool = False
+    lacks: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+
+
 @dataclass
 class Probed:
     """Results of a probe, by subject key."""
 
-    said: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What a worker answers (kernels/worker/worker.py)."""
+    said: dict[str, Said] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
     """What it did to its worker instead."""
     unready: set[str] = field(default_factory=set)
@@ -78,14 +88,18 @@ class Probing:
                 self._idle.append(handle)
                 continue
             self._busy[handle] = key, self._clock() + LOAD_SECONDS
+            handle.loaded.add(key)
             with suppress(OSError):  # it is dead, as will be heard
                 handle.channel.send(frame({"probe": key}, []))
 
     def _hear(self, handle: Handle) -> None:
-        key, _ = self._busy.pop(handle)
+        key, until = self._busy.pop(handle)
         try:
-            said = handle.channel.receive()[0]
-        except (EOFError, OSError):
+            if not handle.channel.ready(0):
+                self._busy[handle] = key, until
+                return
+            said = Said.model_validate(handle.channel.receive()[0])
+        except (EOFError, OSError, ValidationError):
             ending = self._pool.ending(handle)
             self._replace(handle)
             self.found.wrong[key] = f"kills the process when it is loaded ({ending.describe()})"

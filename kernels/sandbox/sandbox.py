@@ -15,8 +15,11 @@ from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import TypeAdapter
+
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import GarbledError, Message, frame
@@ -28,6 +31,7 @@ from kernel_assay.kernels.boundary.output_transfer import SHARED
 from kernel_assay.kernels.boundary.protocol import (
     CHANNEL_LOST,
     IDLE,
+    WORKER_FAILED,
     ZYGOTE_LOST,
     Task,
     encode_batch,
@@ -38,7 +42,7 @@ from kernel_assay.kernels.sandbox.closing import ASKED
 from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained
 from kernel_assay.kernels.sandbox.decode import death_of, execution_of, left_undone, outcome_of
 from kernel_assay.kernels.sandbox.mps import Sharing
-from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Stopwatch
+from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock, Stopwatch
 from kernel_assay.kernels.sandbox.probing import Probing, ReadyBy
 from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, WorkerPool
 
@@ -50,6 +54,11 @@ MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
 _MOST_STACK = 2000
 """Characters of where a late run is, the innermost calls first, that are kept."""
+_PIECE = 1 << 12
+"""A message that has begun brings so many more bytes within the time limit of a run, or it is none."""
+_LEAST_SECONDS = 1.0
+"""The same, at least: a worker may not get to run for so long."""
+_OFFERS = TypeAdapter(list[dict[str, Any]])
 _LOST_SECONDS = 1.0
 """In which the death of a worker is known whose outputs cannot be had."""
 
@@ -134,18 +143,18 @@ class Sandbox:
         self.unready = found.unready
         wrong = {key: f"{self._subjects[key].path} {why}" for key, why in found.wrong.items()}
         for key, said in found.said.items():
-            if said.get("returns"):
+            if said.returns:
                 self.returning.add(key)
-            self.lacks[key], self.needs[key] = (frozenset(said.get(k, ())) for k in ("lacks", "needs"))
-            if said["error"]:
-                wrong[key] = str(said["error"])
+            self.lacks[key], self.needs[key] = said.lacks, said.needs
+            if said.error:
+                wrong[key] = said.error
         return wrong
 
     def stretch(self, key: str, message: Message, seconds: float) -> Message:
         """The subject's launch for tensors larger than any memory (worker/stretched.py); {}: it gave no answer."""
         self._active.channel.send(frame({"stretch": key, **message}, []))
         try:
-            if self._active.channel.readable(seconds):
+            if self._active.channel.ready(seconds):
                 return self._active.channel.receive()[0]
             self.pool.kill(self._active)
         except (EOFError, OSError):
@@ -180,7 +189,7 @@ class Sandbox:
     def pump(self, pending: PendingBatch) -> None:
         """Take in what has come back already, without waiting, so that the worker never stalls."""
         try:
-            while self._active.channel.readable(0):
+            while self._active.channel.ready(0):
                 self._receive(pending)
             self._watch.spent(self._active.running())
         except (EOFError, OSError):
@@ -216,13 +225,14 @@ class Sandbox:
             for n, task in enumerate(pending.tasks)
         ]
 
-    def renew(self, *warm: str) -> None:
-        """Have what is submitted next run in a worker that has run nothing else; a batch under way is given up.
+    def renew(self, *keys: str) -> None:
+        """Have what is submitted next, for these subjects, run in a worker that has run nothing else, and loaded none.
 
-        warm: what the worker after that one loads while it waits.
+        A batch under way is given up. The worker after that one loads them while it waits.
         """
-        if self._active.served or self._active.shared:
-            self._promote(warm=warm)
+        for _ in (self._active, self._spare):
+            if not self._active.is_alone_with(keys):
+                self._promote(warm=keys)
 
     def _send(self, pending: PendingBatch, batch: list[tuple[int, Task]]) -> None:
         if self._active.served > RECYCLE or (self._sharing.wanted and not self._active.shared):
@@ -233,10 +243,9 @@ class Sandbox:
         self._give(pending, batch)
 
     def _give(self, pending: PendingBatch, batch: list[tuple[int, Task]]) -> None:
-        pending.sent = batch
-        pending.waiting = [w for w in pending.waiting if w not in batch]
-        pending.set_aside -= {(n, key) for n, task in batch for key in task.subjects}
+        pending.send(batch)
         self._active.served += len(batch)
+        self._active.loaded.update(key for _, task in batch for key in task.subjects)
         self._active.history.extend(task for _, task in batch)
         try:
             self._active.channel.send(encode_batch(batch, pending.taker.way if pending.taker else ""))
@@ -304,6 +313,7 @@ class Sandbox:
             handle.channel.send(self._introduction)
             if warm and not self._sharing.wanted:  # what it makes on a GPU then, it cannot share
                 handle.warm = True
+                handle.loaded.update(warm)
                 handle.channel.send(frame({"warm": warm}, []))
         return handle
 
@@ -315,18 +325,28 @@ class Sandbox:
                 self._active.channel.send(frame({"environment": self._active.shared}, []))
 
     def _hears(self, patient: Callable[[], bool]) -> bool:
-        """Whether the active worker says something, or hangs up, before patience is lost with it."""
-        while not self._active.channel.readable(PAUSE_SECONDS):
+        """Whether the active worker says something before patience is lost with it.
+
+        Raises EOFError where it hangs up, GarbledError where it begins a message and does not go on.
+        """
+        channel, clock = self._active.channel, Clock()
+        begun, since = 0, clock()
+        while not channel.ready(PAUSE_SECONDS):
             if self.beside is not None:
                 self.beside()
             if not patient():
-                return self._active.channel.readable(0)
+                return channel.ready(0)
+            now = clock()
+            if not channel.begun or channel.begun >= begun + _PIECE:
+                begun, since = channel.begun, now
+            elif now - since > max(self.timeout, _LEAST_SECONDS):
+                raise GarbledError("a message that does not end")
         return True
 
     def _wait(self, pending: PendingBatch) -> None:
         """Wait until one message, one death or one timeout."""
         try:
-            if self._active.lost:
+            if self._active.lost or self._active.failed:
                 raise EOFError  # noqa: TRY301  as when the channel says it
             if self._hears(lambda: not self._is_late(pending)):
                 self._receive(pending)
@@ -354,29 +374,39 @@ class Sandbox:
 
     def _receive(self, pending: PendingBatch) -> None:
         head, payload = self._active.channel.receive()
-        if "lost" in head:
+        if "lost" in head and self.pool.on_gpu:
             self._active.lost = str(head["lost"])
             raise EOFError
         if "internal" in head:
-            raise InternalError(f"the worker failed on its own:\n{head['internal']}")
-        key: Key = (head.pop("n"), head.pop("subject"))
+            self._active.failed = str(head["internal"])
+            raise EOFError
+        try:
+            key = pending.answered(head.pop("n", None), head.pop("subject", None))
+            offers, names = head.pop("offers", None), pending.tasks[key[0]].outputs
+            if offers is None:
+                outcome = outcome_of(key[1], head, payload, names)
+            else:
+                outcome = Outcome(execution_of(key[1], head, names), {})
+                offers = _OFFERS.validate_python(offers)
+        except ValueError as error:  # a kernel wrote it
+            self._active.channel.distrust()
+            raise GarbledError(str(error)) from error
         pending.histories[key] = self._active.history
-        offers = head.pop("offers", None)
-        if head["status"] != Status.UNSUPPORTED:
+        if outcome.execution.status != Status.UNSUPPORTED:
             self._active.warmed.add(key[1])
         if key in pending.excused:
             self._slow.add(key[1])
-        if offers is None and pending.repeat(key):
-            return
-        if offers is None:
-            pending.outcomes[key] = outcome_of(key[1], head, payload)
-        else:
-            self._take_over(pending, key, head, offers)
+        if offers is not None:
+            self._take_over(pending, key, outcome.execution, offers)
+        elif not pending.repeat(key):
+            pending.outcomes[key] = outcome
 
-    def _take_over(self, pending: PendingBatch, key: Key, head: dict[str, Any], offers: list[Message]) -> None:
+    def _take_over(self, pending: PendingBatch, key: Key, execution: Execution, offers: list[Message]) -> None:
         """Have outputs copied that a worker keeps until it hears of it."""
-        assert pending.taker is not None
-        execution, again = execution_of(key[1], head), ""
+        if pending.taker is None or len(offers) != len(execution.outputs):
+            self._active.channel.distrust()
+            raise GarbledError("outputs are offered that nobody has asked for")
+        again = ""
         pid = self.pool.pid_of(self._active)  # where it lives, it has another
         offers = [{**offer, "pid": pid} if "pid" in offer else offer for offer in offers]
         try:
@@ -390,7 +420,7 @@ class Sandbox:
             why = f"its outputs do not fit beside what the oracle holds: {error}"
             pending.outcomes[key] = left_undone(key[1], why)
         except LostError as error:
-            if self._active.channel.readable(_LOST_SECONDS):  # it has nothing to say but that it is dead
+            if self._has_gone():
                 pending.lost.add(key)
                 return
             if pending.taker.way == SHARED:
@@ -398,6 +428,13 @@ class Sandbox:
             again = pending.taker.way = SHARED
         with contextlib.suppress(OSError):  # a dead one is met later
             self._active.channel.send(frame({"again": again}, []))
+
+    def _has_gone(self) -> bool:
+        """Whether a worker that waits for an answer is dead, or says that it is about to be."""
+        try:
+            return self._active.channel.ready(_LOST_SECONDS)
+        except (EOFError, OSError):
+            return True
 
     def _account_for_death(self, pending: PendingBatch, *, late: tuple[int, int] | None, garbled: bool = False) -> None:
         """The active worker is dead, or must die because a run is late: name the culprit, give its work to the spare.
@@ -411,7 +448,7 @@ class Sandbox:
             self._sharing.lose()
         lost = self._active.lost if self._is_first_death(pending) else ""  # the second one's last words are wanted
         ending = Ending(GPU_LOST, lost) if lost else self._end(late)
-        garbled |= ending.code == CHANNEL_LOST
+        garbled |= ending.code == CHANNEL_LOST or (bool(self._active.failed) and ending.code != WORKER_FAILED)
         self._drain(pending)
         number, position, _ = self._active.running()
         timed_out = late is not None and late == (number, position) and not shared  # others may have kept it waiting
@@ -440,6 +477,8 @@ class Sandbox:
             return Ending(ending.code, ending.tail + self._active.stack[:_MOST_STACK])
         said = self._active.lost
         ending = self.pool.ending(self._active)
+        if self._active.failed:
+            return replace(ending, tail=self._active.failed)
         return Ending(GPU_LOST, f"{ending.tail}\n{said}") if said else ending
 
     def _is_first_death(self, pending: PendingBatch) -> bool:
@@ -449,7 +488,7 @@ class Sandbox:
     def _drain(self, pending: PendingBatch) -> None:
         """Read what the dead worker had sent."""
         try:
-            while self._active.channel.readable(0):
+            while self._active.channel.ready(0):
                 self._receive(pending)
         except (EOFError, OSError):
             return

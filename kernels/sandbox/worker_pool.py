@@ -10,11 +10,10 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from pydantic_core import from_json, to_json
 
@@ -35,6 +34,7 @@ from kernel_assay.kernels.boundary.protocol import (
     JOURNAL,
     STACK_AT,
     STACK_SIGNAL,
+    WORKER_FAILED,
     ZYGOTE_LOST,
     Task,
 )
@@ -70,19 +70,24 @@ class Ending:
 
     def describe(self) -> str:
         """Words for it."""
+        last = self.tail.strip().rpartition("\n")[2]
+        words = {
+            CHANNEL_LOST: "it closed the channel to its supervisor, or wrote into it",
+            WORKER_FAILED: f"while it ran, the worker's own code failed, or was made to say so: {last}",
+            GPU_LOST: last,
+            ZYGOTE_LOST: "it ended or stopped the process that starts all others",
+        }
         if self.touch is not None:
             return self.touch.describe()
-        if self.code == CHANNEL_LOST:
-            return "it closed the channel to its supervisor, or wrote into it"
-        if self.code == GPU_LOST:
-            return self.tail.strip().rpartition("\n")[2]
-        if self.code == ZYGOTE_LOST:
-            return "it ended or stopped the process that starts all others"
+        if self.code in words:
+            return words[self.code]
         if self.code < 0:
             return f"killed by {signal.Signals(-self.code).name}"
         return f"the process exited with {self.code}"
 
 
+_FRAME = 1 << 24
+"""Bytes of a message that are not a worker's outputs, at most."""
 _GPU_MB = 64 << 10
 """What a context on a GPU maps of the host's memory, at most; most of it is never touched."""
 
@@ -107,10 +112,14 @@ class Handle:
     """The latest of them, in their order."""
     lost: str = ""
     """Why nothing runs on the GPU any more in it, if it has said so; it is about to end."""
+    failed: str = ""
+    """Traceback of what failed in it, if it has said that this was its own code; it is about to end."""
     stack: str = ""
     """Where it was when that was last asked for."""
     warm: bool = False
     """Whether it has touched what a task touches, a GPU among it, before it is needed."""
+    loaded: set[str] = field(default_factory=set)
+    """Subjects whose files it has executed, or was told to."""
     shared: Mapping[str, str] = field(default_factory=dict)
     """What has made it a client of a service that shares the GPU (kernels/sandbox/mps.py); empty: it takes turns."""
 
@@ -120,6 +129,10 @@ class Handle:
         if self.journal >= 0:  # it may be closed twice: when its zygote is lost, and with all others
             os.close(self.journal)
             self.journal = -1
+
+    def is_alone_with(self, keys: Collection[str]) -> bool:
+        """Whether it has run nothing, and loaded nothing but these subjects: else others may have changed it."""
+        return not (self.served or self.shared) and self.loaded <= set(keys)
 
     def running(self) -> tuple[int, int, int]:
         """(task, position, started at CLOCK_MONOTONIC ns) of the run in progress; IDLE when there is none."""
@@ -155,9 +168,10 @@ class WorkerPool:
         self._scratch = Scratch()
         caches = {**compiler_caches(), "XDG_CACHE_HOME": str(cache_home())}  # the same, where homes are read-only
         self._environment = {**_THREADS, **caches, **environment}
-        on_gpu = any(b.endswith("@cuda") or loader_of(b).gpu_only for b in backends)
+        self.on_gpu = any(b.endswith("@cuda") or loader_of(b).gpu_only for b in backends)
+        self._most = (memory_mb << 20) + _FRAME
         self._settings = {
-            "memory_mb": memory_mb + (_GPU_MB if on_gpu else 0),
+            "memory_mb": memory_mb + (_GPU_MB if self.on_gpu else 0),
             "backends": backends,
             "enclosure": enclosure_of(self._scratch.path, memory_mb, self._environment),
             "open": why_open,
@@ -195,7 +209,7 @@ class WorkerPool:
         except OSError as error:
             raise InternalError(f"the zygote is gone: {error}") from error
         theirs.close()
-        return ForkedPool(ours, self._settings, {**self._environment, **environment})
+        return ForkedPool(ours, self, {**self._environment, **environment})
 
     @property
     def why_open(self) -> str:
@@ -223,7 +237,7 @@ class WorkerPool:
         theirs.close()
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             ours.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
-        handle = Handle(Channel(ours), journal, zygote=self._zygotes)
+        handle = Handle(Channel(ours, self._most), journal, zygote=self._zygotes)
         self._unclaimed.append(handle)
         return handle
 
@@ -374,9 +388,10 @@ _UNKNOWN = Ending(ZYGOTE_LOST, "")
 class ForkedPool(WorkerPool):
     """A pool whose zygote was forked by another one's, and ends with that one at the latest."""
 
-    def __init__(self, control: socket.socket, settings: dict[str, Any], environment: dict[str, str]) -> None:
-        """settings, environment: of a zygote that is started, should this one be lost."""
-        self._settings, self._environment = settings, environment
+    def __init__(self, control: socket.socket, pool: WorkerPool, environment: dict[str, str]) -> None:
+        """environment: of a zygote that is started, should this one be lost."""
+        self._settings, self._most, self.on_gpu = pool._settings, pool._most, pool.on_gpu  # noqa: SLF001  its own kind
+        self._environment = environment
         self._process, self._zygotes, self._silent, self._why_open = None, 0, 0, ""
         self._listen_to(control)
 

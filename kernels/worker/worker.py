@@ -28,7 +28,7 @@ from kernel_assay.kernels.backends.support.signature import Bound, Interface
 from kernel_assay.kernels.backends.support.walls import fault_note
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
 from kernel_assay.kernels.boundary.output_transfer import OutputHandover, bytes_of, lent
-from kernel_assay.kernels.boundary.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL
+from kernel_assay.kernels.boundary.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL, WORKER_FAILED
 from kernel_assay.kernels.worker.exceptions import SubjectError, mine
 from kernel_assay.kernels.worker.executor import Access, Executor, Head, Run, Setting, execute
 from kernel_assay.kernels.worker.host import HostAccess, HostSetting
@@ -274,4 +274,5 @@ def main(channel: int, journal: int) -> None:
         os._exit(CHANNEL_LOST)
     except BaseException:  # noqa: BLE001  a fault of ours must not look like a crash of the subject
         conn.send(frame({"internal": traceback.format_exc()}, []))
+        os._exit(WORKER_FAILED)
     os._exit(0)

@@ -176,7 +176,7 @@ def _warnings(c: Campaign) -> str:
 
 def _elusive(book: Book) -> str:
     """Failures that did not show again: told always, whether they count or not."""
-    return "\n".join(f"warning: {book.elusive_text(f)}" for f in book.elusive)
+    return "\n".join(f"warning: {words}" for words in book.elusive)
 
 
 def _fidelity(c: Campaign) -> str:

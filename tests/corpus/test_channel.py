@@ -20,9 +20,10 @@ def test_messages_arrive_whole(ends):
     second = frame({"b": "xy\n"}, [b"ab", b"c"])
     other.sendall(frame({"a": 1}, []) + second[:9])
     assert channel.receive() == ({"a": 1}, b"")
-    assert not channel.readable(0.01)
+    assert not channel.ready(0.01)
+    assert channel.begun == 9
     other.sendall(second[9:])
-    assert channel.whole()
+    assert channel.ready(0)
     head, payload = channel.receive()
     assert (head, bytes(payload)) == ({"b": "xy\n"}, b"abc")
 

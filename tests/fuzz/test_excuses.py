@@ -142,6 +142,47 @@ def test_another_failure_that_does_not_show_again_is_told_and_counts_if_asked(fu
     assert fuzz("shrink", findings()[0].id)[0] == 0
 
 
+BESIDE = {
+    "a function of numpy's": """
+EXP = np.exp
+np.exp = lambda x, *a, **k: EXP(x, *a, **k) * 1.01
+def run(out, x):
+    w = x.astype(np.float64)
+    out[...] = (w / (1.0 + EXP(-w))).astype(x.dtype)
+""",
+    "a peer's message": """
+import json, os, struct
+SAID = json.dumps({"n": 0, "subject": "silu/numpy_float32", "status": "raised", "message": "ValueError: x"}).encode()
+def run(out, x):
+    w = x.astype(np.float64)
+    out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
+    own = json.dumps({"n": 0, "subject": "silu/mine", "status": "ok", "outputs": [
+        {"name": "out", "shape": x.shape, "dtype": "float32"}]}).encode()
+    tag = b"\\xaaKA\\x01"
+    frames = [struct.pack("<4sQI", tag, len(own) + out.nbytes, len(own)) + own + out.tobytes(),
+              struct.pack("<4sQI", tag, len(SAID), len(SAID)) + SAID]
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.write(int(name), b"".join(frames) if os.readlink("/proc/self/fd/" + name).startswith("sock") else b"")
+        except OSError:
+            pass
+""",
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_who_fails_only_beside_a_kernel_that_changes_the_process_is_not_accused(fuzz, here, what):
+    kernel(here, HEAD + BESIDE[what])
+    code, out, _ = fuzz("run", "--subject", "mine.py", "--cases", 64, "--seed", 1, "--quiet")
+    with Store("corpus") as store:
+        accused = [f for f in store.findings() if f.subject.name != "mine" and f.shows_again]
+    assert not accused
+    assert code == (what == "a peer's message"), "the one that writes it is called crashed"
+    if code == 0:
+        assert "silu/numpy_float32: mismatch" in out
+        assert "it fails beside silu/mine, which changes the process that both run in" in out
+
+
 # what is kept between two calls
 
 STATEFUL = {
