@@ -54,6 +54,11 @@ class SharedNursery(WorkerPool):
         self._made = [other for other in self._made if other is not handle]
         return super().kill(handle)
 
+    def discard(self, handle, *, dead):
+        super().discard(handle, dead=dead)
+        if handle.name:  # its end is not told any more
+            self._made = [other for other in self._made if other is not handle]
+
     def close(self):
         if self._process.poll() is not None or not self._without_workers():
             super().close()
