@@ -1,7 +1,7 @@
 """The number formats that are known here, with the facts of IEEE 754 and OCP FP8 that rounding and ULPs need."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import ml_dtypes
@@ -112,6 +112,7 @@ FORMATS: dict[str, Format] = {
 _BY_DTYPE = {f.dtype: f for f in FORMATS.values()}
 
 
+@cache
 def format_of(name: str | np.dtype[Any]) -> Format:
     """The format called name, or of a numpy dtype. Raises UsageError for a type that is not known."""
     found = FORMATS.get(name) if isinstance(name, str) else _BY_DTYPE.get(name)

@@ -5,6 +5,7 @@ Exit codes: 0 nothing found, 1 findings, 2 usage, 3 internal error, 130 stopped 
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -30,10 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  one r
     """Run a command; every error a user can cause is one sentence on stderr."""
     if arguments is None:  # this is the program itself
         outlive_readers()
+        try:
+            return main(sys.argv[1:])
+        finally:  # what is left is the end of the interpreter, which Ctrl-C would turn into a death by a signal
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        result = cli.main(
-            args=None if arguments is None else list(arguments), prog_name=program(), standalone_mode=False
-        )
+        result = cli.main(list(arguments), prog_name=program(), standalone_mode=False)
     except click.exceptions.Exit as left:
         return left.exit_code
     except click.ClickException as error:

@@ -15,8 +15,8 @@ from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.reference_place import option_for
+from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.reports.bugs import grouped, rank
@@ -60,7 +60,9 @@ class Book:
 
         What did not show again stands if it is all that was ever seen of a kernel: no case of it has passed.
         """
-        stands = (finding.proven or self.strict or self._never_passes(finding.subject)) and finding.state is not State.FIXED
+        stands = (
+            finding.proven or self.strict or self._never_passes(finding.subject)
+        ) and finding.state is not State.FIXED
         return stands and not finding.expected() and finding.id not in self.known
 
     def _never_passes(self, subject: Subject) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,8 +52,8 @@ class Recorder:
         self._before, self._journal = self.campaign.seconds, CoverageJournal(self.store, self.campaign.run)
 
     def begin(self) -> None:
-        """Start this session's time."""
-        self._begin = self._saved = time.monotonic()
+        """Start this session's time; the first step is recorded at once."""
+        self._begin, self._saved = time.monotonic(), -math.inf
 
     @property
     def elapsed(self) -> float:

@@ -149,9 +149,10 @@ def command(
         base=base,
     )
     check_json(json_path)
-    with Store(corpus) as store, stopping(api.Stop()) as stop, Progress(quiet=quiet) as progress:
-        result = api.run(settings, store=store, on_event=progress, stop=stop, resume=resume, began=began)
-    code = conclude(result, corpus, json_path)
+    with Store(corpus) as store, stopping(api.Stop()) as stop:
+        with Progress(quiet=quiet) as progress:
+            result = api.run(settings, store=store, on_event=progress, stop=stop, resume=resume, began=began)
+        code = conclude(result, corpus, json_path)
     return INTERRUPTED if stop.asked and code == 0 and not result.campaign.finished else code
 
 
@@ -187,9 +188,15 @@ def conclude(result: api.RunResult, corpus: Path, json_path: str | None = None) 
     book, to_stdout = result.book(str(corpus)), json_path == "-"
     path = corpus / "local" / "runs" / result.campaign.run / "summary.json"
     summary = report(book)
-    write_json(str(path), summary)
+    full: UsageError | None = None
+    try:
+        write_json(str(path), summary)
+    except UsageError as error:  # what was found is said all the same
+        full = error
     say(campaign_text(book), err=to_stdout)
     write_json(json_path, summary)
+    if full is not None:
+        raise full
     elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     click.echo(f"summary   {path}", err=to_stdout)
     click.echo(f"page      {program()} report --html report.html{elsewhere}", err=to_stdout)

@@ -135,8 +135,9 @@ DRAWS = 16
 
 def _far(target: Target, run_seed: int, index: int, number: int) -> Proposal | None:
     """Case number index, if it has more elements than 32 bits count. Its layouts are plain: gaps would cost as much."""
-    contract, random = target.contract, Random(f"{run_seed}:{index}:far")
+    contract, random = target.contract, None
     for dims in far_turn(contract, target.farthest, run_seed, number):
+        random = random or Random(f"{run_seed}:{index}:far")  # hardly any case comes here
         roomy = replace(target, max_elements=None, memory=target.farthest)
         for _ in range(DRAWS):
             case, _ = generate(roomy, random, shapes=(dims,))

@@ -67,7 +67,7 @@ class TorchLoader(PythonLoader):
 
     def wrap(self, view: Array) -> Any:
         """A tensor over the same memory, same strides."""
-        foreign = self._foreign.get(view.dtype.name)
+        foreign = self._foreign.get(format_of(view.dtype).name)
         if foreign is None:
             return self._torch.from_numpy(view)
         return self._torch.from_numpy(view.view(f"i{view.dtype.itemsize}")).view(foreign)

@@ -24,6 +24,9 @@ from kernel_assay.kernels.backends.support.walls import Walled, is_walled, order
 from kernel_assay.kernels.boundary.output_transfer import Sealed
 from kernel_assay.kernels.worker.executor import Access, Head, Setting, loaded_by
 
+_SMALL = 1 << 20
+"""Bytes of a result that are copied to be compared."""
+
 
 class HostAccess(Access):
     """Subjects that are called with a backend's tensors over memory of the host."""
@@ -54,7 +57,11 @@ class HostAccess(Access):
         if large and result.dtype in FORMATS:
             sealed = Sealed(result.array)
             return replace(result, array=sealed.array, sealed=sealed)
-        return result if result.address else replace(result, array=result.array.copy())
+        return result if result.address else Returned(result.array.copy(), result.dtype, result.contiguous, 0)
+
+    def is_alike(self, first: Returned, second: Returned) -> bool:
+        """Compare the bytes of what is small."""
+        return bool(first.array.nbytes <= _SMALL and first.array.tobytes() == second.array.tobytes())
 
     def same(self, first: Array, second: Array) -> bool:
         """Compare bytes."""
