@@ -99,6 +99,8 @@ class Book:
         """The place of a finding in the life of findings, in a few words."""
         if finding.subject.planted:
             return "seeded bug"
+        if finding.state is State.FIXED:
+            return finding.state.value
         if finding.id in self.known:
             return "known on the base"
         if finding.expect == "fail":

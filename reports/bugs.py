@@ -89,7 +89,8 @@ def _alike(first: Finding, other: Finding) -> bool:
     kinds = {first.verdict.kind, other.verdict.kind}
     if len(kinds) == 1 and first.verdict.rule == other.verdict.rule:
         return True
-    return (len(kinds) == 1 or _in_values(kinds)) and _shapes(first.case) == _shapes(other.case)
+    races = first.verdict.kind.facts.hidden_on_gpu and _in_values({other.verdict.kind})  # values are its symptoms
+    return (len(kinds) == 1 or _in_values(kinds) or races) and _shapes(first.case) == _shapes(other.case)
 
 
 def _is_finite(case: Case) -> bool:

@@ -225,7 +225,7 @@ def findings_text(book: Book) -> str:
     blocks = [_group_text(book, group, number) for number, group in enumerate(groups, 1)]
     dtypes = f" ({len(book.real)} records by dtype and pattern)" if len(book.real) > len(groups) else ""
     old = sum(not book.news(f) for f in book.real)
-    quiet = f", {old} of them no news (known, expected or not reproduced)" if old else ""
+    quiet = f", {old} of them no news (known, expected, fixed or not reproduced)" if old else ""
     return f"findings: {len(groups)}{dtypes}{quiet}, kept in {book.corpus}/local/findings\n\n" + "\n\n".join(blocks)
 
 
@@ -233,7 +233,7 @@ def _group_text(book: Book, group: Sequence[Finding], number: int) -> str:
     lead = book.standing(group[0])
     return "\n".join(
         [
-            finding_text(group[0], number, lead, book.corpus),
+            finding_text(group[0], number, lead, book.corpus, sum(f.count for f in group)),
             *_seen_beside(book, group[0]),
             *_also(book, group[1:], lead),
         ]
@@ -262,12 +262,17 @@ def _seen_beside(book: Book, f: Finding) -> list[str]:
     return ["   ran in    check mode, on the processors beside the GPU; a replay goes there, too"] if beside else []
 
 
-def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = DEFAULT_CORPUS) -> str:
-    """One finding: what is wrong, who says so, the smallest case, and the commands that show it again."""
+def finding_text(
+    f: Finding, number: int = 1, standing: str = "", corpus: str = DEFAULT_CORPUS, seen: int = 0
+) -> str:
+    """One finding: what is wrong, who says so, the smallest case, and the commands that show it again.
+
+    seen: times that the bug was met, in all its forms; 0: those of this finding.
+    """
     said = standing if standing in {"", f.state.value} else f"{f.state}, {standing}"
     life = said or f.state.value
     lines = [
-        f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(f.count, 'time')}",
+        f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(seen or f.count, 'time')}",
         indent(f.verdict.message, "   "),
         f"   at        {code_file(f)}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"   consensus {f.verdict.blame}" if f.verdict.blame else "",

@@ -34,6 +34,7 @@ def failing_as(f, dtype, kind):
 NAN = (Special(value="nan", place="last"),)
 LEFT = "out[0] is -1.69e+38, wanted 0; its bytes are 0xFE, as in a local variable that nobody set"
 RAISED = {"kind": Kind.RAISED, "rule": "status"}
+RACE = {"kind": Kind.RACE, "rule": "check"}
 NONFINITE = {"kind": Kind.NONFINITE, "rule": "class"}
 
 ONE = {
@@ -43,6 +44,7 @@ ONE = {
     "the same case": (finding(), finding(**RAISED, dtype="float16")),
     "failing together": (failing_as(finding(cols=2), "float16", Kind.RAISED), finding(**RAISED, dtype="float16")),
     "values of the same shape": (finding(), finding(**NONFINITE, dtype="float16", layout="transposed")),
+    "values that a race has made": (finding(**RACE), finding(**NONFINITE, layout="transposed")),
     "what the values give away": (finding(message=LEFT), finding(**NONFINITE, cols=9, message=LEFT, specials=NAN)),
 }
 TWO = {
@@ -51,6 +53,7 @@ TWO = {
     "NaN in one of them": (finding(), finding(specials=NAN)),
     "NaN written into one of them": (finding(), finding(pokes=((0, 0x7FC00000),))),
     "other conditions": (finding(gate="cols % 4 != 0"), finding(gate="cols >= 1025", cols=6)),
+    "a race in another shape": (finding(**RACE), finding(**NONFINITE, cols=6)),
     "a dtype that passes": (failing_as(finding(), "float16", Kind.PASS), finding(dtype="float16", cols=6)),
 }
 

@@ -340,6 +340,18 @@ def test_what_the_base_has_is_no_news():
     assert Book((f,), campaign(fresh=(f.id,))).standing(f) == "new"
 
 
+def test_what_was_found_in_a_run_and_repaired_since_is_fixed_in_every_form():
+    f = finding(MINE, state=State.FIXED)
+    repaired = Book((f,), campaign(fresh=(f.id,)))
+    assert (repaired.standing(f), repaired.news(f)) == ("fixed", False)
+    assert "minimized" not in campaign_text(repaired)
+    for name in ("text", "markdown", "junit", "sarif", "json"):
+        text = formats()[name].render(repaired)
+        assert "fixed" in text, name
+        assert "❌" not in text, name
+    assert "1 of them no news (known, expected, fixed or not reproduced)" in campaign_text(repaired)
+
+
 def test_the_headline():
     old = finding(MINE, kind=Kind.NONFINITE, expect="fail", reason="known")
     assert headline(Book((), campaign())) == "No findings in 3,000 outputs"
