@@ -77,7 +77,7 @@ def prove(contract: Contract, subject: Subject, *, timeout: float, memory_mb: in
     cases = _narrow(contract, subject) if wide else cases_of(contract, subject)
     checked = _checked(cases, subject, timeout, memory_mb, closed=closed) if cases else []
     if wide:
-        with Sweeper(subject, timeout=max(timeout, PART_SECONDS)) as sweeper:
+        with Sweeper(subject, timeout=max(timeout, PART_SECONDS), closed=closed) as sweeper:
             checked += [sweeper.sweep(case).sweep for case in wide]
     devices = tuple(f"{name}, driver {driver}" for name, driver in gpus()) if subject.device != "cpu" else ()
     return Proof(subject=subject, environment=environment().but(devices=devices), at=now(), checked=tuple(checked))

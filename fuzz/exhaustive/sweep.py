@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +28,10 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
+from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.fuzz.checking.check import interface_of
+from kernel_assay.kernels.sandbox.closing import enclosure_of
+from kernel_assay.kernels.sandbox.worker_pool import ONE_THREAD
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.judging.judge import judge
 from kernel_assay.oracles.judging.reference import Reference
@@ -40,6 +44,9 @@ ROWS = 1 << 24
 PART = 1 << 20
 """Rows that are tried at once."""
 _START_SECONDS = 120.0
+_SCRATCH_MB = 64
+"""What the folder that a subject may write to holds."""
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _JUDGE_SECONDS = 600.0
 
 
@@ -81,8 +88,8 @@ class Tried:
 class Sweeper:
     """A subject and a judge, ready to go through domains. Use it as a context manager."""
 
-    def __init__(self, subject: Subject, *, timeout: float = 60.0, part: int = PART) -> None:
-        """timeout: seconds for one part; part: rows of one.
+    def __init__(self, subject: Subject, *, timeout: float = 60.0, part: int = PART, closed: bool = True) -> None:
+        """timeout: seconds for one part; part: rows of one; closed: whether it is closed in, where that is possible.
 
         Raises UsageError for a subject that cannot be loaded; InternalError if the oracle does not start.
         """
@@ -92,10 +99,13 @@ class Sweeper:
         self._memory = os.memfd_create("sweep")
         os.ftruncate(self._memory, size)
         self._peers: list[ChildProcess] = []
+        self._scratch = Scratch()
+        enclosure = enclosure_of(self._scratch.path, _SCRATCH_MB, {}) if closed else {}
         common = {"bytes": size, "device": subject.device}
         face = interface_of(contract)
         try:
-            self._tested = self._started("kernels.worker.exhaustive", {**common, "subject": subject, "face": face})
+            told = {**common, "subject": subject, "face": face, "enclosure": enclosure}
+            self._tested = self._started("kernels.worker.exhaustive", told, ONE_THREAD)
             hello = self._greeting(self._tested)
             if "refused" in hello:
                 raise UsageError(hello["refused"])  # noqa: TRY301  the processes must be ended on the way out
@@ -119,10 +129,11 @@ class Sweeper:
         for peer in self._peers:
             peer.close()
         self._peers.clear()
+        self._scratch.close()
         os.close(self._memory)
 
-    def _started(self, module: str, settings: Message) -> ChildProcess:
-        peer = ChildProcess(module, self._memory, settings)
+    def _started(self, module: str, settings: Message, environment: Mapping[str, str] = _NOTHING) -> ChildProcess:
+        peer = ChildProcess(module, self._memory, settings, environment)
         self._peers.append(peer)
         return peer
 

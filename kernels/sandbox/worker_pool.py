@@ -44,7 +44,8 @@ from kernel_assay.kernels.sandbox.mps import terminate
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 
 ZYGOTE = "kernels.worker.zygote"
-_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Variables with which the libraries of linear algebra start no thread: a process with some cannot be closed in."""
 _START_SECONDS = 120.0
 _EXIT_SECONDS = 5.0
 _CLOSE_SECONDS = 1.5
@@ -167,7 +168,7 @@ class WorkerPool:
         """environment: variables that the workers get besides this process's; why_open: why they are not closed in."""
         self._scratch = Scratch()
         caches = {**compiler_caches(), "XDG_CACHE_HOME": str(cache_home())}  # the same, where homes are read-only
-        self._environment = {**_THREADS, **caches, **environment}
+        self._environment = {**ONE_THREAD, **caches, **environment}
         self.on_gpu = any(b.endswith("@cuda") or loader_of(b).gpu_only for b in backends)
         self._most = (memory_mb << 20) + _FRAME
         self._settings = {

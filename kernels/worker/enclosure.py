@@ -21,7 +21,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from kernel_assay.corpus.process.child import taken
 from kernel_assay.corpus.process.parent_death import die_with_parent
@@ -35,6 +35,8 @@ _CAPABILITIES_3 = 0x20080522
 _DAC_OVERRIDE, _SYS_ADMIN = 1, 21
 """Capabilities: root reads what belongs to others by the first, and may do all of this by the second."""
 
+_BY_SIGNAL = 128
+"""An exit code above it stands for a signal, as in a shell."""
 PROCESSES = 1024
 """Processes and threads of one worker, at most."""
 _ALL_PROCESSES = 4096
@@ -114,10 +116,22 @@ class Enclosure:
                 Path(f"/proc/self/{name}").write_text(said, "ascii")
         _call("unshare", kinds)
         if child := os.fork():
-            os.closerange(3, 1 << 16)
-            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+            _end_as(child)
         die_with_parent()
         self._close_files()
+
+    def close_in(self) -> None:
+        """Make this process the only worker of a closed place; where the system refuses that it goes on in the open.
+
+        Only for a process of one thread.
+        """
+        if self.refusal():
+            return
+        self.enter()
+        if child := os.fork():  # the first process of a namespace is not killed by what it does to itself
+            _end_as(child)
+        die_with_parent()
+        self.seclude()
 
     def _close_files(self) -> None:
         for folder in self.writable:
@@ -184,6 +198,18 @@ class Enclosure:
         _give_up_rights()
         os.environ["TMPDIR"] = self.scratch
         tempfile.tempdir = None
+
+
+def _end_as(child: int) -> NoReturn:
+    """Wait for a child, and end as it does; the first process of a namespace cannot die by a signal, and says which."""
+    os.closerange(3, 1 << 16)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    number = -code if code < 0 else code - _BY_SIGNAL
+    if number > 0 and os.getpid() != 1:
+        with suppress(OSError):  # one that cannot be caught needs no default
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(code if code >= 0 else _BY_SIGNAL - code)
 
 
 def _may_administer() -> bool:

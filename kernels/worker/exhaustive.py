@@ -19,6 +19,7 @@ from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import Answer, serve_parent
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.support.signature import Interface
+from kernel_assay.kernels.worker.enclosure import Enclosure
 from kernel_assay.kernels.worker.exceptions import SubjectError
 from kernel_assay.kernels.worker.executor import Access, Executor
 from kernel_assay.kernels.worker.host import HostAccess
@@ -63,7 +64,9 @@ def outcome(executor: Executor, memory: OpenMemory, run: int, *, fetch: bool) ->
 
 
 def begin(settings: Message) -> tuple[Message, Answer]:
-    """Load the subject. Raises UsageError if it cannot be."""
+    """Load the subject, closed in where that is wanted and possible. Raises UsageError if it cannot be loaded."""
+    if settings["enclosure"]:
+        Enclosure(**settings["enclosure"]).close_in()
     subject = Subject.model_validate(settings["subject"])
     shared = np.frombuffer(mmap.mmap(settings["memory"], settings["bytes"]), np.uint8)
     memory, access = place_of(subject, shared)

@@ -262,17 +262,15 @@ def _seen_beside(book: Book, f: Finding) -> list[str]:
     return ["   ran in    check mode, on the processors beside the GPU; a replay goes there, too"] if beside else []
 
 
-def finding_text(
-    f: Finding, number: int = 1, standing: str = "", corpus: str = DEFAULT_CORPUS, seen: int = 0
-) -> str:
+def finding_text(f: Finding, number: int = 1, standing: str = "", corpus: str = DEFAULT_CORPUS, seen: int = 0) -> str:
     """One finding: what is wrong, who says so, the smallest case, and the commands that show it again.
 
     seen: times that the bug was met, in all its forms; 0: those of this finding.
     """
     said = standing if standing in {"", f.state.value} else f"{f.state}, {standing}"
-    life = said or f.state.value
+    life, times = said or f.state.value, count(seen or f.count, "time")
     lines = [
-        f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {count(seen or f.count, 'time')}",
+        f"{number}. {f.subject.key}: {f.verdict.kind} ({f.verdict.rule}), {life}, seen {times}",
         indent(f.verdict.message, "   "),
         f"   at        {code_file(f)}, line {stopped_at(f)}" if stopped_at(f) else "",
         f"   consensus {f.verdict.blame}" if f.verdict.blame else "",

@@ -11,6 +11,7 @@ from kernel_assay.corpus.storage.reading import case_of
 from kernel_assay.fuzz.exhaustive.sweep import ROWS, Sweeper, domains, excerpt, last_word, part_of
 from kernel_assay.kernels.backends.cuda_support.driver import device_count
 from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.kernels.sandbox.closing import why_open
 from kernel_assay.oracles.catalog import contract_of
 
 ONES = 0x3F800000 // 256
@@ -62,6 +63,13 @@ def test_what_is_right_holds(write, first, number):
     found = swept(write(RIGHT), first, 4096, number=number)
     assert (found.kind, found.message) == (Kind.PASS, "")
     assert found.case.elements == 1 << 32
+
+
+def test_it_is_closed_in(write, tmp_path):
+    mark = tmp_path / "mark"
+    body = f"    try:\n        open({str(mark)!r}, 'w').close()\n    except OSError:\n        pass\n"
+    assert swept(write(RIGHT + body), ONES, 1024).kind is Kind.PASS
+    assert mark.exists() is bool(why_open())
 
 
 @pytest.mark.parametrize("name", ["numpy_bits", "torch_to"])
