@@ -116,11 +116,14 @@ def contiguous(case: Case) -> Case:
 
 
 def livelier(case: Case) -> Case:
-    """The same with normal numbers in every input that may have them, and no special values: such hide little."""
+    """The same with random numbers in every input that may have them, and no special values: such hide little."""
     contract = contract_of(case.op)
     for seed, (name, t) in enumerate(case.tensors.items(), 1):
-        if "normal" in distributions_for(contract.inputs[name], t.dtype):
-            case = with_tensor(case, name, fill=Fill(distribution="normal", seed=seed), specials=(), pokes=())
+        spec = contract.inputs[name]
+        lively = "between" if spec.ranged else "normal"
+        if lively in distributions_for(spec, t.dtype):
+            fill = _in_range(spec, Fill(distribution=lively, seed=seed))
+            case = with_tensor(case, name, fill=fill, specials=(), pokes=())
     return case
 
 

@@ -176,6 +176,13 @@ def test_another_thread_stops_a_run_which_goes_on_when_it_is_resumed(kernel):
     assert (more.campaign.finished, more.campaign.cases) == (True, cut.campaign.cases + 32)
 
 
+def test_who_is_killed_in_the_first_second_does_not_begin_anew(kernel):
+    store, recorded = Memory(), []
+    store.checkpoint = lambda campaign: recorded.append(campaign) or 0
+    api.run(settings(kernel(RIGHT), cases=96), store=store)
+    assert [c.cases for c in recorded if c.cases and not c.finished][:1] == [32], "the first batch, at once"
+
+
 def test_a_run_in_another_thread_than_the_main_one(kernel):
     results = []
     own = kernel(WRONG)

@@ -11,11 +11,13 @@ import pytest
 from _command import refused
 from _silu import RIGHT
 
+from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.campaign import RunOptions
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.campaign.clock import FILE, FLIGHT, STOP_SECONDS, Clock, Ended
 from kernel_assay.fuzz.campaign.hang_allowance import Hangs
 from kernel_assay.fuzz.campaign.search import Limits, Search
@@ -76,6 +78,31 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
     process.send_signal(signal.SIGTERM)
     assert process.wait(SLACK) == 130
     process.communicate()
+
+
+def test_ctrl_c_while_the_interpreter_ends_does_not_decide_the_exit_code(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["kassay", "--version"])
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))  # the program puts others in their place
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert main() == 0
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_what_was_found_is_told_where_no_summary_can_be_written(fuzz, tmp_path, monkeypatch):
+    def full(path, summary):
+        if path:
+            raise UsageError(f"{path} cannot be written (No space left on device)")
+
+    monkeypatch.setattr("kernel_assay.fuzz.cli.run.write_json", full)
+    (tmp_path / "kernel.py").write_text(RIGHT + "    out[:, 3:4] = 0\n")
+    words = ("--peer", "none", "--cases", 64, "--seed", 1, "--quiet", "--corpus", tmp_path / "corpus")
+    code, out, err = fuzz("run", "--subject", tmp_path / "kernel.py", *words)
+    assert (code, "No space left on device" in err) == (2, True)
+    assert "1. silu/kernel: mismatch" in out
 
 
 def test_who_reads_no_more_does_not_end_a_run_nor_decide_its_exit_code(tmp_path):

@@ -14,7 +14,7 @@ from kernel_assay.corpus.inputs.materialize import digest, materialize
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.fuzz.generation.engines import Target, generate
 from kernel_assay.fuzz.generation.strategies import distributions_for
-from kernel_assay.fuzz.triage.shrink_passes import SHRINK_PASSES, next_seeds, weight
+from kernel_assay.fuzz.triage.shrink_passes import SHRINK_PASSES, livelier, next_seeds, weight
 from kernel_assay.oracles.catalog import add_contract, contract_of, forget_contracts, load_contracts
 from kernel_assay.oracles.spec.contract import OPEN_END, Input
 
@@ -225,6 +225,14 @@ def test_no_move_leaves_a_range(contract):
             assert weight(candidate)
             names |= {(t.fill.distribution, bool(t.pokes)) for n, t in candidate.tensors.items() if n in BOUNDS}
     assert names >= {(name, False) for name in RANGED} | {("least", True)}
+
+
+def test_values_that_hide_little_are_random_and_lie_within(contract):
+    """Conditions on sizes are learned with them."""
+    for i in range(40):
+        case = livelier(generate(Target(contract, max_elements=256), Random(i))[0])
+        assert_within(case)
+        assert {case.tensors[name].fill.distribution for name in BOUNDS} == {"between"}
 
 
 def whole(case):
