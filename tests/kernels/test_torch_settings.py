@@ -14,6 +14,7 @@ ASKED = {
     "torch.get_float32_matmul_precision()": "highest",
     "torch.get_default_dtype()": torch.float32,
     "torch.are_deterministic_algorithms_enabled()": False,
+    "bool(torch.tensor(1e-40) * 1 == 0)": False,
 }
 """What a function sees, and what it is by default."""
 SETS = {
@@ -24,6 +25,7 @@ SETS = {
     "torch.get_float32_matmul_precision()": "torch.set_float32_matmul_precision('high')",
     "torch.get_default_dtype()": "torch.set_default_dtype(torch.float64)",
     "torch.are_deterministic_algorithms_enabled()": "torch.use_deterministic_algorithms(True)",
+    "bool(torch.tensor(1e-40) * 1 == 0)": "torch.set_flush_denormal(True)",
 }
 
 

@@ -6,6 +6,7 @@ time; what a function sets and leaves is undone.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ class Settings:
     def __init__(self, torch: Any) -> None:
         calls = [(_found(torch, read), _found(torch, write)) for read, write in _CALLS.items()]
         self._all = [_Setting(read, write) for read, write in calls if read and write]
+        self._all.append(_Setting(_flushes, torch.set_flush_denormal))  # torch does not tell
         self._all += [_flag(_found(torch, place), name) for place, names in _FLAGS.items() for name in names]
 
     def now(self) -> list[Any]:
@@ -96,6 +98,11 @@ def _found(torch: Any, path: str) -> Any:
     for name in path.split("."):
         torch = getattr(torch, name, None)
     return torch
+
+
+def _flushes() -> bool:
+    """Whether this thread makes zeros of subnormal numbers."""
+    return sys.float_info.min * 0.5 == 0.0
 
 
 def _flag(place: Any, name: str) -> _Setting:
