@@ -88,6 +88,17 @@ class Statistics(Record):
     """Why the first of those that could not be run there was not."""
 
 
+class Call(Record):
+    """The way in which a subject is called, as it was found when its file was loaded."""
+
+    returns: bool = False
+    """Whether it returns its results; else it writes them into its first arguments."""
+    lacks: tuple[str, ...] = ()
+    """What is optional for the op and it does not take."""
+    needs: tuple[str, ...] = ()
+    """Optional inputs that it cannot do without."""
+
+
 class Moment(Record):
     """The progress of a run at one time."""
 
@@ -165,6 +176,8 @@ class Campaign(Record):
     """Op -> inputs that are not tried in all their layouts, and those in which some subject takes them."""
     contracted: bool = False
     """Whether some cases have a * b + c rounded once in kernels that are emulated (Case.contracted)."""
+    calls: dict[str, Call] = {}
+    """Subject key -> how it is called; a run that goes on need not load unchanged files to know."""
     checked: dict[str, str] = {}
     """Key of each subject in CUDA C++ on a GPU -> "" if a share of its cases is also run in check mode on the
     processors beside it, else why not."""

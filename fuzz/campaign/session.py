@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from random import SystemRandom
 
 from kernel_assay.corpus.errors import InternalError, UsageError
-from kernel_assay.corpus.model.campaign import Campaign, Statistics
+from kernel_assay.corpus.model.campaign import Call, Campaign, Statistics
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -32,6 +32,7 @@ from kernel_assay.fuzz.settings import RunSettings
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.kernels.backends.simt.toolchain import Mode, build_ahead
 from kernel_assay.kernels.boundary.devices import Place, crew_of
+from kernel_assay.kernels.catalog import resolve, source_digest
 from kernel_assay.kernels.sandbox.probing import ReadyBy
 from kernel_assay.oracles.judging.precompile import compile_beside
 from kernel_assay.reports.book import Book, in_order, planted_missed
@@ -195,6 +196,7 @@ def _loaded_and_searched(
         if not resume:
             campaign, left_out = _ready(campaign, examiner)
             campaign = check_mode.noted(fitted(campaign, examiner.sandbox), examiner)
+            campaign = campaign.but(calls=examiner.sandbox.calls())
             stop.check()
             store.start_run(campaign)  # now that every kernel has loaded
         most = chosen.max_elements or None
@@ -253,11 +255,26 @@ def examiner_of(campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: 
     c = campaign.chosen
     timeout, memory_mb, closed = c.timeout, c.memory_mb, c.closed
     examiner = Examiner(
-        campaign.subjects, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place, ready_by=ready_by
+        campaign.subjects,
+        timeout=timeout,
+        memory_mb=memory_mb,
+        closed=closed,
+        place=place,
+        ready_by=ready_by,
+        calls=_calls(campaign),
     )
     if emulated := [s for s in examiner.subjects.values() if campaign.checked.get(s.key) == ""]:
         examiner.beside = check_mode.EmulatingExaminer(emulated, timeout=timeout, memory_mb=memory_mb, closed=closed)
     return examiner
+
+
+def _calls(campaign: Campaign) -> Mapping[str, Call]:
+    """How all subjects of a run that goes on are called; nothing if one of their files has changed, or is new."""
+    try:
+        changed = [s for s in campaign.subjects if source_digest(resolve(s), s.launch) != s.source_digest]
+    except OSError:
+        return {}
+    return {} if changed or {s.key for s in campaign.subjects} != set(campaign.calls) else campaign.calls
 
 
 def _limits(settings: RunSettings, resumed: Campaign | None) -> Limits:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.findings import Exhibit
@@ -72,12 +73,14 @@ class Examiner:
         place: Place | None = None,
         judge: str | None = None,
         ready_by: ReadyBy = lambda _: math.inf,
+        calls: Mapping[str, Call] = MappingProxyType({}),
     ) -> None:
         """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
 
         place: which device the subjects see; None: the first there is. judge: the device (cuda, cpu) where a process of
         its own judges what large cases leave, or `here`: in this one; None: the GPU, if one of them runs there, else
         here. ready_by: until when a subject may take to load; those that take longer are not among its subjects.
+        calls: how each is called, where that is known: then each is loaded when it is first run.
         """
         self.subjects = {s.key: s for s in subjects}
         if len(self.subjects) != len(subjects):
@@ -93,7 +96,9 @@ class Examiner:
         """The batch that was checked last."""
         self._sandbox = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place)
         try:
-            wrong = self._sandbox.probe(ready_by)
+            if calls:
+                self._sandbox.know(calls)
+            wrong = {} if calls else self._sandbox.probe(ready_by)
             self.unready = [self.subjects.pop(key) for key in list(self.subjects) if key in self._sandbox.unready]
             """Subjects that there was no time to load."""
             self._probed(wrong)

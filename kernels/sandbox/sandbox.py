@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject
@@ -135,6 +136,19 @@ class Sandbox:
     def knows_as(self, other: Sandbox) -> None:
         """Take over what a sandbox for the same subjects has found out about them."""
         self.returning, self.lacks, self.needs = other.returning, other.lacks, other.needs
+
+    def calls(self) -> dict[str, Call]:
+        """What probe has found out about how subjects are called."""
+        return {
+            key: Call(returns=key in self.returning, lacks=tuple(sorted(lacks)), needs=tuple(sorted(self.needs[key])))
+            for key, lacks in self.lacks.items()
+        }
+
+    def know(self, calls: Mapping[str, Call]) -> None:
+        """Take up what was found out before about the same files, instead of a probe."""
+        self.returning = {key for key, call in calls.items() if call.returns}
+        self.lacks = {key: frozenset(call.lacks) for key, call in calls.items()}
+        self.needs = {key: frozenset(call.needs) for key, call in calls.items()}
 
     def probe(self, ready_by: ReadyBy = lambda _: math.inf) -> dict[str, str]:
         """Load every subject once: key -> what is wrong with it, for those that cannot be loaded or called."""

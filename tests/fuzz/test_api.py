@@ -13,6 +13,7 @@ from kernel_assay.fuzz import api
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.cli.commands import PLACES, Commands
 from kernel_assay.fuzz.settings import seconds_of
+from kernel_assay.kernels.sandbox.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = """
@@ -174,6 +175,20 @@ def test_another_thread_stops_a_run_which_goes_on_when_it_is_resumed(kernel):
     assert not cut.campaign.finished
     more = api.run(settings(cases=cut.campaign.cases + 32), store=store, resume=True)
     assert (more.campaign.finished, more.campaign.cases) == (True, cut.campaign.cases + 32)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_run_that_goes_on_loads_all_beforehand_only_if_a_file_has_changed(kernel, monkeypatch, changed):
+    store, own, probes = Memory(), kernel(RIGHT), []
+    cut = api.run(settings(own, cases=64), store=store)
+    store.checkpoint(cut.campaign.but(finished=False))
+    probe = Sandbox.probe
+    monkeypatch.setattr(Sandbox, "probe", lambda *words: probes.append(words) or probe(*words))
+    if changed:
+        Path(own).write_text(WRONG)
+    more = api.run(settings(cases=96), store=store, resume=True)
+    assert (bool(probes), more.failed) == (changed, changed)
+    assert more.campaign.cases == 96
 
 
 def test_who_is_killed_in_the_first_second_does_not_begin_anew(kernel):
