@@ -7,12 +7,14 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.model.execution import Execution, GuardDamage
 from kernel_assay.corpus.model.kinds import Kind, Status
+from kernel_assay.corpus.process.channel import Message
 from kernel_assay.kernels.backends.support.walls import Touch
-from kernel_assay.kernels.sandbox.batch import Outcome
+from kernel_assay.kernels.sandbox.batch import Key, Outcome, PendingBatch
 from kernel_assay.kernels.sandbox.worker_pool import Ending
 
 
@@ -25,6 +27,20 @@ def outcome_of(key: str, head: dict[str, Any], payload: memoryview, specs: Colle
             arrays[report.name] = np.frombuffer(payload, dtype, size, at).reshape(report.shape)
             at += size * dtype.itemsize
     return Outcome(execution, arrays)
+
+
+def answer_of(
+    pending: PendingBatch, head: dict[str, Any], payload: memoryview
+) -> tuple[Key, Outcome, list[Message] | None]:
+    """What a message answers, and with what; where outputs are only offered: how. Raises ValueError if it does not."""
+    key = pending.answered(head.pop("n", None), head.pop("subject", None))
+    offers, names = head.pop("offers", None), pending.tasks[key[0]].outputs
+    if offers is None:
+        return key, outcome_of(key[1], head, payload, names), None
+    return key, Outcome(execution_of(key[1], head, names), {}), _OFFERS.validate_python(offers)
+
+
+_OFFERS = TypeAdapter(list[dict[str, Any]])
 
 
 def execution_of(key: str, head: dict[str, Any], specs: Collection[str]) -> Execution:

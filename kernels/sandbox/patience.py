@@ -17,6 +17,10 @@ FIRST_SECONDS = 20.0
 """What the first call of a subject in a process may take beyond the limit, and never more than twice the limit."""
 BUILD_SECONDS = 300.0
 """What compilers may take in one call, beyond the limit."""
+_PIECE = 1 << 12
+"""Bytes of a message; fewer are no progress."""
+_LEAST_SECONDS = 1.0
+"""A worker may not get to run for so long, and go on with its message then."""
 _MOMENT = 3 * PAUSE_SECONDS
 """The most that counts between two looks."""
 _BUILDERS = re.compile(
@@ -81,6 +85,21 @@ class Stopwatch:
         more = min(limit, room - self.granted)
         self.granted += max(more, 0.0)
         return more > 0.0
+
+
+class Rest:
+    """What is still to come of a message that has begun: some more of it within the time limit of a run, or none."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit, self._clock = max(limit, _LEAST_SECONDS), Clock()
+        self._begun, self._since = 0, self._clock()
+
+    def is_overdue(self, begun: int) -> bool:
+        """Whether it has not gone on for too long; begun: bytes of it that have come, 0 where none is on its way."""
+        now = self._clock()
+        if not begun or begun >= self._begun + _PIECE:
+            self._begun, self._since = begun, now
+        return now - self._since > self._limit
 
 
 def is_building(stack: str) -> bool:

@@ -13,9 +13,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
-from typing import Any, Self
-
-from pydantic import TypeAdapter
+from typing import Self
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS
@@ -41,9 +39,9 @@ from kernel_assay.kernels.boundary.protocol import (
 from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, PendingBatch, Taker
 from kernel_assay.kernels.sandbox.closing import ASKED
 from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained
-from kernel_assay.kernels.sandbox.decode import death_of, execution_of, left_undone, outcome_of
+from kernel_assay.kernels.sandbox.decode import answer_of, death_of, left_undone
 from kernel_assay.kernels.sandbox.mps import Sharing
-from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock, Stopwatch
+from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Rest, Stopwatch
 from kernel_assay.kernels.sandbox.probing import Probing, ReadyBy
 from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, WorkerPool
 
@@ -55,11 +53,6 @@ MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
 _MOST_STACK = 2000
 """Characters of where a late run is, the innermost calls first, that are kept."""
-_PIECE = 1 << 12
-"""A message that has begun brings so many more bytes within the time limit of a run, or it is none."""
-_LEAST_SECONDS = 1.0
-"""The same, at least: a worker may not get to run for so long."""
-_OFFERS = TypeAdapter(list[dict[str, Any]])
 _LOST_SECONDS = 1.0
 """In which the death of a worker is known whose outputs cannot be had."""
 
@@ -343,17 +336,13 @@ class Sandbox:
 
         Raises EOFError where it hangs up, GarbledError where it begins a message and does not go on.
         """
-        channel, clock = self._active.channel, Clock()
-        begun, since = 0, clock()
+        channel, rest = self._active.channel, Rest(self.timeout)
         while not channel.ready(PAUSE_SECONDS):
             if self.beside is not None:
                 self.beside()
             if not patient():
                 return channel.ready(0)
-            now = clock()
-            if not channel.begun or channel.begun >= begun + _PIECE:
-                begun, since = channel.begun, now
-            elif now - since > max(self.timeout, _LEAST_SECONDS):
+            if rest.is_overdue(channel.begun):
                 raise GarbledError("a message that does not end")
         return True
 
@@ -395,13 +384,7 @@ class Sandbox:
             self._active.failed = str(head["internal"])
             raise EOFError
         try:
-            key = pending.answered(head.pop("n", None), head.pop("subject", None))
-            offers, names = head.pop("offers", None), pending.tasks[key[0]].outputs
-            if offers is None:
-                outcome = outcome_of(key[1], head, payload, names)
-            else:
-                outcome = Outcome(execution_of(key[1], head, names), {})
-                offers = _OFFERS.validate_python(offers)
+            key, outcome, offers = answer_of(pending, head, payload)
         except ValueError as error:  # a kernel wrote it
             self._active.channel.distrust()
             raise GarbledError(str(error)) from error

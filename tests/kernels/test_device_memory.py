@@ -51,7 +51,7 @@ def ran(tmp_path):
         executor = Executor(setting, access, access.bound(subject, face), face.extra)
         said, payload = execute(executor, {"status": Status.OK, "input_digest": "", "input_rows": setting.rows})
         assert said["input_rows"] == rows_digest(case)
-        outcome = outcome_of(subject.key, said, memoryview(b"".join(map(bytes_of, payload))))
+        outcome = outcome_of(subject.key, said, memoryview(b"".join(map(bytes_of, payload))), setting.specs)
         reference = LargeReference(contract, case, [subject.numerics])
         verdict = reference.judge({subject.key: Ran(subject, outcome.execution, outcome.outputs)})[subject.key]
         return outcome, verdict
