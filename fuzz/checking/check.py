@@ -72,12 +72,14 @@ class Examiner:
         place: Place | None = None,
         judge: str | None = None,
         ready_by: ReadyBy = lambda _: math.inf,
+        pool: WorkerPool | None = None,
     ) -> None:
         """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
 
         place: which device the subjects see; None: the first there is. judge: the device (cuda, cpu) where a process of
         its own judges what large cases leave, or `here`: in this one; None: the GPU, if one of them runs there, else
-        here. ready_by: until when a subject may take to load; those that take longer are not among its subjects.
+        here. ready_by: until when a subject may take to load; those that take longer are not among its subjects. pool:
+        where workers come from, closed with this; None: one of its own.
         """
         self.subjects = {s.key: s for s in subjects}
         if len(self.subjects) != len(subjects):
@@ -91,7 +93,9 @@ class Examiner:
         self._large_cases = LargeCaseChecker(self.subjects, self.contracts, place, judge)
         self.latest: CheckBatch | None = None
         """The batch that was checked last."""
-        self._sandbox = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place)
+        self._sandbox = Sandbox(
+            subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place, pool=pool
+        )
         try:
             wrong = self._sandbox.probe(ready_by)
             self.unready = [self.subjects.pop(key) for key in list(self.subjects) if key in self._sandbox.unready]
