@@ -28,7 +28,6 @@ The kernel runs in the sandbox: a crash fails the test and does not end it.
 
 from __future__ import annotations
 
-import inspect
 import shlex
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
@@ -48,6 +47,8 @@ from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_ref
 from kernel_assay.fuzz.generation import strategies
 from kernel_assay.oracles.catalog import contract_of, load_contracts, origin_of
 from kernel_assay.oracles.references.examples import words_of
+
+__all__ = ["SandboxLimits", "assay", "cases", "hold"]
 
 Reference = Kernel
 """`FILE[:NAME]` or `module:NAME`, or a function or a class of torch's modules that stands in a module."""
@@ -86,7 +87,9 @@ def assay(
             kernel = test(*given_by_pytest, **more)
             if kernel is None:
                 raise UsageError(f"{test.__name__} returns no kernel; let it return a function, or 'FILE:NAME'")
-            sandbox_of(kernel, op or _op_of(_place(reference, example)), limits)  # what cannot be run is no failing case
+            sandbox_of(
+                kernel, op or _op_of(_place(reference, example)), limits
+            )  # what cannot be run is no failing case
             vars(every_case).update(_above(made))
             try:
                 every_case(kernel)

@@ -1,6 +1,6 @@
 """Where a user's reference is, as records name it: `FILE:NAME#digest`, or `module:NAME@folder#digest`.
 
-Behind the name there may be examples of its inputs, `FILE:NAME(float32[4, 8], 0.5)`, if nothing else says what they are.
+Behind the name there may be examples of its inputs, `FILE:NAME(float32[4, 8], 0.5)`, if nothing else describes them.
 """
 
 from __future__ import annotations

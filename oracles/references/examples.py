@@ -1,4 +1,4 @@
-"""Examples of a reference's inputs in words, `(float32[4, 8], int64[5] 0..9, 0.5)`: a shape says what a tensor would."""
+"""Examples of a reference's inputs in words, `(float32[4, 8], int64[5] 0..9, 0.5)`: extents stand for a tensor."""
 
 from __future__ import annotations
 
