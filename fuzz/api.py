@@ -129,10 +129,15 @@ def _examiner(place: str, op: str, folder: Path, limits: SandboxLimits) -> tuple
         timeout=limits.timeout,
         memory_mb=limits.memory_mb,
         closed=limits.closed,
-        pool=None if loader_of(subject.loader).unavailable() else _pool(subject.loader, folder, limits).branch({}),
+        pool=_pool(subject.loader, folder, limits).branch({}) if _shares(subject) else None,
     )
     atexit.register(examiner.__exit__, None, None, None)
     return examiner, examiner.subjects[subject.key]
+
+
+def _shares(subject: Subject) -> bool:
+    """Whether it runs in this interpreter; if its backend is not there, its own sandbox says so."""
+    return not subject.python and not loader_of(subject.loader).unavailable()
 
 
 @cache

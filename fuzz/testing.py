@@ -185,7 +185,7 @@ def hold(case: Case, kernel: Kernel, *, laws: bool = True, limits: SandboxLimits
     verdict = check(case, kernel, laws=laws, limits=limits)
     if verdict.failed:
         _, subject = sandbox_of(kernel, case.op, limits)
-        raise AssertionError(_words(case, f"{subject.path}:{subject.function}", verdict))
+        raise AssertionError(_words(case, subject.place, verdict))
     return verdict
 
 

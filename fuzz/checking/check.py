@@ -32,6 +32,7 @@ from kernel_assay.kernels.sandbox.batch import Outcome
 from kernel_assay.kernels.sandbox.decode import left_undone
 from kernel_assay.kernels.sandbox.probing import ReadyBy
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.kernels.sandbox.side_by_side import sandbox_of
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.catalog import contract_of, origin_of
 from kernel_assay.oracles.judging.consensus import Heard, blame
@@ -93,7 +94,7 @@ class Examiner:
         self._large_cases = LargeCaseChecker(self.subjects, self.contracts, place, judge)
         self.latest: CheckBatch | None = None
         """The batch that was checked last."""
-        self._sandbox = Sandbox(
+        self._sandbox = sandbox_of(
             subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place, pool=pool
         )
         try:
@@ -132,7 +133,7 @@ class Examiner:
         """One for the same subjects, which are not loaded again to see whether that can be done."""
         made, (timeout, memory_mb, closed) = copy(self), self._limits
         subjects = list(self.subjects.values())
-        sandbox = Sandbox(
+        sandbox = sandbox_of(
             subjects,
             self._faces,
             timeout=timeout,

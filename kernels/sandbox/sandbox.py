@@ -23,6 +23,7 @@ from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import GarbledError, Message, frame
+from kernel_assay.corpus.process.interpreter import interpreter
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
 from kernel_assay.kernels.backends.support.signature import Interface
@@ -63,6 +64,15 @@ _LOST_SECONDS = 1.0
 """In which the death of a worker is known whose outputs cannot be had."""
 
 
+def _unavailable(subject: Subject) -> str:
+    """Why a subject cannot run where it is to, in one sentence; empty: it can."""
+    if subject.python:
+        why = interpreter(subject.python).refusal((subject.backend,))
+        return f"{subject.key} cannot run: {why}" if why else ""
+    why = loader_of(subject.loader).unavailable()
+    return f"{subject.key} needs {subject.backend}, not available here, because {why}" if why else ""
+
+
 class Sandbox:
     """Runs cases for a fixed set of subjects. Use it as a context manager."""
 
@@ -77,7 +87,9 @@ class Sandbox:
         place: Place | None = None,
         pool: WorkerPool | None = None,
     ) -> None:
-        """timeout: seconds for one execution (two runs), with more for first calls and builds (patience.py).
+        """Raises UsageError for a subject whose backend, or interpreter, is not here; they share one interpreter.
+
+        timeout: seconds for one execution (two runs), with more for first calls and builds (patience.py).
 
         memory_mb: what a worker may allocate on top of its start. closed: whether workers are closed in, where the
         system allows it.
@@ -97,12 +109,14 @@ class Sandbox:
         self.timeout = timeout
         """Seconds for one execution; may be changed between batches."""
         for subject in subjects:
-            if why := loader_of(subject.loader).unavailable():
-                raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
+            if why := _unavailable(subject):
+                raise UsageError(why)
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.loader for s in subjects}))
         why_open = "" if closed else ASKED
-        self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open)
+        python = subjects[0].python if subjects else ""
+        more = (python,) if python else ()
+        self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open, *more)
         self._sharing = Sharing(place.shared if place else {})
         self._watch = Stopwatch()
         self._hung: set[str] = set()
@@ -181,7 +195,11 @@ class Sandbox:
         hang_counts: as how many of those a time-out counts.
         """
         pending = PendingBatch(
-            tasks, waiting=list(enumerate(tasks)), taker=taker, most_deaths=most_deaths, hang_counts=hang_counts
+            tasks,
+            waiting=[(n, task) for n, task in enumerate(tasks) if task.subjects],
+            taker=taker,
+            most_deaths=most_deaths,
+            hang_counts=hang_counts,
         )
         self._send(pending, pending.waiting)
         return pending

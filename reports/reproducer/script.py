@@ -165,6 +165,7 @@ def _usage(script: Script) -> str:
         listed = " and ".join(part for part in (", ".join(needs[:-1]), needs[-1]) if part)
         return _USAGE.format(listed, exits.get(f.verdict.kind, "1 reproduced"))
     function = f":{f.subject.function}" if f.subject.path.endswith(".py") else ""
+    function += f"@{f.subject.python}" if f.subject.python else ""
     options = [("--subject", _portable(f.subject.path) + function)]
     options += [("--launch", line) for line in f.subject.launch.splitlines() if not script.is_module]
     place = ReferencePlace.read(f.contract)
