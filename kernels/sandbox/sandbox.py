@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.errors import InternalError, UsageError, about
 from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Status
@@ -67,7 +67,8 @@ _LOST_SECONDS = 1.0
 def _unavailable(subject: Subject) -> str:
     """Why a subject cannot run where it is to, in one sentence; empty: it can."""
     if subject.python:
-        why = interpreter(subject.python).refusal((subject.backend,))
+        with about(subject.key):
+            why = interpreter(subject.python).refusal((subject.backend,))
         return f"{subject.key} cannot run: {why}" if why else ""
     why = loader_of(subject.loader).unavailable()
     return f"{subject.key} needs {subject.backend}, not available here, because {why}" if why else ""
@@ -115,8 +116,7 @@ class Sandbox:
         backends = tuple(sorted({s.loader for s in subjects}))
         why_open = "" if closed else ASKED
         python = subjects[0].python if subjects else ""
-        more = (python,) if python else ()
-        self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open, *more)
+        self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open, python)
         self._sharing = Sharing(place.shared if place else {})
         self._watch = Stopwatch()
         self._hung: set[str] = set()

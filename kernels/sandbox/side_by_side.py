@@ -68,7 +68,7 @@ class SideBySide(Sandbox):
             member.beside = called
 
     @property
-    def deaths(self) -> int:
+    def deaths(self) -> int:  # type: ignore[override] # nobody writes it here
         """Workers lost so far."""
         return sum(member.deaths for member in self._members.values())
 

@@ -170,7 +170,7 @@ class WorkerPool:
 
         python: the interpreter that they run in; empty: this one. Raises UsageError if that is gone.
         """
-        self._python = {"python": python, "lent": interpreter(python).lent if python else {}}
+        self._python = python
         self._scratch = Scratch()
         caches = {**compiler_caches(), "XDG_CACHE_HOME": str(cache_home())}  # the same, where homes are read-only
         self._environment = {**_THREADS, **caches, **environment}
@@ -191,8 +191,14 @@ class WorkerPool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = handed({**self._settings, "control": theirs.fileno()})
         environment = {**self._environment, "PYTHONUNBUFFERED": "1"}  # its last words must not be lost
+        lent = interpreter(self._python).lent if self._python else {}
         self._process: subprocess.Popen[bytes] | None = start(
-            ZYGOTE, str(settings), fds=(theirs.fileno(), settings), environment=environment, **self._python
+            ZYGOTE,
+            str(settings),
+            fds=(theirs.fileno(), settings),
+            environment=environment,
+            python=self._python,
+            lent=lent,
         )
         theirs.close()
         os.close(settings)
