@@ -63,6 +63,8 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "", python: str 
         raise UsageError(f"{path_text} is neither a .py nor a .cu file, {others}")
     if not path.is_file():
         raise UsageError(f"{path_text} {'is no file' if path.exists() else 'does not exist'}")
+    if python and path.suffix in CUDA:
+        raise UsageError(f"{path_text} is compiled, and runs in no interpreter: leave out {python}")
     launch = launch if path.suffix in CUDA else ""
     declared = _constants(path, launch).get("OP")
     if not declared and len(ops) != 1:

@@ -80,11 +80,15 @@ def _folder_of(name: str) -> str:
     return str(file.parent.parent if spec.submodule_search_locations else file.parent)
 
 
-@cache
 def interpreter(path: str) -> Interpreter:
     """Ask a Python what it is. Raises UsageError if it is gone, or is none."""
     if not os.access(path, os.X_OK):
         raise UsageError(f"the interpreter {path} does not exist, or is no program")
+    return _asked(path)
+
+
+@cache
+def _asked(path: str) -> Interpreter:
     names = ["numpy", *LENT, *dict.fromkeys(name for names in LIBRARIES.values() for name in names)]
     try:
         asked = subprocess.run([path, "-c", _ASK, *names], capture_output=True, text=True, timeout=_SECONDS, check=True)

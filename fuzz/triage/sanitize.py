@@ -69,6 +69,8 @@ def placed_on_gpu(subject: Subject) -> Subject:
         placed = subject.but(device="cuda")
     else:
         raise UsageError(f"{subject.key} runs on {subject.backend}, which has nothing to do with a GPU")
+    if subject.python:
+        raise UsageError(f"{subject.key} runs in {subject.python}; NVIDIA's tools run kernels in the tool's own Python")
     if why := loader_of(placed.loader).unavailable():
         raise UsageError(f"{subject.key} cannot run on a GPU here, because {why}")
     return placed

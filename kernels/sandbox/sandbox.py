@@ -17,14 +17,12 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from kernel_assay.corpus.errors import InternalError, UsageError, about
+from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import GarbledError, Message, frame
-from kernel_assay.corpus.process.interpreter import interpreter
-from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.boundary.devices import Place
@@ -38,6 +36,7 @@ from kernel_assay.kernels.boundary.protocol import (
     encode_batch,
     encode_subjects,
 )
+from kernel_assay.kernels.sandbox.availability import must_be_available
 from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, PendingBatch, Taker
 from kernel_assay.kernels.sandbox.closing import ASKED
 from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained
@@ -64,16 +63,6 @@ _LOST_SECONDS = 1.0
 """In which the death of a worker is known whose outputs cannot be had."""
 
 
-def _unavailable(subject: Subject) -> str:
-    """Why a subject cannot run where it is to, in one sentence; empty: it can."""
-    if subject.python:
-        with about(subject.key):
-            why = interpreter(subject.python).refusal((subject.backend,))
-        return f"{subject.key} cannot run: {why}" if why else ""
-    why = loader_of(subject.loader).unavailable()
-    return f"{subject.key} needs {subject.backend}, not available here, because {why}" if why else ""
-
-
 class Sandbox:
     """Runs cases for a fixed set of subjects. Use it as a context manager."""
 
@@ -91,12 +80,9 @@ class Sandbox:
         """Raises UsageError for a subject whose backend, or interpreter, is not here; they share one interpreter.
 
         timeout: seconds for one execution (two runs), with more for first calls and builds (patience.py).
-
         memory_mb: what a worker may allocate on top of its start. closed: whether workers are closed in, where the
-        system allows it.
-
-        place: which device they see, and whether they share it. pool: where workers come from, closed with the
-        sandbox; None: one of its own.
+        system allows it. place: which device they see, and whether they share it. pool: where workers come from,
+        closed with the sandbox; None: one of its own.
         """
         self._subjects = {s.key: s for s in subjects}
         self.returning: set[str] = set()
@@ -109,9 +95,7 @@ class Sandbox:
         """Keys of the subjects that there was no time to load. Set by probe."""
         self.timeout = timeout
         """Seconds for one execution; may be changed between batches."""
-        for subject in subjects:
-            if why := _unavailable(subject):
-                raise UsageError(why)
+        must_be_available(subjects)
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.loader for s in subjects}))
         why_open = "" if closed else ASKED
@@ -194,13 +178,8 @@ class Sandbox:
         most_deaths: crashes and time-outs of one subject after which its other executions are not run; 0: all are.
         hang_counts: as how many of those a time-out counts.
         """
-        pending = PendingBatch(
-            tasks,
-            waiting=[(n, task) for n, task in enumerate(tasks) if task.subjects],
-            taker=taker,
-            most_deaths=most_deaths,
-            hang_counts=hang_counts,
-        )
+        waiting = [(n, task) for n, task in enumerate(tasks) if task.subjects]
+        pending = PendingBatch(tasks, waiting=waiting, taker=taker, most_deaths=most_deaths, hang_counts=hang_counts)
         self._send(pending, pending.waiting)
         return pending
 
