@@ -45,7 +45,7 @@ def automatically(case: Case, subject: Subject, beside: Callable[[], object] = l
 
     Seeded bugs need no explanation. beside: called again and again meanwhile.
     """
-    if subject.planted or not is_on_gpu(subject) or missing():
+    if subject.planted or subject.python or not is_on_gpu(subject) or missing():
         return ()
     return tuple(_up_to_first(order_of(case, subject), time.monotonic() + AUTOMATIC_SECONDS, beside))
 

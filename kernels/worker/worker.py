@@ -137,7 +137,7 @@ class Worker:
         bound = self._bound_by(HostAccess(loader_of(self._subjects[key].loader)), key)
         self._note(IDLE, IDLE)
         apart = ("kernel_assay.fuzz", "kernel_assay.oracles", "kernel_assay.reports", "hypothesis")
-        ours = sorted(m for m in sys.modules if m.startswith(apart))
+        ours = sorted(n for n, m in sys.modules.items() if n.startswith(apart) and hasattr(m, "__file__"))
         self._send({**_said_of(bound), "modules": ours}, [])
 
     def _warm(self, keys: list[str]) -> None:
