@@ -43,8 +43,11 @@ from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, g
 from kernel_assay.fuzz.settings import RunSettings, SandboxLimits
 from kernel_assay.fuzz.triage.failures import Failure, Found, put_away
 from kernel_assay.fuzz.triage.triage import investigate
+from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.boundary.devices import places_of
 from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.kernels.sandbox.closing import ASKED
+from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.catalog import contract_of
 
 __all__ = [
@@ -101,11 +104,11 @@ def check(case: Case, kernel: Kernel, *, laws: bool = True, limits: SandboxLimit
 
 def sandbox_of(kernel: Kernel, op: str, limits: SandboxLimits = USUAL) -> tuple[Examiner, Subject]:
     """Whoever examines a kernel, for as long as this process lives, and the kernel. Raises UsageError as `check`."""
-    return _examiner(_place_of(kernel), op, Path.cwd(), limits)
+    return _examiner(place_of(kernel), op, Path.cwd(), limits)
 
 
-def _place_of(kernel: Kernel) -> str:
-    """`FILE[:NAME]` of a kernel. Raises UsageError for a function that has no file of its own."""
+def place_of(kernel: Kernel) -> str:
+    """`FILE[:NAME]` of a kernel, or of a reference. Raises UsageError for a function that has no file of its own."""
     if not callable(kernel):
         return str(kernel)
     try:
@@ -120,11 +123,30 @@ def _place_of(kernel: Kernel) -> str:
 @cache
 def _examiner(place: str, op: str, folder: Path, limits: SandboxLimits) -> tuple[Examiner, Subject]:
     """One sandbox a kernel; folder: where a relative place begins."""
-    del folder
-    subject = user_subject(place, (op,))
-    examiner = Examiner([subject], timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed)
+    (subject,) = UserKernels((place,)).subjects((op,))
+    examiner = Examiner(
+        [subject],
+        timeout=limits.timeout,
+        memory_mb=limits.memory_mb,
+        closed=limits.closed,
+        pool=_pool(subject.loader, folder, limits).branch({}) if _shares(subject) else None,
+    )
     atexit.register(examiner.__exit__, None, None, None)
     return examiner, examiner.subjects[subject.key]
+
+
+def _shares(subject: Subject) -> bool:
+    """Whether it runs in this interpreter; if its backend is not there, its own sandbox says so."""
+    return not subject.python and not loader_of(subject.loader).unavailable()
+
+
+@cache
+def _pool(loader: str, folder: Path, limits: SandboxLimits) -> WorkerPool:
+    """One zygote for all kernels of a backend, as to import torch takes a second; each has a fork of it."""
+    del folder
+    pool = WorkerPool((loader,), limits.memory_mb, why_open="" if limits.closed else ASKED)
+    atexit.register(pool.close)
+    return pool
 
 
 def replay(

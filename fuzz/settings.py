@@ -50,6 +50,8 @@ class RunSettings:
     """References of your own, each an op: `FILE[:NAME]` or `module:NAME`, a function or a class of torch modules."""
     launch: tuple[str, ...] = ()
     """Lines of front matter (TOML) for the CUDA files among them."""
+    python: str = ""
+    """The interpreter in which your kernels run, or the folder of its environment; empty: this one."""
     backends: tuple[str, ...] = ()
     """Only built-in implementations of these backends."""
     peers: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import ACCUMULATORS, INPUT, Numerics, Subject
+from kernel_assay.corpus.process.interpreter import interpreter, name_of, path_of
 from kernel_assay.corpus.program import program
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.front_matter import integers_of, line_of, read_front_matter
@@ -46,12 +47,14 @@ def subjects_of(op: str) -> list[Subject]:
     return sorted(found, key=lambda s: (bool(s.planted), s.name))
 
 
-def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
-    """The subject that `--subject FILE[:NAME]` or `MODULE:NAME` names, of its file's OP or the only op asked for.
+def user_subject(text: str, ops: tuple[str, ...], launch: str = "", python: str = "") -> Subject:
+    """The subject that `--subject FILE[:NAME][@PYTHON]` or `MODULE:NAME` names, of its OP or the only op asked for.
 
-    launch: of a CUDA file, keys of front matter that replace its own. Raises UsageError if the file cannot be read, or
+    launch: of a CUDA file, keys of front matter that replace its own; python: the interpreter, where it names none, or
+    the folder of its environment. Raises UsageError if the file cannot be read, or
     if its op is not clear, or none of those asked for.
     """
+    text, python = _in_interpreter(text, python)
     path_text, _, function = text.partition(":")
     module = file_of_module(path_text) if function and not Path(path_text).exists() else None
     path = present((module or Path(path_text)).resolve())
@@ -60,6 +63,8 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
         raise UsageError(f"{path_text} is neither a .py nor a .cu file, {others}")
     if not path.is_file():
         raise UsageError(f"{path_text} {'is no file' if path.exists() else 'does not exist'}")
+    if python and path.suffix in CUDA:
+        raise UsageError(f"{path_text} is compiled, and runs in no interpreter: leave out {python}")
     launch = launch if path.suffix in CUDA else ""
     declared = _constants(path, launch).get("OP")
     if not declared and len(ops) != 1:
@@ -68,7 +73,17 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "") -> Subject:
     if declared and ops and declared not in ops:
         raise UsageError(f"{path_text} is a kernel of {declared}, not of {' or '.join(ops)}")
     subject = read_subject(path, op=declared or ops[0], function=function, launch=launch)
-    return subject.but(name=f"{path.stem}:{function}" if function else path.stem)
+    name = f"{path.stem}:{function}" if function else path.stem
+    return subject.but(name=f"{name}@{name_of(python)}", python=python) if python else subject.but(name=name)
+
+
+def _in_interpreter(text: str, usual: str) -> tuple[str, str]:
+    """The words for a kernel, and the interpreter behind them; empty: none. Raises UsageError if that is gone."""
+    kernel, at, place = text.rpartition("@")
+    file = text.partition(":")[0]
+    if not at or ("@" in file and Path(file).exists()):
+        return text, interpreter(path_of(usual)).path if usual else ""
+    return kernel, interpreter(path_of(place)).path
 
 
 def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -> Subject:

@@ -154,7 +154,7 @@ def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
     if finding.found_by.startswith(TOKEN):
         target, extra = (
             finding.found_by,
-            f" --subject {shlex.quote(f'{finding.subject.path}:{finding.subject.function}')}",
+            f" --subject {shlex.quote(finding.subject.place)}",
         )
     extra += option_for(finding.contract)
     extra += f" --corpus {shlex.quote(corpus)}" if corpus != DEFAULT_CORPUS else ""

@@ -33,12 +33,13 @@ class SharedNursery(WorkerPool):
     most = 4
     """That may wait, in each process that runs tests; the one that has waited longest ends first."""
 
-    def __init__(self, backends, memory_mb, environment=None, why_open=""):
+    def __init__(self, backends, memory_mb, environment=None, why_open="", python=""):
         environ = sorted(item for item in (os.environ | (environment or {})).items() if not PYTESTS.match(item[0]))
-        self._kind, self._made = (backends, memory_mb, environ, why_open), []
+        self._kind, self._made = (backends, memory_mb, environ, why_open, python), []
         before = taken(self._kind)
         if before is None:
-            STARTER.submit(super().__init__, backends, memory_mb, environment or {}, why_open).result()
+            words = (backends, memory_mb, environment or {}, why_open, python)
+            STARTER.submit(super().__init__, *words).result()
         else:
             vars(self).update(vars(before), _made=[], _unclaimed=[], _ended={})
 

@@ -1,4 +1,7 @@
-"""Where a user's reference is, as records name it: `FILE:NAME#digest`, or `module:NAME@folder#digest`."""
+"""Where a user's reference is, as records name it: `FILE:NAME#digest`, or `module:NAME@folder#digest`.
+
+Behind the name there may be examples of its inputs, `FILE:NAME(float32[4, 8], 0.5)`, if nothing else describes them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 import shlex
 from typing import NamedTuple, Self
 
+_TARGET = re.compile(r"(?P<place>.+?)(?P<examples>\([^()]*\))?", re.DOTALL)
 _FORM = re.compile(r"(?P<target>.+?)(?:@(?P<folder>/.*))?#(?P<digest>[0-9a-f]{16})")
 
 
@@ -27,6 +31,34 @@ class ReferencePlace(NamedTuple):
     def __str__(self) -> str:
         """As records have it."""
         return f"{self.target}{f'@{self.folder}' if self.folder else ''}#{self.digest}"
+
+
+class Target(NamedTuple):
+    """The parts of how a reference is named."""
+
+    where: str
+    """A file, or a module."""
+    name: str
+    """Empty: whichever is the reference there."""
+    examples: str
+    """Examples of its inputs, with parentheses around them; empty: none are given."""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The parts of `FILE[:NAME][(EXAMPLES)]` or `module:NAME[(EXAMPLES)]`."""
+        match = _TARGET.fullmatch(text)
+        place, examples = (match["place"], match["examples"] or "") if match else (text, "")
+        where, _, name = place.partition(":")
+        return cls(where, name, examples)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it stands in a file that is named."""
+        return self.where.endswith(".py") or "/" in self.where
+
+    def __str__(self) -> str:
+        """As it is written."""
+        return f"{self.where}{f':{self.name}' if self.name else ''}{self.examples}"
 
 
 def option_for(origin: str) -> str:

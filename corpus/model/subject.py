@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Literal
+
+from pydantic import Field
 
 from kernel_assay.corpus.model.base import Record
 
@@ -87,10 +90,18 @@ class Subject(Record):
     launch: str = ""
     """Of a CUDA file: keys of front matter that were given beside it, as TOML; they replace those in the file."""
 
+    python: str = Field("", exclude_if=not_)
+    """The interpreter in whose environment it runs; empty, and left out: the tool's own."""
+
     @property
     def key(self) -> str:
         """`op/name`, unique in a run."""
         return f"{self.op}/{self.name}"
+
+    @property
+    def place(self) -> str:
+        """`FILE:NAME`, with `@INTERPRETER` where it runs in another one: what `--subject` takes."""
+        return f"{self.path}:{self.function}{f'@{self.python}' if self.python else ''}"
 
     @property
     def loader(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -28,13 +29,25 @@ _BOOT = (
     "from importlib import import_module; import_module('kernel_assay.' + sys.argv.pop(1)).main()"
 )
 """HOME is taken from the path again: what else lies in it must not hide a person's own modules."""
+_LEND = (
+    "import json, sys; from importlib.machinery import PathFinder; lent = json.loads(sys.argv.pop(1)); "
+    "sys.meta_path.append(type('Lent', (), {'find_spec': staticmethod(lambda name, path=None, target=None: "
+    "PathFinder.find_spec(name, [lent[name]]) if name in lent else None)})); "
+)
+"""Packages of ours, for an interpreter that has them not, behind all that it has; none of the rest of ours is seen."""
 _LAST_WORDS = 2000
 """Bytes of what a process printed that are read, from the end."""
 
 
-def command_of(module: str, *arguments: str) -> list[str]:
-    """The command line of a process that runs `main` of a module of kernel_assay; its arguments are sys.argv[1:]."""
-    return [sys.executable, "-c", _BOOT, str(HOME), module, *arguments]
+def command_of(
+    module: str, *arguments: str, python: str = "", lent: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """The command line of a process that runs `main` of a module of kernel_assay; its arguments are sys.argv[1:].
+
+    python: the interpreter; empty: this one. lent: packages of ours that it has not, and the folders they are in.
+    """
+    boot = [_LEND + _BOOT, json.dumps(dict(lent))] if lent else [_BOOT]
+    return [python or sys.executable, "-c", *boot, str(HOME), module, *arguments]
 
 
 def start(
@@ -44,16 +57,18 @@ def start(
     fds: Sequence[int] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
     folder: Path | None = None,
+    python: str = "",
+    lent: Mapping[str, str] = MappingProxyType({}),
     out: IO[bytes] | int | None = None,
     err: IO[bytes] | int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process that runs `main` of a module of kernel_assay, in a session of its own: Ctrl-C is not for it.
 
     under: the command line of a tool that runs it; fds: descriptors that it inherits; environment: variables besides
-    those of here; out, err: where it prints, if not where this process does.
+    those of here; python, lent: as for `command_of`; out, err: where it prints, if not where this process does.
     """
     return subprocess.Popen(
-        [*under, *command_of(module, *arguments)],
+        [*under, *command_of(module, *arguments, python=python, lent=lent)],
         pass_fds=fds,
         cwd=folder,
         env={**os.environ, **environment},

@@ -297,6 +297,7 @@ def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
         peers=settings.peers,
         planted=settings.planted,
         launch=settings.launch,
+        python=settings.python,
     )
     chosen = chosen if settings.dtypes else [of_described_dtype(s) for s in chosen]
     subjects = placed(only_dtypes(chosen, settings.dtypes), settings.device)

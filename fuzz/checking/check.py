@@ -33,6 +33,7 @@ from kernel_assay.kernels.sandbox.batch import Outcome
 from kernel_assay.kernels.sandbox.decode import left_undone
 from kernel_assay.kernels.sandbox.probing import ReadyBy
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
+from kernel_assay.kernels.sandbox.side_by_side import sandbox_of
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.catalog import contract_of, origin_of
 from kernel_assay.oracles.judging.consensus import Heard, blame
@@ -74,13 +75,15 @@ class Examiner:
         judge: str | None = None,
         ready_by: ReadyBy = lambda _: math.inf,
         calls: Mapping[str, Call] = MappingProxyType({}),
+        pool: WorkerPool | None = None,
     ) -> None:
         """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
 
         place: which device the subjects see; None: the first there is. judge: the device (cuda, cpu) where a process of
         its own judges what large cases leave, or `here`: in this one; None: the GPU, if one of them runs there, else
         here. ready_by: until when a subject may take to load; those that take longer are not among its subjects.
-        calls: how each is called, where that is known: then each is loaded when it is first run.
+        calls: how each is called, where that is known: then each is loaded when it is first run. pool: where workers
+        come from, closed with this; None: one of its own.
         """
         self.subjects = {s.key: s for s in subjects}
         if len(self.subjects) != len(subjects):
@@ -94,7 +97,9 @@ class Examiner:
         self._large_cases = LargeCaseChecker(self.subjects, self.contracts, place, judge)
         self.latest: CheckBatch | None = None
         """The batch that was checked last."""
-        self._sandbox = Sandbox(subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place)
+        self._sandbox = sandbox_of(
+            subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place, pool=pool
+        )
         try:
             if calls:
                 self._sandbox.know(calls)
@@ -133,7 +138,7 @@ class Examiner:
         """One for the same subjects, which are not loaded again to see whether that can be done."""
         made, (timeout, memory_mb, closed) = copy(self), self._limits
         subjects = list(self.subjects.values())
-        sandbox = Sandbox(
+        sandbox = sandbox_of(
             subjects,
             self._faces,
             timeout=timeout,

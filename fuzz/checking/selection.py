@@ -37,6 +37,8 @@ class UserKernels:
     """`FILE[:NAME]`."""
     launch: Sequence[str] = ()
     """Lines of front matter for the CUDA files among them."""
+    python: str = ""
+    """The interpreter of those that name none; empty: the tool's own."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for lines that are for nobody."""
@@ -45,7 +47,7 @@ class UserKernels:
 
     def subjects(self, ops: Sequence[str]) -> list[Subject]:
         """One for each file. Raises UsageError as user_subject does, if its op is none, and for two of one name."""
-        found = [user_subject(text, tuple(ops), "\n".join(self.launch)) for text in self.files]
+        found = [user_subject(text, tuple(ops), "\n".join(self.launch), self.python) for text in self.files]
         for subject in found:
             with about(subject.path):  # an op of the command line is known by now: this one stands in the file
                 _can_take(contract_of(subject.op), subject)
@@ -92,16 +94,17 @@ def select(
     peers: Sequence[str] = (),
     planted: bool = False,
     launch: Sequence[str] = (),
+    python: str = "",
 ) -> list[Subject]:
     """The subjects of a run, in order. Raises UsageError if something is not known or nothing is left.
 
     files: `FILE[:NAME]` of the user's own; backends: only built-in ones of these; peers: names of the built-in
     ones that run beside a user's (`none`: nobody; none named: one torch and one numpy subject); launch: lines of
-    front matter for the CUDA files among them.
+    front matter for the CUDA files among them; python: the interpreter of a user's.
     """
     for op in ops:
         contract_of(op)
-    own = UserKernels(files, launch).subjects(ops)
+    own = UserKernels(files, launch, python).subjects(ops)
     wanted = tuple(dict.fromkeys(s.op for s in own)) if own else tuple(ops) or tuple(load_contracts())
     for backend in backends:
         if why := _unavailable(backend):

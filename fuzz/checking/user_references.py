@@ -13,6 +13,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from pydantic_core import to_json
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.reference_place import ReferencePlace
+from kernel_assay.corpus.model.reference_place import ReferencePlace, Target
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
-from kernel_assay.oracles.catalog import builtin_ops, contract_of, enter, load_contracts, origin_of
+from kernel_assay.oracles.catalog import apart, builtin_ops, contract_of, enter, load_contracts, origin_of
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.spec.contract import Contract, Input
 from kernel_assay.oracles.spec.elsewhere import OutsideError
@@ -97,6 +98,12 @@ class ReferenceProcess:
             process.close()
         if memory >= 0:
             os.close(memory)
+
+    @property
+    def usual_op(self) -> str:
+        """The name of its op where nobody gives another."""
+        name = self.said["stem"] if self.said["name"] in _VAGUE else self.said["name"]
+        return op_name(name) or "op_"
 
     @property
     def unfollowed(self) -> tuple[str, ...]:
@@ -190,22 +197,26 @@ _INHERITED: list[ChildProcess] = []
 """Kept for good: whoever drops one closes files by numbers that mean others by now (campaign/parallel.py)."""
 
 
-def add_reference(text: str, folder: Path | None = None, *, op: str = "") -> Contract:
+def add_reference(text: str, folder: Path | None = None, *, op: str = "", beside: bool = False) -> Contract:
     """Make a reference known as the contract of an op, which is called after it.
 
-    text: `FILE[:NAME]` or `module:NAME`; folder: where a module is looked for; None: here. op: its name; empty: that of
-    the function, or of its file. The same reference again is loaded again. Raises UsageError for one that cannot be
-    used.
+    text: `FILE[:NAME]` or `module:NAME`, and maybe examples of its inputs: `FILE:NAME(float32[4, 8], 0.5)`; folder:
+    where a module is looked for; None: here. op: its name; empty: that of the function, or of its file. beside: an op
+    that has the name already stays, and this one gets a number behind it. The same reference again is loaded again.
+    Raises UsageError for one that cannot be used.
     """
-    where, _, name = text.partition(":")
-    is_file = where.endswith(".py") or "/" in where
-    target = f"{Path(where).resolve()}{f':{name}' if name else ''}" if is_file else text
-    process = ReferenceProcess(target, folder or Path.cwd())
+    target = Target.read(text)
+    if target.is_file:
+        target = target._replace(where=str(Path(target.where).resolve()))
+    process = ReferenceProcess(str(target), folder or Path.cwd())
     said = process.said
-    op = op or op_name(said["stem"] if said["name"] in _VAGUE else said["name"]) or "op_"
-    if is_file and not name:
-        target = f"{target}:{said['name']}"
-    place = ReferencePlace(target, "" if is_file else str(folder or Path.cwd()), said["digest"])
+    if target.is_file:
+        target = target._replace(name=said["name"])
+    place = ReferencePlace(str(target), "" if target.is_file else str(folder or Path.cwd()), said["digest"])
+    op = op or process.usual_op
+    taken = beside and origin_of(op) and apart(origin_of(op)) != place.target
+    if taken:
+        op = next(name for n in count(2) if not origin_of(name := f"{op}_{n}"))
     made = contract_from(op, said, _nobody, elsewhere=process, origin=str(place), dtypes=FLOATS)
     return enter(made)
 
@@ -228,7 +239,7 @@ def know_reference(op: str, place: ReferencePlace, whose: str, recorded: Collect
 
     recorded: ops of records; the only other one stands for a reference that is gone, for it may be called otherwise.
     """
-    where = place.target.partition(":")[0]
+    where = Target.read(place.target).where
     gone = not place.folder and not Path(where).is_file()
     given = [c for c in load_contracts().values() if c.elsewhere is not None and c.name not in recorded]
     if gone and len(given) == 1:

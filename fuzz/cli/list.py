@@ -15,6 +15,7 @@ from kernel_assay.corpus.inputs.specials import PLACES, VALUES
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.interpreter_mends import mended_text
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.process.interpreter import LIBRARIES, Interpreter, interpreter, path_of
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, reference_option
 from kernel_assay.fuzz.cli.output import FOUND, write_json
@@ -181,9 +182,21 @@ def command(*, what: str, words: tuple[str, ...], corpus: Path, json_path: str |
     return _list(what, words, corpus, json_path)
 
 
+def _doctor_of(other: Interpreter) -> int:
+    """Say what kernels find in another interpreter. Exit code 1 if none can run there."""
+    click.echo(f"python {'.'.join(map(str, other.version))} of {other.path}")
+    click.echo(f"lent to it: {', '.join(other.lent) or 'nothing'}\n")
+    names = ["numpy", *(name for name in LIBRARIES if name in loaders())]
+    click.echo(table(("backend", "state"), [(name, other.refusal((name,)) or "ready") for name in names]))
+    return FOUND if other.refusal() else 0
+
+
 @click.command("doctor")
-def doctor() -> int:
+@click.option("--python", metavar="PATH", help="Say only what another interpreter, or environment, lacks.")
+def doctor(*, python: str | None) -> int:
     """Say what is installed, which backends can run here, and why the others cannot. Exit code 1 if none can."""
+    if python:
+        return _doctor_of(interpreter(path_of(python)))
     env = environment()
     click.echo(f"python {env.python} on {env.platform}\nprocessor {env.processor or env.machine}\n")
     versions = env.packages | {name: version_of(name) or "not installed" for name in OPTIONAL}

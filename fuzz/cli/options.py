@@ -84,7 +84,13 @@ def box_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Kernels of one's own, as `subjects`, and how they are launched, as `launch`."""
+    """Kernels of one's own, as `subjects`, how they are launched, as `launch`, and where they run, as `python`."""
+    command = click.option(
+        "--python",
+        default="",
+        metavar="PATH",
+        help="An interpreter, or the folder of its environment, in which your --subject runs; numpy is enough there.",
+    )(command)
     command = click.option(
         "--launch",
         multiple=True,
@@ -95,8 +101,8 @@ def subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--subject",
         "subjects",
         multiple=True,
-        metavar="FILE[:NAME]",
-        help="A kernel of your own, anywhere; repeatable.",
+        metavar="FILE[:NAME][@PYTHON]",
+        help="A kernel of your own, anywhere, and maybe the interpreter that it runs in; repeatable.",
     )(command)
 
 
@@ -104,8 +110,8 @@ def own_option(command: Callable[..., int]) -> Callable[..., int]:
     """The same, as `own`."""
 
     @wraps(command)
-    def owned(*, subjects: tuple[str, ...], launch: tuple[str, ...], **rest: Any) -> int:
-        return command(own=UserKernels(subjects, launch), **rest)
+    def owned(*, subjects: tuple[str, ...], launch: tuple[str, ...], python: str, **rest: Any) -> int:
+        return command(own=UserKernels(subjects, launch, python), **rest)
 
     return subject_option(owned)
 

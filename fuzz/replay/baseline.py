@@ -107,4 +107,4 @@ def subject_on(subject: Subject, base: Path) -> Subject | None:
     if relative is None or not (file := present(base / relative)).is_file():
         return None
     there = read_subject(file.resolve(), op=subject.op, function=subject.function)
-    return there.but(name=subject.name)
+    return there.but(name=subject.name, python=subject.python)

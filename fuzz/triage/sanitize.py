@@ -45,7 +45,7 @@ def automatically(case: Case, subject: Subject, beside: Callable[[], object] = l
 
     Seeded bugs need no explanation. beside: called again and again meanwhile.
     """
-    if subject.planted or not is_on_gpu(subject) or missing():
+    if subject.planted or subject.python or not is_on_gpu(subject) or missing():
         return ()
     return tuple(_up_to_first(order_of(case, subject), time.monotonic() + AUTOMATIC_SECONDS, beside))
 
@@ -69,6 +69,8 @@ def placed_on_gpu(subject: Subject) -> Subject:
         placed = subject.but(device="cuda")
     else:
         raise UsageError(f"{subject.key} runs on {subject.backend}, which has nothing to do with a GPU")
+    if subject.python:
+        raise UsageError(f"{subject.key} runs in {subject.python}; NVIDIA's tools run kernels in the tool's own Python")
     if why := loader_of(placed.loader).unavailable():
         raise UsageError(f"{subject.key} cannot run on a GPU here, because {why}")
     return placed

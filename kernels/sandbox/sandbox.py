@@ -15,14 +15,13 @@ from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Self
 
-from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import GarbledError, Message, frame
-from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.boundary.devices import Place
@@ -36,6 +35,7 @@ from kernel_assay.kernels.boundary.protocol import (
     encode_batch,
     encode_subjects,
 )
+from kernel_assay.kernels.sandbox.availability import must_be_available
 from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, PendingBatch, Taker
 from kernel_assay.kernels.sandbox.closing import ASKED
 from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained
@@ -71,13 +71,12 @@ class Sandbox:
         place: Place | None = None,
         pool: WorkerPool | None = None,
     ) -> None:
-        """timeout: seconds for one execution (two runs), with more for first calls and builds (patience.py).
+        """Raises UsageError for a subject whose backend, or interpreter, is not here; they share one interpreter.
 
+        timeout: seconds for one execution (two runs), with more for first calls and builds (patience.py).
         memory_mb: what a worker may allocate on top of its start. closed: whether workers are closed in, where the
-        system allows it.
-
-        place: which device they see, and whether they share it. pool: where workers come from, closed with the
-        sandbox; None: one of its own.
+        system allows it. place: which device they see, and whether they share it. pool: where workers come from,
+        closed with the sandbox; None: one of its own.
         """
         self._subjects = {s.key: s for s in subjects}
         self.returning: set[str] = set()
@@ -90,13 +89,12 @@ class Sandbox:
         """Keys of the subjects that there was no time to load. Set by probe."""
         self.timeout = timeout
         """Seconds for one execution; may be changed between batches."""
-        for subject in subjects:
-            if why := loader_of(subject.loader).unavailable():
-                raise UsageError(f"{subject.key} needs {subject.backend}, not available here, because {why}")
+        must_be_available(subjects)
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.loader for s in subjects}))
         why_open = "" if closed else ASKED
-        self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open)
+        python = subjects[0].python if subjects else ""
+        self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open, python)
         self._sharing = Sharing(place.shared if place else {})
         self._watch = Stopwatch()
         self._hung: set[str] = set()
@@ -187,9 +185,8 @@ class Sandbox:
         most_deaths: crashes and time-outs of one subject after which its other executions are not run; 0: all are.
         hang_counts: as how many of those a time-out counts.
         """
-        pending = PendingBatch(
-            tasks, waiting=list(enumerate(tasks)), taker=taker, most_deaths=most_deaths, hang_counts=hang_counts
-        )
+        waiting = [(n, task) for n, task in enumerate(tasks) if task.subjects]
+        pending = PendingBatch(tasks, waiting=waiting, taker=taker, most_deaths=most_deaths, hang_counts=hang_counts)
         self._send(pending, pending.waiting)
         return pending
 

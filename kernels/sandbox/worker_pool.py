@@ -21,6 +21,7 @@ from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.process.channel import Channel
 from kernel_assay.corpus.process.child import handed, start
+from kernel_assay.corpus.process.interpreter import interpreter
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
@@ -164,8 +165,13 @@ class WorkerPool:
         memory_mb: int,
         environment: Mapping[str, str] = MappingProxyType({}),
         why_open: str = "",
+        python: str = "",
     ) -> None:
-        """environment: variables that the workers get besides this process's; why_open: why they are not closed in."""
+        """environment: variables that the workers get besides this process's; why_open: why they are not closed in.
+
+        python: the interpreter that they run in; empty: this one. Raises UsageError if that is gone.
+        """
+        self._python = python
         self._scratch = Scratch()
         caches = {**compiler_caches(), "XDG_CACHE_HOME": str(cache_home())}  # the same, where homes are read-only
         self._environment = {**ONE_THREAD, **caches, **environment}
@@ -186,8 +192,14 @@ class WorkerPool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         settings = handed({**self._settings, "control": theirs.fileno()})
         environment = {**self._environment, "PYTHONUNBUFFERED": "1"}  # its last words must not be lost
+        lent = interpreter(self._python).lent if self._python else {}
         self._process: subprocess.Popen[bytes] | None = start(
-            ZYGOTE, str(settings), fds=(theirs.fileno(), settings), environment=environment
+            ZYGOTE,
+            str(settings),
+            fds=(theirs.fileno(), settings),
+            environment=environment,
+            python=self._python,
+            lent=lent,
         )
         theirs.close()
         os.close(settings)
@@ -392,7 +404,7 @@ class ForkedPool(WorkerPool):
     def __init__(self, control: socket.socket, pool: WorkerPool, environment: dict[str, str]) -> None:
         """environment: of a zygote that is started, should this one be lost."""
         self._settings, self._most, self.on_gpu = pool._settings, pool._most, pool.on_gpu  # noqa: SLF001  its own kind
-        self._environment = environment
+        self._environment, self._python = environment, pool._python  # noqa: SLF001  its own kind
         self._process, self._zygotes, self._silent, self._why_open = None, 0, 0, ""
         self._listen_to(control)
 

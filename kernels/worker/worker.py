@@ -22,6 +22,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
 from kernel_assay.corpus.process.channel import Channel, frame
+from kernel_assay.corpus.process.inert_tests import stand_in
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import DRIVER, DriverError, give_up, when_lost
 from kernel_assay.kernels.backends.support.signature import Bound, Interface
@@ -136,7 +137,7 @@ class Worker:
         bound = self._bound_by(HostAccess(loader_of(self._subjects[key].loader)), key)
         self._note(IDLE, IDLE)
         apart = ("kernel_assay.fuzz", "kernel_assay.oracles", "kernel_assay.reports", "hypothesis")
-        ours = sorted(m for m in sys.modules if m.startswith(apart))
+        ours = sorted(n for n, m in sys.modules.items() if n.startswith(apart) and hasattr(m, "__file__"))
         self._send({**_said_of(bound), "modules": ours}, [])
 
     def _warm(self, keys: list[str]) -> None:
@@ -261,6 +262,7 @@ def main(channel: int, journal: int) -> None:
     """Serve until the supervisor hangs up; leave without running anything a subject may have registered."""
     conn = Channel(socket.socket(fileno=channel))
     mine()
+    stand_in()
     os.lseek(journal, STACK_AT, os.SEEK_SET)
     noted = np.frombuffer(mmap(journal, STACK_AT), np.int64)
     fault_note().write_to(noted[_FAULT:].ctypes.data)

@@ -89,7 +89,7 @@ def describe(loaded: Loaded, run: Callable[[Described, Mapping[str, int]], Any])
         _plain(value, f"argument {n} of {loaded.target.__name__}")
         for n, value in enumerate(loaded.examples("get_init_inputs"))
     ]
-    table = dict(loaded.said("INPUTS") or _annotated(loaded))
+    table = {} if loaded.given else dict(loaded.said("INPUTS") or _annotated(loaded))
     if loaded.is_module and not init and any(p.default is p.empty for p in _init_parameters(loaded)):
         raise UsageError(f"{loaded.place}: {loaded.target.__name__} takes arguments; give the file get_init_inputs()")
     found = _from_table(loaded, table, init) if table else _from_examples(loaded, init, run)

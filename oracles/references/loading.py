@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.reference_place import Target
+from kernel_assay.oracles.references.examples import examples_in
 
 _TELLING = ("Model", "reference", "ref", "forward")
 """Names of a reference, where nobody names one."""
@@ -39,6 +41,8 @@ class Loaded:
     module: ModuleType
     torch: Any = None
     """The library, if the reference is made of it."""
+    given: tuple[Any, ...] = ()
+    """Examples of its inputs that were given with its name; they stand before what its file says of them."""
     _models: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     @property
@@ -64,6 +68,8 @@ class Loaded:
 
     def examples(self, name: str) -> list[Any]:
         """The inputs that get_inputs or get_init_inputs gives; none, if there is no such function."""
+        if self.given and name == "get_inputs":
+            return list(self.given)
         make = self.said(name)
         if make is None:
             return []
@@ -138,8 +144,10 @@ def load(place: str, folder: Path) -> Loaded:
 
     Raises UsageError if there is none, or if its file does not run.
     """
-    where, _, name = place.partition(":")
-    if where.endswith(".py") or "/" in where:
+    where, name, examples = target_named = Target.read(place)
+    given = examples_in(place, examples)
+    place = str(target_named._replace(examples=""))
+    if target_named.is_file:
         module, file = _executed((folder / where).resolve())
     else:
         module, file = _imported(where, folder)
@@ -154,21 +162,35 @@ def load(place: str, folder: Path) -> Loaded:
         torch.set_num_threads(1)
         torch.set_grad_enabled(False)
         torch.backends.mha.set_fastpath_enabled(False)  # it is one operator that nobody can look into
-    loaded = Loaded(place, file, target, module, torch)
+    loaded = Loaded(place, file, target, module, torch, given)
     if loaded.mode not in {"eval", "train"}:
         raise UsageError(f"{place}: MODE = {loaded.mode!r} must be 'eval' or 'train'")
     return loaded
 
 
 def _uses_torch(module: ModuleType, target: Any) -> bool:
-    """Whether the file speaks of torch at all."""
-    torch = sys.modules.get("torch")
-    if torch is None:
+    """Whether a function speaks of torch; where it names no library itself, or is a class, whether its file does."""
+    if "torch" not in sys.modules:
         return False
-    named = [*vars(module).values(), *getattr(target, "__globals__", {}).values()]
-    return any(
-        getattr(one, "__name__", "").partition(".")[0] == "torch" for one in named if isinstance(one, ModuleType)
-    )
+    reached = _libraries(_named_in(target, set()))
+    if reached & {"torch", "numpy"}:
+        return "torch" in reached
+    return "torch" in _libraries([*vars(module).values(), *getattr(target, "__globals__", {}).values()])
+
+
+def _libraries(values: Iterable[Any]) -> set[str]:
+    """Names of the libraries that some values are, or come from."""
+    modules = [one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", None) for one in values]
+    return {str(name).partition(".")[0] for name in modules}
+
+
+def _named_in(function: Any, met: set[str]) -> list[Any]:
+    """The values of names that a function mentions, and those of its own module that it calls."""
+    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    names = [] if code is None else [name for name in code.co_names if name in known and name not in met]
+    met.update(names)
+    found = [known[name] for name in names]
+    return found + [more for one in found if getattr(one, "__globals__", None) is known for more in _named_in(one, met)]
 
 
 def _executed(file: Path) -> tuple[ModuleType, Path]:

@@ -21,6 +21,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import Answer, serve_parent
+from kernel_assay.corpus.process.inert_tests import stand_in
 from kernel_assay.oracles.numerics.estimate import input_of, spans_of
 from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
@@ -322,6 +323,7 @@ def _left(memory: int, at: int, arrays: Sequence[Array]) -> int:
 
 def begin(settings: Message) -> tuple[Message, Answer]:
     """Describe the reference. Raises UsageError for one that cannot be used."""
+    stand_in()
     host = Host(settings["place"], settings["folder"], settings["memory"])
     return host.message(), lambda message: answer(host, message)
 

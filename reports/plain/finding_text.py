@@ -48,6 +48,7 @@ def _head(book: Book, f: Finding) -> str:
         "",
         indent(f.verdict.message, "  "),
         f"  at        {_place(f)}" if stopped_at(f) else "",
+        f"  python    {f.subject.python}" if f.subject.python else "",
         f"  consensus {f.verdict.blame}" if f.verdict.blame else "",
         f"  claim     {f.claim}" if f.claim else "",
         f"  judged    {judged(f.verdict.shares)}" if f.verdict.shares else "",

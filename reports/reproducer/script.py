@@ -160,11 +160,12 @@ def _head(script: Script) -> str:
 def _usage(script: Script) -> str:
     f = script.finding
     if script.runs:
-        needs = [*script.packages, *(["a GPU"] if script.there else [])]
+        needs = [*script.packages, *(["a GPU"] if script.there else []), *_environment(f)]
         exits = {} if script.there else _EXITS  # an error there is told, and kills nobody
         listed = " and ".join(part for part in (", ".join(needs[:-1]), needs[-1]) if part)
         return _USAGE.format(listed, exits.get(f.verdict.kind, "1 reproduced"))
     function = f":{f.subject.function}" if f.subject.path.endswith(".py") else ""
+    function += f"@{f.subject.python}" if f.subject.python else ""
     options = [("--subject", _portable(f.subject.path) + function)]
     options += [("--launch", line) for line in f.subject.launch.splitlines() if not script.is_module]
     place = ReferencePlace.read(f.contract)
@@ -180,6 +181,10 @@ def _portable(path: str) -> str:
     if not Path(path).is_absolute():
         return path
     return Path(path).with_suffix(".cu").name if path.endswith(".toml") else Path(path).name
+
+
+def _environment(f: Finding) -> list[str]:
+    return [f"what is installed for {f.subject.python}"] if f.subject.python else []
 
 
 _DECLINED = """Run it:  python THIS_FILE  (needs numpy): it prints the inputs, and what came of them

@@ -8,8 +8,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kernel_assay.corpus.model.case import Case
@@ -66,9 +67,11 @@ def watch_workers(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
     usual = child.command_of
 
-    def command_of(module: str, *arguments: str) -> list[str]:
-        if module != worker_pool.ZYGOTE:
-            return usual(module, *arguments)
+    def command_of(
+        module: str, *arguments: str, python: str = "", lent: Mapping[str, str] = MappingProxyType({})
+    ) -> list[str]:
+        if module != worker_pool.ZYGOTE or python:
+            return usual(module, *arguments, python=python, lent=lent)
         return [sys.executable, "-c", "import sys, _clock; del sys.path[0]; _clock.main()", *arguments]
 
     child.command_of = command_of

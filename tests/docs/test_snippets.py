@@ -27,6 +27,7 @@ ACTED = [
     "add-an-op.md",
     "cuda-on-a-laptop.md",
     "how-budgets-work.md",
+    "in-your-tests.md",
     "judge-a-folder.md",
     "reading-a-verdict.md",
     "your-first-kernel.md",

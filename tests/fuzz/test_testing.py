@@ -8,7 +8,6 @@ import re
 import shlex
 import textwrap
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -17,7 +16,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.reading import case_of
-from kernel_assay.fuzz import api, testing
+from kernel_assay.fuzz import testing
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.generation.strategies import cases
 from kernel_assay.fuzz.settings import SandboxLimits
@@ -49,14 +48,8 @@ CONTRACT = Contract(
 
 
 @pytest.fixture(autouse=True)
-def sandboxes(monkeypatch):
-    """Those of a test end with it, not with the process."""
-    ends = []
-    monkeypatch.setattr(api, "atexit", SimpleNamespace(register=lambda *end: ends.append(end)))
-    yield
-    api._examiner.cache_clear()
-    for end, *words in ends:
-        end(*words)
+def _sandboxes(sandboxes):
+    """Those of a test end with it."""
 
 
 def one(shape=(2, 5), dtype="float32", op="silu", **fields):
@@ -349,7 +342,8 @@ def test_a_file_is_the_one_of_the_folder_of_now(write, tmp_path, monkeypatch):
 
 def example():
     doc = inspect.getdoc(testing)
-    text = textwrap.dedent("".join(line + "\n" for line in doc.splitlines() if line.startswith("    ") or not line))
+    _, words = doc.split("for `@given`:\n")
+    text = textwrap.dedent("".join(line + "\n" for line in words.splitlines() if line.startswith("    ") or not line))
     assert ast.parse(text).body
     return text.replace("softmax", "silu")
 

@@ -1,0 +1,110 @@
+"""Another Python, in whose environment subjects run: what it has, what it is lent of ours, and what it lacks.
+
+A worker needs numpy, and a few packages of ours that a person has no reason to install. Those that an interpreter has
+not are lent to it: compiled ones fit another interpreter of the same version of Python only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from kernel_assay.corpus.errors import UsageError
+
+LENT = (
+    "annotated_types",
+    "llvmlite",
+    "ml_dtypes",
+    "pydantic",
+    "pydantic_core",
+    "typing_extensions",
+    "typing_inspection",
+)
+"""What a worker imports besides numpy and its own code."""
+LIBRARIES = {"torch": ("torch",), "triton": ("torch", "triton"), "triton_as_is": ("torch", "triton"), "cupy": ("cupy",)}
+"""What kernels of a backend import, by its name."""
+_OLDEST = (3, 11)
+_ASK = """
+import json, sys
+from importlib.util import find_spec
+names = sys.argv[1:]
+print(json.dumps([sys.implementation.cache_tag, sys.version_info[:3], [n for n in names if find_spec(n) is not None]]))
+"""
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python, as it has answered."""
+
+    path: str
+    tag: str
+    """Of the files that it compiles, such as cpython-311: compiled packages are made for one."""
+    version: tuple[int, ...]
+    has: frozenset[str]
+    """Which of the packages that were asked for."""
+
+    @property
+    def lent(self) -> dict[str, str]:
+        """What it is lent: by name, the folder it is imported from."""
+        if self.tag != sys.implementation.cache_tag:
+            return {}
+        return {name: _folder_of(name) for name in LENT if name not in self.has}
+
+    def lacks(self, backends: Sequence[str] = ()) -> list[str]:
+        """What must be installed in it before subjects of these backends run."""
+        needed = ["numpy", *LENT, *(name for backend in backends for name in LIBRARIES.get(backend, ()))]
+        return [name for name in dict.fromkeys(needed) if name not in self.has and name not in self.lent]
+
+    def refusal(self, backends: Sequence[str] = ()) -> str:
+        """Why subjects of these backends cannot run in it, in one sentence; empty: they can."""
+        said = f"{self.path} is Python {'.'.join(map(str, self.version))}"
+        if self.version < _OLDEST:
+            return f"{said}; the sandbox needs {'.'.join(map(str, _OLDEST))} or newer"
+        names = self.lacks(backends)
+        return f"{said} and lacks {', '.join(names)}: run {self.path} -m pip install {' '.join(names)}" if names else ""
+
+
+def _folder_of(name: str) -> str:
+    spec = find_spec(name)
+    assert spec is not None, "this process has imported it"
+    assert spec.origin is not None
+    file = Path(spec.origin)
+    return str(file.parent.parent if spec.submodule_search_locations else file.parent)
+
+
+def interpreter(path: str) -> Interpreter:
+    """Ask a Python what it is. Raises UsageError if it is gone, or is none."""
+    if not os.access(path, os.X_OK):
+        raise UsageError(f"the interpreter {path} does not exist, or is no program")
+    return _asked(path)
+
+
+@cache
+def _asked(path: str) -> Interpreter:
+    names = ["numpy", *LENT, *dict.fromkeys(name for names in LIBRARIES.values() for name in names)]
+    try:
+        asked = subprocess.run([path, "-c", _ASK, *names], capture_output=True, text=True, timeout=_SECONDS, check=True)
+        tag, version, has = json.loads(asked.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise UsageError(f"{path} does not answer as Python does: {type(error).__name__}") from error
+    return Interpreter(path, tag, tuple(version), frozenset(has))
+
+
+def path_of(place: str) -> str:
+    """The program that a path names: itself, or that of a virtual environment. Links lead elsewhere and stay."""
+    path = Path(place).absolute()
+    return str(path / "bin" / "python" if path.is_dir() else path)
+
+
+def name_of(path: str) -> str:
+    """A short name for an interpreter: that of its environment, or its own."""
+    file = Path(path)
+    return file.parent.parent.name if (file.parent.parent / "pyvenv.cfg").is_file() else file.name

@@ -1,0 +1,172 @@
+"""Kernels in another interpreter: with numpy alone, and with two versions of a library side by side."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _command import refused
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.process.interpreter import LENT, Interpreter, interpreter, path_of
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.requests import CheckRequest
+from kernel_assay.fuzz.testing import hold
+from kernel_assay.kernels.catalog import user_subject
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "another-interpreter.md"
+SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+SILU = """import {}numpy as np
+
+def silu(x):
+    w = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        out = (w / (1 + np.exp(-w))).astype(x.dtype)
+    {}
+    return out
+"""
+WRONG, CRASH = "out[:, 3:4] = 5", "x.shape[1] == 3 and os.abort()"
+KERNEL = """import mylib
+
+OP, DTYPES = "silu", ("float32",)
+
+
+def run(x):
+    return mylib.silu(x)
+""".replace('OP, DTYPES = "silu", ("float32",)', 'OP = "silu"\nDTYPES = ("float32",)')
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Make a virtual environment with numpy, and maybe a version of `mylib`; its folder."""
+
+    def made(name, library="", packages=("numpy", "numpy.libs")):
+        folder = tmp_path / name
+        site = folder / SITE
+        site.mkdir(parents=True)
+        (folder / "bin").mkdir()
+        program = Path(sys.executable).resolve()
+        (folder / "bin" / "python").symlink_to(program)
+        (folder / "pyvenv.cfg").write_text(f"home = {program.parent}\ninclude-system-site-packages = false\n")
+        ours = Path(np.__file__).parents[1]
+        for package in packages:
+            if (ours / package).exists():
+                (site / package).symlink_to(ours / package)
+        if library:
+            (site / "mylib.py").write_text(library)
+        return folder
+
+    return made
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(KERNEL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine.py"
+
+
+def ones(columns):
+    x = TensorRecipe(shape=(1, columns), dtype="float32", fill=Fill(distribution="ones"))
+    return Case(op="silu", tensors={"x": x})
+
+
+def test_numpy_is_enough_and_nothing_else_of_ours_is_there(environment, mine, sandboxes):
+    place = environment("plain", SILU.format("", ""))
+    mine.write_text(
+        KERNEL + "\n\nimport importlib.util\nimport sys\n\n\ndef there(x):\n"
+        f"    assert sys.prefix == {str(place)!r}, sys.prefix\n"
+        "    assert importlib.util.find_spec('hypothesis') is None\n"
+        "    assert importlib.util.find_spec('torch') is None\n"
+        "    return run(x)\n"
+    )
+    for kernel in (f"{mine}:run@{place}", f"{mine}:there@{place}/bin/python"):
+        assert hold(ones(5), kernel).kind is Kind.PASS
+
+
+def test_two_versions_of_a_library_stand_side_by_side(environment, mine, fuzz, tmp_path):
+    a, b = environment("venv-a", SILU.format("", WRONG)), environment("venv-b", SILU.format("", ""))
+    _, command, shown = re.findall(r"```(?:sh|text)\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[:3]
+    code, out, _ = fuzz(*command.split()[1:], "--quiet")
+    assert (code, "silu/mine@venv-b: " in out) == (1, False), out
+    assert all(line.removesuffix("...").rstrip() in out for line in shown.splitlines()), "as the page shows it"
+    finding = Store(tmp_path / "corpus").findings()[0]
+    assert finding.subject.python == str(a / "bin" / "python")
+    _, out, _ = fuzz("show", finding.id)
+    assert f"  python    {a}/bin/python\n" in out
+    assert f"what is installed for {a}/bin/python" in out
+    code, out, _ = fuzz("replay", finding.id)
+    assert (code, "1 replayed: 1 fails" in out) == (1, True)
+    code, out, _ = fuzz("replay", finding.id, "--subject", "mine.py", "--python", b)
+    assert (code, "does not fail any more" in out) == (0, True)
+    a.rename(tmp_path / "gone")
+    refused(fuzz("replay", finding.id), "silu/mine@venv-a", f"the interpreter {a}/bin/python does not exist")
+
+
+def test_a_crash_in_one_interpreter_is_none_in_the_other(environment, mine):
+    for name, does in (("venv-a", CRASH), ("venv-b", "pass")):
+        environment(name, SILU.format("os, ", does))
+    subjects = [user_subject(f"{mine}@{name}", ("silu",)) for name in ("venv-a", "venv-b")]
+    keys = tuple(s.key for s in subjects)
+    with Examiner(subjects) as examiner:
+        checked = examiner.check([CheckRequest(ones(n), keys, ()) for n in (2, 3, 4)])
+        kinds = [[one.verdicts[key].kind for key in keys] for one in checked]
+        assert examiner.sandbox.deaths >= 1
+        examiner.sandbox.renew(*keys)
+        again = examiner.check([CheckRequest(ones(2), keys[1:], ())])
+        assert [v.kind for v in again[0].verdicts.values()] == [Kind.PASS]
+        twin = examiner.twin()
+        try:
+            assert twin.check([CheckRequest(ones(3), keys, ())])[0].verdicts[keys[0]].kind is Kind.CRASHED
+        finally:
+            twin.sandbox.close()
+    assert kinds == [[Kind.PASS, Kind.PASS], [Kind.CRASHED, Kind.PASS], [Kind.PASS, Kind.PASS]]
+
+
+def test_doctor_says_what_an_interpreter_has_and_lacks(environment, fuzz):
+    code, out, _ = fuzz("doctor", "--python", environment("plain"))
+    assert (code, f"lent to it: {', '.join(LENT)}\n" in out) == (0, True)
+    rows = " ".join(out.split())
+    assert "numpy ready" in rows
+    assert "lacks torch: run" in rows
+    code, out, _ = fuzz("doctor", "--python", environment("bare", packages=()))
+    assert (code, "lacks numpy: run" in " ".join(out.split())) == (1, True)
+
+
+def test_what_an_interpreter_lacks_is_said_before_anything_runs(environment, mine, fuzz):
+    bare, plain = environment("bare", packages=()), environment("plain")
+    answer = fuzz("run", "--subject", "mine.py", "--python", bare, "--cases", "1")
+    refused(answer, f"silu/mine@bare cannot run: {bare}/bin/python is Python", "lacks numpy", "pip install numpy")
+    mine.write_text(KERNEL.replace("import mylib", "import torch\nimport mylib"))
+    refused(fuzz("run", "--subject", f"mine.py@{plain}", "--cases", "1"), "lacks torch")
+    refused(fuzz("run", "--subject", "mine.py@nowhere", "--cases", "1"), "nowhere does not exist")
+
+
+def test_compiled_packages_are_lent_to_the_same_version_only(environment):
+    same = interpreter(path_of(str(environment("plain"))))
+    assert set(same.lent) == set(LENT)
+    other = Interpreter(same.path, "cpython-399", (3, 99, 0), same.has)
+    assert other.lent == {}
+    assert other.lacks() == list(LENT)
+    assert "is Python 3.99.0 and lacks" in other.refusal()
+    whole = Interpreter(same.path, "cpython-399", (3, 99, 0), same.has | set(LENT))
+    assert whole.refusal() == ""
+    assert "needs 3.11 or newer" in Interpreter(same.path, "cpython-38", (3, 8, 0), same.has).refusal()
+
+
+def test_what_is_no_interpreter_is_refused(tmp_path):
+    program = tmp_path / "false"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(UsageError, match="does not answer as Python does"):
+        interpreter(str(program))
+
+
+def test_a_file_may_have_an_at_in_its_name(tmp_path, environment):
+    (tmp_path / "a@b.py").write_text(KERNEL)
+    plain = user_subject(str(tmp_path / "a@b.py"), ("silu",))
+    assert (plain.name, plain.python, "python" in plain.plain()) == ("a@b", "", False)
