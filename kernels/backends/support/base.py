@@ -21,7 +21,7 @@ import numpy as np
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS, Array
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.kernels.backends.support.importing import import_file
+from kernel_assay.kernels.backends.support.importing import as_function, import_file, part_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,16 @@ class PythonLoader(Loader):
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """Import the file and pick the function."""
         module = import_file(path)
-        found = getattr(module, function, None)
+        found = part_of(module, function, str(path))
         if not callable(found):
             raise UsageError(f"{path} has no function {function!r}{_instead(path, module)}")
         return found  # type: ignore[no-any-return]
+
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The same, taking what its reference says of arguments; an instance stands for a class."""
+        from kernel_assay.kernels.backends.support.rearranged import rearranged  # noqa: PLC0415  it knows loaders
+
+        return rearranged(as_function(self.load(path, function), f"{path}:{function}"), launch, lambda found: found)
 
     def wrap(self, view: Array) -> Any:
         """Numpy subjects get the view itself."""
