@@ -19,10 +19,10 @@ from kernel_assay.corpus.model.campaign import Fidelity
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.subject import Numerics, TensorSpec
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.oracles.judging.positions import alternatives
 from kernel_assay.oracles.numerics.estimate import Spans, estimate, settled, spans_of, widened
 from kernel_assay.oracles.spec.contract import Budget, Contract, Question, Reals
 from kernel_assay.oracles.spec.elsewhere import OutsideError
+from kernel_assay.oracles.spec.positions import alternatives
 
 EXACT = frozenset(
     {"zeros", "ones", "small_integers", "exact_integers", "powers_of_two", "unit_steps", "ties", "exact_blocks"}

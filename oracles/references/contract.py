@@ -34,7 +34,8 @@ def contract_from(
     tensors = said["tensors"]
     floats = [t["name"] for t in tensors if format_of(t["dtype"]).is_float]
     plain = {t["name"]: t["dtype"] for t in tensors}
-    others = [one for one in dtypes if floats and one != plain[floats[0]]]
+    leads = bool(floats) and tensors[0]["name"] == floats[0]  # a case is asked for by the type of its first input
+    others = [one for one in dtypes if leads and one != plain[floats[0]]]
     lowest = {name: Dim(*ends).least for name, ends in said["dims"].items()}
     least = max(math.prod(shape_of(t["axes"], lowest, {})) for t in tensors)
     changed = {one["name"] for one in said["arguments"] if one["inout"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from kernel_assay.corpus.formats import format_of
 from kernel_assay.oracles.references.description import LARGE, MOST, SMALL, Described, Tensor, safe_name
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, said_of
 from kernel_assay.oracles.spec.axes import shape_of, solve
+
+SPAN = 24
+"""Up to twice this, extents are tried to see what all that are taken are multiples of."""
 
 
 class Probe:
@@ -229,6 +233,18 @@ def _multiples(
                 return {}, False
             found[name, axis] = dim if old == value else f"{dim}*{old // value}"
     return found, True
+
+
+def learn_multiples(found: Described, takes: Callable[[Mapping[str, int]], bool]) -> None:
+    """Find dimensions of which the reference takes multiples of a number only, as of a number of groups."""
+    for name, ends in found.dims.items():
+        low, high = max(1, ends[0]), min(ends[1], 2 * max(found.example[name], SPAN))
+        if len(ends) > 2 or low >= high or takes({**found.example, name: found.example[name] + 1}):
+            continue
+        taken = [n for n in range(low, high + 1) if takes({**found.example, name: n})]
+        step = math.gcd(*taken)
+        if len(taken) > 1 and step > 1 and taken == [n for n in range(low, high + 1) if n % step == 0]:
+            found.dims[name] = (ends[0], ends[1], step)
 
 
 def init_parameters(loaded: Loaded) -> list[Any]:

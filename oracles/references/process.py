@@ -29,6 +29,7 @@ from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.references.describing import describe
 from kernel_assay.oracles.references.description import Described, random_tensor
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
+from kernel_assay.oracles.references.probing import learn_multiples
 from kernel_assay.oracles.spec.axes import shape_of, solve
 from kernel_assay.oracles.spec.contract import Contract, Question
 from kernel_assay.oracles.spec.plain_case import plain_case
@@ -162,7 +163,7 @@ class Host:
     def _outputs(self) -> dict[str, str]:
         """Dtypes of the outputs, for inputs of the dtypes described. Raises UsageError for what is no tensor."""
         try:
-            found = self._tried_somehow()
+            self._tried_somehow()
         except UsageError:
             raise
         except (Exception, SystemExit) as error:
@@ -171,7 +172,7 @@ class Host:
                 f"{self.loaded.place}: the reference raises for every shape that was tried ({said}); say what its "
                 'inputs are, as INPUTS = {"x": "float32[rows, cols]"} and DIMS = {"rows": (1, 64)}'
             ) from error
-        found = self._with_changed(found)
+        found = self._with_changed()
         usual = next((t.dtype for t in self.described.tensors if format_of(t.dtype).is_float), "float32")
         kept = {f"{one.name}{AFTER}" for one in self.described.arguments if one.inout}
         made = {}
@@ -188,10 +189,19 @@ class Host:
             made[name] = said or (usual if format_of(dtype).is_float else dtype)
             self.views[name] = [n for n, x in self._given.items() if name not in kept and _share(x, value)]
         self._must_repeat(found)
+        learn_multiples(self.described, self._takes)
         return made
 
-    def _with_changed(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Outputs, with arguments that the reference changes and returns. Raises UsageError if it returns others."""
+    def _takes(self, dims: Mapping[str, int]) -> bool:
+        """Whether it runs with some extents."""
+        try:
+            self._tried(self.described, dims)
+        except (Exception, SystemExit):  # noqa: BLE001  a user's own code
+            return False
+        return True
+
+    def _with_changed(self) -> dict[str, Any]:
+        """Run it once more: outputs, with arguments that it changes. Raises UsageError if it returns others besides."""
         about, dims = self.described, self.described.example
         said = {name for argument in about.arguments for name in argument.tensors}
         before = {t.name: random_tensor(t, shape_of(t.axes, dims, {}), dims, i) for i, t in enumerate(about.tensors)}
@@ -199,7 +209,7 @@ class Host:
         inputs = [t.name for t in about.tensors if not t.weight and t.name not in said]
         changed = [n for n in inputs if not np.array_equal(np.asarray(self._given[n]), before[n], equal_nan=True)]
         if not changed:
-            return found
+            return again
         given = [self._given[name] for name in inputs]
         if self.loaded.is_module or not all(x is None or any(x is y for y in given) for x in again.values()):
             raise UsageError(

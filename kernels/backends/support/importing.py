@@ -100,14 +100,14 @@ def part_of(module: ModuleType, name: str, place: str) -> Any:
     return found
 
 
-def as_function(found: Callable[..., Any], place: str) -> Callable[..., Any]:
+def as_function(found: Any, place: str) -> Callable[..., Any]:
     """A function: of a class its instance, or what torch's autograd applies; with the parameters that `forward` has.
 
     Raises UsageError for a class that takes arguments, or whose instances cannot be called.
     """
     owner: Any = found if isinstance(found, type) else getattr(found, "__self__", None)
-    is_applied = isinstance(found, type) or getattr(found, "__name__", "") == "apply"
-    if is_applied and isinstance(owner, type) and type(owner).__name__ == "FunctionMeta":
+    is_applied = owner is found or getattr(found, "__name__", "") == "apply"
+    if is_applied and type(owner).__name__ == "FunctionMeta":
         return _shaped(owner.apply, owner.forward, skipped=int("setup_context" not in vars(owner)))
     made = _instance(found, place) if isinstance(found, type) else found
     if not callable(made):

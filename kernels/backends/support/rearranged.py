@@ -9,8 +9,7 @@ from typing import Any
 
 from kernel_assay.corpus.inputs.arguments import AFTER, Argument, argued, names_of
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.kernels.backends.support.base import KernelFaultError
-from kernel_assay.kernels.backends.support.signature import Bound, Interface, Rearranged, bind
+from kernel_assay.kernels.backends.support.signature import Bound, Interface, KernelFaultError, Rearranged, bind
 
 
 def rearranged(function: Callable[..., Any], launch: str, around: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,15 @@ from typing import Any, Self
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Scalar
+from kernel_assay.corpus.model.kinds import Kind
+
+
+class KernelFaultError(Exception):
+    """Not raised by a subject, but about it: what was seen of its call, and the verdict that stands for it."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
