@@ -38,7 +38,7 @@ FALLBACK = 16.0
 """Of what cannot be followed: how many times the difference between float32 and float64 a kernel may be off."""
 
 
-EXTENTS = (8, 16, 12, 32, 64, 1, 128)
+EXTENTS = (8, 16, 12, 32, 64, 60, 1, 128)
 """Extents of all dimensions that are tried where the reference refuses the first."""
 MOST_NAMED = 8
 """Reasons that are named."""

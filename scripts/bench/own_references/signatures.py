@@ -57,7 +57,7 @@ def accumulate_wrong_overwrites(out, a, b):
     out.copy_(a * b)
 
 
-def running(x: "float32[n, c] -4..4", mean: "float32[c] -4..4 inout", *, momentum: "float 0.1..0.9" = 0.1):
+def running(x: "float32[n, c] -4..4", mean: "float32[c] -4..4 inout", *, momentum: "float 0.1..0.9"):
     mean.mul_(1 - momentum).add_(x.mean(dim=0) * momentum)
     return x - mean
 
