@@ -169,10 +169,17 @@ def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "_local_scalar_dense":
         return args[0].span.value.item()
     if rule := _RULES.get(name):
-        return rule(func, args, kwargs)
+        return _still_placed(rule(func, args, kwargs), (args, kwargs))
     if torch.Tag.nondeterministic_seeded in func.tags:
         raise UnfollowedError(f"it draws random numbers ({name})")
     return _composed(func, name, args, kwargs)
+
+
+def _still_placed(made: Any, given: Any) -> Any:
+    """What an operator makes; whole numbers that are made of positions depend on which one was taken, too."""
+    if isinstance(made, Tracked) and made.source is None and not made.dtype.is_floating_point:
+        made.places |= any(isinstance(x, Tracked) and x.places for x in tree_leaves(given))
+    return made
 
 
 def _store(target: Any, result: Tracked) -> None:
