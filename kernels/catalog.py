@@ -56,6 +56,8 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "", python: str 
     """
     text, python = _in_interpreter(text, python)
     path_text, _, function = text.partition(":")
+    if not path_text:
+        raise UsageError(f"the subject {text!r} names no file; name one, as kernel.py or kernel.py:run")
     module = file_of_module(path_text) if function and not Path(path_text).exists() else None
     path = present((module or Path(path_text)).resolve())
     if path.suffix not in {".py", *CUDA}:
@@ -343,11 +345,15 @@ def _line(path: Path, source: bytes, function: str) -> int:
 
 
 def _only_function(tree: ast.Module, compiled: set[str], telling: Sequence[str]) -> str:
-    """The first of the telling names that is a function, or the only public one, or the only one not for a GPU."""
+    """The first of the telling names that is a function, or the only public one, or the only one not for a GPU.
+
+    Where there is no function, it may be a class.
+    """
     if any(isinstance(n, ast.ClassDef) and n.name == CANDIDATE for n in tree.body):
         return CANDIDATE
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name[0] != "_"]
     own = [n for n in names if n not in compiled] or names
+    own = own or [n.name for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
     if len(own) == 1:
         return own[0]
     given = {name for node in tree.body for name, _ in _assigned(node)}

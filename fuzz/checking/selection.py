@@ -29,6 +29,10 @@ DEFAULT_PEERS = ("torch", "numpy")
 """Backends of which one subject each runs beside a user's own."""
 
 
+REARRANGED = ("torch", "numpy", "triton")
+"""Those whose functions may take other arguments than the tensors of a case."""
+
+
 @dataclass(frozen=True, slots=True)
 class UserKernels:
     """A person's own kernels, as a command line names them."""
@@ -56,10 +60,18 @@ class UserKernels:
 
 
 def _told(subject: Subject) -> Subject:
-    """A kernel in Python, told what the module that is its reference needs to be made."""
+    """A kernel in Python, told what the module that is its reference needs to be made, and what its arguments are.
+
+    Raises UsageError for a kernel that takes nothing but tensors, where its reference has other arguments.
+    """
     reference = contract_of(subject.op).elsewhere
-    if reference is None or not reference.launch or subject.launch or is_function(subject):
+    if reference is None or not reference.launch or subject.launch:
         return subject
+    if is_function(subject) and not reference.rearranged:
+        return subject
+    if subject.backend not in REARRANGED:
+        what = "arguments that are changed in place, or are lists, masks or offsets"
+        raise UsageError(f"{subject.path}: {subject.op} has {what}, which a kernel in {subject.backend} cannot take")
     return subject.but(launch=reference.launch, source_digest=source_digest(resolve(subject), reference.launch))
 
 

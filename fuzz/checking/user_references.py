@@ -48,6 +48,8 @@ class _Answer:
     refused: str = ""
     outputs: Mapping[str, tuple[Array, Array, Array, Array]] | None = None
     """Wanted, value, low and high."""
+    positions: Mapping[str, tuple[int, Array, Array]] | None = None
+    """Of outputs that hold such: the axis, and limits of the numbers that stand there."""
 
     @property
     def size(self) -> int:
@@ -112,12 +114,19 @@ class ReferenceProcess:
 
     @property
     def launch(self) -> str:
-        """What a kernel that is a module must know: arguments of its class, and which tensors are its weights."""
+        """What a kernel must know: what arguments are made of, and of a module how it is made."""
+        arguments = {"arguments": self.said["arguments"]}
         if not self.said["mode"]:
-            return ""
+            return to_json(arguments).decode() if self.rearranged else ""
         keys = ("init", "init_dims", "mode")
         tensors = [[t["name"], t["weight"], t["axes"]] for t in self.said["tensors"]]
-        return to_json({**{k: self.said[k] for k in keys}, "tensors": tensors, "attrs": [*self.said["attrs"]]}).decode()
+        of_modules = {**{k: self.said[k] for k in keys}, "tensors": tensors, "attrs": [*self.said["attrs"]]}
+        return to_json({**of_modules, **arguments}).decode()
+
+    @property
+    def rearranged(self) -> bool:
+        """Whether arguments are other than the tensors of a case, or changed in place."""
+        return bool(self.said["arguments"])
 
     def prepare(self, cases: Sequence[Case]) -> None:
         """Ask about cases under the usual arithmetic, all at once."""
@@ -131,18 +140,25 @@ class ReferenceProcess:
         """The exact outputs. Raises OutsideError."""
         return {name: four[0] for name, four in self._outputs(case, _USUAL).items()}
 
+    def positions(self, case: Case) -> Mapping[str, tuple[int, Array, Array]]:
+        """Each output that holds positions, and of what numbers. Raises OutsideError."""
+        return self._answered(case, _USUAL).positions or {}
+
     def limits(self, case: Case, numerics: Numerics) -> Mapping[str, tuple[Array, Array, Array]]:
         """Limits under an arithmetic. Raises OutsideError."""
         return {name: four[1:] for name, four in self._outputs(case, numerics).items()}
 
     def _outputs(self, case: Case, numerics: Numerics) -> Mapping[str, tuple[Array, Array, Array, Array]]:
+        return self._answered(case, numerics).outputs or {}
+
+    def _answered(self, case: Case, numerics: Numerics) -> _Answer:
         key = id(case), numerics.id
         if key not in self._known:
             self._ask([case], numerics)
         _, answer = self._known[key]
         if answer.outputs is None:
             raise OutsideError(f"unsupported by the reference: {answer.refused}")
-        return answer.outputs
+        return answer
 
     def _ask(self, cases: Sequence[Case], numerics: Numerics) -> None:
         """Ask about cases; one by one, if the process did not survive all of them."""
@@ -181,7 +197,14 @@ class ReferenceProcess:
             size = 8 * math.prod(shape)
             four = [np.frombuffer(os.pread(self._memory, size, at + i * size)).reshape(shape) for i in range(4)]
             found[name], at = (four[0], four[1], four[2], four[3]), at + 4 * size
-        return _Answer(outputs=found)
+        places = {name: self._positions(one) for name, one in said["positions"].items()}
+        return _Answer(outputs=found, positions=places)
+
+    def _positions(self, said: Mapping[str, Any]) -> tuple[int, Array, Array]:
+        size = 8 * math.prod(said["shape"])
+        parts = (os.pread(self._memory, size, said["at"] + i * size) for i in range(2))
+        low, high = (np.frombuffer(part).reshape(said["shape"]) for part in parts)
+        return int(said["axis"]), low, high
 
     def _remember(self, case: Case, numerics: Numerics, answer: _Answer) -> None:
         """The latest answers, by the case itself, which lives as long as its answer does."""

@@ -5,12 +5,11 @@ An error after which nothing runs on the GPU any more ends the process, as a cra
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +19,9 @@ from kernel_assay.kernels.backends.cuda_support.gpu_memory import Streamed, abse
 from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned, place_of
 from kernel_assay.kernels.backends.support.guard import ALIGNMENT
-from kernel_assay.kernels.backends.support.torch_modules import called
+from kernel_assay.kernels.backends.support.importing import as_function
+from kernel_assay.kernels.backends.support.rearranged import rearranged
+from kernel_assay.kernels.backends.support.torch_modules import called, is_of_modules
 from kernel_assay.kernels.backends.support.torch_settings import Settings
 
 
@@ -52,12 +53,18 @@ class TorchLoader(PythonLoader):
 
     def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
         """A class of modules as a function of inputs and weights, by what its reference said; else as load."""
-        return self._made(self.load(path, function), path, function, launch)
+        return self._made(TorchLoader.load(self, path, function), path, function, launch, self._lending)
 
-    def _made(self, found: Callable[..., Any], path: Path, function: str, launch: str) -> Callable[..., Any]:
-        if not (launch and isinstance(inspect.unwrap(found), type)):
-            return found
-        return called(self._torch, inspect.unwrap(found), launch, f"{path}:{function}")
+    def _made(
+        self, found: Callable[..., Any], path: Path, function: str, launch: str, around: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        if is_of_modules(launch) and isinstance(found, type):
+            return cast("Callable[..., Any]", around(called(self._torch, found, launch, f"{path}:{function}")))
+        return rearranged(as_function(found, f"{path}:{function}"), launch, around)
+
+    def _lending(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of this backend's tensors as one of what `wrap` makes."""
+        return function
 
     @cached_property
     def _foreign(self) -> dict[str, Any]:
@@ -90,7 +97,7 @@ class TorchLoader(PythonLoader):
 
     def load_there(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
         """The function itself, which takes tensors wherever they are."""
-        return self._made(TorchLoader.load(self, path, function), path, function, launch)
+        return self._made(TorchLoader.load(self, path, function), path, function, launch, lambda found: found)
 
     def wrap_there(self, tensor: Any) -> Any:
         """The tensor itself."""
@@ -133,10 +140,6 @@ class GpuTorchLoader(Streamed, TorchLoader):
         """Accepts tensors; one in the memory of an input is known as such."""
         found = super().unwrap(result)
         return replace(found, address=next((at for one in self._lent if (at := one.on_host(found.address))), 0))
-
-    def load(self, path: Path, function: str) -> Callable[..., Any]:
-        """The function, so that it may be called with numpy views."""
-        return self._lending(super().load(path, function))
 
     def _lending(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function on the GPU's memory as one on the host's."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.kernels.backends.support.signature import Interface
@@ -82,6 +83,12 @@ class SideBySide(Sandbox):
         super().knows_as(other)
         for member in self._members.values():
             member.knows_as(other)
+
+    def know(self, calls: Mapping[str, Call]) -> None:
+        """Take up what was found out before about the same files, instead of a probe."""
+        super().know(calls)
+        for python, member in self._members.items():
+            member.know({key: call for key, call in calls.items() if self._subjects[key].python == python})
 
     def probe(self, ready_by: ReadyBy = lambda _: math.inf) -> dict[str, str]:
         """Load every subject once: key -> what is wrong with it, for those that cannot be loaded or called."""

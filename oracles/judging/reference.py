@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import Array
@@ -21,6 +22,7 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.oracles.numerics.estimate import Spans, estimate, settled, spans_of, widened
 from kernel_assay.oracles.spec.contract import Budget, Contract, Question, Reals
 from kernel_assay.oracles.spec.elsewhere import OutsideError
+from kernel_assay.oracles.spec.positions import alternatives
 
 EXACT = frozenset(
     {"zeros", "ones", "small_integers", "exact_integers", "powers_of_two", "unit_steps", "ties", "exact_blocks"}
@@ -121,6 +123,13 @@ class Reference:
         if self.contract.copies is None:
             raise InternalError(f"{self.contract.name}: a bitwise budget needs a `copies` function")
         return self.contract.copies(**self.inputs, **self.attrs)
+
+    def chosen(self, name: str, got: Array) -> NDArray[np.bool_] | None:
+        """True where an output is one of several right answers; None: there is one everywhere."""
+        if self.contract.choices is not None:
+            return self.contract.choices({name: got}, self.inputs, self.attrs)[name]
+        positions = self.contract.elsewhere.positions(self.case) if self.contract.elsewhere is not None else {}
+        return alternatives(got, self.want[name], *positions[name]) if name in positions else None
 
     def budget(self, numerics: Numerics) -> Mapping[str, Budget]:
         """The error budgets under a declared arithmetic."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernel_assay.corpus.formats import format_of
@@ -33,17 +34,24 @@ def contract_from(
     tensors = said["tensors"]
     floats = [t["name"] for t in tensors if format_of(t["dtype"]).is_float]
     plain = {t["name"]: t["dtype"] for t in tensors}
-    others = [one for one in dtypes if floats and one != plain[floats[0]]]
-    inputs = {t["name"]: _input(t) for t in tensors}
-    least = max(math.prod(shape_of(t["axes"], {d: low for d, (low, _) in said["dims"].items()}, {})) for t in tensors)
+    leads = bool(floats) and tensors[0]["name"] == floats[0]  # a case is asked for by the type of its first input
+    others = [one for one in dtypes if leads and one != plain[floats[0]]]
+    lowest = {name: Dim(*ends).least for name, ends in said["dims"].items()}
+    least = max(math.prod(shape_of(t["axes"], lowest, {})) for t in tensors)
+    changed = {one["name"] for one in said["arguments"] if one["inout"]}
+    inputs = {t["name"]: _input(t, dense=t["name"] in changed) for t in tensors}
     return Contract(
         name=op,
         summary=said["summary"],
         dims={name: Dim(*ends) for name, ends in said["dims"].items()},
         inputs=inputs,
-        outputs={name: _output(dtype, floats, plain) for name, dtype in said["outputs"].items()},
+        outputs={
+            name: replace(_output(dtype, floats, plain), views=tuple(said["views"].get(name, ())))
+            for name, dtype in said["outputs"].items()
+        },
         variants=(plain, *({**plain, **dict.fromkeys(floats, one)} for one in others)),
-        attrs={name: (value,) for name, value in said["attrs"].items()},
+        attrs={name: tuple(values) for name, values in said["attrs"].items()},
+        optional=tuple(said["optional"]),
         reference=reference,
         elsewhere=elsewhere,
         work=_work,
@@ -53,13 +61,12 @@ def contract_from(
     )
 
 
-def _input(t: Mapping[str, Any]) -> Input:
-    whole = not format_of(t["dtype"]).is_float
-    if t["below"]:
-        return Input(tuple(t["axes"]), below=t["below"])
-    if whole and t["low"] is not None:
-        return Input(tuple(t["axes"]), low=t["low"], high=t["high"])
-    return Input(tuple(t["axes"]), low=t["low"], high=t["high"])
+def _input(t: Mapping[str, Any], *, dense: bool) -> Input:
+    """One input. dense: it is changed in place, in the memory of an output."""
+    layouts = ("contiguous",) if dense else ()
+    if t["below"] or t["upto"]:
+        return Input(tuple(t["axes"]), below=t["below"], upto=t["upto"], layouts=layouts)
+    return Input(tuple(t["axes"]), low=t["low"], high=t["high"], layouts=layouts)
 
 
 def _output(dtype: str, floats: list[str], plain: Mapping[str, str]) -> Output:

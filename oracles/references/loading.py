@@ -145,6 +145,9 @@ def load(place: str, folder: Path) -> Loaded:
     Raises UsageError if there is none, or if its file does not run.
     """
     where, name, examples = target_named = Target.read(place)
+    if not where or ((folder / where).is_dir() and not (folder / where / "__init__.py").is_file()):
+        what = f"{where} is a folder" if where else f"{place!r} names no file"
+        raise UsageError(f"the reference {what}; name a file and what is the reference there, as ref.py:fn")
     given = examples_in(place, examples)
     place = str(target_named._replace(examples=""))
     if target_named.is_file:
@@ -237,10 +240,10 @@ def _own(module: ModuleType) -> list[str]:
 
 def _only(module: ModuleType) -> str:
     own = _own(module)
+    if not own:
+        raise UsageError(f"{module.__file__} defines no function and no class, so there is no reference in it")
     if len(own) != 1:
-        raise UsageError(
-            f"{module.__file__} has {', '.join(own) or 'no function and no class'}: name the reference, as FILE:NAME"
-        )
+        raise UsageError(f"{module.__file__} has {', '.join(own)}: name the reference, as FILE:NAME")
     return own[0]
 
 

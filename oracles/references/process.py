@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import FORMATS, Array, format_of
+from kernel_assay.corpus.inputs.arguments import AFTER, Argument, argued
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Numerics
@@ -23,11 +24,14 @@ from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import Answer, serve_parent
 from kernel_assay.corpus.process.inert_tests import stand_in
 from kernel_assay.oracles.numerics.estimate import input_of, spans_of
+from kernel_assay.oracles.numerics.interval_array import Followed
 from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
-from kernel_assay.oracles.references.describing import Described, describe, random_tensor
+from kernel_assay.oracles.references.describing import describe
+from kernel_assay.oracles.references.description import Described, random_tensor
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
-from kernel_assay.oracles.spec.axes import shape_of
+from kernel_assay.oracles.references.probing import learn_multiples
+from kernel_assay.oracles.spec.axes import shape_of, solve
 from kernel_assay.oracles.spec.contract import Contract, Question
 from kernel_assay.oracles.spec.plain_case import plain_case
 
@@ -35,7 +39,7 @@ FALLBACK = 16.0
 """Of what cannot be followed: how many times the difference between float32 and float64 a kernel may be off."""
 
 
-EXTENTS = (8, 16, 12, 32, 64, 1, 128)
+EXTENTS = (8, 16, 12, 32, 64, 60, 1, 128)
 """Extents of all dimensions that are tried where the reference refuses the first."""
 MOST_NAMED = 8
 """Reasons that are named."""
@@ -54,6 +58,10 @@ class Host:
         self.loaded: Loaded = load(place, Path(folder))
         self.unfollowed: set[str] = set()
         self._begun = False
+        self._given: dict[str, Any] = {}
+        """Of the last call, what the reference was given."""
+        self.views: dict[str, list[str]] = {}
+        self._positions: dict[str, tuple[int, Array, Array]] = {}
         self.described = describe(self.loaded, self._tried)
         self.outputs = self._outputs()
         self.contract: Contract = contract_from("op", self.message(), self._numpy, dtypes=FLOATS)
@@ -75,6 +83,7 @@ class Host:
             "mode": self.loaded.mode if self.loaded.is_module else "",
             "summary": f"the {kind} {name} of {self.loaded.file.name}{mode}",
             "outputs": self.outputs,
+            "views": self.views,
             "unfollowed": sorted(self.unfollowed),
             "told": self.loaded.said("TOLD", ""),
         }
@@ -97,14 +106,18 @@ class Host:
         """Outputs by name. arrays: numpy's, or what is followed; of torch references tensors are made of the former."""
         with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
             given = {name: self._tensor(a, width) for name, a in arrays.items()}
+        given = {t.name: given[t.name] for t in described.tensors if t.name in given}
         weights = {t.weight: given.pop(t.name) for t in described.tensors if t.weight}
-        positional, named = self._arguments({**given, **attrs})
+        made = argued(given, described.arguments)
+        positional, named = self._arguments({**made, **attrs})
         with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(width):
             warnings.simplefilter("ignore")
             result = self.loaded.call(described.init_of(dims), positional, weights, named)
         if self.loaded.mode == "train":
             self._must_keep({t.weight: arrays[t.name] for t in described.tensors if t.weight}, weights)
-        return self._outputs_of(result)
+        self._given = given
+        changed = {f"{one.name}{AFTER}": made[one.name] for one in described.arguments if one.inout}
+        return {**changed, **self._outputs_of(_new(result, changed.values()))} if changed else self._outputs_of(result)
 
     def _must_keep(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Raise UsageError if a call changes weights."""
@@ -133,9 +146,11 @@ class Host:
         if fmt is None or fmt.is_float:
             wide = np.dtype(width) if fmt is not None else a.dtype
             a = a.astype(wide)
-        return self.loaded.torch.from_numpy(np.array(a)) if self.loaded.torch is not None else a
+        return self.loaded.torch.from_numpy(np.array(a)) if self.loaded.torch is not None else np.array(a)
 
     def _outputs_of(self, result: Any) -> dict[str, Any]:
+        if isinstance(result, tuple | list) and not result:
+            return {}
         if isinstance(result, Mapping):
             return {re.sub(r"\W", "_", str(name)): one for name, one in result.items()}
         names = list(self.loaded.said("OUTPUTS") or {})
@@ -149,7 +164,7 @@ class Host:
     def _outputs(self) -> dict[str, str]:
         """Dtypes of the outputs, for inputs of the dtypes described. Raises UsageError for what is no tensor."""
         try:
-            found = self._tried_somehow()
+            self._tried_somehow()
         except UsageError:
             raise
         except (Exception, SystemExit) as error:
@@ -158,7 +173,9 @@ class Host:
                 f"{self.loaded.place}: the reference raises for every shape that was tried ({said}); say what its "
                 'inputs are, as INPUTS = {"x": "float32[rows, cols]"} and DIMS = {"rows": (1, 64)}'
             ) from error
+        found = self._with_changed()
         usual = next((t.dtype for t in self.described.tensors if format_of(t.dtype).is_float), "float32")
+        kept = {f"{one.name}{AFTER}" for one in self.described.arguments if one.inout}
         made = {}
         for name, value in found.items():
             if not hasattr(value, "dtype") or not hasattr(value, "shape"):
@@ -171,13 +188,42 @@ class Host:
                 )
             said = (self.loaded.said("OUTPUTS") or {}).get(name, "")
             made[name] = said or (usual if format_of(dtype).is_float else dtype)
+            self.views[name] = [n for n, x in self._given.items() if name not in kept and _share(x, value)]
         self._must_repeat(found)
+        learn_multiples(self.described, self._takes)
         return made
+
+    def _takes(self, dims: Mapping[str, int]) -> bool:
+        """Whether it runs with some extents."""
+        try:
+            self._tried(self.described, dims)
+        except (Exception, SystemExit):  # noqa: BLE001  a user's own code
+            return False
+        return True
+
+    def _with_changed(self) -> dict[str, Any]:
+        """Run it once more: outputs, with arguments that it changes. Raises UsageError if it returns others besides."""
+        about, dims = self.described, self.described.example
+        said = {name for argument in about.arguments for name in argument.tensors}
+        before = {t.name: random_tensor(t, shape_of(t.axes, dims, {}), dims, i) for i, t in enumerate(about.tensors)}
+        again = self._tried(about, dims)
+        inputs = [t.name for t in about.tensors if not t.weight and t.name not in said]
+        changed = [n for n in inputs if not np.array_equal(np.asarray(self._given[n]), before[n], equal_nan=True)]
+        if not changed:
+            return again
+        given = [self._given[name] for name in inputs]
+        if self.loaded.is_module or not all(x is None or any(x is y for y in given) for x in again.values()):
+            raise UsageError(
+                f"{self.loaded.place}: it changes its input {changed[0]!r} besides what it returns; write inout behind "
+                "what the input is, if a kernel must change it too, or let the reference copy it first"
+            )
+        about.arguments += [Argument(name, "tensor", (name,), inout=True) for name in changed]
+        return self._tried(about, dims)
 
     def _tried_somehow(self) -> dict[str, Any]:
         """Run it with the extents of its examples, or others, if it refuses those; raises what it raises to them."""
         usual, ends = self.described.example, self.described.dims
-        others = [{name: min(max(n, low), high) for name, (low, high) in ends.items()} for n in EXTENTS]
+        others = [{name: min(max(n, low), high) for name, (low, high, *_) in ends.items()} for n in EXTENTS]
         for trial in (usual, *others):
             try:
                 found = self._tried(self.described, trial)
@@ -202,11 +248,12 @@ class Host:
 
     def _numpy(self, **given: Any) -> dict[str, Any]:
         """The reference as a contract has it, for one that is made of numpy."""
-        attrs = {name: given.pop(name) for name in self.described.attrs}
-        shapes = {t.name: given[t.name].shape for t in self.described.tensors}
-        from kernel_assay.oracles.spec.axes import solve  # noqa: PLC0415
-
-        pairs = [(axis, n) for t in self.described.tensors for axis, n in zip(t.axes, shapes[t.name], strict=True)]
+        attrs = {name: given.pop(name) for name in self.described.attrs if name in given}
+        there = [t for t in self.described.tensors if t.name in given]
+        for t in there:
+            if not format_of(t.dtype).is_float and isinstance(given[t.name], Followed):
+                given[t.name] = given[t.name].span.value
+        pairs = [(axis, n) for t in there for axis, n in zip(t.axes, given[t.name].shape, strict=True)]
         return self._called(self.described, solve(pairs) or {}, given, attrs)
 
     def answer(self, case: Case, numerics: Numerics) -> tuple[dict[str, Array], dict[str, Span]]:
@@ -220,6 +267,7 @@ class Host:
             raise Refused(said_of(error, self.loaded.file)) from error
         q = Question(case=case, inputs=inputs, attrs=case.attrs, want=want, numerics=numerics.spelled_out(case.dtype),
                      as_wide=case.dtype == "float64")  # fmt: skip
+        self._positions = {}
         with np.errstate(all="ignore"):
             try:
                 spans = self._followed(q, dims)
@@ -230,6 +278,11 @@ class Host:
                 self._cannot_follow(said_of(error, self.loaded.file))
                 spans = self._fallback(q, dims)
         return want, spans
+
+    @property
+    def positions(self) -> dict[str, tuple[int, Array, Array]]:
+        """Outputs of the last answer that hold positions: the axis, and limits of the numbers that stand there."""
+        return self._positions
 
     def _cannot_follow(self, said: str) -> None:
         """Remember why; the same reason with other numbers is one, and a few are enough."""
@@ -258,10 +311,12 @@ class Host:
         return {name: self._span(name, made[name], a, torch_side) for name in self.outputs}
 
     def _span(self, name: str, made: Any, a: Arithmetic, torch_side: Any) -> Span:
-        if getattr(made, "places", False) and not format_of(self.outputs[name]).is_float:
+        if getattr(made, "source", None) is not None:
+            self._positions[name] = made.source
+        elif getattr(made, "places", False) and not format_of(self.outputs[name]).is_float:
             raise UsageError(
                 f"{self.loaded.place}: its output {name} holds positions, of which ties make several right; "
-                "let the reference return the values there"
+                "let the reference return the values there, or what argmax, topk or sort gives as it is"
             )
         span: Span = torch_side.tracked(a, made).span
         return Span(*(np.asarray(part, np.float64) for part in span))
@@ -281,6 +336,20 @@ class Host:
             reach = np.where(np.isfinite(reach) & ~strange, reach, np.inf)
             found[name] = Span(want, want - reach, want + reach)
         return found
+
+
+def _new(result: Any, changed: Iterable[Any]) -> Any:
+    """What a reference returned besides arguments that it has changed, and nothing."""
+    several = list(result) if isinstance(result, tuple | list) else [result]
+    found = [one for one in several if one is not None and not any(one is other for other in changed)]
+    return tuple(found) if len(found) != 1 else found[0]
+
+
+def _share(first: Any, second: Any) -> bool:
+    """Whether two tensors, or arrays, lie in the same memory."""
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        return isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.may_share_memory(first, second)
+    return bool(first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr() and first.numel())
 
 
 def _must_agree(spans: Mapping[str, Span], want: Mapping[str, Array]) -> None:
@@ -306,7 +375,11 @@ def answer(host: Host, message: Message) -> Message:
             continue
         shapes = {name: list(array.shape) for name, array in want.items()}
         begin, at = at, _left(host.memory, at, [x for n in want for x in (want[n], *spans[n])])
-        replies.append({"shapes": shapes, "at": begin})
+        reply: Message = {"shapes": shapes, "at": begin, "positions": {}}
+        for name, (axis, low, high) in host.positions.items():
+            reply["positions"][name] = {"axis": axis, "shape": list(low.shape), "at": at}
+            at = _left(host.memory, at, [low, high])
+        replies.append(reply)
     return {"answers": replies, "bytes": at, "unfollowed": sorted(host.unfollowed)}
 
 

@@ -149,6 +149,8 @@ class Output:
     """... or this one; `{to}` is the value of the attribute `to`."""
     layouts: tuple[str, ...] = ("contiguous", "offset_one")
     """In what memory it may be wanted; a kernel is given dense memory."""
+    views: tuple[str, ...] = ()
+    """Inputs in whose memory it may lie."""
 
 
 @dataclass(frozen=True, slots=True)

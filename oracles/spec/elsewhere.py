@@ -24,7 +24,14 @@ class Elsewhere(Protocol):
 
     @property
     def launch(self) -> str:
-        """What a kernel that is a module must know to be made for a case; empty for a function."""
+        """What a kernel must know: of a module how it is made for a case, and what arguments are, if no tensors."""
+
+    @property
+    def rearranged(self) -> bool:
+        """Whether arguments are other than the tensors of a case, or changed in place."""
+
+    def positions(self, case: Case) -> Mapping[str, tuple[int, Array, Array]]:
+        """Each output that holds positions: the axis that they are on, and limits of the numbers that they are of."""
 
     def prepare(self, cases: Sequence[Case]) -> None:
         """Ask about cases that will be asked about, all at once."""

@@ -32,6 +32,7 @@ ACTED = [
     "reading-a-verdict.md",
     "your-first-kernel.md",
     "your-own-reference.md",
+    "other-arguments.md",
 ]
 """Pages whose commands are run in the folder of a user."""
 COMPILED = {"cuda-on-a-laptop.md", "your-first-kernel.md"}

@@ -67,7 +67,7 @@ def test_a_table_and_annotations_say_the_same(tmp_path):
     table = 'INPUTS = {"x": "float32[rows, cols] 0..1", "i": "int64[rows] < cols", "scale": 0.5}\n'
     second = hosted(tmp_path, f"{table}def f(x, i, scale{body.format('scale')}")
     assert axes(first) == axes(second) == {"x": ("rows", "cols"), "i": ("rows",)}
-    assert (first.described.attrs, second.described.attrs) == ({}, {"scale": 0.5})
+    assert (first.described.attrs, second.described.attrs) == ({"eps": 1e-5}, {"scale": 0.5})
     assert [(t.low, t.high, t.below) for t in first.described.tensors] == [(0.0, 1.0, ""), (None, None, "cols")]
 
 
@@ -100,11 +100,11 @@ def test_variances_are_not_negative(tmp_path):
         ("def f(x: 'float32[n]'): return x + torch.rand_like(x)\n", "f", "two runs of the reference on one input"),
         ("def f(x: 'float32[n]'): raise ValueError('no')\n", "f", "for every shape that was tried (ValueError: no"),
         ("def f(x: 'float32[n]'): raise SystemExit(3)\n", "f", "for every shape that was tried (SystemExit: 3"),
-        ("def f(x: 'float32[n, m]'): return x.argmax(1)\n", "f", "its output out holds positions, of which ties make"),
+        ("def f(x: 'float32[n, m]'): return x.argmax(1) + 1\n", "f", "its output out holds positions, of which ties"),
         ("def f(x) return x\n", "f", "ref.py does not import: SyntaxError"),
         ("import nothing_here\n", "f", "ref.py does not import: ModuleNotFoundError: No module named"),
         ("class A:\n    pass\n", "A", "the class A is no nn.Module of torch; a reference is one, or a function"),
-        ("def f(x): return x\ndef get_inputs(): return [[torch.rand(3)]]\n", "f", "its input 'x' is a list"),
+        ("def f(x): return x\ndef get_inputs(): return [[torch.rand(3), None]]\n", "f", "its input 'x' is a list"),
         ("def f(x): return x\ndef get_inputs(): return [None]\n", "f", "its input 'x' is None; leave it out"),
         ("def f(x): return x\ndef get_inputs(): return [0 / 0]\n", "f", "get_inputs() raises ZeroDivisionError"),
         ("def f(x): return x.reshape(7)\ndef get_inputs(): return [torch.rand(3)]\n", "f", "on its own examples"),

@@ -20,8 +20,9 @@ import numpy as np
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS, Array
-from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.kernels.backends.support.importing import import_file
+from kernel_assay.kernels.backends.support.importing import as_function, import_file, part_of
+from kernel_assay.kernels.backends.support.rearranged import rearranged
+from kernel_assay.kernels.backends.support.signature import KernelFaultError as KernelFaultError  # noqa: PLC0414
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,6 @@ class Returned:
     """Addresses of the memory it came in, wherever that is, to see whether the next result lies there too."""
     sealed: Any = None
     """Of a large case, what holds the values where no later run can reach them (boundary/output_transfer.py)."""
-
-
-class KernelFaultError(Exception):
-    """Not raised by a subject, but about it: what a backend saw it do, and the verdict that stands for it."""
-
-    def __init__(self, kind: Kind, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class Loader(ABC):
@@ -151,7 +144,7 @@ def _instead(path: Path, module: ModuleType) -> str:
     """Names that a person may use instead, as far as the file defines them."""
     own = [name for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__]
     names = [name for name in own if callable(vars(module)[name]) and name[0] != "_"]
-    return f"; it has {', '.join(names)}: name one, as in {path.name}:{names[0]}" if names else ""
+    return f"; it has {', '.join(names)}: name one, as in {path.name}:{names[0]}" if names else "; it defines none"
 
 
 class PythonLoader(Loader):
@@ -160,10 +153,14 @@ class PythonLoader(Loader):
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """Import the file and pick the function."""
         module = import_file(path)
-        found = getattr(module, function, None)
+        found = part_of(module, function, str(path))
         if not callable(found):
             raise UsageError(f"{path} has no function {function!r}{_instead(path, module)}")
         return found  # type: ignore[no-any-return]
+
+    def load_with(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
+        """The same, taking what its reference says of arguments; an instance stands for a class."""
+        return rearranged(as_function(self.load(path, function), f"{path}:{function}"), launch, lambda found: found)
 
     def wrap(self, view: Array) -> Any:
         """Numpy subjects get the view itself."""

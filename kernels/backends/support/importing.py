@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any, cast
 
 from kernel_assay.corpus.errors import UsageError
 
@@ -85,3 +88,54 @@ def _make_importable(folder: Path, root: Path) -> None:
 
 def _has(places: list[str], name: str) -> bool:
     return any(Path(place, f"{name}.py").is_file() or Path(place, name).is_dir() for place in places)
+
+
+def part_of(module: ModuleType, name: str, place: str) -> Any:
+    """What a dotted name stands for in a module, None if there is nothing; a method is that of an instance."""
+    found: Any = module
+    for part in name.split("."):
+        owner, found = found, getattr(found, part, None)
+        if isinstance(owner, type) and inspect.isfunction(inspect.getattr_static(owner, part, None)):
+            found = getattr(_instance(owner, place), part)
+    return found
+
+
+def as_function(found: Any, place: str) -> Callable[..., Any]:
+    """A function: of a class its instance, or what torch's autograd applies; with the parameters that `forward` has.
+
+    Raises UsageError for a class that takes arguments, or whose instances cannot be called.
+    """
+    owner: Any = found if isinstance(found, type) else getattr(found, "__self__", None)
+    is_applied = owner is found or getattr(found, "__name__", "") == "apply"
+    if is_applied and type(owner).__name__ == "FunctionMeta":
+        return _shaped(owner.apply, owner.forward, skipped=int("setup_context" not in vars(owner)))
+    made = _instance(found, place) if isinstance(found, type) else found
+    if not callable(made):
+        made = getattr(made, "forward", None)
+    if made is None:
+        raise UsageError(f"{place} is a class whose instances cannot be called; name a function, or CLASS.METHOD")
+    if inspect.isroutine(made) or not hasattr(made, "forward"):
+        return cast("Callable[..., Any]", made)
+    return _shaped(made, getattr(made, "_orig_mod", made).forward, skipped=0)  # _orig_mod: torch.compile has it
+
+
+def _instance(cls: type, place: str) -> Any:
+    try:
+        return cls()
+    except TypeError as error:
+        said = f"{cls.__name__} cannot be made without arguments ({error})"
+        raise UsageError(f"{place}: {said}; make an instance in the file, and name that") from error
+
+
+def _shaped(function: Callable[..., Any], like: Callable[..., Any], skipped: int) -> Callable[..., Any]:
+    """A function of any arguments, with the parameters of another one, without its first few."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    try:
+        parameters = list(inspect.signature(like).parameters.values())[skipped:]
+    except (TypeError, ValueError):  # compiled
+        return function
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call

@@ -12,6 +12,15 @@ from typing import Any, Self
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Scalar
+from kernel_assay.corpus.model.kinds import Kind
+
+
+class KernelFaultError(Exception):
+    """Not raised by a subject, but about it: what was seen of its call, and the verdict that stands for it."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,18 @@ class Unfitted(ABC):
         """The subject itself, destination-passing. Raises UsageError for names that the op does not have."""
 
 
+class Rearranged(ABC):
+    """Stands for a subject that takes other arguments than the tensors of an op, which it makes of them."""
+
+    @abstractmethod
+    def bound(self, face: Interface, where: str) -> Bound:
+        """The subject, so that it may be called with the tensors. Raises UsageError."""
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Never called: it must be bound."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A callable and its style."""
@@ -94,6 +115,8 @@ class Bound:
 
 def bind(function: Callable[..., Any], face: Interface, where: str) -> Bound:
     """Decide the style of a function. Raises UsageError if it can be called neither way."""
+    if isinstance(function, Rearranged):
+        return function.bound(face, where)
     if isinstance(function, Unfitted):
         taken = frozenset(face.extra) & function.names
         return Bound(

@@ -8,9 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.arguments import Argument, argued
 
 SEED = 0
 """Set before a module is made, as where its reference is."""
+
+
+def is_of_modules(launch: str) -> bool:
+    """Whether a reference is a class of modules, which says how one is made."""
+    return bool(launch) and "init" in json.loads(launch)
 
 
 def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]:
@@ -21,22 +27,23 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
     """
     said = json.loads(launch)
     tensors = [(name, weight, axes) for name, weight, axes in said["tensors"]]
+    arguments = [Argument.read(one) for one in said["arguments"]]
     make = _Makes(torch, cls, said)
     named = _matched(make(said["init"]), [weight for _, weight, _ in tensors if weight], where)
 
     def call(*given: Any, **attrs: Any) -> Any:
-        inputs, weights, dims = [], {}, dict[str, int]()
-        for (_, weight, axes), tensor in zip(tensors, given, strict=True):
+        inputs, weights, dims = {}, {}, dict[str, int]()
+        for (name, weight, axes), tensor in zip(tensors, given, strict=True):
             dims |= {axis: extent for axis, extent in zip(axes, tensor.shape, strict=True) if axis.isidentifier()}
             if weight:
                 weights[named[weight]] = tensor
             else:
-                inputs.append(tensor)
+                inputs[name] = tensor
         made = make([dims.get(said["init_dims"].get(str(i), ""), value) for i, value in enumerate(said["init"])])
         for name, tensor in weights.items():
             _put(torch, made, name, tensor)
         with torch.no_grad():
-            return made(*inputs, **attrs)
+            return made(*argued(inputs, arguments).values(), **attrs)
 
     kinds = inspect.Parameter
     parameters = [kinds(name, kinds.POSITIONAL_ONLY) for name, _, _ in tensors]

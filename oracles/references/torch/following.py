@@ -43,6 +43,8 @@ MOVES = words("""
     masked_select repeat_interleave index_copy nan_to_num
 """)
 """Operators that only move values, or grow with each of them."""
+FOUND = words("topk sort kthvalue")
+"""Those of them that also tell where values were; so do max and min along an axis."""
 FACTORIES = words("zeros ones empty full eye linspace scalar_tensor")
 """Operators that make tensors of nothing."""
 VIEWS = words("view _unsafe_view _reshape_alias")
@@ -81,6 +83,10 @@ class Tracked(torch.Tensor):
     """A span as a tensor of torch."""
 
     followed: Followed
+    places = False
+    """Whether it holds positions."""
+    source: tuple[int, Array, Array] | None = None
+    """Of positions: the axis that they are on, and limits of the numbers that stand there."""
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001
 
     @staticmethod
@@ -163,10 +169,17 @@ def _operated(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name == "_local_scalar_dense":
         return args[0].span.value.item()
     if rule := _RULES.get(name):
-        return rule(func, args, kwargs)
+        return _still_placed(rule(func, args, kwargs), (args, kwargs))
     if torch.Tag.nondeterministic_seeded in func.tags:
         raise UnfollowedError(f"it draws random numbers ({name})")
     return _composed(func, name, args, kwargs)
+
+
+def _still_placed(made: Any, given: Any) -> Any:
+    """What an operator makes; whole numbers that are made of positions depend on which one was taken, too."""
+    if isinstance(made, Tracked) and made.source is None and not made.dtype.is_floating_point:
+        made.places |= any(isinstance(x, Tracked) and x.places for x in tree_leaves(given))
+    return made
 
 
 def _store(target: Any, result: Tracked) -> None:
@@ -247,8 +260,35 @@ def _joined(a: Arithmetic, parts: Sequence[torch.Tensor], lost: torch.Tensor | N
         span = Span(*map(_numpy, parts))
         return Tracked(Followed(a, span if lost is None else freed(span, _numpy(lost.isnan() & ~parts[0].isnan()))))
     made = Tracked(Followed(a, Span(*(_numpy(parts[0].clone()) for _ in range(3)))))
-    made.places = True  # type: ignore[attr-defined]
+    made.places = True
     return made
+
+
+def _axis_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """The axis along which an operator looks for places; -1: all numbers in a row."""
+    arguments = {x.name: x for x in func._schema.arguments}  # noqa: SLF001
+    at = [*arguments].index("dim")
+    axis = args[at] if at < len(args) else kwargs.get("dim", arguments["dim"].default_value)
+    return -1 if axis is None else int(axis) % max(1, args[0].ndim)
+
+
+def _sourced(made: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The results of an operator; those that are positions know of what numbers."""
+    for one in made if isinstance(made, tuple | list) else (made,):
+        if getattr(one, "places", False):
+            one.source = (_axis_of(func, args, kwargs), args[0].span.low.copy(), args[0].span.high.copy())
+    return made
+
+
+def _found(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What only moves values, and tells where they were."""
+    return _sourced(_moved(func, args, kwargs), func, args, kwargs)
+
+
+def _extreme(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The largest of all, or along an axis, which has a place."""
+    has_axis = any(x.name == "dim" for x in func._schema.arguments)  # noqa: SLF001
+    return (_found if has_axis else _moved)(func, args, kwargs)
 
 
 def _made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -260,7 +300,7 @@ def _made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _placed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     made = _made(func, args, kwargs)
     made.places = True
-    return made
+    return _sourced(made, func, args, kwargs) if name_of(func).startswith("arg") else made
 
 
 def _with(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Callable[..., Span], *more: Any) -> Any:
@@ -373,7 +413,10 @@ def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     wide = torch.float64 if dtype.is_floating_point else dtype
     parts = [torch.from_numpy(part).to(wide) for part in x.span]
     del func
-    return Tracked(Followed(x.followed.arithmetic, Span(*map(_numpy, parts))))
+    made = Tracked(Followed(x.followed.arithmetic, Span(*map(_numpy, parts))))
+    if not dtype.is_floating_point and not x.dtype.is_floating_point:
+        made.places, made.source = x.places, x.source
+    return made
 
 
 def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
@@ -401,12 +444,15 @@ def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 _RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(FOUND, _found),
     **dict.fromkeys(MADE, _made),
     **dict.fromkeys(PLACES, _placed),
     **dict.fromkeys(LINEAR, _multiplied),
     **dict.fromkeys(POOLS, _pooled),
     **dict.fromkeys(NAMES, _elementwise),
     **COMPOSED,
+    "max": _extreme,
+    "min": _extreme,
     "sum": _summed,
     "cumsum": _summed,
     "nansum": _summed,

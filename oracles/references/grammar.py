@@ -1,0 +1,112 @@
+"""The words by which an author says what an input is: `float32[rows, cols] 0..1`, `int64[n] < vocab`, `bool[n]`, ...
+
+An input is `DTYPE[AXES]`, behind it a range, `< DIM` for indices or `offsets of DIM`, and `inout` if it is changed in
+place. `list[...]` around one is a list of such tensors; an axis that ends in `_i` has an extent of its own in each.
+A number is `float 0..1` or `int 0..4`, a truth value `bool`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.inputs.arguments import Argument
+from kernel_assay.oracles.references.description import Tensor
+
+_NUMBER = r"-?[\d.e+-]+"
+_TEXT = re.compile(
+    rf"(?P<list>list\s*\[)?\s*(?P<dtype>\w+)\s*\[(?P<axes>[^\]]*)\]\s*"
+    rf"(?:(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})|<\s*(?P<below>\w+)|offsets\s+of\s+(?P<end>\w+))?\s*"
+    rf"(?(list)\]\s*)(?P<inout>inout)?"
+)
+_AXIS = re.compile(r"([A-Za-z_]\w*|\d+)(\*([A-Za-z_]\w*|\d+))*")
+_ENDS = re.compile(r"([A-Za-z_]\w*)\s*\+\s*1")
+_SCALAR = re.compile(rf"(?P<kind>float|int)\s+(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})")
+LONGEST = 3
+"""Tensors of a list, at most; there is one at least."""
+
+
+@dataclass
+class Said:
+    """What the words about one input mean."""
+
+    tensors: list[Tensor]
+    argument: Argument | None = None
+    """None: the input is the tensor itself."""
+    divides: str = ""
+    """Of offsets: the dimension that they divide."""
+    optional: set[str] = field(default_factory=set)
+    """Tensors that a case need not have."""
+
+
+def is_tensor(text: str) -> bool:
+    """Whether words are about a tensor, or a list of them."""
+    return _TEXT.fullmatch(text.strip()) is not None
+
+
+def tensors_of(place: str, name: str, text: str) -> Said:
+    """The tensors of an input. Raises UsageError for words that are not understood."""
+    match = _TEXT.fullmatch(text.strip())
+    if match is None or match["dtype"] not in {*FORMATS, "float", "bool"}:
+        raise UsageError(
+            f"{place}: {name} = {text!r} is not understood; write a dtype and axes, as 'float32[rows, cols]', and a "
+            "range if there is one, as 'float32[n] 0..1' or 'int64[n] < rows'"
+        )
+    axes = [re.sub(r"\s*\*\s*", "*", axis.strip()) for axis in match["axes"].split(",") if axis.strip()]
+    if match["end"]:
+        return _offsets(place, name, axes, match)
+    if odd := [axis for axis in axes if not _AXIS.fullmatch(axis)]:
+        raise UsageError(f"{place}: the axis {odd[0]!r} of {name} must be a name, a number, or a product, as half*2")
+    ends = [None if match[end] is None else float(match[end]) for end in ("low", "high")]
+    dtype = "float32" if match["dtype"] == "float" else match["dtype"]
+    tensor = Tensor(name, axes, dtype, ends[0], ends[1], match["below"] or "")
+    if dtype == "bool":
+        if match["list"] or match["inout"] or match["low"] or match["below"]:
+            raise UsageError(f"{place}: {name} = {text!r} is not possible: of bool only plain inputs can be")
+        return mask(tensor)
+    if match["list"]:
+        if match["inout"]:
+            raise UsageError(f"{place}: {name} = {text!r} is not possible: a list cannot be changed in place")
+        return _list(tensor)
+    return Said([tensor], Argument(name, "tensor", (name,), inout=True) if match["inout"] else None)
+
+
+def mask(tensor: Tensor) -> Said:
+    """An input of truth values, which a case has as bytes."""
+    return Said([replace(tensor, dtype="uint8", low=0.0, high=1.0)], Argument(tensor.name, "mask", (tensor.name,)))
+
+
+def _list(tensor: Tensor) -> Said:
+    """Several tensors; all but the first may be missing."""
+    made = []
+    for i in range(LONGEST):
+        axes = ["*".join(f"{x[:-2]}_{i}" if x.endswith("_i") else x for x in axis.split("*")) for axis in tensor.axes]
+        made.append(replace(tensor, name=f"{tensor.name}_{i}", axes=axes))
+    names = tuple(one.name for one in made)
+    return Said(made, Argument(tensor.name, "list", names), optional={*names[1:]})
+
+
+def _offsets(place: str, name: str, axes: list[str], match: re.Match[str]) -> Said:
+    """Offsets, which a case has as cuts that stand in any order: one fewer, as it begins and ends where it must."""
+    ends = _ENDS.fullmatch(axes[0]) if len(axes) == 1 else None
+    if ends is None or match["list"] or match["inout"] or match["dtype"] not in {"int32", "int64"}:
+        raise UsageError(
+            f"{place}: {name} = {match.string!r} is not understood; write offsets as 'int64[b+1] offsets of n'"
+        )
+    tensor = Tensor(name, [ends[1]], match["dtype"], upto=match["end"])
+    return Said([tensor], Argument(name, "offsets", (name,)), divides=match["end"])
+
+
+def numbers_of(text: str) -> list[Any]:
+    """The values with which a number is tried, plainest first; none, if the words are about something else."""
+    if text.strip() == "bool":
+        return [False, True]
+    match = _SCALAR.fullmatch(text.strip())
+    if match is None:
+        return []
+    low, high = float(match["low"]), float(match["high"])
+    tried = [low, high, (low + high) / 2, low + (high - low) / 4]
+    return list(dict.fromkeys(round(x) if match["kind"] == "int" else x for x in tried))
