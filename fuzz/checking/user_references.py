@@ -104,6 +104,11 @@ class ReferenceProcess:
         return tuple(sorted(self._unfollowed))
 
     @property
+    def source(self) -> str:
+        """Where it stands: `FILE:NAME`, with a whole path."""
+        return f"{self.said['file']}:{self.said['name']}"
+
+    @property
     def launch(self) -> str:
         """What a kernel that is a module must know: arguments of its class, and which tensors are its weights."""
         if not self.said["mode"]:

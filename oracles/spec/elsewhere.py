@@ -23,6 +23,10 @@ class Elsewhere(Protocol):
         """What of it no estimate can follow, by name."""
 
     @property
+    def source(self) -> str:
+        """Where it stands: `FILE:NAME`, with a whole path."""
+
+    @property
     def launch(self) -> str:
         """What a kernel that is a module must know to be made for a case; empty for a function."""
 
