@@ -24,7 +24,10 @@ _ORACLE = re.compile(r"kernel_assay\.oracles\.(?!spec\b).*")
 _MEMORY = re.compile(r"/proc/[^/]+/(task/[^/]+/)?mem")
 _FOREIGN = {"ptrace": "the memory of other processes", "process_vm_readv": "the memory of other processes"}
 _FOREIGN["process_vm_writev"] = _FOREIGN["ptrace"]
-_TELLS = {"sys.settrace": "sets a trace function for all calls", "sys.setprofile": "sets a profile function for all calls"}
+_TELLS = {
+    "sys.settrace": "sets a trace function for all calls",
+    "sys.setprofile": "sets a profile function for all calls",
+}
 
 
 class Witness:
@@ -121,9 +124,17 @@ class Witness:
             self._acts(f"opens {name}")
         elif self._sources and _source_of(name) in self._sources:
             if any(frame.f_code.co_filename.startswith("<frozen importlib") for frame in _frames()):
-                sys.setprofile(self._calls)  # to import it is no offence: it may hold helpers, or a class to derive from
+                sys.setprofile(
+                    self._calls
+                )  # to import it is no offence: it may hold helpers, or a class to derive from
             else:
                 self._acts(f"reads the reference's source, {Path(name).name}")
+
+    def _listen_to_calls(self) -> None:
+        """Be told of every call in this thread; that this is asked for is told, too, and no subject's act."""
+        current, self._current = self._current, ""
+        sys.setprofile(self._calls)
+        self._current = current
 
     def _finds(self, arguments: tuple[Any, ...]) -> None:
         if what := _FOREIGN.get(str(arguments[1])):

@@ -241,9 +241,7 @@ class Worker:
         said = {name: head[name] for name in ("input_digest", "input_rows")}
         return {**said, "status": Status.FAULTED, "fault": Kind.CHEATED, "message": seen}, []
 
-    def _execute(
-        self, setting: Setting, access: Access, bound: Bound | UsageError
-    ) -> tuple[Head, list[Any]]:
+    def _execute(self, setting: Setting, access: Access, bound: Bound | UsageError) -> tuple[Head, list[Any]]:
         """Two runs of one subject; what came out as a head and the first run's bytes."""
         head: Head = {"status": Status.OK, "input_digest": setting.digest, "input_rows": setting.rows}
         if isinstance(bound, UsageError):

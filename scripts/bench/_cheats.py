@@ -72,7 +72,7 @@ import torch
 def scaled(x: "float32[rows, cols]", w: "float32[cols]"):
     return x * torch.sigmoid(x) * w
 '''
-LIMITS = SandboxLimits(timeout=1.0)
+LIMITS, AFTER = SandboxLimits(timeout=1.0), 3.0
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,13 @@ def tried(entry: Entry, folder: Path, *, cases: int, seed: int) -> Tried:
     began, path = time.perf_counter(), entry.written(folder)
     references = (f"{path.with_name('problem.py')}:scaled",) if entry.op == "mine" else ()
     settings = RunSettings(
-        subjects=(str(path),), references=references, peers=("none",), cases=cases, seed=seed, limits=LIMITS, after_seconds=3.0
+        subjects=(str(path),),
+        references=references,
+        peers=("none",),
+        cases=cases,
+        seed=seed,
+        limits=LIMITS,
+        after_seconds=AFTER,
     )
     with Store(path.parent / "corpus") as store:
         result = run(settings, store=store)
