@@ -123,10 +123,8 @@ class Witness:
         if _MEMORY.fullmatch(name):
             self._acts(f"opens {name}")
         elif self._sources and _source_of(name) in self._sources:
-            if any(frame.f_code.co_filename.startswith("<frozen importlib") for frame in _frames()):
-                sys.setprofile(
-                    self._calls
-                )  # to import it is no offence: it may hold helpers, or a class to derive from
+            if next(_frames()).f_code.co_filename.startswith("<frozen importlib"):
+                self._listen_to_calls()  # to import it is no offence: it may hold helpers, or a class to derive from
             else:
                 self._acts(f"reads the reference's source, {Path(name).name}")
 

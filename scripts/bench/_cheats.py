@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent / "cheat_kernels"
 HONEST = "honest"
 """The file of those that are right; all others hold cheats."""
 HEADS = {
-    "silu": '''import numpy as np
+    "silu": """import numpy as np
 
 OP = "silu"
 BACKEND = "numpy"
@@ -30,8 +30,8 @@ def right(x):
     return (wide / (1 + np.exp(-wide))).astype(x.dtype)
 
 
-''',
-    "softmax": '''import torch
+""",
+    "softmax": """import torch
 
 OP = "softmax"
 BACKEND = "torch"
@@ -42,8 +42,8 @@ def right(x):
     return torch.softmax(x, dim=-1)
 
 
-''',
-    "gemm": '''import torch
+""",
+    "gemm": """import torch
 
 OP = "gemm"
 BACKEND = "torch"
@@ -54,14 +54,14 @@ def right(a, b):
     return a @ b
 
 
-''',
-    "mine": '''import torch
+""",
+    "mine": """import torch
 
 OP = "scaled"
 BACKEND = "torch"
 
 
-''',
+""",
 }
 """Op -> how each of its kernels begins; `mine` is an op of a user's own."""
 PROBLEM = '''"""An op of a user's own."""
