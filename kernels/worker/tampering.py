@@ -1,8 +1,8 @@
 """Names that tests rely on, as they were before any subject was loaded: which of them are other things now, and whose.
 
 Clocks, comparisons, generators of random numbers and functions of libraries are watched, and our own. Libraries
-exchange such names, too, so a change says nothing by itself: it counts where the code that took the place is a subject's, or
-where nothing but a subject ran meanwhile and no library was imported.
+exchange such names, too, so a change says nothing by itself: it counts where the code that took the place is a
+subject's, or where nothing but a subject ran meanwhile and no library was imported.
 """
 
 from __future__ import annotations

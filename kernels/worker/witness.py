@@ -1,8 +1,8 @@
 """Acts by which code under test shows that it is out for the test and not for the result: what a worker sees of them.
 
 It exchanges a name that tests rely on (tampering.py), reaches for what says what is right, or for the memory of
-another process, or has every call of the process told to it. An act is a subject's by the file of the code that does it: its
-own, or one that lies beside it or in its package. What libraries do is nobody's.
+another process, or has every call of the process told to it. An act is a subject's by the file of the code that does
+it: its own, one that lies beside it, or one of its package. What libraries do is nobody's.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Witness:
             self._evidence.setdefault(key, what)
 
     def _owners(self, file: str) -> tuple[str, ...]:
-        """The subjects whose code a file holds: those of the file itself, else the one that runs, if it lies with it."""
+        """The subjects whose code a file holds: those of that file, else the one that runs, if it lies with it."""
         if mine := tuple(key for key, path in self._files.items() if path == file):
             return mine
         path = self._files.get(self._current, "")
