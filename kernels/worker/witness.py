@@ -47,6 +47,8 @@ class Witness:
 
     def begin(self, key: str, *, closely: bool) -> None:
         """A subject is loaded or called from now on. closely: what changes up to the next `look` is nobody else's."""
+        if closely:
+            self.look()  # what changed before is not this one's
         self._current, self._modules = key, imported() if closely else None
 
     def end(self) -> None:

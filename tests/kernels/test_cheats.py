@@ -162,16 +162,23 @@ def test_a_reference_may_be_imported_and_not_called(tmp_path):
     assert "reads the reference's source, problem.py (mine_" in said["the reference, read and executed"].message
 
 
-def test_nothing_counts_that_happened_while_no_subject_ran(monkeypatch):
-    changed = [Change("time.time", lambda: 0)]
-    monkeypatch.setattr(module, "changes", lambda: changed)
+def test_only_what_changed_while_a_subject_ran_alone_counts_without_its_code(monkeypatch):
+    pending = []
+    monkeypatch.setattr(module, "changes", lambda: [pending.pop() for _ in range(len(pending))])
     witness = Witness({"silu/a": Path("/nowhere/a.py")}, ())
-    witness.look()
-    assert witness.evidence("silu/a") == ""
+    pending.append(Change("time.time", len))
     witness.begin("silu/a", closely=True)
     witness.look()
+    assert witness.evidence("silu/a") == "", "it was so before"
+    pending.append(Change("time.time", lambda: 0))
+    witness.look()
     assert witness.evidence("silu/a") == "", "the code that took the place is another's"
-    changed[:] = [Change("time.time", len)]
+    witness.begin("silu/a", closely=False)
+    pending.append(Change("time.time", len))
+    witness.look()
+    assert witness.evidence("silu/a") == "", "others ran meanwhile"
+    witness.begin("silu/a", closely=True)
+    pending.append(Change("time.time", len))
     witness.look()
     assert witness.evidence("silu/a").endswith(": len")
 
