@@ -8,7 +8,7 @@ How an experiment can end, and whom each end speaks about:
     │                     ├── form ───────────────── wrong_shape | wrong_dtype | wrong_layout | aliased
     │                     ├── memory ─────────────── out_of_bounds | unwritten | input_mutated
     │                     └── two runs differ ────── nondeterministic
-    ├── faulted ── race | uninitialized | divergent | out_of_bounds | input_mutated | crashed
+    ├── faulted ── race | uninitialized | divergent | out_of_bounds | input_mutated | crashed | cheated
     ├── raised ──────────────────────────────────── raised
     ├── timeout ─────────────────────────────────── timeout
     ├── crashed | launch_failed ─────────────────── crashed
@@ -58,6 +58,7 @@ class Kind(StrEnum):
     RACE = "race"
     UNINITIALIZED = "uninitialized"
     DIVERGENT = "divergent"
+    CHEATED = "cheated"
     RAISED = "raised"
     TIMEOUT = "timeout"
     CRASHED = "crashed"
@@ -107,6 +108,7 @@ _FACTS = {
     Kind.NONDETERMINISTIC: Facts(in_values=True),
     Kind.UNWRITTEN: Facts(in_values=True),
     Kind.OUT_OF_BOUNDS: Facts(names_cause=True),
+    Kind.CHEATED: Facts(names_cause=True),
     Kind.RACE: _HIDDEN,
     Kind.UNINITIALIZED: _HIDDEN,
     Kind.DIVERGENT: _HIDDEN,

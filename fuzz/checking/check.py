@@ -428,7 +428,8 @@ def interface_of(contract: Contract) -> Interface:
     """The interface that the op gives its subjects."""
     optional = {name: contract.attrs[name][0] for name in contract.optional if name in contract.attrs}
     extra = tuple(name for name in contract.inputs if name in contract.optional)
-    return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs), optional, extra)
+    sources = (contract.elsewhere.source,) if contract.elsewhere is not None else ()
+    return Interface(tuple(contract.inputs), tuple(contract.outputs), tuple(contract.attrs), optional, extra, sources)
 
 
 def all_laws(case: Case) -> tuple[str, ...]:

@@ -113,6 +113,11 @@ class ReferenceProcess:
         return tuple(sorted(self._unfollowed))
 
     @property
+    def source(self) -> str:
+        """Where it stands: `FILE:NAME`, with a whole path."""
+        return f"{self.said['file']}:{self.said['name']}"
+
+    @property
     def launch(self) -> str:
         """What a kernel must know: what arguments are made of, and of a module how it is made."""
         arguments = {"arguments": self.said["arguments"]}

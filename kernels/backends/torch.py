@@ -81,9 +81,7 @@ class TorchLoader(PythonLoader):
 
     def unwrap(self, result: Any) -> Returned:
         """Accepts CPU tensors, also those that require grad."""
-        if not isinstance(result, self._torch.Tensor):
-            raise TypeError(f"it returned {type(result).__name__}, not a tensor")
-        tensor = result.detach()
+        tensor = self._plain(result).detach()
         name = str(tensor.dtype).removeprefix("torch.")
         dense, address = tensor.is_contiguous(), tensor.data_ptr()
         place = place_of(address, tensor.nbytes if dense else 1)
@@ -105,13 +103,26 @@ class TorchLoader(PythonLoader):
 
     def unwrap_there(self, result: Any) -> Any:
         """Accepts tensors."""
+        return self._plain(result)
+
+    def _plain(self, result: Any) -> Any:
+        """The tensor that a subject gave back. Raises TypeError for what is none, or computes when it is looked at."""
         if not isinstance(result, self._torch.Tensor):
             raise TypeError(f"it returned {type(result).__name__}, not a tensor")
+        kind, usual = type(result), (self._torch.Tensor, self._torch.nn.Parameter)
+        for hook in ("__torch_function__", "__torch_dispatch__"):  # as bound methods they would be new each time
+            if not any(_function(getattr(kind, hook)) is _function(getattr(one, hook)) for one in usual):
+                raise TypeError(f"it returned {kind.__name__}, a class that runs code whenever a tensor is looked at")
         return result
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Torch's CPU allocator raises a plain RuntimeError."""
         return super().is_out_of_memory(error) or "can't allocate memory" in str(error)
+
+
+def _function(method: Any) -> Any:
+    """The function behind a method of a class."""
+    return getattr(method, "__func__", method)
 
 
 class GpuTorchLoader(Streamed, TorchLoader):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -24,8 +24,19 @@ from kernel_assay.kernels.backends.support.walls import Walled, is_walled, order
 from kernel_assay.kernels.boundary.output_transfer import Sealed
 from kernel_assay.kernels.worker.executor import Access, Head, Setting, loaded_by
 
+_LENT = 1 << 20
+"""Bytes, for guarded memory of any case that is not large by far."""
 _SMALL = 1 << 20
 """Bytes of a result that are copied to be compared."""
+
+
+@cache
+def _lent() -> Array:
+    """Bytes in which one small case lies after the other: pointers come again, as they do in any program.
+
+    Who takes a pointer for the name of the values there is found by that, and found again in a new process.
+    """
+    return np.empty(_LENT, np.uint8)
 
 
 class HostAccess(Access):
@@ -124,7 +135,7 @@ class HostSetting(Setting):
         """The slab with all buffers."""
         if self.large:
             return Mapped(self.case.tensors, self.specs)
-        return Guarded(self.case.tensors, self.inputs, self.specs)
+        return Guarded(self.case.tensors, self.inputs, self.specs, lent=_lent())
 
     @cached_property
     def walled(self) -> HostSetting:

@@ -19,7 +19,7 @@ import numpy as np
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
-from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
 from kernel_assay.corpus.process.channel import Channel, frame
 from kernel_assay.corpus.process.inert_tests import stand_in
@@ -30,10 +30,12 @@ from kernel_assay.kernels.backends.support.walls import fault_note
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
 from kernel_assay.kernels.boundary.output_transfer import OutputHandover, bytes_of, lent
 from kernel_assay.kernels.boundary.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL, WORKER_FAILED
+from kernel_assay.kernels.catalog import resolve
 from kernel_assay.kernels.worker.exceptions import SubjectError, mine
 from kernel_assay.kernels.worker.executor import Access, Executor, Head, Run, Setting, execute
 from kernel_assay.kernels.worker.host import HostAccess, HostSetting
 from kernel_assay.kernels.worker.stretched import stretched
+from kernel_assay.kernels.worker.witness import Witness
 
 NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
 _monotonic_ns = time.monotonic_ns
@@ -92,6 +94,8 @@ class Worker:
         self._subjects: dict[str, Subject] = {}
         self._faces: dict[str, Interface] = {}
         self._bound: dict[tuple[str, type[Access]], Bound | UsageError] = {}
+        self._witness = Witness({}, ())
+        self._called: set[str] = set()
 
     def serve(self) -> None:
         """The main loop."""
@@ -116,6 +120,9 @@ class Worker:
     def _introduce(self, message: dict[str, Any]) -> None:
         self._subjects = {k: Subject.model_validate(s) for k, s in message["subjects"].items()}
         self._faces = {op: Interface.read(f) for op, f in message["faces"].items()}
+        sources = [source for face in self._faces.values() for source in face.sources]
+        self._witness = Witness({key: resolve(subject) for key, subject in self._subjects.items()}, sources)
+        self._witness.listen()
 
     def _share(self, environment: dict[str, str]) -> None:
         """Become a client of a service on the GPU (kernels/sandbox/mps.py), before anything is done there."""
@@ -158,12 +165,12 @@ class Worker:
             outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
             rooms = _CaseSettings(case, outputs, large=task["large"], walls=task["walls"], way=way)
             for position, key in enumerate(task["subjects"]):
-                self._run_and_tell(rooms, key, task["n"], position)
+                self._run_and_tell(rooms, key, task["n"], position, last=task is tasks[-1])
             rooms.leave()
 
-    def _run_and_tell(self, rooms: _CaseSettings, key: str, number: int, position: int) -> None:
-        """Run a subject; send what came of it, or offer its outputs until they are taken."""
-        head, payload, handover = self._run(rooms, key, number, position)
+    def _run_and_tell(self, rooms: _CaseSettings, key: str, number: int, position: int, *, last: bool) -> None:
+        """Run a subject; send what came of it, or offer its outputs until they are taken. last: of its batch."""
+        head, payload, handover = self._run(rooms, key, number, position, last=last)
         self._note(IDLE, IDLE)
         head = {"n": number, "subject": key, **head}
         if not handover.offers:
@@ -182,14 +189,14 @@ class Worker:
             raise OSError("the supervisor has hung up") from error
 
     def _run(
-        self, rooms: _CaseSettings, key: str, number: int, position: int
+        self, rooms: _CaseSettings, key: str, number: int, position: int, *, last: bool
     ) -> tuple[dict[str, Any], list[Any], OutputHandover]:
         """Make what a subject runs on, unless it is there; then run it. Where there is no room, nobody is accused."""
         subject = self._subjects[key]
         try:
             setting, access = rooms.of(subject)
             self._note(number, position)
-            head, payload = self._execute(setting, access, key)
+            head, payload = self._watched(setting, access, key, last=last)
             return head, payload, lent(payload, rooms.way)
         except Exception as error:
             if rooms.large and loader_of(subject.loader).is_out_of_memory(error):
@@ -212,16 +219,32 @@ class Worker:
         word = (key, type(access))
         if word not in self._bound:
             subject = self._subjects[key]
+            self._witness.begin(key, closely=True)
             try:
                 self._bound[word] = access.bound(subject, self._faces[subject.op])
             except UsageError as error:
                 self._bound[word] = error
+            self._witness.look()
+            self._witness.end()
         return self._bound[word]
 
-    def _execute(self, setting: Setting, access: Access, key: str) -> tuple[Head, list[Any]]:
+    def _watched(self, setting: Setting, access: Access, key: str, *, last: bool) -> tuple[Head, list[Any]]:
+        """Execute; who was seen to cheat, then or before, is told of instead of its result."""
+        bound, first = self._bound_by(access, key), key not in self._called
+        self._called.add(key)
+        self._witness.begin(key, closely=first)
+        head, payload = self._execute(setting, access, bound)
+        if first or last:  # a look takes as long as a small kernel
+            self._witness.look()
+        self._witness.end()
+        if not (seen := self._witness.evidence(key)):
+            return head, payload
+        said = {name: head[name] for name in ("input_digest", "input_rows")}
+        return {**said, "status": Status.FAULTED, "fault": Kind.CHEATED, "message": seen}, []
+
+    def _execute(self, setting: Setting, access: Access, bound: Bound | UsageError) -> tuple[Head, list[Any]]:
         """Two runs of one subject; what came out as a head and the first run's bytes."""
         head: Head = {"status": Status.OK, "input_digest": setting.digest, "input_rows": setting.rows}
-        bound = self._bound_by(access, key)
         if isinstance(bound, UsageError):
             return {**head, "status": Status.BUILD_FAILED, "message": str(bound)}, []
         executor = Executor(setting, access, bound, self._faces[setting.case.op].extra)

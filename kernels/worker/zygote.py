@@ -31,6 +31,7 @@ from kernel_assay.kernels.boundary.processes import children, end_strays, kill_g
 from kernel_assay.kernels.boundary.protocol import FORK
 from kernel_assay.kernels.worker import worker
 from kernel_assay.kernels.worker.enclosure import Enclosure
+from kernel_assay.kernels.worker.tampering import snapshot
 
 TAIL = 4096
 """Bytes of a child's output that are kept."""
@@ -263,6 +264,7 @@ def main() -> None:
     for backend in settings["backends"]:
         loader_of(backend).preload()
     fault_note()
+    snapshot()
     gc.collect()
     gc.freeze()
     _outlive_nobody()

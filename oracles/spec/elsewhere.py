@@ -23,6 +23,10 @@ class Elsewhere(Protocol):
         """What of it no estimate can follow, by name."""
 
     @property
+    def source(self) -> str:
+        """Where it stands: `FILE:NAME`, with a whole path."""
+
+    @property
     def launch(self) -> str:
         """What a kernel must know: of a module how it is made for a case, and what arguments are, if no tensors."""
 

@@ -175,10 +175,11 @@ def test_who_fails_only_beside_a_kernel_that_changes_the_process_is_not_accused(
     kernel(here, HEAD + BESIDE[what])
     code, out, _ = fuzz("run", "--subject", "mine.py", "--cases", 64, "--seed", 1, "--quiet")
     with Store("corpus") as store:
-        accused = [f for f in store.findings() if f.subject.name != "mine" and f.shows_again]
-    assert not accused
-    assert code == (what == "a peer's message"), "the one that writes it is called crashed"
-    if code == 0:
+        found = store.findings()
+    assert not [f for f in found if f.subject.name != "mine" and f.shows_again]
+    kind = Kind.CRASHED if what == "a peer's message" else Kind.CHEATED
+    assert (code, {f.verdict.kind for f in found if f.subject.name == "mine"}) == (1, {kind})
+    if kind is Kind.CHEATED:
         assert "silu/numpy_float32: mismatch" in out
         assert "it fails beside silu/mine, which changes the process that both run in" in out
 

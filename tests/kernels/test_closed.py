@@ -98,7 +98,8 @@ def tries(tmp_path, notes, subject, monkeypatch):
                 store.prepare()
                 with Examiner([odd, PEER], closed=closed, timeout=20.0) as examiner:
                     verdicts = examiner.check([CheckRequest(CASE, (odd.key, PEER.key))])[0].verdicts
-            assert {v.kind for v in verdicts.values()} == {Kind.PASS}
+            assert verdicts[PEER.key].kind is Kind.PASS
+            assert verdicts[odd.key].kind in {Kind.PASS, Kind.CHEATED}, "to try may be an offence"
             return (notes / "seen").read_text()
 
         yield tried

@@ -64,18 +64,20 @@ class Guarded:
         inputs: dict[str, Array],
         outputs: dict[str, TensorSpec],
         walled: Walled | None = None,
+        lent: Bytes | None = None,
     ) -> None:
-        """walled: where the inputs lie, if not here."""
+        """walled: where the inputs lie, if not here. lent: bytes to lie in, if they are enough."""
         plan = planned({} if walled else {name: recipes[name] for name in inputs}, outputs)
-        self.walled = walled
+        self.walled, self._lent = walled, lent
         self._slab = self._room(plan[-1][2] if plan else 0)
         self.buffers = [_place(item, self._slab, start, limit) for item, start, limit in plan]
         self._images = self._build_images(inputs)
         self._address = int(self._slab.ctypes.data)
 
     def _room(self, size: int) -> Bytes:
-        """Fresh bytes whose address is a multiple of ALIGNMENT (so that every start is, ZONE being one too)."""
-        room = np.empty(size + ALIGNMENT, np.uint8)
+        """Bytes whose address is a multiple of ALIGNMENT (so that every start is, ZONE being one too)."""
+        wanted, lent = size + ALIGNMENT, self._lent
+        room = lent if lent is not None and lent.size >= wanted else np.empty(wanted, np.uint8)
         skip = -int(room.ctypes.data) % ALIGNMENT
         return room[skip : skip + size]
 

@@ -34,12 +34,15 @@ class Interface:
     """Attributes that a subject may do without, and the value it then stands for."""
     extra: tuple[str, ...] = ()
     """Inputs that a case need not have; a subject is given them by name."""
+    sources: tuple[str, ...] = ()
+    """`FILE:NAME` of a person's own reference, which no subject may call."""
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Self:
         """Read it from a message, in which tuples are lists."""
-        inputs, outputs, attrs, extra = (tuple(said[key]) for key in ("inputs", "outputs", "attrs", "extra"))
-        return cls(inputs, outputs, attrs, said["optional"], extra)
+        names = ("inputs", "outputs", "attrs", "extra", "sources")
+        inputs, outputs, attrs, extra, sources = (tuple(said[key]) for key in names)
+        return cls(inputs, outputs, attrs, said["optional"], extra, sources)
 
     @property
     def always(self) -> tuple[str, ...]:
