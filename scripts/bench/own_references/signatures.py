@@ -57,21 +57,21 @@ def accumulate_wrong_overwrites(out, a, b):
     out.copy_(a * b)
 
 
-def running(x: "float32[n, c] -4..4", mean: "float32[c] -4..4 inout", *, momentum: "float 0.1..0.9"):
+def moving_mean(x: "float32[n, c] -4..4", mean: "float32[c] -4..4 inout", *, momentum: "float 0.1..0.9"):
     mean.mul_(1 - momentum).add_(x.mean(dim=0) * momentum)
     return x - mean
 
 
-def running_right(x, mean, momentum):
+def moving_mean_right(x, mean, momentum):
     mean.copy_(mean * (1 - momentum) + momentum * (x.sum(dim=0) / x.shape[0]))
     return x - mean
 
 
-def running_wrong_keeps_mean(x, mean, momentum=0.1):
+def moving_mean_wrong_keeps_mean(x, mean, momentum=0.1):
     return x - (mean * (1 - momentum) + momentum * x.mean(dim=0))
 
 
-def running_wrong_momentum(x, mean, momentum=0.1):
+def moving_mean_wrong_momentum(x, mean, momentum=0.1):
     mean.mul_(0.9).add_(x.mean(dim=0) * momentum)
     return x - mean
 
@@ -178,15 +178,15 @@ def scattered_wrong_last_wins(x, index, src):
     return out
 
 
-def best(x: "float32[rows, cols] -4..4"):
+def arg_best(x: "float32[rows, cols] -4..4"):
     return x.argmax(dim=1)
 
 
-def best_right_last(x):
+def arg_best_right_last(x):
     return x.shape[1] - 1 - x.flip(1).argmax(dim=1)
 
 
-def best_wrong_head(x):
+def arg_best_wrong_head(x):
     return x[:, : max(1, x.shape[1] - 1)].argmax(dim=1)
 
 
