@@ -160,10 +160,10 @@ def shared_zygotes() -> Iterator[None]:
             roots[key] = WorkerPool(backends, memory_mb, {}, why_open)
         return roots[key].branch(dict(environment or {}))
 
-    before, sandbox.WorkerPool = sandbox.WorkerPool, pool  # type: ignore[assignment,misc]
+    vars(sandbox).update(WorkerPool=pool)
     try:
         yield
     finally:
-        sandbox.WorkerPool = before  # type: ignore[misc]
+        vars(sandbox).update(WorkerPool=WorkerPool)
         for root in roots.values():
             root.close()
