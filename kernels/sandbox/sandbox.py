@@ -93,7 +93,7 @@ class Sandbox:
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         backends = tuple(sorted({s.loader for s in subjects}))
         why_open = "" if closed else ASKED
-        python = subjects[0].python if subjects else ""
+        python = next((s.python for s in subjects), "")
         self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open, python)
         self._sharing = Sharing(place.shared if place else {})
         self._watch = Stopwatch()

@@ -221,7 +221,7 @@ def worker(tmp_path, monkeypatch):
 def test_a_worker_makes_a_large_case_there_and_nowhere_else(worker):
     rooms = _CaseSettings(silu(), contract_of("silu").output_specs(silu()), large=True)
     for _ in range(2):
-        head, payload, _ = worker._run(rooms, "silu/mine", 0, 0)
+        head, payload, _ = worker._run(rooms, "silu/mine", 0, 0, last=True)
         assert (head["status"], head["input_digest"], len(payload[0])) == ("ok", "", ROWS * COLS * 4)
     assert set(vars(rooms)) & {"here", "there"} == {"there"}
     rooms.leave()
@@ -234,13 +234,13 @@ def test_where_the_device_has_no_room_nobody_is_accused(worker, monkeypatch):
 
     rooms = _CaseSettings(silu(), contract_of("silu").output_specs(silu()), large=True)
     monkeypatch.setattr("kernel_assay.kernels.worker.device.DeviceSetting", full)
-    head, payload, _ = worker._run(rooms, "silu/mine", 0, 0)
+    head, payload, _ = worker._run(rooms, "silu/mine", 0, 0, last=True)
     assert (head["status"], head["message"], payload) == ("unsupported", NO_ROOM, [])
 
 
 def test_a_subject_that_cannot_be_loaded_there_is_told_so(worker):
     worker._subjects = {"silu/mine": worker._subjects["silu/mine"].but(function="nothing")}
     rooms = _CaseSettings(silu(), contract_of("silu").output_specs(silu()), large=True)
-    head, *_ = worker._run(rooms, "silu/mine", 0, 0)
+    head, *_ = worker._run(rooms, "silu/mine", 0, 0, last=True)
     assert head["status"] == "build_failed"
     assert "has no function 'nothing'" in head["message"]

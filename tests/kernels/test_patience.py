@@ -181,7 +181,8 @@ def test_nothing_in_progress_takes_no_time():
 def test_a_clock_that_a_subject_puts_in_the_place_of_another_harms_nobody(subject, clock):
     patches = subject("patches", "", HEAD.replace("\n\n\n", f"\ntime.{clock} = lambda: 0\n\n\n"))
     with Examiner([patches, PEER], timeout=TIMEOUT) as examiner:
-        assert kinds(examiner, patches) == [Kind.PASS] * len(CASES)
+        assert kinds(examiner, patches) == [Kind.CHEATED] * len(CASES)
+        assert kinds(examiner, PEER) == [Kind.PASS] * len(CASES)
 
 
 def test_a_lie_in_the_journal_about_the_time_makes_nobody_late(subject):
@@ -191,7 +192,8 @@ def test_a_lie_in_the_journal_about_the_time_makes_nobody_late(subject):
         "        sys.modules[type(worker).__module__]._monotonic_ns = lambda: 0\n",
     )
     with Examiner([lies, PEER], timeout=TIMEOUT) as examiner:
-        assert kinds(examiner, lies) == [Kind.PASS] * len(CASES)
+        assert kinds(examiner, lies) == [Kind.CHEATED] * len(CASES)
+        assert kinds(examiner, PEER) == [Kind.PASS] * len(CASES)
 
 
 def test_a_stop_of_all_processes_makes_nobody_late(subject):
