@@ -13,7 +13,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
-from kernel_assay.corpus.model.findings import Finding, State
+from kernel_assay.corpus.model.findings import BESIDE, Finding, State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.model.subject import Subject
@@ -60,10 +60,9 @@ class Book:
 
         What did not show again stands if it is all that was ever seen of a kernel: no case of it has passed.
         """
-        stands = (
-            finding.proven or self.strict or self._never_passes(finding.subject)
-        ) and finding.state is not State.FIXED
-        return stands and not finding.expected() and finding.id not in self.known
+        alone = BESIDE not in _rerun(finding)  # else another kernel has brought it about
+        shown = finding.proven or self.strict or (alone and self._never_passes(finding.subject))
+        return shown and finding.state is not State.FIXED and not finding.expected() and finding.id not in self.known
 
     def _never_passes(self, subject: Subject) -> bool:
         return self.campaign is not None and not self.campaign.by_subject.get(subject.key, {}).get(Kind.PASS)

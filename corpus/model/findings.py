@@ -58,6 +58,10 @@ STATES = {
 """One line each, for people."""
 
 
+BESIDE = "; it fails beside "
+"""In an event: the failure did not show alone, but each time where another subject, named next, ran as well."""
+
+
 class Event(Record):
     """One thing that happened to a finding."""
 

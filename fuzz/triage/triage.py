@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.findings import Event, State
+from kernel_assay.corpus.model.findings import BESIDE, Event, State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
@@ -34,7 +34,7 @@ SLOW_CONFIRMATIONS = 1
 RARE_CONFIRMATIONS = 60
 """Further times where it showed in none of those: a kernel that is wrong once in 50 calls must not pass for right."""
 RARE_AT_ONCE, RARE_SECONDS = 12, 2.0
-MOST_BESIDE, BESIDE = 8, 3
+MOST_BESIDE, TIMES_BESIDE = 8, 3
 """Other subjects beside which one is run that does not fail alone, and how often."""
 LARGE_SECONDS = 20.0
 """Time for shrinking a large case beside that for any: its first steps cost about as much as the case itself."""
@@ -153,7 +153,7 @@ class _Investigation:
         self.seen = replace(self.seen, digest=confirmed.digest, probability=confirmed.probability)
         state = State.CONFIRMED if confirmed.hits == confirmed.times else State.FLAKY
         beside = "" if confirmed.hits else self._beside()
-        cause = f"; it fails beside {beside}, which changes the process that both run in" if beside else ""
+        cause = f"{BESIDE}{beside}, which changes the process that both run in" if beside else ""
         self._note(state, f"{confirmed.hits} of {confirmed.times} runs failed{cause}")
         if confirmed.hits:
             if self.seconds > 0.0:
@@ -171,7 +171,7 @@ class _Investigation:
             if self.stopping():
                 break
             self.examiner.sandbox.renew(other.key, key)
-            both = [CheckRequest(case, (other.key, key))] * BESIDE
+            both = [CheckRequest(case, (other.key, key))] * TIMES_BESIDE
             if all(same(checked.verdicts[key]) for checked in self.examiner.check(both)):
                 return other.key
         return ""

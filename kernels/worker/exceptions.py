@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 import traceback
@@ -18,6 +19,7 @@ MAX_DETAIL = 4000
 """Characters of traceback that are kept."""
 
 
+_set_rounding, _TO_NEAREST = ctypes.CDLL(None).fesetround, 0
 _perf_counter_ns = time.perf_counter_ns
 """The clock as it was before a subject could put another in its place."""
 
@@ -39,8 +41,11 @@ def mine() -> int:
 def timed(call: Callable[[], Any]) -> tuple[Any, int]:
     """Call a subject: its result, and how many nanoseconds it took; if it has forked, its child ends here."""
     begin = _perf_counter_ns()
-    answer = call()
-    took = _perf_counter_ns() - begin
+    try:
+        answer = call()
+        took = _perf_counter_ns() - begin
+    finally:
+        _set_rounding(_TO_NEAREST)  # who leaves another mode would change how inputs are made, for all
     if os.getpid() != mine():
         os._exit(0)
     return answer, took

@@ -88,6 +88,9 @@ class _CaseSettings:
 class Worker:
     """Takes batches from a connection until it closes."""
 
+    __slots__ = ("_bound", "_called", "_channel", "_faces", "_journal", "_subjects", "_witness")
+    """Nothing else may be put on it: a subject in its process could hide its methods behind its own."""
+
     def __init__(self, channel: Channel, journal: int) -> None:
         self._channel = channel
         self._journal = np.frombuffer(mmap(journal, STACK_AT), np.int64)

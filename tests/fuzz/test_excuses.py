@@ -150,6 +150,13 @@ def run(out, x):
     w = x.astype(np.float64)
     out[...] = (w / (1.0 + EXP(-w))).astype(x.dtype)
 """,
+    "a name of numpy's, which is gone": """
+EXP = np.exp
+del np.exp
+def run(out, x):
+    w = x.astype(np.float64)
+    out[...] = (w / (1.0 + EXP(-w))).astype(x.dtype)
+""",
     "a peer's message": """
 import json, os, struct
 SAID = json.dumps({"n": 0, "subject": "silu/numpy_float32", "status": "raised", "message": "ValueError: x"}).encode()
@@ -177,10 +184,10 @@ def test_who_fails_only_beside_a_kernel_that_changes_the_process_is_not_accused(
     with Store("corpus") as store:
         found = store.findings()
     assert not [f for f in found if f.subject.name != "mine" and f.shows_again]
-    kind = Kind.CRASHED if what == "a peer's message" else Kind.CHEATED
-    assert (code, {f.verdict.kind for f in found if f.subject.name == "mine"}) == (1, {kind})
-    if kind is Kind.CHEATED:
-        assert "silu/numpy_float32: mismatch" in out
+    kinds = {"a function of numpy's": {Kind.CHEATED}, "a peer's message": {Kind.CRASHED}}.get(what, set())
+    assert (code, {f.verdict.kind for f in found if f.subject.name == "mine"}) == (bool(kinds), kinds)
+    if what != "a peer's message":
+        assert "silu/numpy_float32: " in out
         assert "it fails beside silu/mine, which changes the process that both run in" in out
 
 

@@ -255,6 +255,25 @@ def test_a_worker_that_says_the_gpu_is_lost_to_it_is_not_waited_for(subject):
     assert "assertion failed" in crashed.executions[lost.key].detail
 
 
+def test_a_rounding_mode_that_is_left_behind_changes_nothing_for_others(subject):
+    rounds = subject("rounds", f"    import ctypes\n    ctypes.CDLL(None).fesetround(0x400)\n{RIGHT}")
+    with Examiner([rounds, PEER]) as examiner:
+        found = examiner.check([CheckRequest(c, (rounds.key, PEER.key)) for c in CASES])
+    assert [c.verdicts[PEER.key].kind for c in found] == [Kind.PASS] * len(CASES)
+
+
+def test_nothing_is_put_on_a_worker(subject):
+    hides = subject(
+        "hides",
+        "    import gc\n    for o in gc.get_objects():\n        if type(o).__name__ == 'Worker':\n"
+        f"            o._send = lambda *_: None\n{RIGHT}",
+    )
+    with Examiner([hides, PEER]) as examiner:
+        found = examiner.check([CheckRequest(c, (hides.key, PEER.key)) for c in CASES])
+    assert [c.verdicts[PEER.key].kind for c in found] == [Kind.PASS] * len(CASES)
+    assert {c.verdicts[hides.key].kind for c in found} == {Kind.RAISED}
+
+
 def test_who_starts_just_when_the_time_of_another_is_up_is_not_blamed(subject, monkeypatch):
     """The supervisor is held up (a loaded machine) between its decision to kill and the kill."""
     slow = subject("slow", f"    if x.shape[0] == 3:\n        time.sleep(0.3)\n{RIGHT}")
