@@ -213,7 +213,7 @@ def worker(tmp_path, monkeypatch):
     os.ftruncate(journal, STACK_AT)
     made = Worker(None, journal)
     os.close(journal)
-    monkeypatch.setattr(made, "_note", lambda *_: None)
+    monkeypatch.setattr(Worker, "_note", lambda *_: None)
     made._subjects, made._faces = {subject.key: subject}, {"silu": interface_of(contract_of("silu"))}
     return made
 
