@@ -147,7 +147,7 @@ class Examiner:
             place=place,
             pool=pool,
         )
-        sandbox.knows_as(self._sandbox)
+        sandbox.know(self._sandbox.calls())
         vars(made).update(
             _sandbox=sandbox, _large_cases=self._large_cases.twin(), beside=self.beside and self.beside.twin()
         )

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.process.channel import frame
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 from kernel_assay.kernels.sandbox.worker_pool import Handle, WorkerPool
@@ -28,13 +29,13 @@ ReadyBy = Callable[[str], float]
 """Key of a subject -> when it must have been loaded, by `time.monotonic`."""
 
 
-class Said(BaseModel):
+class Said(Call):
     """A worker's answer (kernels/worker/worker.py)."""
 
     error: str
-    returns: bool = False
-    lacks: frozenset[str] = frozenset()
-    needs: frozenset[str] = frozenset()
+    """Why it cannot be called; empty: it can."""
+    modules: tuple[str, ...] = ()
+    """Those of this project's upper layers in the worker."""
 
 
 @dataclass

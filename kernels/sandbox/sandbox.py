@@ -124,10 +124,6 @@ class Sandbox:
             handle.close()
         self.pool.close()
 
-    def knows_as(self, other: Sandbox) -> None:
-        """Take over what a sandbox for the same subjects has found out about them."""
-        self.returning, self.lacks, self.needs = other.returning, other.lacks, other.needs
-
     def calls(self) -> dict[str, Call]:
         """What probe has found out about how subjects are called."""
         return {
@@ -147,13 +143,8 @@ class Sandbox:
         found, self._active = probing.run(), probing.first
         self.unready = found.unready
         wrong = {key: f"{self._subjects[key].path} {why}" for key, why in found.wrong.items()}
-        for key, said in found.said.items():
-            if said.returns:
-                self.returning.add(key)
-            self.lacks[key], self.needs[key] = said.lacks, said.needs
-            if said.error:
-                wrong[key] = said.error
-        return wrong
+        self.know(found.said)
+        return wrong | {key: said.error for key, said in found.said.items() if said.error}
 
     def stretch(self, key: str, message: Message, seconds: float) -> Message:
         """The subject's launch for tensors larger than any memory (worker/stretched.py); {}: it gave no answer."""

@@ -78,12 +78,6 @@ class SideBySide(Sandbox):
         for member in self._members.values():
             member.close()
 
-    def knows_as(self, other: Sandbox) -> None:
-        """Take over what a sandbox for the same subjects has found out about them."""
-        super().knows_as(other)
-        for member in self._members.values():
-            member.knows_as(other)
-
     def know(self, calls: Mapping[str, Call]) -> None:
         """Take up what was found out before about the same files, instead of a probe."""
         super().know(calls)
