@@ -11,7 +11,8 @@ from functools import cache
 from typing import Any
 
 from kernel_assay.corpus.model.kinds import Status
-from kernel_assay.kernels.backends.support.base import KernelFaultError, Loader
+from kernel_assay.kernels.backends.support.base import Loader
+from kernel_assay.kernels.backends.support.signature import KernelFaultError
 
 MAX_MESSAGE = 2000
 """Characters of an exception's message that are kept."""

@@ -15,8 +15,7 @@ import numpy as np
 
 from kernel_assay.corpus.formats import FORMATS, Array
 from kernel_assay.kernels.backends.cuda import CudaSubject
-from kernel_assay.kernels.backends.support.base import KernelFaultError
-from kernel_assay.kernels.backends.support.signature import Interface
+from kernel_assay.kernels.backends.support.signature import Interface, KernelFaultError
 
 _NORESERVE = 0x4000
 """Of mmap(2) on Linux: no memory is set aside for what is not touched."""

@@ -28,8 +28,7 @@ from kernel_assay.kernels.backends.simt import toolchain
 from kernel_assay.kernels.backends.simt.emulator import ORDERS
 from kernel_assay.kernels.backends.simt.schedule import Schedule
 from kernel_assay.kernels.backends.simt.toolchain import Mode
-from kernel_assay.kernels.backends.support.base import KernelFaultError
-from kernel_assay.kernels.backends.support.signature import Interface, bind
+from kernel_assay.kernels.backends.support.signature import Interface, KernelFaultError, bind
 from kernel_assay.kernels.catalog import read_subject, resolve, size_hints, subjects_of, user_subject
 from kernel_assay.oracles.catalog import contract_of
 

@@ -18,8 +18,7 @@ from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.front_matter import read_front_matter
 from kernel_assay.kernels.backends.simt.emulator import ORDERS
 from kernel_assay.kernels.backends.simt.toolchain import Mode
-from kernel_assay.kernels.backends.support.base import KernelFaultError
-from kernel_assay.kernels.backends.support.signature import bind
+from kernel_assay.kernels.backends.support.signature import KernelFaultError, bind
 from kernel_assay.kernels.catalog import read_subject
 from kernel_assay.oracles.catalog import contract_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.kernels.backends.simt.emulator import Fault, Shape, Tensor, Trouble
 from kernel_assay.kernels.backends.simt.toolchain import Built, place_of
-from kernel_assay.kernels.backends.support.base import KernelFaultError
+from kernel_assay.kernels.backends.support.signature import KernelFaultError
 
 _KINDS = {
     Trouble.MEMORY_FAULT: Kind.CRASHED,

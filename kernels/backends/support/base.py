@@ -22,7 +22,6 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS, Array
 from kernel_assay.kernels.backends.support.importing import as_function, import_file, part_of
 from kernel_assay.kernels.backends.support.rearranged import rearranged
-from kernel_assay.kernels.backends.support.signature import KernelFaultError as KernelFaultError  # noqa: PLC0414
 
 
 @dataclass(frozen=True, slots=True)

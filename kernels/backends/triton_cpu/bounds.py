@@ -18,7 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.kernels.backends.support.base import KernelFaultError
+from kernel_assay.kernels.backends.support.signature import KernelFaultError
 
 
 class Region:
