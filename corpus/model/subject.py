@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator import not_
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -97,6 +98,11 @@ class Subject(Record):
     def key(self) -> str:
         """`op/name`, unique in a run."""
         return f"{self.op}/{self.name}"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a person's own; built-in ones are stored relative to the project."""
+        return Path(self.path).is_absolute()
 
     @property
     def place(self) -> str:

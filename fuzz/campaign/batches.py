@@ -16,7 +16,7 @@ from kernel_assay.fuzz.campaign.hang_allowance import Hangs
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.check_mode import EmulatingExaminer
 from kernel_assay.fuzz.checking.requests import CheckBatch, Checked, CheckRequest
-from kernel_assay.fuzz.checking.subjects import bears, bears_far, fitting, is_own
+from kernel_assay.fuzz.checking.subjects import bears, bears_far, fitting
 from kernel_assay.fuzz.generation.declines import Tries, traits_of
 from kernel_assay.fuzz.generation.elites import Elite, Elites
 from kernel_assay.fuzz.generation.engines import BATCH, Proposal
@@ -69,7 +69,7 @@ class Runner:
         self._elites = elites
         self._known: dict[tuple[str, str, bool], tuple[str, ...]] = {}
         subjects = examiner.subjects.values()
-        others = () if any(is_own(s) for s in subjects) else (s for s in subjects if not s.planted)
+        others = () if any(s.is_own for s in subjects) else (s for s in subjects if not s.planted)
         self._spared = {s.key for s in others if loader_of(s.loader).interprets}
         self._hangs = Hangs(hang_seconds, examiner.sandbox.timeout)
         self._deciding = {s.key for op in campaign.ops for s in deciding(op, campaign.subjects)}

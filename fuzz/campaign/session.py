@@ -22,7 +22,6 @@ from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.selection import as_is, of_described_dtype, only_dtypes, placed, select
-from kernel_assay.fuzz.checking.subjects import is_own
 from kernel_assay.fuzz.checking.user_contracts import know_run
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.events import Listener, RunStarted, nobody
@@ -115,7 +114,7 @@ class RunResult:
         c = self.campaign
         if c.finished and not c.cases:
             return "nothing was tested: the budget was used up before the first cases came back; give it more time"
-        for subject in filter(is_own, c.subjects):
+        for subject in (s for s in c.subjects if s.is_own):
             if c.cases and not set(c.by_subject.get(subject.key, {})) - {Kind.UNSUPPORTED}:
                 seen = c.statistics.get(subject.key, Statistics())
                 why = max(seen.skipped, key=seen.skipped.__getitem__, default="no case had a dtype that it takes")
@@ -215,7 +214,7 @@ def _loaded_and_searched(
 
 def ready_by(campaign: Campaign, clock: Clock) -> ReadyBy:
     """Make the time limit for loading: a person's own subjects have all the time there is, others half of it."""
-    own, last = {s.key for s in campaign.subjects if is_own(s)}, clock.at(LOAD)
+    own, last = {s.key for s in campaign.subjects if s.is_own}, clock.at(LOAD)
     others = min(last, clock.began + max(LOAD_SECONDS, clock.seconds / 2))
     return lambda key: last if key in own else others
 
@@ -225,11 +224,11 @@ def _ready(campaign: Campaign, examiner: Examiner) -> tuple[Campaign, tuple[str,
 
     Raises UsageError if one of a person's own has not.
     """
-    late = [s for s in examiner.unready if is_own(s)] or examiner.unready
+    late = [s for s in examiner.unready if s.is_own] or examiner.unready
     if not late:
         return campaign, ()
     keys = tuple(s.key for s in late)
-    if not examiner.subjects or is_own(late[0]):
+    if not examiner.subjects or late[0].is_own:
         raise UsageError(
             f"the budget is too short: {listed(keys)} had not loaded when it was used up; give it more time"
         )

@@ -17,7 +17,6 @@ from typing import Self
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
@@ -26,6 +25,7 @@ from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.checking.large_check import LargeCaseChecker
 from kernel_assay.fuzz.checking.large_policy import is_large
 from kernel_assay.fuzz.checking.requests import CheckBatch, Checked, CheckRequest, Sent
+from kernel_assay.fuzz.checking.same_inputs import on_its_inputs
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.protocol import Task
@@ -368,8 +368,9 @@ class Examiner:
             said = next((e.input_digest for e in executions.values() if e.input_digest), "")
             return Checked(sent.request.case, said, verdicts, executions)
         verdicts = {}
+        outcomes = {k: on_its_inputs(self._sandbox, sent.task, o, sent.digest) for k, o in outcomes.items()}
+        executions = {k: o.execution for k, o in outcomes.items()}
         for key, outcome in outcomes.items():
-            _same_inputs(sent.digest, outcome.execution)
             verdicts[key] = judge(sent.reference, self.subjects[key], outcome.execution, outcome.outputs)
         if any(v.failed for v in verdicts.values()):
             heard = {k: Heard(self.subjects[k], verdicts[k], o.outputs) for k, o in outcomes.items()}
@@ -435,8 +436,3 @@ def interface_of(contract: Contract) -> Interface:
 def all_laws(case: Case) -> tuple[str, ...]:
     """Names of the laws of a case's op."""
     return tuple(law.name for law in contract_of(case.op).laws)
-
-
-def _same_inputs(mine: str, execution: Execution) -> None:
-    if execution.input_digest and execution.input_digest != mine:
-        raise InternalError(f"{execution.subject} ran on other input bytes than the oracle saw")

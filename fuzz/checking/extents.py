@@ -19,7 +19,6 @@ from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.checking.subjects import is_own
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 from kernel_assay.oracles.large.parts import BEYOND
 from kernel_assay.oracles.spec.axes import Dims, product_of, shape_of
@@ -46,7 +45,7 @@ FEW = 64
 def noted(campaign: Campaign, examiner: Examiner, seconds: float = SECONDS) -> Campaign:
     """The campaign with what is wrong with a person's own kernels at such sizes, as far as the time goes."""
     deadline = time.monotonic() + min(seconds, SECONDS)
-    asked = [s for s in campaign.subjects if is_own(s) and s.backend == "cuda" and not campaign.checked.get(s.key)]
+    asked = [s for s in campaign.subjects if s.is_own and s.backend == "cuda" and not campaign.checked.get(s.key)]
     found = {s.key: tuple(limits(examiner, s, deadline)) for s in asked}
     return campaign.but(limits={key: said for key, said in found.items() if said})
 

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.inputs.fingerprint import rows_digest
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.execution import Execution, OutputReport
+from kernel_assay.corpus.model.execution import OutputReport
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.fuzz.checking.large_policy import patience
 from kernel_assay.fuzz.checking.output_holder import HolderProcess
+from kernel_assay.fuzz.checking.same_inputs import on_its_inputs
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.kernels.boundary.devices import Place, is_made_on_gpu
 from kernel_assay.kernels.boundary.output_transfer import SHARED, mapped
@@ -120,8 +120,7 @@ class LargeCaseChecker:
             outcomes = sandbox.collect(pending)[0]
         finally:
             sandbox.timeout = usual
-        for outcome in outcomes.values():
-            _same_rows(mine, outcome.execution)
+        outcomes = {k: on_its_inputs(sandbox, task, o, mine) for k, o in outcomes.items()}
         return reference, {k: Ran(self._subjects[k], o.execution, o.left) for k, o in outcomes.items()}
 
     def _is_held(self, keys: Sequence[str]) -> bool:
@@ -139,8 +138,3 @@ class LargeCaseChecker:
         others = [s for s in self._subjects.values() if s.key != key and s.key in fit and not s.planted]
         best = min(others, key=lambda s: (s.device != mine.device, s.backend != "torch"), default=None)
         return () if best is None else (best.key,)
-
-
-def _same_rows(mine: str, execution: Execution) -> None:
-    if execution.input_rows and execution.input_rows != mine:
-        raise InternalError(f"{execution.subject} ran on other input rows than the oracle saw")

@@ -9,7 +9,7 @@ from pathlib import Path
 from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.model.interpreter_mends import AS_IS, INTERPRETED
 from kernel_assay.corpus.model.subject import EVERY, Numerics, Subject
-from kernel_assay.fuzz.checking.subjects import is_own, takes
+from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.kernels.backend_registry import loader_of, on_gpu
 from kernel_assay.kernels.backends.support.edits import CUDA
 from kernel_assay.kernels.boundary.devices import places_of
@@ -145,7 +145,7 @@ def only_dtypes(subjects: Sequence[Subject], dtypes: Sequence[str]) -> list[Subj
     left = [s.but(dtypes=both) for s in subjects if (both := tuple(t for t in there[s.key] if t in dtypes))]
     kept = {s.key for s in left}
     for subject in subjects:
-        if subject.key not in kept and (is_own(subject) or not left):
+        if subject.key not in kept and (subject.is_own or not left):
             raise UsageError(f"{subject.key} takes {', '.join(there[subject.key])}, not {' or '.join(dtypes)}")
     return left
 
@@ -172,7 +172,7 @@ def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
         made = [s.but(device=kind) for s in subjects]
     else:
         made = [s.but(device=kind, planted=shown_on_gpu(s)) if _runs_on_gpu(s) else s for s in subjects]
-    left = [s for s in made if is_own(s) or s.device != "cpu" or not loader_of(s.backend).unavailable()]
+    left = [s for s in made if s.is_own or s.device != "cpu" or not loader_of(s.backend).unavailable()]
     if made and not left:
         why = loader_of(made[0].backend).unavailable()
         raise UsageError(f"backend {made[0].backend!r} is not available on device {device!r}, because {why}")

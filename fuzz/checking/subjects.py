@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from pathlib import Path
 
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
@@ -20,11 +19,6 @@ EMULATED = 1 << 18
 THREADS, MANY_THREADS = 1 << 16, 1 << 20
 """Threads that such a kernel is asked to run in a long case, and in a few of them: a twentieth of a second, and one."""
 COMPILED = 1 << 25
-
-
-def is_own(subject: Subject) -> bool:
-    """Whether it is a person's own; built-in ones are stored relative to the project."""
-    return Path(subject.path).is_absolute()
 
 
 def takes(subject: Subject, dtype: str) -> bool:

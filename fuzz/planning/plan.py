@@ -12,7 +12,7 @@ from kernel_assay.corpus.model.base import Scalar
 from kernel_assay.corpus.model.campaign import GENERATION, Campaign, RunOptions, Space
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking import check_mode
-from kernel_assay.fuzz.checking.subjects import bears_far, is_own, most_elements, takes
+from kernel_assay.fuzz.checking.subjects import bears_far, most_elements, takes
 from kernel_assay.fuzz.checking.user_references import described, unfollowed_of
 from kernel_assay.fuzz.generation.elites import MOST_LEAD
 from kernel_assay.fuzz.generation.engines import Target
@@ -166,7 +166,7 @@ def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space
 def deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
     """Subjects for which cases are made: a person's own, if there are any; peers decline what they cannot take."""
     everyone = [s for s in subjects if s.op == op]
-    return [s for s in everyone if is_own(s)] or everyone
+    return [s for s in everyone if s.is_own] or everyone
 
 
 def _layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tuple[str, ...]]:

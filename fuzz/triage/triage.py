@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import CheckRequest
-from kernel_assay.fuzz.checking.subjects import fitting, is_own
+from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.triage.failure_conditions import learn_gates
 from kernel_assay.fuzz.triage.failures import Failure, Found, Observed, event, file
 from kernel_assay.fuzz.triage.sanitize import automatically
@@ -166,8 +166,9 @@ class _Investigation:
         if is_dear(verdict) or self.examiner.is_large(case):
             return ""
         same = Shrinker(self.examiner, key, verdict).same
-        others = [s for s in self.examiner.subjects.values() if s.key != key and s.op == case.op]
-        for other in sorted(others, key=is_own, reverse=True)[:MOST_BESIDE]:
+        mine = self.failure.subject
+        others = [s for s in self.examiner.subjects.values() if s.op == case.op and s.is_own is mine.is_own]
+        for other in [s for s in others if s.key != key][:MOST_BESIDE]:
             if self.stopping():
                 break
             self.examiner.sandbox.renew(other.key, key)

@@ -51,10 +51,13 @@ def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[st
     return frame({"subjects": {k: s.model_dump() for k, s in subjects.items()}, "faces": faces}, [])
 
 
-def encode_batch(tasks: list[tuple[int, Task]], way: str = "") -> bytes:
-    """A batch: (number, task) pairs; replies carry the numbers. way: how outputs are offered; empty: they are sent."""
+def encode_batch(tasks: list[tuple[int, Task]], token: str = "", way: str = "") -> bytes:
+    """A batch: (number, task) pairs; replies carry the numbers and the token.
+
+    way: how outputs are offered; empty: they are sent.
+    """
     said = [
         {"n": n, "case": t.case, "outputs": t.outputs, "subjects": t.subjects, "large": t.large, "walls": t.walls}
         for n, t in tasks
     ]
-    return frame({"tasks": said, "way": way}, [])
+    return frame({"tasks": said, "token": token, "way": way}, [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from secrets import token_hex
 from typing import Any, Protocol
 
 from kernel_assay.corpus.formats import Array
@@ -54,6 +55,19 @@ class Outcome:
         return {**self.outputs, **self.taken}
 
 
+@dataclass(frozen=True, slots=True)
+class FirstDeath:
+    """How the worker of a suspect ended that had run other things, too."""
+
+    ran: list[Key]
+    """What it had run, the last one at the end."""
+    history: Sequence[Task]
+    """All that it was ever given."""
+    ending: Ending
+    counts: bool
+    """Whether the suspect was running then, and nobody else's errors reached it."""
+
+
 @dataclass(slots=True)
 class PendingBatch:
     """A batch on its way: the tasks, and the outcomes that have come back."""
@@ -71,8 +85,10 @@ class PendingBatch:
     suspects: list[tuple[int, Task]] = field(default_factory=list)
     """Executions whose worker died, to be run again alone when everything else is done."""
     deaths: dict[Key, int] = field(default_factory=dict)
-    before: dict[Key, list[Key]] = field(default_factory=dict)
-    """What the worker that a suspect died with had run before, the last one at the end."""
+    first_deaths: dict[Key, FirstDeath] = field(default_factory=dict)
+    """Of each suspect."""
+    token: str = field(default_factory=lambda: token_hex(8))
+    """Repeated in each answer: what has not seen it is no answer."""
     taker: Taker | None = None
     """Who gets the outputs."""
     lost: set[Key] = field(default_factory=set)
@@ -131,8 +147,10 @@ class PendingBatch:
         self.waiting = [w for w in self.waiting if w not in batch]
         self.set_aside -= set(self.due)
 
-    def answered(self, number: Any, subject: Any) -> Key:
+    def answered(self, number: Any, subject: Any, token: Any) -> Key:
         """The execution that an answer is about: the next one due. Raises ValueError for any other."""
+        if token != self.token:
+            raise ValueError("an answer to nothing that was asked")
         while self.due and not self._is_due(self.due[0]):
             self.due.popleft()
         if not self.due or self.due[0] != (number, subject):

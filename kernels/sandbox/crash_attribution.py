@@ -6,13 +6,15 @@ left undone, for each death costs a worker, and on a GPU a third of a second.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.kernels.boundary.protocol import Task
-from kernel_assay.kernels.sandbox.batch import Key, PendingBatch
+from kernel_assay.kernels.sandbox.batch import FirstDeath, Key, PendingBatch
 from kernel_assay.kernels.sandbox.decode import death_of, left_undone
 from kernel_assay.kernels.sandbox.worker_pool import Ending
 
@@ -32,6 +34,8 @@ class Death:
     """All that it has not answered."""
     told: set[Key]
     """What it was told to do, as far as one of those may have brought it about."""
+    history: Sequence[Task]
+    """All that it was ever given."""
     ending: Ending
     late: float | None
     """The limit it was killed for; None: it was not."""
@@ -65,7 +69,8 @@ def accuse(pending: PendingBatch, death: Death) -> None:
             pending.proven.add(how)
     else:
         pending.suspects.append((n, replace(task, subjects=task.subjects[:1])))
-        pending.before.setdefault(key, [k for k in pending.outcomes if k in death.told])
+        ran, counts = [k for k in pending.outcomes if k in death.told], death.own and not death.materializing
+        pending.first_deaths.setdefault(key, FirstDeath(ran, death.history, death.ending, counts))
         if death.own:
             pending.endings[key] = death.ending
     others, rest = [w for w in death.left if w[0] != n], task.subjects[1:]
@@ -91,10 +96,21 @@ def is_convicted(pending: PendingBatch, suspect: tuple[int, Task]) -> bool:
     return True
 
 
-def unexplained(pending: PendingBatch) -> list[tuple[Key, list[Key]]]:
-    """Subjects that have died once, and not by themselves, with what their workers had run before."""
-    found = ((key, before) for key, before in pending.before.items() if pending.deaths[key] < GUILTY_DEATHS)
-    return [(key, before) for key, before in found if pending.outcomes[key].execution.status not in FATAL]
+def unexplained(pending: PendingBatch) -> list[tuple[Key, FirstDeath]]:
+    """Subjects that have died once, and not by themselves, with how."""
+    found = ((key, first) for key, first in pending.first_deaths.items() if pending.deaths[key] < GUILTY_DEATHS)
+    return [(key, first) for key, first in found if pending.outcomes[key].execution.status not in FATAL]
+
+
+def take_at_its_word(pending: PendingBatch, key: Key, first: FirstDeath) -> None:
+    """Have the first death of a suspect be what came of it, after what its worker had run: it may be the tenth call.
+
+    Nobody is accused by that alone: it is for those who look into it to run all that again. Who was killed was killed
+    by somebody else, short of memory or patience.
+    """
+    if first.counts and first.ending.code != -signal.SIGKILL:
+        pending.outcomes[key] = death_of(key[1], first.ending, None)
+        pending.histories[key] = first.history
 
 
 def release(pending: PendingBatch) -> None:

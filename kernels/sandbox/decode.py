@@ -33,7 +33,7 @@ def answer_of(
     pending: PendingBatch, head: dict[str, Any], payload: memoryview
 ) -> tuple[Key, Outcome, list[Message] | None]:
     """What a message answers, and with what; where outputs are only offered: how. Raises ValueError if it does not."""
-    key = pending.answered(head.pop("n", None), head.pop("subject", None))
+    key = pending.answered(*(head.pop(name, None) for name in ("n", "subject", "token")))
     offers, names = head.pop("offers", None), pending.tasks[key[0]].outputs
     if offers is None:
         return key, outcome_of(key[1], head, payload, names), None

@@ -37,13 +37,19 @@ from kernel_assay.kernels.boundary.protocol import (
 )
 from kernel_assay.kernels.sandbox.availability import must_be_available
 from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, PendingBatch, Taker
-from kernel_assay.kernels.sandbox.closing import ASKED
-from kernel_assay.kernels.sandbox.crash_attribution import Death, accuse, is_convicted, release, unexplained
+from kernel_assay.kernels.sandbox.crash_attribution import (
+    Death,
+    accuse,
+    is_convicted,
+    release,
+    take_at_its_word,
+    unexplained,
+)
 from kernel_assay.kernels.sandbox.decode import answer_of, death_of, left_undone
 from kernel_assay.kernels.sandbox.mps import Sharing
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Rest, Stopwatch
 from kernel_assay.kernels.sandbox.probing import Probing, ReadyBy
-from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, WorkerPool
+from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, WorkerPool, pool_of
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
@@ -91,10 +97,7 @@ class Sandbox:
         """Seconds for one execution; may be changed between batches."""
         must_be_available(subjects)
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
-        backends = tuple(sorted({s.loader for s in subjects}))
-        why_open = "" if closed else ASKED
-        python = next((s.python for s in subjects), "")
-        self.pool = pool or WorkerPool(backends, memory_mb, place.environment if place else {}, why_open, python)
+        self.pool = pool or pool_of(subjects, memory_mb=memory_mb, closed=closed, place=place)
         self._sharing = Sharing(place.shared if place else {})
         self._watch = Stopwatch()
         self._hung: set[str] = set()
@@ -158,11 +161,16 @@ class Sandbox:
         self._promote(dead=True)
         return {}
 
-    def modules_of_ours(self) -> list[str]:
-        """Modules of this project's upper layers in the worker: must be empty."""
-        self._active.channel.send(frame({"probe": next(iter(self._subjects))}, []))
-        modules: list[str] = self._active.channel.receive()[0]["modules"]
-        return modules
+    def ask(self, key: str, message: Message, seconds: float) -> Message:
+        """What a new worker answers to a question, where a subject would run; {}: nothing."""
+        worker = self._ready()
+        try:
+            worker.channel.send(frame({**message, "subject": key}, []))
+            return worker.channel.receive()[0] if worker.channel.ready(seconds) else {}
+        except (EOFError, OSError):
+            return {}
+        finally:
+            self.pool.discard(worker, dead=False)
 
     def run(self, tasks: Sequence[Task]) -> list[dict[str, Outcome]]:
         """Run tasks now; for each, subject key -> outcome."""
@@ -203,8 +211,9 @@ class Sandbox:
                 release(pending)
             elif not is_convicted(pending, suspect := pending.suspects.pop(0)):
                 self._try_alone(pending, suspect)
-        for key, before in unexplained(pending):
-            self._find_cause(pending, key, before)
+        for key, first in unexplained(pending):
+            if not self._find_cause(pending, key, first.ran):
+                take_at_its_word(pending, key, first)
         return [{k: pending.outcomes[n, k] for k in task.subjects} for n, task in enumerate(pending.tasks)]
 
     def abandon(self) -> None:
@@ -243,7 +252,7 @@ class Sandbox:
         self._active.loaded.update(key for _, task in batch for key in task.subjects)
         self._active.history.extend(task for _, task in batch)
         try:
-            self._active.channel.send(encode_batch(batch, pending.taker.way if pending.taker else ""))
+            self._active.channel.send(encode_batch(batch, pending.token, pending.taker.way if pending.taker else ""))
         except OSError:
             return  # the worker is dead; _wait finds out how
 
@@ -272,23 +281,25 @@ class Sandbox:
         for worker in old:
             self.pool.discard(worker, dead=True)  # it ends with its zygote
 
-    def _find_cause(self, pending: PendingBatch, victim: Key, before: list[Key]) -> None:
-        """Somebody died who does not die alone: did one that ran before leave the process to die?"""
-        for suspect in reversed(before[-LOOK_BACK:]):
-            if suspect == victim or pending.outcomes[suspect].execution.status is not Status.OK:
-                continue
-            ending = self._die_together(pending, [pending.only(suspect), pending.only(victim)])
+    def _find_cause(self, pending: PendingBatch, victim: Key, before: list[Key]) -> bool:
+        """Somebody died who does not die alone: whether one that ran before leaves the process to die."""
+        suspects = [k for k in before[-LOOK_BACK:] if k != victim and pending.outcomes[k].execution.status is Status.OK]
+        if len(suspects) > 1 and self._die_together(pending, [*suspects, victim]) is None:
+            return False
+        for suspect in reversed(suspects):
+            ending = self._die_together(pending, [suspect, victim])
             if ending is not None:
-                pending.outcomes[suspect] = death_of(
-                    suspect[1], ending, None, "it left the process so that the next died: "
-                )
-                return
+                how = "it left the process so that the next died: "
+                pending.outcomes[suspect] = death_of(suspect[1], ending, None, how)
+                return True
+        return False
 
-    def _die_together(self, pending: PendingBatch, pair: list[tuple[int, Task]]) -> Ending | None:
+    def _die_together(self, pending: PendingBatch, keys: list[Key]) -> Ending | None:
         """The end of a worker of their own that runs these one after the other; None: it lives."""
         self._promote()
-        trial = PendingBatch([task for _, task in pair], waiting=[], taker=pending.taker)
-        self._give(trial, [(n, task) for n, (_, task) in enumerate(pair)])
+        tasks = [pending.only(key)[1] for key in keys]
+        trial = PendingBatch(tasks, waiting=[], taker=pending.taker)
+        self._give(trial, list(enumerate(tasks)))
         try:
             while trial.under_way:
                 if not self._hears(lambda: not self._is_late(trial)):
@@ -444,6 +455,7 @@ class Sandbox:
             ending = replace(ending, touch=touch, aimless=touch is None and self._active.is_between_walls())
         # Who shared its GPU was most likely killed by somebody else: none of those before it is suspected.
         told = set() if shared else {(n, k) for n, task in pending.sent for k in task.subjects}
+        history = self._active.history
         self._promote(dead=not lost, warm=[key for _, task in left[:1] for key in task.subjects])
         pending.sent = []
         if culprit is None:
@@ -453,7 +465,7 @@ class Sandbox:
         late_after, granted = (self.timeout, self._watch.granted) if timed_out else (None, 0.0)
         if timed_out:
             self._hung.add(culprit[1].subjects[0])
-        accuse(pending, Death(culprit, left, told, ending, late_after, granted, not shared, materializing))
+        accuse(pending, Death(culprit, left, told, history, ending, late_after, granted, not shared, materializing))
 
     def _end(self, late: tuple[int, int] | None) -> Ending:
         """The active worker's end, which is waited for."""

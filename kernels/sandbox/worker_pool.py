@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from pydantic_core import from_json, to_json
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import Channel
 from kernel_assay.corpus.process.child import handed, start
 from kernel_assay.corpus.process.interpreter import interpreter
@@ -26,6 +27,7 @@ from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
 from kernel_assay.kernels.backends.support.walls import Touch, order_of, touched
+from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.processes import kill_group
 from kernel_assay.kernels.boundary.protocol import (
     CHANNEL_LOST,
@@ -39,7 +41,7 @@ from kernel_assay.kernels.boundary.protocol import (
     ZYGOTE_LOST,
     Task,
 )
-from kernel_assay.kernels.sandbox.closing import enclosure_of
+from kernel_assay.kernels.sandbox.closing import ASKED, enclosure_of
 from kernel_assay.kernels.sandbox.compiler_caches import cache_home, compiler_caches
 from kernel_assay.kernels.sandbox.mps import terminate
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
@@ -415,3 +417,10 @@ class ForkedPool(WorkerPool):
     def close(self) -> None:
         """End the zygote; its children end with it."""
         self._end_zygote(_EXIT_SECONDS)
+
+
+def pool_of(subjects: Sequence[Subject], *, memory_mb: int, closed: bool, place: Place | None) -> WorkerPool:
+    """A pool of workers that can run these subjects, which share an interpreter; the others as for a Sandbox."""
+    backends = tuple(sorted({s.loader for s in subjects}))
+    python = next((s.python for s in subjects), "")
+    return WorkerPool(backends, memory_mb, place.environment if place else {}, "" if closed else ASKED, python)

@@ -34,7 +34,7 @@ class Witness:
     """Evidence against the subjects of one process."""
 
     def __init__(self, files: Mapping[str, Path], sources: Sequence[str]) -> None:
-        """files: of each subject, by key; sources: `FILE:NAME` of what says what is right."""
+        """files: of each subject that is not trusted, by key; sources: `FILE:NAME` of what says what is right."""
         self._files = {key: str(path) for key, path in files.items()}
         self._sources = dict(source.rpartition(":")[::2] for source in sources)
         self._evidence: dict[str, str] = {}
@@ -49,15 +49,15 @@ class Witness:
         """A subject is loaded or called from now on. closely: what changes up to the next `look` is nobody else's."""
         if closely:
             self.look()  # what changed before is not this one's
-        self._current, self._modules = key, imported() if closely else None
+        self._current, self._modules = key, imported() if closely and self._files else None
 
     def end(self) -> None:
         """It is over, and no subject runs."""
         self._current = ""
 
     def look(self) -> None:
-        """Look for names that were exchanged."""
-        for change in changes():
+        """Look for names that were exchanged; it takes a new process 15 ms, so not where nobody would do that."""
+        for change in changes() if self._files else ():
             self._exchanged(change)
 
     def _exchanged(self, change: Change) -> None:

@@ -115,16 +115,19 @@ class Worker:
                 self._probe(message["probe"])
             elif "stretch" in message:
                 self._send(stretched(self._subject_of(message), message), [])
+            elif "inputs" in message:
+                self._say_inputs(message)
             elif "warm" in message:
                 self._warm(message["warm"])
             else:
-                self._batch(message["tasks"], message["way"])
+                self._batch(message["tasks"], message["token"], message["way"])
 
     def _introduce(self, message: dict[str, Any]) -> None:
         self._subjects = {k: Subject.model_validate(s) for k, s in message["subjects"].items()}
         self._faces = {op: Interface.read(f) for op, f in message["faces"].items()}
         sources = [source for face in self._faces.values() for source in face.sources]
-        self._witness = Witness({key: resolve(subject) for key, subject in self._subjects.items()}, sources)
+        own = {key: resolve(subject) for key, subject in self._subjects.items() if subject.is_own}
+        self._witness = Witness(own, sources)
         self._witness.listen()
 
     def _share(self, environment: dict[str, str]) -> None:
@@ -135,6 +138,13 @@ class Worker:
                 DRIVER.check()
             except DriverError as error:
                 give_up(error)
+
+    def _say_inputs(self, message: dict[str, Any]) -> None:
+        """Make the inputs of a case and say what they are; nothing of the subject's is loaded."""
+        case = Case.model_validate(message["inputs"])
+        outputs = {k: TensorSpec.model_validate(v) for k, v in message["outputs"].items()}
+        setting, _ = _CaseSettings(case, outputs, large=message["large"]).of(self._subjects[message["subject"]])
+        self._send({"input_digest": setting.digest, "input_rows": setting.rows}, [])
 
     def _subject_of(self, message: dict[str, Any]) -> tuple[Any, Interface]:
         """Load a subject, before it is bound, and the interface of its op."""
@@ -161,21 +171,22 @@ class Worker:
         setting.memory.reset(0)
         setting.memory.intact(0)
 
-    def _batch(self, tasks: list[dict[str, Any]], way: str) -> None:
+    def _batch(self, tasks: list[dict[str, Any]], token: str, way: str) -> None:
         for task in tasks:
             self._note(task["n"], IDLE)
             case = Case.model_validate(task["case"])
             outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
             rooms = _CaseSettings(case, outputs, large=task["large"], walls=task["walls"], way=way)
             for position, key in enumerate(task["subjects"]):
-                self._run_and_tell(rooms, key, task["n"], position, last=task is tasks[-1])
+                said = {"n": task["n"], "subject": key, "token": token}
+                self._run_and_tell(rooms, said, position, last=task is tasks[-1])
             rooms.leave()
 
-    def _run_and_tell(self, rooms: _CaseSettings, key: str, number: int, position: int, *, last: bool) -> None:
+    def _run_and_tell(self, rooms: _CaseSettings, said: Head, position: int, *, last: bool) -> None:
         """Run a subject; send what came of it, or offer its outputs until they are taken. last: of its batch."""
-        head, payload, handover = self._run(rooms, key, number, position, last=last)
+        head, payload, handover = self._run(rooms, said["subject"], said["n"], position, last=last)
         self._note(IDLE, IDLE)
-        head = {"n": number, "subject": key, **head}
+        head = {**said, **head}
         if not handover.offers:
             self._send(head, [bytes_of(values) for values in payload])
         while handover.offers:

@@ -159,7 +159,7 @@ def run(out, x):
 """,
     "a peer's message": """
 import json, os, struct
-SAID = json.dumps({"n": 0, "subject": "silu/numpy_float32", "status": "raised", "message": "ValueError: x"}).encode()
+SAID = json.dumps({"n": 0, "subject": "silu/other", "status": "raised", "message": "ValueError: x"}).encode()
 def run(out, x):
     w = x.astype(np.float64)
     out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
@@ -177,17 +177,26 @@ def run(out, x):
 }
 
 
+HONEST = """
+def run(out, x):
+    w = x.astype(np.float64)
+    out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
+"""
+
+
 @pytest.mark.parametrize("what", BESIDE)
 def test_who_fails_only_beside_a_kernel_that_changes_the_process_is_not_accused(fuzz, here, what):
     kernel(here, HEAD + BESIDE[what])
-    code, out, _ = fuzz("run", "--subject", "mine.py", "--cases", 64, "--seed", 1, "--quiet")
+    kernel(here, HEAD + HONEST, "other.py")
+    code, out, _ = fuzz("run", "--subject", "mine.py", "--subject", "other.py", "--cases", 64, "--seed", 1, "--quiet")
     with Store("corpus") as store:
         found = store.findings()
     assert not [f for f in found if f.subject.name != "mine" and f.shows_again]
     kinds = {"a function of numpy's": {Kind.CHEATED}, "a peer's message": {Kind.CRASHED}}.get(what, set())
     assert (code, {f.verdict.kind for f in found if f.subject.name == "mine"}) == (bool(kinds), kinds)
     if what != "a peer's message":
-        assert "silu/numpy_float32: " in out
+        assert "silu/other: " in out
+        assert "silu/numpy_float32: " not in out, "what is built in runs elsewhere"
         assert "it fails beside silu/mine, which changes the process that both run in" in out
 
 
@@ -197,6 +206,7 @@ STATEFUL = {
     "by shape": KEPT.format(key="x.shape"),
     "from the seventh call": COUNTS.format(rule=">="),
     "in the seventh call": COUNTS.format(rule="=="),
+    "ends its process in the seventh call": COUNTS.format(rule="==") + "        __import__('os')._exit(3)\n",
     "across dtypes": ACROSS,
 }
 

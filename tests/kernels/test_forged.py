@@ -11,6 +11,7 @@ FORGER = """
 import json
 import os
 import struct
+import sys
 import threading
 import time
 import numpy as np
@@ -42,6 +43,13 @@ def tell(message):
             pass
 
 
+def token():
+    frame = sys._getframe()
+    while "token" not in frame.f_locals:
+        frame = frame.f_back
+    return frame.f_locals["token"]
+
+
 OK = {"n": 0, "subject": "silu/forger", "status": "ok", "input_digest": "", "outputs": [
     {"name": "out", "shape": [3, 5], "dtype": "float32"}]}
 
@@ -49,11 +57,13 @@ OK = {"n": 0, "subject": "silu/forger", "status": "ok", "input_digest": "", "out
 def run(out, x):
     w = x.astype(np.float64)
     out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
+    OK["token"] = token()
     BODY
 """
 PEER_SAYS = '{**OK, "subject": "silu/numpy_float32", "status": "raised", "outputs": [], "message": "ValueError: x"}'
 FORGED = {
     "no number": 'tell(frame({"status": "ok"}))',
+    "no token": 'OK.pop("token"), tell(frame(OK, bytes(60)))',
     "a list": 'tell(frame(b"[1, 2]"))',
     "no JSON": 'tell(frame(b"{{{"))',
     "a head longer than all": "tell(frame({}, head_size=1000))",

@@ -77,7 +77,7 @@ def _make_importable(folder: Path, root: Path) -> None:
     mine = list(dict.fromkeys([str(folder), str(root)]))
     others = [other for other in _ADDED if other not in mine]
     inside, elsewhere = (tuple(f"{place}/" for place in places) for places in (mine, others))
-    for name, module in list(sys.modules.items()):
+    for name, module in list(sys.modules.items()) if others else ():
         file = str(getattr(module, "__file__", None))
         if file.startswith(elsewhere) and not file.startswith(inside) and _has(mine, name.partition(".")[0]):
             del sys.modules[name]
