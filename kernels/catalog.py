@@ -85,6 +85,8 @@ def _in_interpreter(text: str, usual: str) -> tuple[str, str]:
     file = text.partition(":")[0]
     if not at or ("@" in file and Path(file).exists()):
         return text, interpreter(path_of(usual)).path if usual else ""
+    if not place:
+        raise UsageError(f"{text} names no interpreter behind the @; name one, or leave the @ out")
     return kernel, interpreter(path_of(place)).path
 
 

@@ -48,6 +48,8 @@ class UserKernels:
         """Raises UsageError for lines that are for nobody."""
         if self.launch and not any(Path(text.partition(":")[0]).suffix in CUDA for text in self.files):
             raise UsageError("--launch says how a CUDA file is launched, but no --subject is one")
+        if self.python and not self.files:
+            raise UsageError("--python is the interpreter of a --subject, but none is named")
 
     def subjects(self, ops: Sequence[str]) -> list[Subject]:
         """One for each file. Raises UsageError as user_subject does, if its op is none, and for two of one name."""

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.replay.baseline import check_base
@@ -83,11 +85,19 @@ def box_options(command: Callable[..., int]) -> Callable[..., int]:
     )(timed)
 
 
+def _named(context: click.Context, option: click.Parameter, path: str) -> str:
+    """Raises UsageError for an empty path, as of a variable that is not set: our own is not what was meant."""
+    if not path and context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
+        raise UsageError("--python is empty; name an interpreter, or the folder of its environment")
+    return path
+
+
 def subject_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Kernels of one's own, as `subjects`, how they are launched, as `launch`, and where they run, as `python`."""
     command = click.option(
         "--python",
         default="",
+        callback=_named,
         metavar="PATH",
         help="An interpreter, or the folder of its environment, in which your --subject runs; numpy is enough there.",
     )(command)

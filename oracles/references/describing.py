@@ -79,6 +79,9 @@ def _plain(value: Any, what: str) -> Any:
 def _annotated(loaded: Loaded) -> dict[str, str]:
     """Words of annotations; none, if none is about a tensor."""
     found = {p.name: p.annotation.strip("'\"") for p in loaded.parameters if isinstance(p.annotation, str)}
+    for name, text in found.items():
+        if not is_tensor(text) and text.removeprefix("list[").partition("[")[0] in FORMATS:  # nobody else writes that
+            tensors_of(loaded.place, name, text)
     said = {name: text for name, text in found.items() if is_tensor(text) or (".." in text and numbers_of(text))}
     return said if any(map(is_tensor, said.values())) else {}
 

@@ -166,6 +166,19 @@ def test_what_is_no_interpreter_is_refused(tmp_path):
         interpreter(str(program))
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--subject", "mine.py", "--python", ""), "--python is empty"),
+        (("--python", "venv"), "--python is the interpreter of a --subject, but none is named"),
+        (("--subject", "mine.py@"), "mine.py@ names no interpreter behind the @"),
+    ],
+)
+def test_an_interpreter_for_nobody_or_without_a_name_is_refused(mine, fuzz, words, said):
+    code, _, err = fuzz("run", "silu", *words)
+    assert (code, said in err) == (2, True), err
+
+
 def test_a_file_may_have_an_at_in_its_name(tmp_path, environment):
     (tmp_path / "a@b.py").write_text(KERNEL)
     plain = user_subject(str(tmp_path / "a@b.py"), ("silu",))

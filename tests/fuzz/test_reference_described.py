@@ -89,6 +89,7 @@ def test_variances_are_not_negative(tmp_path):
         ("def f(x, y): return x\n", "f", "nothing says what its inputs are; give the file get_inputs(), or a table"),
         ("INPUTS = {'x': 'float32[n]'}\ndef f(x, y): return x\n", "f", "nothing says what its input 'y' is"),
         ("INPUTS = {'x': 'float32(n)'}\ndef f(x): return x\n", "f", "x = 'float32(n)' is not understood"),
+        ("def f(x: 'float32[n, c'): return x\n", "f", "x = 'float32[n, c' is not understood"),
         ("INPUTS = {'x': 'float31[n]'}\ndef f(x): return x\n", "f", "x = 'float31[n]' is not understood"),
         ("INPUTS = {'z': 'float32[n]'}\ndef f(): return 1\n", "f", "INPUTS names 'z', which the reference does not"),
         ("def f(x: 'float32[n+1]'): return x\n", "f", "the axis 'n+1' of x must be a name, a number, or a product"),
