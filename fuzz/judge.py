@@ -104,7 +104,11 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
             stop.enough()
 
     told = replace(
-        settings, ops=(contract.name,), subjects=(problem.subject,), dtypes=problem.dtypes or settings.dtypes
+        settings,
+        ops=(contract.name,),
+        subjects=(problem.subject,),
+        dtypes=problem.dtypes or settings.dtypes,
+        workload=problem.workload,
     )
     result = api.run(told, store=store, on_event=listen, stop=stop)
     result.verify()

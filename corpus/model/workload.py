@@ -49,8 +49,7 @@ class Call(Record):
 
 
 def read_calls(path: Path) -> list[Call]:
-    """Read the calls of a file. Raises UsageError for a file that cannot be read, is empty, or has a line that is none.
-    """
+    """Read the calls of a file. Raises UsageError for one that cannot be read, has no line, or one that is no call."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -27,6 +27,7 @@ from kernel_assay.fuzz.checking.user_contracts import know_run
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.events import Listener, RunStarted, nobody
 from kernel_assay.fuzz.planning.plan import fitted, new_campaign
+from kernel_assay.fuzz.planning.workload import with_workload
 from kernel_assay.fuzz.replay.baseline import known_on_base
 from kernel_assay.fuzz.settings import RunSettings
 from kernel_assay.fuzz.triage.failures import Failure
@@ -234,7 +235,8 @@ def _ready(campaign: Campaign, examiner: Examiner) -> tuple[Campaign, tuple[str,
             f"the budget is too short: {listed(keys)} had not loaded when it was used up; give it more time"
         )
     rest, c = list(examiner.subjects.values()), campaign
-    return new_campaign(c.run, c.seed, c.engine, rest, c.chosen, c.revision), keys
+    made = new_campaign(c.run, c.seed, c.engine, rest, c.chosen, c.revision)
+    return made.but(workload={op: one for op, one in c.workload.items() if op in made.ops}), keys
 
 
 def listed(keys: Sequence[str]) -> str:
@@ -306,7 +308,8 @@ def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-s{seed}"
     while name in store.runs():
         name += "x"
-    return new_campaign(name, seed, settings.engine, subjects, settings.options, _revision())
+    made = new_campaign(name, seed, settings.engine, subjects, settings.options, _revision())
+    return made if settings.workload is None else with_workload(made, settings.workload)
 
 
 def _resumed(store: RunStore) -> Campaign:

@@ -37,6 +37,8 @@ START_SECONDS, ANSWER_SECONDS = 120.0, 10.0
 """For loading and describing a reference, and for its answer to one case."""
 KEPT = 1 << 27
 """Bytes of answers that are remembered."""
+NOT_BUILT_IN = "_reference"
+"""What stands behind the name of an op that is called like a built-in one."""
 _VAGUE = frozenset({"Model", "model", "reference", "ref", "forward", "fn", "f", "run", "main"})
 """Names that say nothing about an op; it is then called after its file."""
 
@@ -255,7 +257,7 @@ def op_name(text: str) -> str:
     if not said:
         return ""
     said = said if said[0].isalpha() else f"op_{said}"
-    return f"{said}_reference" if said in builtin_ops() else said
+    return f"{said}{NOT_BUILT_IN}" if said in builtin_ops() else said
 
 
 def _nobody(**_: Any) -> Mapping[str, Array]:

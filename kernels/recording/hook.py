@@ -144,7 +144,7 @@ class Threads:
             thread.run = lambda: self._within(run)  # type: ignore[method-assign]
             start(thread)
 
-        threading.Thread.start = started  # type: ignore[method-assign]
+        threading.Thread.start = started  # type: ignore[method-assign, assignment]
         atexit.register(self._leave)
 
     def torch_is_there(self, torch: ModuleType, calls: Calls) -> None:
@@ -178,7 +178,7 @@ def _recording(torch: Any, calls: Calls) -> Any:
 
     strange = (torch._subclasses.FakeTensor,)  # noqa: SLF001  of compilers: no call of the model's
 
-    class Recording(TorchDispatchMode):
+    class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             del types
             name, names, recorded = _about(func)
@@ -189,7 +189,12 @@ def _recording(torch: Any, calls: Calls) -> Any:
     return Recording
 
 
-_NO_KERNELS = frozenset("detach clone copy_ _to_copy contiguous lift_fresh uniform_ normal_ random_ fill_ zero_".split())
+_NO_KERNELS = frozenset(
+    {
+        *("detach", "clone", "copy_", "_to_copy", "contiguous", "lift_fresh", "_local_scalar_dense"),
+        *("uniform_", "normal_", "random_", "fill_", "zero_", "ones_like", "zeros_like", "empty_like"),
+    }
+)
 """Operators that move or make numbers and compute nothing."""
 
 
@@ -219,12 +224,12 @@ def record_modules(torch: Any, calls: Calls, names: Sequence[str]) -> None:
 
 
 def record_function(module: ModuleType, calls: Calls, path: str, label: str) -> None:
-    """Put a function in the place of another one that records its calls. Raises ValueError for what is no function."""
+    """Put a function in the place of another one that records its calls. Raises TypeError for what is none."""
     *owners, last = path.split(".")
     owner = functools.reduce(getattr, owners, module)
     function = inspect.getattr_static(owner, last)
     if not isinstance(function, (FunctionType, BuiltinFunctionType)):
-        raise ValueError(f"{label} is a {type(function).__name__}; only a function can be recorded")
+        raise TypeError(f"{label} is a {type(function).__name__}; only a function can be recorded")
 
     @functools.wraps(function)
     def recorded(*args: Any, **kwargs: Any) -> Any:

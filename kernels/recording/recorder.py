@@ -141,7 +141,8 @@ def _call(text: str, count: int) -> Call | None:
 def _troubles(folder: Path) -> list[str]:
     found = dict.fromkeys(part.read_text("utf-8") for part in sorted(folder.glob("*.trouble")))
     full = [part for part in folder.glob("*.jsonl") if part.read_bytes().count(b"\n") >= MOST_CALLS]
-    return [*found, *([f"a process made more than {MOST_CALLS:,} distinct calls: later ones are left out"] * bool(full))]
+    left = f"a process made more than {MOST_CALLS:,} distinct calls: later ones are left out"
+    return [*found, *([left] if full else [])]
 
 
 def _why_empty(folder: Path, command: Sequence[str], wanted: Sequence[str]) -> str:

@@ -14,6 +14,8 @@ from kernel_assay.corpus.model.verdict import Verdict
 
 HERE = "<adapters>"
 """In a place: the folder that the adapters are written into."""
+WORKLOAD = "workload.jsonl"
+"""Calls of a model run; the file may lie in the folder of any layout that has no other by that name."""
 Message = Mapping[str, Any]
 
 
@@ -42,6 +44,8 @@ class Problem:
     """Adapters that depend on what the one of the reference tells when it runs (TOLD)."""
     dtypes: tuple[str, ...] = ()
     workloads: tuple[Workload, ...] = ()
+    workload: Path | None = None
+    """Calls of a model run, as `record` writes them."""
     trace: Callable[[Workload, Verdict], Message] | None = None
     """What its own tools read of a workload's verdict; the workloads are judged one by one then."""
 
