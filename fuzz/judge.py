@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
@@ -23,6 +24,15 @@ SECONDS = 10.0
 """For the search, once the reference is known."""
 FOLDER = "problems"
 """Of the corpus: adapters, one folder each. It is none that workers must not see, and findings name it."""
+
+
+class UnjudgedError(UsageError):
+    """A problem was understood, and its solution cannot be run here."""
+
+    def __init__(self, message: str, traces: Sequence[Message]) -> None:
+        super().__init__(message)
+        self.traces = traces
+        """What the layout's own tools are told of it."""
 
 
 class Judged(Record):
@@ -85,12 +95,15 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
     """Judge the problem of a folder, or of a pair of files; the search ends with the first finding.
 
     settings: of its time, its device and its sandbox. traced: judge the author's workloads one by one, too, for what
-    the tools of the layout read. Raises UsageError for what cannot be judged.
+    the tools of the layout read. Raises UsageError for what cannot be judged; UnjudgedError, if it is because of the
+    solution.
     """
     began = time.monotonic()
     problem = recognised(places)
     if traced and problem.trace is None:
         raise UsageError(f"a trace is written of definition.json and its like, not of {problem.layout}")
+    if problem.unable:
+        raise _unjudged(problem, problem.unable)
     store.prepare()
     problem = _written(problem, store.root)
     contract = add_reference(problem.reference, op=op_name(problem.name))
@@ -109,12 +122,22 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
         subjects=(problem.subject,),
         dtypes=problem.dtypes or settings.dtypes,
         workload=problem.workload,
+        launch=(f'op = "{contract.name}"',) if problem.subject.endswith(".cu") else (),
     )
-    result = api.run(told, store=store, on_event=listen, stop=stop)
+    try:
+        result = api.run(told, store=store, on_event=listen, stop=stop)
+    except UsageError as error:
+        raise _unjudged(problem, str(error)) from error
     result.verify()
     traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
     spent = time.monotonic() - began
     return Judgement(problem, contract, result, first[0] if first else spent, spent, traces)
+
+
+def _unjudged(problem: Problem, why: str) -> UnjudgedError:
+    """The error for a solution that cannot be run, which is no finding, with a trace of each workload that says so."""
+    verdict = Verdict(kind=Kind.BUILD_FAILED, rule="status", message=f"not judged: {why}")
+    return UnjudgedError(why, [problem.trace(one, verdict) for one in problem.workloads] if problem.trace else [])
 
 
 def _written(problem: Problem, root: Path) -> Problem:

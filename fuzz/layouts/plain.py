@@ -79,7 +79,7 @@ def recognise(folder: Path) -> Problem | None:
 
 
 def _beside_workload(folder: Path) -> Problem | None:
-    """The problem without its problem.yaml: a workload lies there, and the reference says itself what its inputs are."""
+    """The problem without its problem.yaml: a workload lies there, and the reference says what its inputs are."""
     reference, solution = folder / "reference.py", folder / "solution.py"
     if not (folder / WORKLOAD).is_file() or "reference" not in defined(reference):
         return None

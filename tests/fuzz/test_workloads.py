@@ -1,4 +1,4 @@
-"""`run --workload`: shapes of a model run come first, are drawn more often, and the report says how many were judged."""
+"""`run --workload`: shapes of a model run come first, are drawn more often, and it is told how many were judged."""
 
 import json
 

@@ -62,7 +62,7 @@ def recorded(tmp_path):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         path = tmp_path / "calls.jsonl"
-        return done, [one for one in read_calls(path)] if path.exists() else []
+        return done, read_calls(path) if path.exists() else []
 
     return run
 
