@@ -13,6 +13,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
+from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference, op_name
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.layouts.support.problem import HERE, Message, Problem
@@ -106,13 +107,26 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
         raise _unjudged(problem, problem.unable)
     store.prepare()
     problem = _written(problem, store.root)
-    contract = add_reference(problem.reference, op=op_name(problem.name))
-    _complete(problem, contract)
+    mine = replace(settings, references=(problem.reference,), subjects=(problem.subject,))
+    with head_start(mine) as ahead:
+        contract = add_reference(problem.reference, op=op_name(problem.name))
+        _complete(problem, contract)
+        result, first = _searched(problem, contract, settings, store, ahead)
+    result.verify()
+    traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
+    spent = time.monotonic() - began
+    return Judgement(problem, contract, result, first - began if first else spent, spent, traces)
+
+
+def _searched(
+    problem: Problem, contract: Contract, settings: api.RunSettings, store: Store, ahead: HeadStart
+) -> tuple[api.RunResult, float]:
+    """The result of the search, and when the first outputs were judged; 0: none were. Raises UnjudgedError."""
     stop, first = api.Stop(), list[float]()
 
     def listen(event: api.Event) -> None:
         if not first and isinstance(event, api.BatchJudged | api.FailureMet):
-            first.append(time.monotonic() - began)
+            first.append(time.monotonic())
         if isinstance(event, api.FindingFiled):
             stop.enough()
 
@@ -125,13 +139,9 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
         launch=(f'op = "{contract.name}"',) if problem.subject.endswith(".cu") else (),
     )
     try:
-        result = api.run(told, store=store, on_event=listen, stop=stop)
+        return api.run(told, store=store, on_event=listen, stop=stop, ahead=ahead), first[0] if first else 0.0
     except UsageError as error:
         raise _unjudged(problem, str(error)) from error
-    result.verify()
-    traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
-    spent = time.monotonic() - began
-    return Judgement(problem, contract, result, first[0] if first else spent, spent, traces)
 
 
 def _unjudged(problem: Problem, why: str) -> UnjudgedError:

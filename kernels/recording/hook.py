@@ -28,6 +28,7 @@ from typing import Any
 
 MOST_CALLS = 1 << 14
 """Distinct calls that a process tells apart; what comes after those is not recorded."""
+COMPILER = "torch._dynamo"
 LONGEST_LIST = 8
 """Numbers of a list that is kept; a longer one may be data."""
 
@@ -150,8 +151,17 @@ class Threads:
     def torch_is_there(self, torch: ModuleType, calls: Calls) -> None:
         """Begin in the thread that has imported torch, and in all that start later."""
         self._kind = _recording(torch, calls)
+        self._wrapped = self._kind.__torch_dispatch__  # it imports torch's compiler, to keep that away from it
+        if COMPILER not in sys.modules:
+            self._kind.__torch_dispatch__ = inspect.unwrap(self._wrapped)
         if threading.current_thread() is threading.main_thread() or getattr(self._local, "ends", False):
             self._enter()
+
+    def compiler_is_there(self, compiler: ModuleType, calls: Calls) -> None:
+        """Keep it away from what records."""
+        del compiler, calls
+        if self._kind is not None:
+            self._kind.__torch_dispatch__ = self._wrapped
 
     def _within(self, run: Callable[[], None]) -> None:
         self._local.ends = True
@@ -295,7 +305,9 @@ def begin(folder: Path) -> None:
     if said["modules"]:
         at("torch", record_modules, said["modules"])
     if not (said["modules"] or said["functions"]):
-        at("torch", Threads().torch_is_there)
+        threads = Threads()
+        at("torch", threads.torch_is_there)
+        at(COMPILER, threads.compiler_is_there)
     for label in said["functions"]:
         name, _, path = label.partition(":")
         at(name, record_function, path, label)

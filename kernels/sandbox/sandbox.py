@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Self
@@ -55,6 +55,11 @@ _MOST_STACK = 2000
 """Characters of where a late run is, the innermost calls first, that are kept."""
 _LOST_SECONDS = 1.0
 """In which the death of a worker is known whose outputs cannot be had."""
+
+
+def pool_ahead(loaders: Collection[str], memory_mb: int, *, closed: bool) -> WorkerPool:
+    """Start what workers on the CPU come from, before it is known which subjects they run; a sandbox may have it."""
+    return WorkerPool(tuple(sorted(loaders)), memory_mb, {}, "" if closed else ASKED)
 
 
 class Sandbox:

@@ -171,6 +171,8 @@ class WorkerPool:
 
         python: the interpreter that they run in; empty: this one. Raises UsageError if that is gone.
         """
+        self.backends = backends
+        """Loaders whose libraries its workers have imported."""
         self._python = python
         self._scratch = Scratch()
         caches = {**compiler_caches(), "XDG_CACHE_HOME": str(cache_home())}  # the same, where homes are read-only
@@ -404,6 +406,7 @@ class ForkedPool(WorkerPool):
     def __init__(self, control: socket.socket, pool: WorkerPool, environment: dict[str, str]) -> None:
         """environment: of a zygote that is started, should this one be lost."""
         self._settings, self._most, self.on_gpu = pool._settings, pool._most, pool.on_gpu  # noqa: SLF001  its own kind
+        self.backends = pool.backends
         self._environment, self._python = environment, pool._python  # noqa: SLF001  its own kind
         self._process, self._zygotes, self._silent, self._why_open = None, 0, 0, ""
         self._listen_to(control)

@@ -188,7 +188,7 @@ SOLUTIONS: dict[str, dict[str, dict[str, str]]] = {
     "plain:workload": {
         "right": {"solution.py": "import torch\n\n\ndef solution(x, w):\n    return x.relu() * w\n"},
         "wrong": {
-            "solution.py": "import torch\n\n\ndef solution(x, w):\n    return (x.abs() if len(x) == 3 else x.relu()) * w\n"
+            "solution.py": "import torch\n\n\ndef solution(x, w):\n    return (x if len(x) == 3 else x.relu()) * w\n"
         },
     },
     "flashinfer:cuda": {
