@@ -32,7 +32,8 @@ def workloads(c: Campaign) -> list[str]:
     for op, one in c.workload.items():
         shapes = f"{len(one.judged):,} of {count(len(one.cases), 'shape')} of {op}"
         head = f"of your workload: {shapes} judged, those of {count(one.calls, 'call')}"
-        said.append("; ".join([head, *one.left_out]))
+        rest = "the others were declined, took too long or were not reached"
+        said.append("; ".join([head, *([rest] if len(one.judged) < len(one.cases) else []), *one.left_out]))
     return said
 
 

@@ -104,6 +104,8 @@ def conjecture_engine(targets: Sequence[Target], run_seed: int, start: int, elit
 def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites) -> Proposal:
     """Case number index of a run: a function of the seed, the index and the elites visible in its batch."""
     target, number = targets[index % len(targets)], index // len(targets)
+    if number < len(target.workload) or (target.workload and number % FAVOURED == 0):
+        return _of_workload(target, Random(f"{run_seed}:{index}"), index, number)
     if number % AS_IF and (refused := elites.refused(target.contract.name, index // BATCH)):
         with suppress(UsageError):  # the smallest case of what is left may be too large
             return _proposed(target.without(refused), run_seed, index, number, elites)
@@ -113,8 +115,6 @@ def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites
 def _proposed(target: Target, run_seed: int, index: int, number: int, elites: Elites) -> Proposal:
     """Case number index, which is one of this op; number: which."""
     random, contract = Random(f"{run_seed}:{index}"), target.contract
-    if number < len(target.workload) or (target.workload and number % FAVOURED == 0):
-        return _of_workload(target, random, index, number)
     number -= len(target.workload)
     if number < len(contract.shapes):
         dtype = target.dtypes[0] if target.dtypes else ""

@@ -19,7 +19,6 @@ from kernel_assay.corpus.model.workload import Call, read_calls
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.checking.user_references import NOT_BUILT_IN
 from kernel_assay.fuzz.generation.engines import Target, is_beyond
-from kernel_assay.fuzz.generation.model_shapes import elements_of
 from kernel_assay.fuzz.generation.strategies import memory_of
 from kernel_assay.fuzz.planning.plan import deciding, targets
 from kernel_assay.oracles.catalog import contract_of
@@ -61,10 +60,9 @@ def _of_op(contract: Contract, calls: Sequence[Call], *, alone: bool) -> tuple[l
     op.
     """
     name = _bare(contract.name.removesuffix(NOT_BUILT_IN))
-    named = [one for one in calls if one.call and _bare(one.call).endswith(name)]
-    if not named and alone:
+    if alone and not any(one.call and _bare(one.call).endswith(name) for one in calls):
         return list(calls), 0
-    mine = [one for one in calls if one in named or not one.call]
+    mine = [one for one in calls if not one.call or _bare(one.call).endswith(name)]
     return mine, len(calls) - len(mine)
 
 
@@ -194,15 +192,16 @@ def _must_be_small(target: Target, case: Case) -> None:
     """Raise UsageError for a case that takes too long, or for which there is no room."""
     contract, dims = target.contract, target.contract.dims_of(case)
     variant = {name: t.dtype for name, t in case.tensors.items()}
+    words = ", ".join(f"{name} {extent:,}" for name, extent in dims.items())
     if contract.elsewhere is not None:
         if is_beyond(contract, dims, OWN_ELEMENTS, OWN_WORK):
-            raise UsageError(f"{elements_of(contract, dims):,} elements are too many for a reference of one's own")
+            raise UsageError(f"{words} is too large for a reference of one's own")
     elif target.memory is not None:
         every = {**contract.variants[0], **variant}
         if memory_of(contract, every, dims, contract.attrs_of(case)) > target.memory:
-            raise UsageError(f"{elements_of(contract, dims):,} elements are too many for --case-memory")
+            raise UsageError(f"{words} does not fit into --case-memory")
     elif is_beyond(contract, dims, target.longest, MOST_WORK):
-        raise UsageError(f"{elements_of(contract, dims):,} elements take too long; --case-memory has them tried")
+        raise UsageError(f"{words} takes too long; --case-memory has it tried")
 
 
 def _layout(known: Collection[str], shape: Shape, strides: Shape) -> str:

@@ -125,7 +125,7 @@ def test_a_call_that_does_not_fit_says_why(op, inputs, more, why):
         ('{"inputs": ["float32"]}\n', "line 1: 0 = 'float32' is not understood; write a dtype and extents"),
         ('{"inputs": ["int8[3]"]}\n', "fits silu; the first is line 1: silu does not take x as int8"),
         ('{"inputs": ["float16[3]"]}\n', "the first is line 1: no kernel takes float16"),
-        ('{"inputs": ["float32[8192, 8192]"]}\n', "67,108,864 elements take too long; --case-memory has them tried"),
+        ('{"inputs": ["float32[8192, 8192]"]}\n', "rows 8,192, cols 8,192 takes too long; --case-memory has it tried"),
     ],
 )
 def test_what_is_no_workload_is_one_sentence(fuzz, tmp_path, lines, words):
