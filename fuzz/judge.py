@@ -23,6 +23,8 @@ from kernel_assay.reports.json_model import Report, report
 
 SECONDS = 10.0
 """For the search, once the reference is known."""
+END_SECONDS = 6.0
+"""For the failures that were met besides the first one, which is the verdict: what is not shrunk by then is filed."""
 FOLDER = "problems"
 """Of the corpus: adapters, one folder each. It is none that workers must not see, and findings name it."""
 
@@ -136,6 +138,7 @@ def _searched(
         subjects=(problem.subject,),
         dtypes=problem.dtypes or settings.dtypes,
         workload=problem.workload,
+        after_seconds=END_SECONDS,
         launch=(f'op = "{contract.name}"',) if problem.subject.endswith(".cu") else (),
     )
     try:

@@ -62,7 +62,7 @@ def command(*, what: str, name: str, op: str, folder: Path) -> int:
 def record_command(
     *, output: Path, functions: tuple[str, ...], modules: tuple[str, ...], command: tuple[str, ...]
 ) -> int:
-    """Run COMMAND, as `python serve.py` or `python -m serve`, and write the shapes that it asks of torch to a file.
+    """Write down the shapes that COMMAND asks of torch; it is run as it is, as `python serve.py` or `python -m serve`.
 
     Distinct calls are a line each, and of tensors nothing but shape, dtype and strides is kept. `run --workload` tries
     them first. The exit code is that of COMMAND, and 2 if it succeeded and nothing was recorded.
