@@ -110,7 +110,7 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
     store.prepare()
     problem = _written(problem, store.root)
     mine = replace(settings, references=(problem.reference,), subjects=(problem.subject,))
-    with head_start(mine) as ahead:
+    with head_start(mine, "torch" if problem.later is not None else "") as ahead:
         contract = add_reference(problem.reference, op=op_name(problem.name))
         _complete(problem, contract)
         result, first = _searched(problem, contract, settings, store, ahead)

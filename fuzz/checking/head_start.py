@@ -45,12 +45,16 @@ class HeadStart:
         return pool
 
 
-def head_start(settings: RunSettings) -> HeadStart:
-    """Start what the kernels of these settings will run in, where files tell what that is and a reference is loaded."""
+def head_start(settings: RunSettings, guess: str = "") -> HeadStart:
+    """Start what the kernels of these settings will run in, where files tell what that is and a reference is loaded.
+
+    guess: the loader of kernels whose files are not written yet.
+    """
     if not settings.references or settings.device != "cpu" or settings.python or settings.peers:
         return HeadStart()
     with suppress(UsageError):  # it is said when the run begins
-        loaders = {user_subject(place, (_ANY,), "\n".join(settings.launch)).loader for place in settings.subjects}
+        launch = "\n".join(settings.launch)
+        loaders = {guess or user_subject(place, (_ANY,), launch).loader for place in settings.subjects}
         if loaders and not any(loader_of(one).unavailable() for one in loaders):
             return HeadStart(pool_ahead(loaders, settings.limits.memory_mb, closed=settings.limits.closed))
     return HeadStart()

@@ -28,6 +28,7 @@ from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.oracles.catalog import apart, builtin_ops, contract_of, enter, load_contracts, origin_of
+from kernel_assay.oracles.judging.measure import engine
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.spec.contract import Contract, Input
 from kernel_assay.oracles.spec.elsewhere import OutsideError
@@ -82,6 +83,8 @@ class ReferenceProcess:
         self._memory = os.memfd_create("reference")
         settings = {"place": self.target, "folder": str(self.folder)}
         self._process = ChildProcess(_MODULE, self._memory, settings)
+        load_contracts()  # they and numba take a while to import, as what that process needs does
+        engine()
         try:
             said = self._process.hear(START_SECONDS)
         except GoneError as gone:
