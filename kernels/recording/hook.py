@@ -28,7 +28,6 @@ from typing import Any
 
 MOST_CALLS = 1 << 14
 """Distinct calls that a process tells apart; what comes after those is not recorded."""
-COMPILER = "torch._dynamo"
 LONGEST_LIST = 8
 """Numbers of a list that is kept; a longer one may be data."""
 
@@ -45,7 +44,7 @@ class Calls:
 
     def _begin(self) -> None:
         self._known: dict[Any, int] = {}
-        self._lines = -1
+        self._lines: Path | None = None
         self._counts: memoryview = memoryview(b"")
         self._lock = threading.Lock()
 
@@ -56,7 +55,15 @@ class Calls:
         os.ftruncate(counts, 8 * MOST_CALLS)
         self._counts = memoryview(mmap.mmap(counts, 8 * MOST_CALLS)).cast("q")
         os.close(counts)
-        self._lines = os.open(f"{stem}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        self._lines = Path(f"{stem}.jsonl")
+
+    def _write(self, line: str) -> None:
+        """Append a line, by the file's name: a program may close descriptors, and give their numbers to other files."""
+        if self._lines is None:
+            self._open()
+        assert self._lines is not None
+        with self._lines.open("ab", buffering=0) as file:
+            file.write(line.encode())
 
     def meet(self, name: str, given: Sequence[tuple[str, Any]], *, texts: bool = False) -> None:
         """Count a call. texts: keep those among its arguments. Nothing that goes wrong here may reach the program."""
@@ -72,9 +79,7 @@ class Calls:
         with self._lock:
             number = self._known.setdefault(key, len(self._known))
             if number == len(self._known) - 1 and number < MOST_CALLS:
-                if self._lines < 0:
-                    self._open()
-                os.write(self._lines, json.dumps(_line(key)).encode() + b"\n")
+                self._write(json.dumps(_line(key)) + "\n")
             elif number >= MOST_CALLS:
                 del self._known[key]
         return number
@@ -151,17 +156,8 @@ class Threads:
     def torch_is_there(self, torch: ModuleType, calls: Calls) -> None:
         """Begin in the thread that has imported torch, and in all that start later."""
         self._kind = _recording(torch, calls)
-        self._wrapped = self._kind.__torch_dispatch__  # it imports torch's compiler, to keep that away from it
-        if COMPILER not in sys.modules:
-            self._kind.__torch_dispatch__ = inspect.unwrap(self._wrapped)
         if threading.current_thread() is threading.main_thread() or getattr(self._local, "ends", False):
             self._enter()
-
-    def compiler_is_there(self, compiler: ModuleType, calls: Calls) -> None:
-        """Keep it away from what records."""
-        del compiler, calls
-        if self._kind is not None:
-            self._kind.__torch_dispatch__ = self._wrapped
 
     def _within(self, run: Callable[[], None]) -> None:
         self._local.ends = True
@@ -196,6 +192,8 @@ def _recording(torch: Any, calls: Calls) -> Any:
                 calls.meet(name, [*zip(names, args), *(kwargs or {}).items()], texts=True)  # noqa: B905  defaults
             return func(*args, **(kwargs or {}))
 
+    # Under its wrapper, which would import torch's compiler to say that it is not compiled.
+    Recording.__torch_dispatch__ = inspect.unwrap(Recording.__torch_dispatch__)  # type: ignore[method-assign]
     return Recording
 
 
@@ -305,9 +303,7 @@ def begin(folder: Path) -> None:
     if said["modules"]:
         at("torch", record_modules, said["modules"])
     if not (said["modules"] or said["functions"]):
-        threads = Threads()
-        at("torch", threads.torch_is_there)
-        at(COMPILER, threads.compiler_is_there)
+        at("torch", Threads().torch_is_there)
     for label in said["functions"]:
         name, _, path = label.partition(":")
         at(name, record_function, path, label)

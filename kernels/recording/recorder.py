@@ -25,6 +25,8 @@ from kernel_assay.kernels.recording.hook import MOST_CALLS
 LOOK_SECONDS = 1.0
 """How often the file is written anew while the program runs."""
 HOOK = Path(__file__).with_name("hook.py")
+UNCOMPILED = {"TORCH_COMPILE_DISABLE": "1", "TORCHDYNAMO_DISABLE": "1"}
+"""Has torch.compile compile nothing: what is compiled calls no functions, modules or operators any more."""
 LOADS_HOOK = """\
 import importlib.util
 import pathlib
@@ -78,7 +80,7 @@ def record(
 def _run(command: Sequence[str], folder: Path, path: Path) -> int:
     """The exit code of the command, during which the file is kept up to date."""
     before = os.environ.get("PYTHONPATH")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])])}
+    env = {**os.environ, **UNCOMPILED, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])])}
     try:
         process = subprocess.Popen(command, env=env)
     except OSError as error:

@@ -168,3 +168,29 @@ def test_what_cannot_be_recorded_is_refused(tmp_path, command, asked, words):
 
 def test_a_command_that_is_no_python_says_why_nothing_is_there(tmp_path):
     assert "has started no Python that could be recorded" in record(["true"], tmp_path / "calls.jsonl").empty
+
+
+def test_what_is_compiled_is_recorded_as_the_plain_operators(recorded):
+    text = """\
+        import torch
+        compiled = torch.compile(lambda x: torch.relu(x) + 1)
+        for n in (3, 5):
+            compiled(torch.ones(n))
+    """
+    done, calls = recorded(text)
+    assert done.returncode == 0, done.stderr
+    assert {one.inputs["self"] for one in calls if one.call == "aten.relu"} == {"float32[3]", "float32[5]"}
+
+
+def test_descriptors_that_a_program_closes_are_not_written_to(recorded, tmp_path):
+    text = """\
+        import os, torch
+        torch.tanh(torch.ones(3))
+        os.closerange(3, 64)
+        files = [open(f"mine{n}", "wb") for n in range(32)]
+        torch.tanh(torch.ones(4))
+    """
+    done, calls = recorded(text)
+    assert done.returncode == 0, done.stderr
+    assert [one.inputs["self"] for one in calls] == ["float32[3]", "float32[4]"]
+    assert not any((tmp_path / f"mine{n}").stat().st_size for n in range(32))
