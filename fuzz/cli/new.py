@@ -67,8 +67,6 @@ def record_command(
     Distinct calls are a line each, and of tensors nothing but shape, dtype and strides is kept. `run --workload` tries
     them first. The exit code is that of COMMAND, and 2 if it succeeded and nothing was recorded.
     """
-    if not output.resolve().parent.is_dir():
-        raise UsageError(f"{output} cannot be written: {output.resolve().parent} is no folder")
     found = record(command, output, functions=functions, modules=modules)
     for words in found.warnings:
         click.echo(f"warning: {words}", err=True)

@@ -66,6 +66,8 @@ def record(
         raise UsageError(f"--function takes module:name, not {odd[0]!r}")
     if odd := [one for one in functions if one.startswith("__main__:")]:
         raise UsageError(f"{odd[0]} cannot be recorded: name a function of a module that the program imports")
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{path} cannot be written: {path.absolute().parent} is no folder that can be written to")
     with tempfile.TemporaryDirectory(prefix="kassay-record-") as name:
         folder = Path(name)
         (folder / "asked.json").write_text(json.dumps({"functions": [*functions], "modules": [*modules]}))
@@ -93,7 +95,8 @@ def _run(command: Sequence[str], folder: Path, path: Path) -> int:
                 return 128 - code if code < 0 else code
             if (now := sum(part.stat().st_size for part in folder.glob("*.jsonl"))) != size:
                 size = now
-                _write(path, _gathered(folder))
+                with contextlib.suppress(UsageError):  # the program goes on; it is said in the end
+                    _write(path, _gathered(folder))
 
 
 @contextlib.contextmanager

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,7 @@ def test_a_sitecustomize_of_the_program_still_runs(recorded, tmp_path):
 @pytest.mark.parametrize(
     ("command", "asked", "words"),
     [
+        (["true"], {"path": Path("nowhere/calls.jsonl")}, "nowhere is no folder that can be written to"),
         (["no-such-program"], {}, "no-such-program cannot be started (No such file or directory)"),
         (["true"], {"functions": ["softmax"]}, "--function takes module:name, not 'softmax'"),
         (["true"], {"functions": ["__main__:f"]}, "name a function of a module that the program imports"),
@@ -162,7 +165,7 @@ def test_a_sitecustomize_of_the_program_still_runs(recorded, tmp_path):
 )
 def test_what_cannot_be_recorded_is_refused(tmp_path, command, asked, words):
     with pytest.raises(UsageError) as refused:
-        record(command, tmp_path / "calls.jsonl", **asked)
+        record(command, **{"path": tmp_path / "calls.jsonl", **asked})
     assert words in str(refused.value)
 
 
@@ -194,3 +197,27 @@ def test_descriptors_that_a_program_closes_are_not_written_to(recorded, tmp_path
     assert done.returncode == 0, done.stderr
     assert [one.inputs["self"] for one in calls] == ["float32[3]", "float32[4]"]
     assert not any((tmp_path / f"mine{n}").stat().st_size for n in range(32))
+
+
+def test_an_end_that_is_asked_of_the_recorder_reaches_the_program(tmp_path):
+    text = "import time, torch\ntorch.tanh(torch.ones(3))\nopen('ready', 'w')\ntime.sleep(60)\n"
+    (tmp_path / "serve.py").write_text(text)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [
+        sys.executable,
+        "-m",
+        "kernel_assay.fuzz",
+        "record",
+        "-o",
+        "calls.jsonl",
+        "--",
+        sys.executable,
+        "serve.py",
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert [one.inputs for one in read_calls(tmp_path / "calls.jsonl")] == [{"self": "float32[3]"}]
