@@ -17,7 +17,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.workload import Call, read_calls
 from kernel_assay.fuzz.checking.subjects import takes
-from kernel_assay.fuzz.checking.user_references import NOT_BUILT_IN
+from kernel_assay.fuzz.checking.user_references import NOT_BUILT_IN, ReferenceProcess
 from kernel_assay.fuzz.generation.engines import Target, is_beyond
 from kernel_assay.fuzz.generation.strategies import memory_of
 from kernel_assay.fuzz.planning.plan import deciding, targets
@@ -131,7 +131,24 @@ def fit(contract: Contract, call: Call) -> Case:
 
 def _placed(contract: Contract, call: Call) -> dict[str, tuple[str, str, Shape]]:
     """Each input with the name, dtype and shape of the tensor that is it: by their names, else in their order."""
-    tensors = call.tensors
+    found, cuts = _by_name_or_order(contract, call.tensors), _cuts(contract)
+    return {  # a case has offsets without the first one
+        name: (said, dtype, (shape[0] - 1, *shape[1:]) if name in cuts and shape else shape)
+        for name, (said, dtype, shape) in found.items()
+    }
+
+
+def _cuts(contract: Contract) -> set[str]:
+    """Inputs that are offsets where the function is called."""
+    if not isinstance(contract.elsewhere, ReferenceProcess):
+        return set()
+    arguments = contract.elsewhere.said["arguments"]
+    return {name for one in arguments if one["kind"] == "offsets" for name in one["tensors"]}
+
+
+def _by_name_or_order(
+    contract: Contract, tensors: Mapping[str, tuple[str, Shape]]
+) -> dict[str, tuple[str, str, Shape]]:
     needed = [name for name in contract.inputs if name not in contract.optional]
     if set(needed) <= set(tensors) <= set(contract.inputs):
         return {name: (name, *tensors[name]) for name in contract.inputs if name in tensors}

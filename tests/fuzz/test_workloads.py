@@ -7,6 +7,7 @@ from _command import refused
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.workload import Call, read_calls, text_of
+from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import FAVOURED, Target, propose
 from kernel_assay.fuzz.planning.workload import fit
@@ -159,3 +160,17 @@ def test_a_folder_with_a_workload_is_judged(fuzz, tmp_path, body, code):
     answer = fuzz("judge", tmp_path / "it", "--cases", "32", "--seed", "1", "--corpus", tmp_path / "corpus")
     assert answer[0] == code, answer
     assert "of your workload: 1 of 1 shape of it judged, those of 1 call\n" in answer[1]
+
+
+def test_arguments_of_ones_own_reference_fit_as_they_are_called(tmp_path):
+    """Offsets are one more than a case has of them, a mask is of bytes there, and a list has its tensors one by one."""
+    (tmp_path / "ref.py").write_text(
+        "import numpy as np\n\n\n"
+        'def f(x: "float32[total, c]", keep: "bool[total]", starts: "int64[b+1] offsets of total"):\n'
+        "    return np.where(keep[:, None], x, 0) + starts[0]\n"
+    )
+    contract = add_reference(f"{tmp_path}/ref.py:f")
+    told = {"x": "float32[9, 4]", "keep": "bool[9]", "starts": "int64[4]"}
+    case = fit(contract, Call(inputs=told))
+    assert contract.dims_of(case) == {"total": 9, "c": 4, "b": 3}
+    assert case.tensors["keep"].dtype == "uint8"
