@@ -9,9 +9,11 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
+from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference, op_name
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.layouts.support.problem import HERE, Message, Problem
@@ -21,8 +23,19 @@ from kernel_assay.reports.json_model import Report, report
 
 SECONDS = 10.0
 """For the search, once the reference is known."""
+END_SECONDS = 6.0
+"""For the failures that were met besides the first one, which is the verdict: what is not shrunk by then is filed."""
 FOLDER = "problems"
 """Of the corpus: adapters, one folder each. It is none that workers must not see, and findings name it."""
+
+
+class UnjudgedError(UsageError):
+    """A problem was understood, and its solution cannot be run here."""
+
+    def __init__(self, message: str, traces: Sequence[Message]) -> None:
+        super().__init__(message)
+        self.traces = traces
+        """What the layout's own tools are told of it."""
 
 
 class Judged(Record):
@@ -85,32 +98,59 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
     """Judge the problem of a folder, or of a pair of files; the search ends with the first finding.
 
     settings: of its time, its device and its sandbox. traced: judge the author's workloads one by one, too, for what
-    the tools of the layout read. Raises UsageError for what cannot be judged.
+    the tools of the layout read. Raises UsageError for what cannot be judged; UnjudgedError, if it is because of the
+    solution.
     """
     began = time.monotonic()
     problem = recognised(places)
     if traced and problem.trace is None:
         raise UsageError(f"a trace is written of definition.json and its like, not of {problem.layout}")
+    if problem.unable:
+        raise _unjudged(problem, problem.unable)
     store.prepare()
     problem = _written(problem, store.root)
-    contract = add_reference(problem.reference, op=op_name(problem.name))
-    _complete(problem, contract)
+    mine = replace(settings, references=(problem.reference,), subjects=(problem.subject,))
+    with head_start(mine, "torch" if problem.later is not None else "") as ahead:
+        contract = add_reference(problem.reference, op=op_name(problem.name))
+        _complete(problem, contract)
+        result, first = _searched(problem, contract, settings, store, ahead)
+    result.verify()
+    traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
+    spent = time.monotonic() - began
+    return Judgement(problem, contract, result, first - began if first else spent, spent, traces)
+
+
+def _searched(
+    problem: Problem, contract: Contract, settings: api.RunSettings, store: Store, ahead: HeadStart
+) -> tuple[api.RunResult, float]:
+    """The result of the search, and when the first outputs were judged; 0: none were. Raises UnjudgedError."""
     stop, first = api.Stop(), list[float]()
 
     def listen(event: api.Event) -> None:
         if not first and isinstance(event, api.BatchJudged | api.FailureMet):
-            first.append(time.monotonic() - began)
+            first.append(time.monotonic())
         if isinstance(event, api.FindingFiled):
             stop.enough()
 
     told = replace(
-        settings, ops=(contract.name,), subjects=(problem.subject,), dtypes=problem.dtypes or settings.dtypes
+        settings,
+        ops=(contract.name,),
+        subjects=(problem.subject,),
+        dtypes=problem.dtypes or settings.dtypes,
+        workload=problem.workload,
+        after_seconds=END_SECONDS,
+        launch=(f'op = "{contract.name}"',) if problem.subject.endswith(".cu") else (),
     )
-    result = api.run(told, store=store, on_event=listen, stop=stop)
-    result.verify()
-    traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
-    spent = time.monotonic() - began
-    return Judgement(problem, contract, result, first[0] if first else spent, spent, traces)
+    try:
+        return api.run(told, store=store, on_event=listen, stop=stop, ahead=ahead), first[0] if first else 0.0
+    except UsageError as error:
+        raise _unjudged(problem, str(error)) from error
+
+
+def _unjudged(problem: Problem, why: str) -> UnjudgedError:
+    """The error for a solution that cannot be run, which is no finding, with a trace of each workload that says so."""
+    verdict = Verdict(kind=Kind.BUILD_FAILED, rule="status", message=f"not judged: {why}")
+    return UnjudgedError(why, [problem.trace(one, verdict) for one in problem.workloads] if problem.trace else [])
 
 
 def _written(problem: Problem, root: Path) -> Problem:

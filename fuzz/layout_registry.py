@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import ModuleType
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz import layouts as folder
 from kernel_assay.fuzz.layouts import kernelbench
-from kernel_assay.fuzz.layouts.support.problem import Problem
+from kernel_assay.fuzz.layouts.support.problem import WORKLOAD, Problem
 
 
 @cache
@@ -46,4 +47,5 @@ def _in_folder(place: Path) -> Problem:
     if len(found) > 1:
         names = " and ".join(problem.layout for problem in found)
         raise UsageError(f"{place} holds several problems, {names}: leave the files of one of them in the folder")
-    return found[0]
+    calls = place / WORKLOAD
+    return replace(found[0], workload=calls) if calls.is_file() and not found[0].workloads else found[0]

@@ -80,6 +80,8 @@ class RunSettings:
     case_memory: int | None = None
     """Megabytes of all tensors of a case; with it, shapes of language models that fit are tried."""
     limits: SandboxLimits = field(default_factory=SandboxLimits)
+    workload: Path | None = None
+    """Calls of a model run, as `record` writes them: their shapes come first and are drawn more often."""
     strict: bool = False
     """Whether failures that did not show again count."""
     base: Path | None = None
@@ -93,6 +95,8 @@ class RunSettings:
             raise UsageError(f"seconds must be above 0, not {self.seconds!r}")
         if self.engine not in ENGINES:
             raise UsageError(f"engine {self.engine!r} is not known; the known ones are {', '.join(ENGINES)}")
+        if self.workload is not None and self.engine != "conjecture":
+            raise UsageError(f"a workload needs the engine 'conjecture', and not {self.engine!r}")
         for name, least in (("cases", 1), ("seed", 0), ("jobs", 1), ("max_elements", 1), ("case_memory", 1)):
             _at_least(name, getattr(self, name), least)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from kernel_assay.corpus.model.base import Record
-from kernel_assay.corpus.model.campaign import Campaign, Statistics
+from kernel_assay.corpus.model.campaign import Campaign, Statistics, Workload
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import Environment, Event, Exhibit, Finding, Sanitized, Variant
@@ -89,6 +89,17 @@ class HoleReport(Record):
     missing: tuple[str, ...]
 
 
+class WorkloadReport(Record):
+    """Calls of a model run whose shapes a run began with."""
+
+    file: str
+    shapes: int
+    judged: int
+    """Shapes on which a kernel was judged."""
+    calls: int
+    left_out: tuple[str, ...] = ()
+
+
 class Report(Record):
     """One run, or everything that was found if there was none."""
 
@@ -116,6 +127,8 @@ class Report(Record):
     """Op -> what a user's reference was found to be."""
     unfollowed: dict[str, tuple[str, ...]] = {}
     """Op -> what of its reference no estimate follows."""
+    workload: dict[str, WorkloadReport] = {}
+    """By op."""
     coverage_cells: int = 0
     holes: tuple[HoleReport, ...] = ()
     reach: dict[str, dict[str, int]] = {}
@@ -150,12 +163,19 @@ def report(book: Book) -> Report:
         estimated=c.estimated,
         references=c.references,
         unfollowed=c.unfollowed,
+        workload={op: _workload(one) for op, one in c.workload.items()},
         coverage_cells=len(c.coverage),
         holes=tuple(HoleReport(op=h.op, dtype=h.dtype, axis=h.axis, missing=h.missing) for h in holes(c)),
         reach=c.reach,
         goals=c.goals,
         goals_open=tuple(name for name, index in c.goals.items() if index < 0),
         environment=c.environment,
+    )
+
+
+def _workload(one: Workload) -> WorkloadReport:
+    return WorkloadReport(
+        file=one.file, shapes=len(one.cases), judged=len(one.judged), calls=one.calls, left_out=one.left_out
     )
 
 

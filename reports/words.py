@@ -26,6 +26,17 @@ def estimates(c: Campaign) -> list[str]:
     return said + [f"no rule follows {', '.join(names)} in {op}; {rest}" for op, names in c.unfollowed.items()]
 
 
+def workloads(c: Campaign) -> list[str]:
+    """Sentences about the workload: how many of its shapes were judged, and what was left out of it."""
+    said = []
+    for op, one in c.workload.items():
+        shapes = f"{len(one.judged):,} of {count(len(one.cases), 'shape')} of {op}"
+        head = f"of your workload: {shapes} judged, those of {count(one.calls, 'call')}"
+        rest = "the others were declined, took too long or were not reached"
+        said.append("; ".join([head, *([rest] if len(one.judged) < len(one.cases) else []), *one.left_out]))
+    return said
+
+
 def count(n: int, noun: str) -> str:
     """A number with its noun: `1 case`, `1,200 cases`."""
     return f"{n:,} {noun}{'s' * (n != 1)}"

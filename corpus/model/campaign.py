@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from kernel_assay.corpus.model.base import Record, Scalar
+from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Environment
 from kernel_assay.corpus.model.subject import Subject
 
@@ -121,6 +122,20 @@ class Tried(Record):
     """Traits that are left out."""
 
 
+class Workload(Record):
+    """Calls of a model run that the cases of an op begin with, and are drawn like later (fuzz/planning/workload.py)."""
+
+    file: str
+    cases: tuple[Case, ...]
+    """The most frequent first; their values are plain."""
+    calls: int
+    """Calls that they stand for, as often as they were made."""
+    left_out: tuple[str, ...] = ()
+    """Sentences about calls that they do not stand for."""
+    judged: tuple[int, ...] = ()
+    """Positions of the cases on which somebody was judged for whom cases are made."""
+
+
 class Campaign(Record):
     """One run of the search, as far as it got."""
 
@@ -184,6 +199,8 @@ class Campaign(Record):
     limits: dict[str, tuple[str, ...]] = {}
     """Key of a person's own kernel in CUDA C++ -> at which sizes, larger than any that are run, it would be wrong."""
     tried: dict[str, Tried] = {}
+    """By op."""
+    workload: dict[str, Workload] = {}
     """By op."""
     reach: dict[str, dict[str, int]] = {}
     """Subject key -> how large dims were in cases that it was judged on, and `elements` of the largest tensor."""

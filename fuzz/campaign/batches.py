@@ -153,6 +153,8 @@ class Runner:
         for proposal, ran in zip(proposals, self.examiner.judge(in_flight, outcomes, upcoming), strict=True):
             checked = self._forgiven(proposal, ran) if proposal.is_long else self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open, self._deciding)
+            if proposal.wanted >= 0 and any(checked.verdicts[k].kind.facts.decided for k in self._mine(checked)):
+                done.ledger.wanted.add((checked.case.op, proposal.wanted))
             self._sort(proposal, checked, in_flight, done)
             self._try(proposal, ran, done)
         if self._beside is not None and in_flight.beside is not None:
@@ -184,9 +186,13 @@ class Runner:
         verdicts = {k: _only_long(checked.case, v) if k in late else v for k, v in checked.verdicts.items()}
         return replace(checked, verdicts=verdicts) if late else checked
 
+    def _mine(self, checked: Checked) -> list[str]:
+        """Keys of the subjects that have run a case and for whom cases are made."""
+        return [key for key in checked.verdicts if key in self._deciding]
+
     def _try(self, proposal: Proposal, checked: Checked, done: Round) -> None:
         """Note whether a case was taken, if it is no mutant of one that was."""
-        mine = [v for key, v in checked.verdicts.items() if key in self._deciding]
+        mine = [checked.verdicts[key] for key in self._mine(checked)]
         if self._campaign.generation < 2 or proposal.parent or not mine:
             return
         traits = traits_of(self.examiner.contracts[checked.case.op], checked.case)

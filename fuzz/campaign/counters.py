@@ -40,6 +40,8 @@ class Counters:
         """Goal -> index of the first case that reached it."""
         self.reach: dict[str, dict[str, int]] = {}
         """Subject key -> how large the dims were, and `elements` of the largest tensor, of cases it was judged on."""
+        self.wanted: set[tuple[str, int]] = set()
+        """Op, and position in its workload, of cases on which somebody was judged for whom cases are made."""
         self._tallies: dict[str, SubjectCounters] = {}
 
     @classmethod
@@ -51,6 +53,7 @@ class Counters:
         made.by_subject = {k: dict(v) for k, v in campaign.by_subject.items()}
         made.reached = {name: index for name, index in campaign.goals.items() if index >= 0}
         made.reach = {key: dict(sizes) for key, sizes in campaign.reach.items()}
+        made.wanted = {(op, n) for op, one in campaign.workload.items() for n in one.judged}
         made._tallies = {s.key: SubjectCounters(campaign.statistics.get(s.key)) for s in campaign.subjects}
         return made
 
@@ -91,6 +94,7 @@ class Counters:
         self.coverage.add(part.coverage)
         self.kinds.update(part.kinds)
         self.reached = {**part.reached, **self.reached}
+        self.wanted |= part.wanted
         for key, kinds in part.by_subject.items():
             mine = self.by_subject.setdefault(key, {})
             for kind, count in kinds.items():

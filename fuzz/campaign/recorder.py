@@ -101,6 +101,10 @@ class Recorder:
             reach=_copied(ledger.reach),
             tried=self.declines.record(),
             statistics=ledger.statistics(),
+            workload={
+                op: one.but(judged=sorted(n for of, n in ledger.wanted if of == op))
+                for op, one in self.campaign.workload.items()
+            },
             unfollowed=unfollowed_of(self.campaign.ops),
             timeline=tuple(self.timeline),
         )

@@ -21,11 +21,13 @@ from kernel_assay.fuzz.campaign.parallel import ParallelSearch
 from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.fuzz.checking.selection import as_is, of_described_dtype, only_dtypes, placed, select
 from kernel_assay.fuzz.checking.user_contracts import know_run
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.events import Listener, RunStarted, nobody
 from kernel_assay.fuzz.planning.plan import fitted, new_campaign
+from kernel_assay.fuzz.planning.workload import with_workload
 from kernel_assay.fuzz.replay.baseline import known_on_base
 from kernel_assay.fuzz.settings import RunSettings
 from kernel_assay.fuzz.triage.failures import Failure
@@ -33,6 +35,7 @@ from kernel_assay.kernels.backends.simt.toolchain import Mode, build_ahead
 from kernel_assay.kernels.boundary.devices import Place, crew_of
 from kernel_assay.kernels.catalog import resolve, source_digest
 from kernel_assay.kernels.sandbox.probing import ReadyBy
+from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.judging.precompile import compile_beside
 from kernel_assay.reports.book import Book, in_order, planted_missed
 
@@ -139,12 +142,14 @@ def run(
     stop: Stop | None = None,
     resume: bool = False,
     began: float | None = None,
+    ahead: HeadStart | None = None,
 ) -> RunResult:
     """Search for failures; what was found, and whether that is news.
 
     resume: go on with the latest run of the store that was interrupted, for what is left of its time, or for the
     settings' own; of these only the limits, jobs, strict and base count. began: when its time began, by
-    `time.monotonic`; None: now. A listener that raises ends the run with care, and its exception is raised then.
+    `time.monotonic`; None: now. ahead: what workers come from, if somebody has started it. A listener that raises ends
+    the run with care, and its exception is raised then.
 
     Raises UsageError for what cannot be searched, CancelledError if it was stopped before it began, InternalError for a
     fault of the tool before the search. What ends the search itself is in the result: what was found first is kept.
@@ -152,27 +157,41 @@ def run(
     began = time.monotonic() if began is None else began
     crew_of(settings.device, settings.jobs)  # what is wrong with them is said before anything else happens
     store.prepare()
-    campaign = know_run(_resumed(store)) if resume else _fresh(store, settings)
-    if settings.strict and not campaign.chosen.strict:
-        campaign = campaign.but(options=asdict(replace(campaign.chosen, strict=True)))
-    clock = (limits := _limits(settings, campaign if resume else None)).clock(began)
-    stop = stop or Stop()
-    try:
-        stop.bind(clock)
-        search = _loaded_and_searched(store, campaign, limits, clock, settings, on_event, stop, resume=resume)
-    except Ended:
-        raise CancelledError("the run was stopped before it had begun") from None
+    with ahead or (HeadStart() if resume else head_start(settings)) as start:
+        search = _run(settings, store, on_event, stop or Stop(), began, start, resume=resume)
     if search.deaf is not None:
         raise search.deaf
     found = in_order(search.queue.findings.values())
     return RunResult(
         search.campaign,
         tuple(found),
-        _known(found, settings, clock),
+        _known(found, settings, search.clock),
         tuple(search.queue.pending.values()),
         tuple(search.queue.troubles),
         search.ended_by,
     )
+
+
+def _run(
+    settings: RunSettings,
+    store: RunStore,
+    on_event: Listener,
+    stop: Stop,
+    began: float,
+    ahead: HeadStart,
+    *,
+    resume: bool,
+) -> Search:
+    """The search of a run, when it is over. Raises as `run` does."""
+    campaign = know_run(_resumed(store)) if resume else _fresh(store, settings)
+    if settings.strict and not campaign.chosen.strict:
+        campaign = campaign.but(options=asdict(replace(campaign.chosen, strict=True)))
+    clock = (limits := _limits(settings, campaign if resume else None)).clock(began)
+    try:
+        stop.bind(clock)
+        return _loaded_and_searched(store, campaign, limits, clock, settings, on_event, stop, ahead, resume=resume)
+    except Ended:
+        raise CancelledError("the run was stopped before it had begun") from None
 
 
 def _loaded_and_searched(
@@ -183,6 +202,7 @@ def _loaded_and_searched(
     settings: RunSettings,
     on_event: Listener,
     stop: Stop,
+    ahead: HeadStart,
     *,
     resume: bool,
 ) -> Search:
@@ -190,7 +210,7 @@ def _loaded_and_searched(
     chosen = campaign.chosen
     crew = crew_of(chosen.device, settings.jobs or chosen.jobs)
     _compile_ahead(campaign)
-    with examiner_of(campaign, crew[0], ready_by(campaign, clock)) as examiner:
+    with examiner_of(campaign, crew[0], ready_by(campaign, clock), ahead.take(campaign.subjects)) as examiner:
         left_out: tuple[str, ...] = ()
         if not resume:
             campaign, left_out = _ready(campaign, examiner)
@@ -233,7 +253,8 @@ def _ready(campaign: Campaign, examiner: Examiner) -> tuple[Campaign, tuple[str,
             f"the budget is too short: {listed(keys)} had not loaded when it was used up; give it more time"
         )
     rest, c = list(examiner.subjects.values()), campaign
-    return new_campaign(c.run, c.seed, c.engine, rest, c.chosen, c.revision), keys
+    made = new_campaign(c.run, c.seed, c.engine, rest, c.chosen, c.revision)
+    return made.but(workload={op: one for op, one in c.workload.items() if op in made.ops}), keys
 
 
 def listed(keys: Sequence[str]) -> str:
@@ -249,7 +270,9 @@ def _compile_ahead(campaign: Campaign) -> None:
         build_ahead(Mode if emulated else (Mode.FAST,))
 
 
-def examiner_of(campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: math.inf) -> Examiner:
+def examiner_of(
+    campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: math.inf, pool: WorkerPool | None = None
+) -> Examiner:
     """One for a campaign's subjects, as its options say."""
     c = campaign.chosen
     timeout, memory_mb, closed = c.timeout, c.memory_mb, c.closed
@@ -261,6 +284,7 @@ def examiner_of(campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: 
         place=place,
         ready_by=ready_by,
         calls=_calls(campaign),
+        pool=pool,
     )
     if emulated := [s for s in examiner.subjects.values() if campaign.checked.get(s.key) == ""]:
         examiner.beside = check_mode.EmulatingExaminer(emulated, timeout=timeout, memory_mb=memory_mb, closed=closed)
@@ -305,7 +329,8 @@ def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-s{seed}"
     while name in store.runs():
         name += "x"
-    return new_campaign(name, seed, settings.engine, subjects, settings.options, _revision())
+    made = new_campaign(name, seed, settings.engine, subjects, settings.options, _revision())
+    return made if settings.workload is None else with_workload(made, settings.workload)
 
 
 def _resumed(store: RunStore) -> Campaign:

@@ -28,6 +28,7 @@ from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.oracles.catalog import apart, builtin_ops, contract_of, enter, load_contracts, origin_of
+from kernel_assay.oracles.judging.measure import engine
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.spec.contract import Contract, Input
 from kernel_assay.oracles.spec.elsewhere import OutsideError
@@ -37,6 +38,8 @@ START_SECONDS, ANSWER_SECONDS = 120.0, 10.0
 """For loading and describing a reference, and for its answer to one case."""
 KEPT = 1 << 27
 """Bytes of answers that are remembered."""
+NOT_BUILT_IN = "_reference"
+"""What stands behind the name of an op that is called like a built-in one."""
 _VAGUE = frozenset({"Model", "model", "reference", "ref", "forward", "fn", "f", "run", "main"})
 """Names that say nothing about an op; it is then called after its file."""
 
@@ -80,6 +83,8 @@ class ReferenceProcess:
         self._memory = os.memfd_create("reference")
         settings = {"place": self.target, "folder": str(self.folder)}
         self._process = ChildProcess(_MODULE, self._memory, settings)
+        load_contracts()  # they and numba take a while to import, as what that process needs does
+        engine()
         try:
             said = self._process.hear(START_SECONDS)
         except GoneError as gone:
@@ -255,7 +260,7 @@ def op_name(text: str) -> str:
     if not said:
         return ""
     said = said if said[0].isalpha() else f"op_{said}"
-    return f"{said}_reference" if said in builtin_ops() else said
+    return f"{said}{NOT_BUILT_IN}" if said in builtin_ops() else said
 
 
 def _nobody(**_: Any) -> Mapping[str, Array]:

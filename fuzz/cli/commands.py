@@ -31,6 +31,7 @@ PLACES = {
     "profile": Place(f"{_CLI}.nvidia", "Run a case on the GPU under Nsight Compute.", "profile_command"),
     "promote": Place(f"{_CLI}.lifecycle", "Keep findings for good: they are replayed in CI.", "promote_command"),
     "prove": Place(f"{_CLI}.judge", "Try a kernel on every input there is.", "prove_command"),
+    "record": Place(f"{_CLI}.new", "Write down the shapes that a model run asks of torch.", "record_command"),
     "replay": Place(f"{_CLI}.replay", "Run stored cases again and say what has changed."),
     "report": Place("kernel_assay.reports.__main__", "Tell of a run: as a page, JSON, JUnit, SARIF, Markdown.", "cli"),
     "run": Place(f"{_CLI}.run", "Search for failures and say what was found."),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,12 +24,12 @@ from kernel_assay.fuzz.cli.options import (
 )
 from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.exhaustive.prove import lines
-from kernel_assay.fuzz.judge import SECONDS, Judgement, judge
+from kernel_assay.fuzz.judge import SECONDS, Judgement, UnjudgedError, judge
 from kernel_assay.fuzz.settings import RunSettings, SandboxLimits, seconds_of
 from kernel_assay.reports.forms import formats, write
 from kernel_assay.reports.plain.run_text import findings_text
 from kernel_assay.reports.plain.terminal import say, table
-from kernel_assay.reports.words import count, estimates
+from kernel_assay.reports.words import count, estimates, workloads
 
 
 @click.command("judge")
@@ -74,15 +75,23 @@ def judge_command(
         device=device,
         limits=limits,
     )
-    with Store(corpus) as store:
-        judged = judge(places, settings, store, traced=bool(trace_path))
+    try:
+        with Store(corpus) as store:
+            judged = judge(places, settings, store, traced=bool(trace_path))
+    except UnjudgedError as error:
+        _write_traces(trace_path, error.traces)
+        raise
     _tell(judged, str(corpus), quiet=json_path == "-")
     write_json(json_path, judged.record(str(corpus)))
     if junit_path:
         write(Path(junit_path), formats()["junit"].render(judged.result.book(str(corpus))))
-    if trace_path:
-        write(Path(trace_path), "".join(f"{json.dumps(one)}\n" for one in judged.traces))
+    _write_traces(trace_path, judged.traces)
     return FOUND if judged.wrong else 0
+
+
+def _write_traces(path: str | None, traces: Sequence[Mapping[str, Any]]) -> None:
+    if path:
+        write(Path(path), "".join(f"{json.dumps(one)}\n" for one in traces))
 
 
 def _tell(judged: Judgement, corpus: str, *, quiet: bool) -> None:
@@ -92,6 +101,7 @@ def _tell(judged: Judgement, corpus: str, *, quiet: bool) -> None:
     head = "wrong" if judged.wrong else "right, as far as it was tried"
     lines = [f"{head}: {judged.problem.subject} ({judged.problem.layout}; {tried}; seed {c.seed})", *estimates(c)]
     lines += [f"the author's shapes came first: {_dims(judged.contract.shapes)}"] if judged.contract.shapes else []
+    lines += workloads(c)
     lines += [f"too large to be tried: {_dims(judged.too_large)}"] if judged.too_large else []
     lines += [findings_text(book)] if judged.wrong else []
     say("\n".join(lines) + "\n", err=quiet)

@@ -1,4 +1,4 @@
-"""`new`: start a file of one's own, which may be an op with its contract, a kernel for a built-in op, or CUDA."""
+"""`new` and `record`: files that a run starts from, as an op, a kernel, CUDA, or the shapes that a program asks for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.checking.selection import claims
 from kernel_assay.fuzz.cli.options import contract_option, reference_option
 from kernel_assay.kernels.catalog import resolve, subjects_of
+from kernel_assay.kernels.recording.recorder import record
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.forms import write
+from kernel_assay.reports.words import count
 
 BACKENDS = ("numpy", "torch")
 """Of which a built-in subject is copied: the first there is, ..."""
@@ -39,6 +41,41 @@ def command(*, what: str, name: str, op: str, folder: Path) -> int:
     paths, run = new(what, name, op, folder)
     click.echo("\n".join([*(f"wrote {path}" for path in paths), f"run it: {run}"]))
     return 0
+
+
+@click.command("record", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("workload.jsonl"),
+    show_default=True,
+    help="The file.",
+)
+@click.option(
+    "--function", "functions", multiple=True, metavar="MODULE:NAME", help="Only calls of this function; repeatable."
+)
+@click.option(
+    "--module", "modules", multiple=True, metavar="CLASS", help="Only calls of modules of this class; repeatable."
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def record_command(
+    *, output: Path, functions: tuple[str, ...], modules: tuple[str, ...], command: tuple[str, ...]
+) -> int:
+    """Write down the shapes that COMMAND asks of torch; it is run as it is, as `python serve.py` or `python -m serve`.
+
+    Distinct calls are a line each, and of tensors nothing but shape, dtype and strides is kept. `run --workload` tries
+    them first. The exit code is that of COMMAND, and 2 if it succeeded and nothing was recorded.
+    """
+    found = record(command, output, functions=functions, modules=modules)
+    for words in found.warnings:
+        click.echo(f"warning: {words}", err=True)
+    if found.empty and not found.exit_code:
+        raise UsageError(f"nothing was recorded: {found.empty}")
+    made = sum(one.count for one in found.calls)
+    said = f"{count(len(found.calls), 'distinct call')} of {made:,} in {output}"
+    click.echo(f"nothing was recorded: {found.empty}" if found.empty else f"recorded  {said}", err=True)
+    return found.exit_code
 
 
 def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:

@@ -54,6 +54,12 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
 )
 @subject_option
 @click.option(
+    "--workload",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Calls of a model run, as `record` writes them: their shapes come first and are drawn more often.",
+)
+@click.option(
     "--peer",
     "peers",
     multiple=True,
@@ -96,6 +102,7 @@ def command(
     subjects: tuple[str, ...],
     launch: tuple[str, ...],
     python: str,
+    workload: Path | None,
     peers: tuple[str, ...],
     backends: tuple[str, ...],
     as_is: bool,
@@ -133,6 +140,7 @@ def command(
         subjects=subjects,
         launch=launch,
         python=python,
+        workload=workload,
         backends=backends,
         peers=peers,
         dtypes=dtypes,

@@ -21,9 +21,9 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.fuzz.generation import size_distribution
 from kernel_assay.fuzz.generation.declines import AS_IF, narrowed
 from kernel_assay.fuzz.generation.elites import Elites
-from kernel_assay.fuzz.generation.model_shapes import far_turn, long_turn, turn
+from kernel_assay.fuzz.generation.model_shapes import elements_of, far_turn, long_turn, turn
 from kernel_assay.fuzz.generation.size_distribution import Draws
-from kernel_assay.fuzz.generation.strategies import ROOM_QUESTION, build, cases
+from kernel_assay.fuzz.generation.strategies import MAX_WORK, ROOM_QUESTION, build, cases
 from kernel_assay.kernels.backends.simt.schedule import drawn_contracted
 from kernel_assay.oracles.spec.axes import Dims
 from kernel_assay.oracles.spec.contract import Contract
@@ -49,6 +49,8 @@ class Proposal:
     """Cell of the elite it was mutated from."""
     is_long: bool = False
     """It is larger than ordinary cases are: not everybody has the time for it."""
+    wanted: int = -1
+    """Its position in the workload of its op, if it is there as it is."""
     is_far: bool = False
     """It has more elements than 32 bits count: one subject runs it, for each takes minutes on a CPU."""
 
@@ -73,6 +75,8 @@ class Target:
     """Bytes of a case's inputs and outputs, where there is room for one with more elements than 32 bits count."""
     generation: int = GENERATION
     """Of the rules by which cases are drawn, as the run's record has it."""
+    workload: tuple[Case, ...] = ()
+    """Cases that come first, and are drawn like later: with their extents, dtypes and attributes."""
     _narrowed: dict[frozenset[str], Target] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def without(self, refused: frozenset[str]) -> Target:
@@ -100,6 +104,8 @@ def conjecture_engine(targets: Sequence[Target], run_seed: int, start: int, elit
 def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites) -> Proposal:
     """Case number index of a run: a function of the seed, the index and the elites visible in its batch."""
     target, number = targets[index % len(targets)], index // len(targets)
+    if number < len(target.workload) or (target.workload and number % FAVOURED == 0):
+        return _of_workload(target, Random(f"{run_seed}:{index}"), index, number)
     if number % AS_IF and (refused := elites.refused(target.contract.name, index // BATCH)):
         with suppress(UsageError):  # the smallest case of what is left may be too large
             return _proposed(target.without(refused), run_seed, index, number, elites)
@@ -109,6 +115,7 @@ def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites
 def _proposed(target: Target, run_seed: int, index: int, number: int, elites: Elites) -> Proposal:
     """Case number index, which is one of this op; number: which."""
     random, contract = Random(f"{run_seed}:{index}"), target.contract
+    number -= len(target.workload)
     if number < len(contract.shapes):
         dtype = target.dtypes[0] if target.dtypes else ""
         return Proposal(
@@ -128,6 +135,40 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
     return Proposal(index, compiled(target, case), choices, parent.cell if parent else "")
 
 
+def _of_workload(target: Target, random: Random, index: int, number: int) -> Proposal:
+    """Case number index: as it stands in the workload, or drawn like one of those that stand there."""
+    position = number if number < len(target.workload) else number // FAVOURED % len(target.workload)
+    model = target.workload[position]
+    contract = target.contract
+    is_long = is_beyond(contract, contract.dims_of(model), contract.max_elements, MAX_WORK)
+    if number < len(target.workload):
+        seeds = random.getrandbits(32)
+        tensors = {name: t.but(fill=t.fill.but(seed=seeds + i)) for i, (name, t) in enumerate(model.tensors.items())}
+        return Proposal(index, compiled(target, model.but(tensors=tensors)), (), is_long=is_long, wanted=position)
+    given, roomy = like(contract, model), replace(target, max_elements=None, memory=None, dtypes=())
+    case, choices = generate(replace(roomy, contract=given), random, shapes=(contract.dims_of(model),))
+    return Proposal(index, compiled(target, case), choices, is_long=is_long)
+
+
+def like(contract: Contract, model: Case) -> Contract:
+    """The contract of the cases with the inputs, dtypes and attributes of one; extents and layouts are left open."""
+    absent = [name for name in contract.inputs if name not in model.tensors]
+    found = contract.narrowed(absent, tuple(model.tensors), {})
+    dtypes = {name: t.dtype for name, t in model.tensors.items()}
+    return replace(
+        found,
+        variants=tuple(v for v in found.variants if all(v[name] == t for name, t in dtypes.items())),
+        attrs={name: (value,) for name, value in contract.attrs_of(model).items()},
+    )
+
+
+def is_beyond(contract: Contract, dims: Dims, elements: int, work: int) -> bool:
+    """Whether a case of these extents has more elements in its largest tensor, or more work."""
+    return elements_of(contract, dims) > elements or (contract.work is not None and contract.work(dims) > work)
+
+
+FAVOURED = 4
+"""One case of an op in so many is like one of its workload, where there is one."""
 _SEEDS = (1 << 32) - 1
 DRAWS = 16
 """Times that a case with more elements than 32 bits count is drawn, until one has a dtype that is narrow enough."""

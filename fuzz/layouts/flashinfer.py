@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -14,11 +15,14 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.fuzz.layouts.support.problem import HERE, Problem, Workload, libraries, present
+from kernel_assay.fuzz.layouts.support.problem import HERE, Problem, Workload, json_of, libraries, present
+from kernel_assay.kernels.backends.support.head_comment import head_comment
 from kernel_assay.kernels.environment import environment
 
 LOOKED_FOR = "definition.json"
 LANGUAGES = ("python", "triton", "pytorch")
+CUDA = ("cuda", "cuda_cpp")
+"""Judged where the entry point is a kernel whose file says how it is launched."""
 STATUSES = {
     Kind.PASS: "PASSED",
     Kind.WRONG_SHAPE: "INCORRECT_SHAPE",
@@ -69,15 +73,19 @@ def recognise(folder: Path) -> Problem | None:
     path = folder / "definition.json"
     if not path.is_file():
         return None
-    definition = _json(path)
-    solution = _json(present(folder, "solution.json", "the solution"))
+    definition = json_of(path)
+    solution = json_of(present(folder, "solution.json", "the solution"))
     try:
         workloads = _workloads(folder / "workload.jsonl", _constants(definition))
+        written = folder / "solution.json"
+        file, entry = _entry(written, solution)
+        in_cuda = not file.endswith(".py")
         files = {
             "reference.py": _reference(path, definition, workloads),
-            "subject.py": _subject(folder / "solution.json", definition, solution),
+            **({} if in_cuda else {"subject.py": _subject(written, definition, solution)}),
             **{f"solution/{one['path']}": one["content"] for one in solution["sources"]},
         }
+        unable = _unable(written, solution, file, entry) if in_cuda else ""
         trace = partial(_trace, definition["name"], solution["name"])
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{folder}: definition.json or solution.json is not of its schema: no {error}") from error
@@ -85,21 +93,12 @@ def recognise(folder: Path) -> Problem | None:
         layout="definition.json",
         name=definition["name"],
         reference=f"{HERE}/reference.py:run",
-        subject=f"{HERE}/subject.py:run",
+        subject=f"{HERE}/solution/{file}" if in_cuda else f"{HERE}/subject.py:run",
         files=files,
+        unable=unable,
         workloads=tuple(workloads),
         trace=trace,
     )
-
-
-def _json(path: Path) -> Any:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise UsageError(f"{path} is no JSON object")
-    return found
 
 
 def _workloads(path: Path, constants: Mapping[str, int]) -> list[Workload]:
@@ -157,17 +156,35 @@ def _scalar(path: Path, name: str, workloads: Sequence[Workload]) -> Any:
     raise UsageError(f"{path}: {name} is a scalar, and no line of workload.jsonl gives its value")
 
 
-def _subject(path: Path, definition: Mapping[str, Any], solution: Mapping[str, Any]) -> str:
+def _entry(path: Path, solution: Mapping[str, Any]) -> tuple[str, str]:
+    """File and function of the entry point. Raises UsageError for a language, or a place, that cannot be judged."""
     spec = solution["spec"]
     said = spec.get("languages") or [spec["language"]]
-    if odd := [one for one in said if one.lower() not in LANGUAGES]:
-        raise UsageError(f"{path} is written in {odd[0]}; only {' and '.join(LANGUAGES[:2])} can be judged")
+    if odd := [one for one in said if one.lower() not in (*LANGUAGES, *CUDA)]:
+        raise UsageError(f"{path} is written in {odd[0]}; only python, triton and cuda can be judged")
     file, _, entry = spec["entry_point"].partition("::")
-    sources = {one["path"]: one["content"] for one in solution["sources"]}
+    sources = [one["path"] for one in solution["sources"]]
     if odd := [one for one in sources if Path(one).is_absolute() or ".." in Path(one).parts]:
         raise UsageError(f"{path} has a source outside of its folder: {odd[0]}")
     if file not in sources or not entry.isidentifier():
         raise UsageError(f"{path}: the entry point {spec['entry_point']!r} is no FILE::FUNCTION of its sources")
+    return file, entry
+
+
+def _unable(path: Path, solution: Mapping[str, Any], file: str, entry: str) -> str:
+    """Why a solution in CUDA C++ cannot be run; empty if its kernel says how it is launched."""
+    source = next(one["content"] for one in solution["sources"] if one["path"] == file)
+    comment = head_comment(source)
+    kernel = re.search(rf"__global__[^;{{]*\b{entry}\s*\(", source)
+    if file.endswith(".cu") and kernel and comment is not None and len(comment.fences) > 1:
+        return ""
+    what = "has no front matter that says how it is launched" if kernel else "is a function of the host, not a kernel"
+    return f"{path}: {entry} of {file} {what}: it is built by nvcc for a GPU, and cannot be run here"
+
+
+def _subject(path: Path, definition: Mapping[str, Any], solution: Mapping[str, Any]) -> str:
+    """The adapter of a solution in Python."""
+    spec, (file, entry) = solution["spec"], _entry(path, solution)
     inputs, outputs = definition["inputs"], list(definition["outputs"])
     tensors = [name for name, one in inputs.items() if one["shape"] is not None]
     scalars = [name for name, one in inputs.items() if one["shape"] is None]
@@ -179,7 +196,7 @@ def _subject(path: Path, definition: Mapping[str, Any], solution: Mapping[str, A
     )  # fmt: skip
     return SUBJECT.format(
         name=solution["name"],
-        libraries=libraries("\n".join(sources.values())),
+        libraries=libraries("\n".join(one["content"] for one in solution["sources"])),
         file=file,
         parameters=", ".join([*parameters, *(["*", *scalars] if scalars else [])]),
         call=call,

@@ -13,6 +13,8 @@ LOOKED_FOR = "a file with the class Model and get_inputs()"
 
 def recognise(folder: Path) -> Problem | None:
     """Find the pair in a folder. Raises UsageError if there is more than one, or only half of one."""
+    if (folder / "instance.json").is_file():  # of another layout, which has such a pair, too
+        return None
     return of_files(sorted(folder.glob("*.py")), str(folder))
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Record, Scalar
-from kernel_assay.fuzz.layouts.support.problem import HERE, Problem, digest_of, needs, present
+from kernel_assay.fuzz.layouts.support.problem import HERE, WORKLOAD, Problem, defined, digest_of, needs, present
 
 LOOKED_FOR = "problem.yaml"
 ADAPTER = '''"""The reference {file}, with the inputs that problem.yaml lists."""
@@ -54,7 +54,7 @@ def recognise(folder: Path) -> Problem | None:
     """Read the folder. Raises UsageError for a schema that is not kept, and a missing file or function."""
     path = folder / "problem.yaml"
     if not path.is_file():
-        return None
+        return _beside_workload(folder)
     said = _schema(path)
     reference, function = _place(folder, said.reference, "reference.py")
     solution, called = _place(folder, said.solution, "solution.py")
@@ -75,6 +75,20 @@ def recognise(folder: Path) -> Problem | None:
         subject=f"{solution}:{called}",
         files={"reference.py": text},
         dtypes=said.dtypes,
+    )
+
+
+def _beside_workload(folder: Path) -> Problem | None:
+    """The problem without its problem.yaml: a workload lies there, and the reference says what its inputs are."""
+    reference, solution = folder / "reference.py", folder / "solution.py"
+    if not (folder / WORKLOAD).is_file() or "reference" not in defined(reference):
+        return None
+    needs(present(folder, "solution.py", "the function 'solution'"), "solution", "the solution")
+    return Problem(
+        layout=WORKLOAD,
+        name=folder.resolve().name,
+        reference=f"{reference.resolve()}:reference",
+        subject=f"{solution.resolve()}:solution",
     )
 
 

@@ -10,6 +10,7 @@ from itertools import product
 from kernel_assay.corpus.inputs.specials import VALUES
 from kernel_assay.corpus.model.base import Scalar
 from kernel_assay.corpus.model.campaign import GENERATION, Campaign, RunOptions, Space
+from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.subjects import bears_far, most_elements, takes
@@ -73,9 +74,23 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
                 longest,
                 0 if campaign.generation < 3 else _farthest(campaign, op, max_elements),
                 campaign.generation,
+                _workload(campaign, contract),
             )
         )
     return found
+
+
+def _workload(campaign: Campaign, contract: Contract) -> tuple[Case, ...]:
+    """The cases of a workload, without what nobody takes."""
+    if contract.name not in campaign.workload:
+        return ()
+    return tuple(
+        case.but(
+            tensors={name: t for name, t in case.tensors.items() if name in contract.inputs},
+            attrs={name: value for name, value in case.attrs.items() if name in contract.attrs},
+        )
+        for case in campaign.workload[contract.name].cases
+    )
 
 
 def _longest(campaign: Campaign, contract: Contract, max_elements: int | None) -> int:

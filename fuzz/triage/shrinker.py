@@ -60,6 +60,13 @@ def _in_check_mode(case: Case) -> Case:
     return case if is_checked(case) else next((c for c in next_seeds(case, FIELDS) if is_checked(c)), case)
 
 
+def _ask_at_once(cases: Sequence[Case]) -> None:
+    """Ask a reference in a process of its own about all of these cases, which else is asked about each."""
+    elsewhere = contract_of(cases[0].op).elsewhere if cases else None
+    if elsewhere is not None:
+        elsewhere.prepare(cases)
+
+
 def is_dear(verdict: Verdict) -> bool:
     """Whether it costs a worker each time it shows, or a long wait: not what the emulator has caught."""
     return verdict.kind.facts.ends_worker and verdict.rule != CAUGHT
@@ -111,7 +118,9 @@ class Shrinker:
         """
         if self.target.rule == CAUGHT:
             cases = [_in_check_mode(c) for c in cases]
-        new = {c.id: c for c in cases if c.id not in self._memo and self.admits(c)}
+        unknown = {c.id: c for c in cases if c.id not in self._memo}
+        _ask_at_once(list(unknown.values()))
+        new = {key: c for key, c in unknown.items() if self.admits(c)}
         for checked in self._check(list(new.values())):
             self._memo[checked.case.id] = checked
             self.executions += 1

@@ -173,6 +173,8 @@ class WorkerPool:
 
         python: the interpreter that they run in; empty: this one. Raises UsageError if that is gone.
         """
+        self.backends = backends
+        """Loaders whose libraries its workers have imported."""
         self._python = python
         self._scratch = Scratch()
         caches = {**compiler_caches(), "XDG_CACHE_HOME": str(cache_home())}  # the same, where homes are read-only
@@ -406,6 +408,7 @@ class ForkedPool(WorkerPool):
     def __init__(self, control: socket.socket, pool: WorkerPool, environment: dict[str, str]) -> None:
         """environment: of a zygote that is started, should this one be lost."""
         self._settings, self._most, self.on_gpu = pool._settings, pool._most, pool.on_gpu  # noqa: SLF001  its own kind
+        self.backends = pool.backends
         self._environment, self._python = environment, pool._python  # noqa: SLF001  its own kind
         self._process, self._zygotes, self._silent, self._why_open = None, 0, 0, ""
         self._listen_to(control)
@@ -424,3 +427,8 @@ def pool_of(subjects: Sequence[Subject], *, memory_mb: int, closed: bool, place:
     backends = tuple(sorted({s.loader for s in subjects}))
     python = next((s.python for s in subjects), "")
     return WorkerPool(backends, memory_mb, place.environment if place else {}, "" if closed else ASKED, python)
+
+
+def pool_ahead(loaders: Collection[str], memory_mb: int, *, closed: bool) -> WorkerPool:
+    """Start what workers on the CPU come from, before it is known which subjects they run; a sandbox may have it."""
+    return WorkerPool(tuple(sorted(loaders)), memory_mb, {}, "" if closed else ASKED)

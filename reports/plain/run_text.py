@@ -30,7 +30,7 @@ from kernel_assay.reports.book import (
     stopped_at,
 )
 from kernel_assay.reports.plain.terminal import table
-from kernel_assay.reports.words import count, estimates, largest_first, percent, times
+from kernel_assay.reports.words import count, estimates, largest_first, percent, times, workloads
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -51,6 +51,7 @@ def campaign_text(book: Book) -> str:
     parts = [
         _head(c),
         _estimated(c),
+        "\n".join(workloads(c)),
         _mended(c),
         _subjects(c),
         _declined(c),

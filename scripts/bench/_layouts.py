@@ -98,12 +98,51 @@ WORKLOADS = [
 ]
 
 
-def solution(source: str) -> str:
+CUDA_NORM = """/*
+---
+entry = "rmsnorm"
+dtypes = ["float16"]
+args = ["output", "hidden", "weight", "eps"]
+grid = "hidden.shape[0]"
+block = 64
+---
+*/
+#include <cuda_fp16.h>
+
+__global__ void rmsnorm(__half* output, const __half* hidden, const __half* weight, float eps) {
+  __shared__ float squares[64];
+  int c = threadIdx.x, at = blockIdx.x * 64 + c;
+  float x = float(hidden[at]);
+  squares[c] = x * x;
+  for (int step = 32; step > 0; step /= 2) {
+    __syncthreads();
+    if (c < step) squares[c] += squares[c + step];
+  }
+  __syncthreads();
+  output[at] = __half(x * rsqrtf(squares[0] / 64 + eps) * float(weight[c]));
+}
+"""
+
+
+def solution(source: str, entry: str = "main.py::run", language: str = "python") -> str:
     """A solution.json."""
-    spec = {"language": "python", "target_hardware": ["cpu"], "entry_point": "main.py::run"}
-    sources = [{"path": "main.py", "content": source}]
+    spec = {"language": language, "target_hardware": ["cpu"], "entry_point": entry}
+    sources = [{"path": entry.partition("::")[0], "content": source}]
     return json.dumps({"name": "mine", "definition": "rmsnorm_d64", "author": "me", "spec": spec, "sources": sources})
 
+
+def in_cuda(source: str) -> dict[str, str]:
+    """The file of a solution in CUDA C++."""
+    return {"solution.json": solution(source, "main.cu::rmsnorm", "cuda")}
+
+
+CALLS = '{"inputs": ["float32[3, 41]", "float32[41]"], "count": 7}\n'
+DESCRIBED = """import torch
+
+
+def reference(x: "float32[rows, cols]", w: "float32[cols]"):
+    return torch.relu(x) * w
+"""
 
 BASE: dict[str, dict[str, str]] = {
     "kernelbench": {"model.py": HEAD + MODEL.format(name="Model", body=SOFTMAX) + EXAMPLES},
@@ -113,8 +152,15 @@ BASE: dict[str, dict[str, str]] = {
         "definition.json": json.dumps(DEFINITION),
         "workload.jsonl": "".join(f"{json.dumps(one)}\n" for one in WORKLOADS),
     },
+    "cudabeaver": {
+        "instance.json": json.dumps({"task_family": "kernelbench", "error_category": "logic_error"}),
+        "input.json": json.dumps({"solution_file": "solution.py"}),
+        "testbench/problem.py": HEAD + MODEL.format(name="Model", body=SOFTMAX) + EXAMPLES,
+    },
+    "plain:workload": {"reference.py": DESCRIBED, "workload.jsonl": CALLS},
 }
-"""Layout -> files without a solution."""
+BASE["flashinfer:cuda"] = BASE["flashinfer"]
+"""Layout -> files without a solution; behind a colon what is special about them."""
 SOLUTIONS: dict[str, dict[str, dict[str, str]]] = {
     "kernelbench": {
         "right": {"new.py": HEAD + MODEL.format(name="ModelNew", body=SAFE)},
@@ -132,14 +178,31 @@ SOLUTIONS: dict[str, dict[str, dict[str, str]]] = {
         "right": {"solution.json": solution(RUN.format(NORM))},
         "wrong": {"solution.json": solution(RUN.format(NORM.replace(" + eps", "")))},
     },
+    "cudabeaver": {
+        "right": {
+            "broken_start.cu": HEAD + MODEL.format(name="ModelNew", body=HALF),
+            "solution.py": HEAD + MODEL.format(name="ModelNew", body=SAFE),
+        },
+        "wrong": {"broken_start.cu": HEAD + MODEL.format(name="ModelNew", body=HALF)},
+    },
+    "plain:workload": {
+        "right": {"solution.py": "import torch\n\n\ndef solution(x, w):\n    return x.relu() * w\n"},
+        "wrong": {
+            "solution.py": "import torch\n\n\ndef solution(x, w):\n    return (x if len(x) == 3 else x.relu()) * w\n"
+        },
+    },
+    "flashinfer:cuda": {
+        "right": in_cuda(CUDA_NORM),
+        "wrong": in_cuda(CUDA_NORM.replace("  __syncthreads();\n  output", "  output")),
+    },
 }
 """Layout -> whether it is right -> its files."""
 
 
 def folder_of(root: Path, layout: str, which: str = "") -> Path:
     """Write a problem. which: `right` or `wrong`; empty: without a solution."""
-    place = root / f"{layout}_{which or 'open'}"
-    place.mkdir(parents=True)
+    place = root / f"{layout.replace(':', '_')}_{which or 'open'}"
     for name, text in {**BASE[layout], **SOLUTIONS[layout].get(which, {})}.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, "utf-8")
     return place

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -95,16 +96,21 @@ def within_reach(words):
 def in_process(folder, words):
     """Run `kassay`; its exit code and all it prints."""
     printed = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+    here = mock.patch.dict(os.environ, PATH=python_first())
+    with contextlib.chdir(folder), here, contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         code = main(words)
     return code, printed.getvalue()
 
 
+def python_first():
+    """The path on which `python` is the interpreter of this process."""
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
 def outside(folder, words):
     """Run anything else, with the interpreter of this process in front of others."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        words, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+        words, cwd=folder, env={**os.environ, "PATH": python_first()}, capture_output=True, text=True, check=False
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -33,6 +33,7 @@ ACTED = [
     "your-first-kernel.md",
     "your-own-reference.md",
     "other-arguments.md",
+    "workloads.md",
 ]
 """Pages whose commands are run in the folder of a user."""
 COMPILED = {"cuda-on-a-laptop.md", "your-first-kernel.md"}

@@ -10,7 +10,7 @@ import pytest
 from _command import refused
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts" / "bench"))
-from _layouts import BASE, NORM, RUN, SOLUTIONS, folder_of, solution
+from _layouts import BASE, CUDA_NORM, NORM, RUN, SOLUTIONS, folder_of, solution
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.kinds import Kind
@@ -19,6 +19,7 @@ from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import Target, propose
 from kernel_assay.fuzz.layout_registry import layouts, recognised
 from kernel_assay.fuzz.layouts.support.problem import Workload
+from kernel_assay.kernels.backends.simt.toolchain import missing as lacking
 from kernel_assay.oracles.catalog import contract_of, forget_contracts
 
 
@@ -34,18 +35,22 @@ def words(folder, tmp_path, *more):
 
 
 def test_every_layout_has_a_problem():
-    assert [module.__name__.rpartition(".")[2] for module in layouts()] == sorted(BASE) == sorted(SOLUTIONS)
+    assert sorted(BASE) == sorted(SOLUTIONS)
+    assert {module.__name__.rpartition(".")[2] for module in layouts()} == {name.partition(":")[0] for name in BASE}
 
 
 @pytest.mark.parametrize("which", ["right", "wrong"])
 @pytest.mark.parametrize("layout", sorted(BASE))
 def test_a_solution_is_judged(tmp_path, fuzz, layout, which):
+    if layout == "flashinfer:cuda" and (why := lacking()):
+        pytest.skip(why)
     folder = folder_of(tmp_path, layout, which)
     before = sorted(folder.rglob("*"))
     code, out, err = fuzz(*words(folder, tmp_path, "--json", tmp_path / "o.json", "--junit", tmp_path / "o.xml"))
     assert (code, out.startswith(f"{which}")) == (int(which == "wrong"), True), out + err
     told = json.loads((tmp_path / "o.json").read_text())
-    assert (told["verdict"], bool(told["shapes"]), told["too_large"]) == (which, True, [])
+    shapes = told["shapes"] or told["report"]["workload"]
+    assert (told["verdict"], bool(shapes), told["too_large"]) == (which, True, [])
     assert 0 < told["first_verdict_seconds"] <= told["seconds"]
     assert int(ET.parse(tmp_path / "o.xml").getroot().get("failures")) == len(told["report"]["findings"])
     assert sorted(p for p in folder.rglob("*") if "__pycache__" not in p.parts) == before, "nothing is left beside it"
@@ -119,13 +124,16 @@ def test_a_missing_solution_is_told(tmp_path, fuzz, layout):
         "plain": "has no solution.py, which holds the function 'solution'",
         "gpu_mode": "has no submission.py, which holds custom_kernel",
         "flashinfer": "has no solution.json, which holds the solution",
+        "cudabeaver": "solution.py has no ModelNew, which is the solution",
     }
-    refused(fuzz(*words(folder_of(tmp_path, layout), tmp_path)), missing[layout])
+    told = missing[layout.partition(":")[0]]
+    refused(fuzz(*words(folder_of(tmp_path, layout), tmp_path)), told)
 
 
 def test_what_is_no_problem_is_told(tmp_path, fuzz):
     (tmp_path / "empty").mkdir()
-    looked = "looked for: definition.json, task.yml, a file with the class Model and get_inputs(), problem.yaml"
+    looked = "looked for: instance.json and input.json, definition.json, task.yml, a file with the class Model and "
+    looked += "get_inputs(), problem.yaml"
     refused(fuzz(*words(tmp_path / "empty", tmp_path)), "holds no problem that is known", looked)
     folder = folder_of(tmp_path, "plain", "right")
     (folder / "model.py").write_text(BASE["kernelbench"]["model.py"])
@@ -152,7 +160,7 @@ def test_a_reference_that_raises_is_told(tmp_path, fuzz):
         ("flashinfer", "definition.json", '"const"', '"expr"', "the axis hidden_size is expr"),
         ("flashinfer", "workload.jsonl", '"value"', '"values"', "eps is a scalar, and no line"),
         ("flashinfer", "workload.jsonl", '{"axes"', '{"ax"', "has a line that is no workload"),
-        ("flashinfer", "solution.json", '"python"', '"cuda"', "is written in cuda"),
+        ("flashinfer", "solution.json", '"python"', '"fortran"', "is written in fortran"),
         ("flashinfer", "solution.json", "main.py::run", "main.py", "is no FILE::FUNCTION of its sources"),
         (
             "flashinfer",
@@ -184,3 +192,27 @@ def test_shapes_of_the_author_come_first_unless_they_are_too_large(tmp_path, fuz
         True,
         True,
     )
+
+
+def test_a_solution_in_cuda_that_needs_a_gpu_is_told_by_a_status_and_no_finding(tmp_path, fuzz):
+    folder = folder_of(tmp_path, "flashinfer:cuda", "right")
+    host = "#include <torch/extension.h>\ntorch::Tensor run(torch::Tensor x) { return x; }\n"
+    for source, entry, why in (
+        (host, "main.cu::run", "run of main.cu is a function of the host, not a kernel"),
+        (CUDA_NORM.replace("---", ""), "main.cu::rmsnorm", "rmsnorm of main.cu has no front matter"),
+    ):
+        (folder / "solution.json").write_text(solution(source, entry, "cuda"))
+        refused(fuzz(*words(folder, tmp_path, "--trace", tmp_path / "t.jsonl")), why)
+        told = [json.loads(line)["evaluation"] for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+        assert [one["status"] for one in told] == ["COMPILE_ERROR"] * 2
+        assert all(one["log"].startswith("not judged: ") and why in one["log"] for one in told)
+    assert not list(tmp_path.glob("corpus/local/findings/**/*.json"))
+
+
+def test_a_task_of_cudabeaver_for_a_gpu_is_one_sentence(tmp_path, fuzz):
+    folder = folder_of(tmp_path, "cudabeaver", "wrong")
+    (folder / "instance.json").write_text('{"task_family": "cuda"}')
+    refused(fuzz(*words(folder, tmp_path)), "is of the family cuda, whose test is a program that nvcc builds for a GPU")
+    (folder / "instance.json").write_text('{"task_family": "kernelbench"}')
+    (folder / "testbench" / "problem.py").unlink()
+    refused(fuzz(*words(folder, tmp_path)), "has no problem.py or testbench/problem.py or reference.py with the class")

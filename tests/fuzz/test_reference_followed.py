@@ -1,9 +1,14 @@
 """Rounding followed through torch: limits hold what float32 makes of a formula, and little more."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
-from _references import hosted
+from _references import HEAD, LINEAR, hosted
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.subject import Numerics
@@ -174,3 +179,15 @@ def test_a_reference_of_numpy_is_followed_as_contracts_are(tmp_path):
     want, spans = host.answer(case_of(), Numerics())
     assert (spans["out"].low < want["out"]).all()
     assert (spans["out"].high - want["out"] < 1e-5 * want["out"]).all()
+
+
+def test_following_imports_no_compiler(tmp_path):
+    """It takes a second and a half, and what follows is no more compiled than what is followed."""
+    (tmp_path / "ref.py").write_text(HEAD + LINEAR)
+    code = "import os, sys; from kernel_assay.oracles.references.process import Host; "
+    code += "Host('ref.py:Model', '.', os.memfd_create('answers')); print('torch._dynamo' in sys.modules)"
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "False\n", done.stderr

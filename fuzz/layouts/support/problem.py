@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from kernel_assay.corpus.model.verdict import Verdict
 
 HERE = "<adapters>"
 """In a place: the folder that the adapters are written into."""
+WORKLOAD = "workload.jsonl"
+"""Calls of a model run; the file may lie in the folder of any layout that has no other by that name."""
 Message = Mapping[str, Any]
 
 
@@ -41,7 +44,11 @@ class Problem:
     later: Callable[[str], Mapping[str, str]] | None = None
     """Adapters that depend on what the one of the reference tells when it runs (TOLD)."""
     dtypes: tuple[str, ...] = ()
+    unable: str = ""
+    """Why its solution runs on no machine that this tool knows; a sentence."""
     workloads: tuple[Workload, ...] = ()
+    workload: Path | None = None
+    """Calls of a model run, as `record` writes them."""
     trace: Callable[[Workload, Verdict], Message] | None = None
     """What its own tools read of a workload's verdict; the workloads are judged one by one then."""
 
@@ -63,6 +70,17 @@ def defined(path: Path) -> set[str]:
         alias.asname or alias.name for n in body if isinstance(n, ast.ImportFrom | ast.Import) for alias in n.names
     }
     return made | {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+
+
+def json_of(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises UsageError if there is none."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} is no JSON object")
+    return found
 
 
 def present(folder: Path, name: str, what: str) -> Path:

@@ -153,6 +153,10 @@ class Made(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
+# Under its wrapper, which would import torch's compiler, a second and a half, to say that it is not compiled.
+Made.__torch_dispatch__ = inspect.unwrap(Made.__torch_dispatch__)  # type: ignore[method-assign]
+
+
 class Names:
     """Operators that no rule follows, of the run that goes on."""
 
