@@ -30,6 +30,7 @@ from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 
 ROOT = Path(__file__).resolve().parents[2]
+CASES = 128
 CLEAN = next(s for s in subjects_of("silu") if s.name == "numpy_float32")
 HEAD = 'import numpy as np\nOP = "silu"\n\ndef run(out, x):\n'
 BODY = RIGHT.removeprefix(HEAD)
@@ -47,7 +48,7 @@ def made(tmp_path_factory):
         store.prepare()
         campaign = new_campaign("r1", 5, "conjecture", [mine, CLEAN], RunOptions(timeout=5.0))
         store.start_run(campaign)
-        Search(examiner, store, campaign, Limits(600.0, 320)).run()
+        Search(examiner, store, campaign, Limits(600.0, CASES)).run()
         assert store.findings()
     return home
 
@@ -212,13 +213,13 @@ def test_every_case_of_a_run_can_be_made_again_fresh_or_mutated(store):
     assert met
     elites = store.read_journal("r1", "elites")
     assert elites
-    ids = {case_of_run(store, "r1", i)[0].id for i in range(0, 320, 7)}
+    ids = {case_of_run(store, "r1", i)[0].id for i in range(0, CASES, 3)}
     assert len(ids) > 20
     for said in elites:
         case, subjects = case_of_run(store, "r1", said["index"])
         assert f"|{case.dtype}|" in said["cell"]
         assert {s.name for s in subjects} == {"mine", "numpy_float32"}
-    with pytest.raises(UsageError, match="there is no number 320"):
+    with pytest.raises(UsageError, match=f"there is no number {CASES}"):
         case_of_run(store, "r1", campaign.next_index)
     with pytest.raises(UsageError, match="no run 'r9'"):
         case_of_run(store, "r9", 0)
