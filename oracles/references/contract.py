@@ -40,13 +40,17 @@ def contract_from(
     least = max(math.prod(shape_of(t["axes"], lowest, {})) for t in tensors)
     changed = {one["name"] for one in said["arguments"] if one["inout"]}
     inputs = {t["name"]: _input(t, dense=t["name"] in changed) for t in tensors}
+    of_inputs = dict[str, str]()
+    if gradient := said.get("gradient"):  # at numbers only, each in the type of what it is the gradient of
+        inputs = {name: replace(one, specials=False, scaled=not one.counts) for name, one in inputs.items()}
+        of_inputs = {name: of for name, of in gradient["gradients"].items() if of not in said["optional"]}
     return Contract(
         name=op,
         summary=said["summary"],
         dims={name: Dim(*ends) for name, ends in said["dims"].items()},
         inputs=inputs,
         outputs={
-            name: replace(_output(dtype, floats, plain), views=tuple(said["views"].get(name, ())))
+            name: _output(dtype, of_inputs.get(name, ""), floats, plain, tuple(said["views"].get(name, ())))
             for name, dtype in said["outputs"].items()
         },
         variants=(plain, *({**plain, **dict.fromkeys(floats, one)} for one in others)),
@@ -69,9 +73,11 @@ def _input(t: Mapping[str, Any], *, dense: bool) -> Input:
     return Input(tuple(t["axes"]), low=t["low"], high=t["high"], layouts=layouts)
 
 
-def _output(dtype: str, floats: list[str], plain: Mapping[str, str]) -> Output:
-    """An output of the inputs' own type has that of another variant, too."""
-    return Output((), like=floats[0]) if floats and plain[floats[0]] == dtype else Output((), dtype=dtype)
+def _output(dtype: str, of: str, floats: list[str], plain: Mapping[str, str], views: tuple[str, ...]) -> Output:
+    """An output of the inputs' own type has that of another variant, too. of: the input whose type it has, if any."""
+    if not of and floats and plain[floats[0]] == dtype:
+        of = floats[0]
+    return Output((), like=of, views=views) if of else Output((), dtype=dtype, views=views)
 
 
 def _is_small(dims: Dims, tensors: Sequence[Mapping[str, Any]]) -> bool:
