@@ -116,6 +116,8 @@ class Report(Record):
     """Op -> what a user's reference was found to be."""
     unfollowed: dict[str, tuple[str, ...]] = {}
     """Op -> what of its reference no estimate follows."""
+    unjudged: dict[str, float] = {}
+    """Op -> share of the elements of its gradients that were not judged."""
     coverage_cells: int = 0
     holes: tuple[HoleReport, ...] = ()
     reach: dict[str, dict[str, int]] = {}
@@ -150,6 +152,7 @@ def report(book: Book) -> Report:
         estimated=c.estimated,
         references=c.references,
         unfollowed=c.unfollowed,
+        unjudged=c.unjudged,
         coverage_cells=len(c.coverage),
         holes=tuple(HoleReport(op=h.op, dtype=h.dtype, axis=h.axis, missing=h.missing) for h in holes(c)),
         reach=c.reach,

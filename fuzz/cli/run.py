@@ -52,6 +52,7 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
     metavar="FILE[:NAME]",
     help="A reference of your own, which then is the op: a function or an nn.Module; repeatable.",
 )
+@click.option("--grad", is_flag=True, help="The gradients of the references, not what they return.")
 @subject_option
 @click.option(
     "--peer",
@@ -93,6 +94,7 @@ def command(
     *,
     ops: tuple[str, ...],
     references: tuple[str, ...],
+    grad: bool,
     subjects: tuple[str, ...],
     launch: tuple[str, ...],
     python: str,
@@ -130,6 +132,7 @@ def command(
     settings = RunSettings(
         ops=ops,
         references=references,
+        grad=grad,
         subjects=subjects,
         launch=launch,
         python=python,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.oracles.spec.axes import shape_of
 from kernel_assay.oracles.spec.contract import Contract, Dim, Dims, Input, Output, Reals
@@ -41,8 +42,8 @@ def contract_from(
     changed = {one["name"] for one in said["arguments"] if one["inout"]}
     inputs = {t["name"]: _input(t, dense=t["name"] in changed) for t in tensors}
     of_inputs = dict[str, str]()
-    if gradient := said.get("gradient"):  # at numbers only, each in the type of what it is the gradient of
-        inputs = {name: replace(one, specials=False, scaled=not one.counts) for name, one in inputs.items()}
+    if gradient := said["gradient"]:  # each in the type of what it is the gradient of
+        inputs = {name: _moderate(one, plain[name]) for name, one in inputs.items()}
         of_inputs = {name: of for name, of in gradient["gradients"].items() if of not in said["optional"]}
     return Contract(
         name=op,
@@ -71,6 +72,17 @@ def _input(t: Mapping[str, Any], *, dense: bool) -> Input:
     if t["below"] or t["upto"]:
         return Input(tuple(t["axes"]), below=t["below"], upto=t["upto"], layouts=layouts)
     return Input(tuple(t["axes"]), low=t["low"], high=t["high"], layouts=layouts)
+
+
+def _moderate(spec: Input, dtype: str) -> Input:
+    """The input without special values, and without numbers of any size: gradients are judged at plain numbers.
+
+    A product of many factors, as gradients are, overflows in one order of them and not in another.
+    """
+    if spec.ranged or spec.counts or not format_of(dtype).is_float:
+        return replace(spec, specials=False)
+    names = tuple(d.name for d in DISTRIBUTIONS.values() if d.floats and d.nature != "adversarial")
+    return replace(spec, specials=False, distributions=names)
 
 
 def _output(dtype: str, of: str, floats: list[str], plain: Mapping[str, str], views: tuple[str, ...]) -> Output:

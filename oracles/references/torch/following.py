@@ -252,7 +252,8 @@ def _found(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What is put at positions: anything may be along an axis on which another one may have been taken."""
-    made = (_multiplied if name_of(func) in operators.LINEAR else _moved)(func, args, kwargs)
+    adds = name_of(func) in operators.LINEAR or True in args[3:]  # index_put may, too
+    made = (_multiplied if adds else _moved)(func, args, kwargs)
     unsure = [x for x in tree_leaves(args) if isinstance(x, Tracked) and x.unsure is not None]
     if not unsure:
         return made
@@ -262,6 +263,15 @@ def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if whole
         else ties.lines(tuple(made.shape), args[1], args[2].span.value, args[2].unsure)
     )
+    return Tracked(Followed(made.followed.arithmetic, freed(made.span, marked)))
+
+
+def _unpooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What goes back from the largest of windows; anything, to all that share the largest of one."""
+    begun, x, kernel, stride, padding, dilation = args[:6]
+    made = _multiplied(func, args, kwargs)
+    how = kernel, stride or kernel, padding, dilation
+    marked = ties.shared(*tracked(made.followed.arithmetic, x).span[1:], tuple(begun.shape), how)
     return Tracked(Followed(made.followed.arithmetic, freed(made.span, marked)))
 
 
@@ -487,4 +497,5 @@ _RULES: dict[str, Callable[..., Any]] = {
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "convolution_backward": _convolution_backward,
+    "max_pool2d_with_indices_backward": _unpooled,
 }

@@ -31,7 +31,7 @@ LINEAR = words("""
 """Operators that are linear in each tensor: sums of products."""
 POOLS = words("avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d upsample_bilinear2d upsample_linear1d")
 """Weighted means of elements near one another."""
-PUTS = words("scatter scatter_add index_put index_add max_pool2d_with_indices_backward")
+PUTS = words("scatter scatter_add index_put index_add")
 """Operators that put what they are given at positions."""
 SPREADS = words("avg_pool2d_backward _adaptive_avg_pool2d_backward")
 """Operators that take what weighted means were given back to their elements."""

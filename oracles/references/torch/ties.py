@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -54,6 +57,40 @@ def lines(shape: tuple[int, ...], axis: int, index: Array, marked: Array) -> Arr
     part = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(index.shape))
     found[part] |= marked.any(axis=axis, keepdims=True)
     return found
+
+
+def shared(low: Array, high: Array, made: tuple[int, ...], how: Sequence[Sequence[int]]) -> Array:
+    """Mark the elements that are the largest of a window, or may be, of windows in which several are.
+
+    made: the shape of what was pooled; how: kernel, stride, padding and dilation.
+    """
+    kernel, stride, padding, dilation = ((*one, *one)[:2] for one in how)
+    sizes = [
+        max(n + before, (count - 1) * step + gap * (k - 1) + 1)
+        for n, count, k, step, before, gap in zip(
+            low.shape[-2:], made[-2:], kernel, stride, padding, dilation, strict=True
+        )
+    ]
+    inside = (..., *(slice(b, b + n) for b, n in zip(padding, low.shape[-2:], strict=True)))
+    wide = np.full((2, *low.shape[:-2], *(s + b for s, b in zip(sizes, padding, strict=True))), -np.inf)
+    wide[0][inside], wide[1][inside] = low, high
+    starts = [[i * gap for i in range(k)] for k, gap in zip(kernel, dilation, strict=True)]
+    places = [
+        (
+            ...,
+            *(
+                slice(at, at + (count - 1) * step + 1, step)
+                for at, count, step in zip(start, made[-2:], stride, strict=True)
+            ),
+        )
+        for start in product(*starts)
+    ]
+    best = reduce(np.maximum, (wide[0][place] for place in places))
+    several = sum((wide[1][place] >= best).astype(np.int64) for place in places) > 1
+    marked = np.zeros(wide[1].shape, np.bool_)
+    for place in places:
+        marked[place] |= several & (wide[1][place] >= best)
+    return marked[inside]
 
 
 def axis_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
