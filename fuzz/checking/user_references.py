@@ -151,6 +151,18 @@ class ReferenceProcess:
         """Ask about cases under the usual arithmetic, all at once."""
         self._ask([case for case in cases if (id(case), _USUAL.id) not in self._known], _USUAL)
 
+    def differences(self, case: Case) -> Message:
+        """Compare its gradients with finite differences (oracles/references/differences.py), or say why it cannot."""
+        if self._process is None or self._owner != os.getpid():
+            self._start()
+        assert self._process is not None
+        try:
+            (found,) = self._process.ask({"differences": [case.model_dump(mode="json")]}, ANSWER_SECONDS)["found"]
+        except GoneError as gone:
+            self.close()
+            return {"refused": str(gone)}
+        return dict(found)
+
     def shapes(self, case: Case) -> Mapping[str, tuple[int, ...]]:
         """Shapes of the outputs. Raises OutsideError."""
         return {name: four[0].shape for name, four in self._outputs(case, _USUAL).items()}

@@ -7,7 +7,8 @@ that of relu at 0, or of a maximum that two numbers share, right kernels differ.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -162,6 +163,32 @@ class Derived:
             return self._torch.zeros(0) if leaf is None else self._torch.zeros_like(leaf)
         return made
 
+    @property
+    def check(self) -> Any:
+        """What torch has to compare gradients with differences."""
+        return self._torch.autograd
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the inputs and of the outputs between which there are gradients."""
+        return tuple(self._floats), tuple(self.gradient.cotangents)
+
+    @contextmanager
+    def differentiable(
+        self, dims: Dims, inputs: Mapping[str, Array], attrs: Mapping[str, Any]
+    ) -> Iterator[tuple[Callable[..., tuple[Any, ...]], tuple[Any, ...]]]:
+        """The function of its inputs in floating point, and these as tensors, while gradients are on."""
+        given = {name: a for name, a in inputs.items() if name not in self.gradient.given}
+        leaves = self._leaves(given, "float64")
+
+        def function(*tensors: Any) -> tuple[Any, ...]:
+            mine = {**given, **dict(zip(leaves, tensors, strict=True))}
+            results = self._evaluate(self._function, dims, mine, attrs, "float64")
+            return tuple(results[output] for output in self.gradient.cotangents)
+
+        with self._torch.enable_grad():
+            yield function, tuple(leaves.values())
+
     def refuses(self, inputs: Mapping[str, Array]) -> str:
         """Why inputs are none that gradients are judged for; empty if they are."""
         odd = [n for n in inputs if format_of(inputs[n].dtype).is_float and not np.isfinite(inputs[n]).all()]
@@ -194,8 +221,12 @@ class Derived:
         want: Mapping[str, Array],
         spans: Mapping[str, Span],
         unit: float,
+        floor: float = 2.0**-126,
     ) -> dict[str, Array]:
-        """Mark elements that change by more than their limits, and not in proportion, where inputs move a little."""
+        """Mark elements that change by more than their limits, and not in proportion, where inputs move a little.
+
+        floor: numbers move no less than one of this size does.
+        """
         step, draw = max(UNITS * unit, LEAST), np.random.default_rng(0)
         room = {name: 2.0 * np.maximum(want[name] - s.low, s.high - want[name]) for name, s in spans.items()}
         found = {name: np.zeros(x.shape, np.bool_) for name, x in want.items()}
@@ -204,7 +235,9 @@ class Derived:
             ways = {n: way * draw.choice([-1.0, 1.0], way.shape) for n, way in ways.items()}
             for side in (step, -step):
                 try:
-                    far, near = (self.called(dims, _moved(inputs, ways, size), attrs) for size in (side, side / FINER))
+                    far, near = (
+                        self.called(dims, _moved(inputs, ways, size, floor), attrs) for size in (side, side / FINER)
+                    )
                 except (Exception, SystemExit):  # noqa: BLE001, S112  a user's own code does not take what is so near
                     continue
                 for name, x in want.items():
@@ -215,12 +248,12 @@ class Derived:
         return found
 
 
-def _moved(inputs: Mapping[str, Array], ways: Mapping[str, Array], size: float) -> dict[str, Array]:
-    """Inputs that are moved by so many times their size, and zeros by next to nothing."""
+def _moved(inputs: Mapping[str, Array], ways: Mapping[str, Array], size: float, floor: float) -> dict[str, Array]:
+    """Inputs that are moved by so many times their size."""
     made = dict(inputs)
     for name, way in ways.items():
         x = inputs[name].astype(np.float64)
-        made[name] = x + size * way * np.where(x == 0, 2.0**-126, np.abs(x))
+        made[name] = x + size * way * np.maximum(np.abs(x), floor)
     return made
 
 

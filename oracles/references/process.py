@@ -30,6 +30,7 @@ from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.references.describing import describe
 from kernel_assay.oracles.references.description import Described, random_tensor
+from kernel_assay.oracles.references.differences import compared
 from kernel_assay.oracles.references.gradients import Derived
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
 from kernel_assay.oracles.references.probing import learn_multiples
@@ -64,11 +65,11 @@ class Host:
         """Of the last call, what the reference was given."""
         self.views: dict[str, list[str]] = {}
         self._positions: dict[str, tuple[int, Array, Array]] = {}
-        self.described = describe(self.loaded, self._tried)
         self.derived: Derived | None = None
         """What makes its gradient of it, if that is asked for."""
         self.unjudged = 0
         """Elements of the last answer that are not judged, of a gradient."""
+        self.described = describe(self.loaded, self._tried)
         self.outputs = self._outputs()
         if Target.read(place).grad:
             self._derive()
@@ -417,6 +418,19 @@ def answer(host: Host, message: Message) -> Message:
     return {"answers": replies, "bytes": at, "unfollowed": sorted(host.unfollowed)}
 
 
+def differences(host: Host, cases: Sequence[Message]) -> Message:
+    """Compare gradients with finite differences, in some cases."""
+    assert host.derived is not None
+    found: list[Message] = []
+    for said in cases:
+        case = Case.model_validate(said)
+        try:
+            found.append(compared(host.derived, host.contract.dims_of(case), materialize_all(case), case.attrs))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a user's own code
+            found.append({"refused": said_of(error, host.loaded.file)})
+    return {"found": found}
+
+
 def _left(memory: int, at: int, arrays: Sequence[Array]) -> int:
     """Write arrays as float64; where the next one begins."""
     for array in arrays:
@@ -432,7 +446,11 @@ def begin(settings: Message) -> tuple[Message, Answer]:
     """Describe the reference. Raises UsageError for one that cannot be used."""
     stand_in()
     host = Host(settings["place"], settings["folder"], settings["memory"])
-    return host.message(), lambda message: answer(host, message)
+
+    def reply(message: Message) -> Message:
+        return differences(host, message["differences"]) if "differences" in message else answer(host, message)
+
+    return host.message(), reply
 
 
 def main() -> None:

@@ -252,7 +252,7 @@ def _found(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What is put at positions: anything may be along an axis on which another one may have been taken."""
-    adds = name_of(func) in operators.LINEAR or True in args[3:]  # index_put may, too
+    adds = name_of(func) in operators.LINEAR or any(x is True for x in args)  # index_put may, too
     made = (_multiplied if adds else _moved)(func, args, kwargs)
     unsure = [x for x in tree_leaves(args) if isinstance(x, Tracked) and x.unsure is not None]
     if not unsure:
@@ -269,8 +269,7 @@ def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _unpooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What goes back from the largest of windows; anything, to all that share the largest of one."""
     begun, x, kernel, stride, padding, dilation = args[:6]
-    made = _multiplied(func, args, kwargs)
-    how = kernel, stride or kernel, padding, dilation
+    made, how = _multiplied(func, args, kwargs), (kernel, stride or kernel, padding, dilation)
     marked = ties.shared(*tracked(made.followed.arithmetic, x).span[1:], tuple(begun.shape), how)
     return Tracked(Followed(made.followed.arithmetic, freed(made.span, marked)))
 

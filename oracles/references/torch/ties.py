@@ -71,11 +71,11 @@ def shared(low: Array, high: Array, made: tuple[int, ...], how: Sequence[Sequenc
             low.shape[-2:], made[-2:], kernel, stride, padding, dilation, strict=True
         )
     ]
-    inside = (..., *(slice(b, b + n) for b, n in zip(padding, low.shape[-2:], strict=True)))
+    inside: Any = (..., *(slice(b, b + n) for b, n in zip(padding, low.shape[-2:], strict=True)))
     wide = np.full((2, *low.shape[:-2], *(s + b for s, b in zip(sizes, padding, strict=True))), -np.inf)
     wide[0][inside], wide[1][inside] = low, high
     starts = [[i * gap for i in range(k)] for k, gap in zip(kernel, dilation, strict=True)]
-    places = [
+    places: list[Any] = [
         (
             ...,
             *(
@@ -87,10 +87,11 @@ def shared(low: Array, high: Array, made: tuple[int, ...], how: Sequence[Sequenc
     ]
     best = reduce(np.maximum, (wide[0][place] for place in places))
     several = sum((wide[1][place] >= best).astype(np.int64) for place in places) > 1
-    marked = np.zeros(wide[1].shape, np.bool_)
+    marked: Array = np.zeros(wide[1].shape, np.bool_)
     for place in places:
         marked[place] |= several & (wide[1][place] >= best)
-    return marked[inside]
+    found: Array = marked[inside]
+    return found
 
 
 def axis_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
