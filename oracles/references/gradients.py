@@ -149,6 +149,8 @@ class Derived:
         with self._torch.enable_grad():
             leaves = self._leaves(given, width)
             results = self._evaluate(self._function, dims, {**given, **leaves}, attrs, width)
+            for output in results.keys() & self.gradient.cotangents.keys():
+                _as_stored(results[output])
             begun = {}
             for output, name in self.gradient.cotangents.items():
                 cotangent, shape = self._tensor(arrays[name], width), tuple(results[output].shape)
@@ -246,6 +248,20 @@ class Derived:
                     jumped = (less > change / 16.0) | (change > 16.0 * FINER * less) | ~np.isfinite(change + less)
                     found[name] |= large & jumped & np.isfinite(x)
         return found
+
+
+def _as_stored(output: Any) -> None:
+    """Let an output that is followed be what a kernel has stored of it, rounded: a backward pass may begin with that.
+
+    What autograd has kept of it lies in the same memory.
+    """
+    if (followed := getattr(output, "followed", None)) is None:
+        return
+    fmt, (value, low, high) = format_of(followed.arithmetic.question.case.dtype), followed.span
+    if fmt.is_float and fmt.unit > followed.arithmetic.unit and low.flags.writeable and 0 not in low.strides:
+        room = np.where(np.isfinite(value), fmt.unit * np.abs(value) + fmt.eta / 2.0, 0.0)
+        low -= room
+        high += room
 
 
 def _moved(inputs: Mapping[str, Array], ways: Mapping[str, Array], size: float, floor: float) -> dict[str, Array]:
