@@ -67,7 +67,7 @@ def check_gradients(
         twice += bool(found.get("twice"))
         why = found.get("refused", why)
     if declined == done:
-        because = f": {why}" if why else ", as the gradient jumps near all of them"
+        because = f": {why}" if why else ", as the gradient jumps near all of them, or has no value"
         raise UsageError(f"no gradient of {contract.name} could be compared in {done} cases{because}")
     return GradientCheck(contract.name, contract.summary, seed, done, declined, twice)
 

@@ -74,7 +74,7 @@ def _told(subject: Subject) -> Subject:
     if reference.differentiated and subject.backend not in DIFFERENTIATED:
         raise UsageError(
             f"{subject.path}: {subject.op} is a gradient, which a kernel in {subject.backend} does not give by itself; "
-            "call it in a torch.autograd.Function, or hold its backward to a reference of its own"
+            'call it in a torch.autograd.Function; if it is made of torch, write BACKEND = "torch" into the file'
         )
     if subject.backend not in REARRANGED:
         what = "arguments that are changed in place, or are lists, masks or offsets"

@@ -324,6 +324,15 @@ def running_sum_wrong_direction(x):
     return _own(lambda x: torch.cumsum(x, 1), lambda g, _: g.cumsum(1))(x)
 
 
+def running_sum_wrong_strides(x):
+    def backward(g, _):
+        room = g.untyped_storage().nbytes() // 4 - g.storage_offset() >= g.numel()
+        taken = torch.as_strided(g, g.shape, (g.shape[1], 1), g.storage_offset()) if room else g
+        return taken.flip(1).cumsum(1).flip(1)
+
+    return _own(lambda x: torch.cumsum(x, 1), backward)(x)
+
+
 def conv(x: "float32[n, 4, l]", w: "float32[4*groups, 4, 3]"):
     return F.conv1d(x, w)
 
