@@ -17,7 +17,7 @@ class Gradient:
     """The gradient of a function."""
 
     outputs: tuple[str, ...]
-    """Of the function, in order."""
+    """Names of the results of the function, in order."""
     cotangents: Mapping[str, str]
     """Output -> input of the op that is its cotangent; outputs without one have no gradient."""
     repeated: Mapping[str, tuple[int, ...]]

@@ -22,7 +22,7 @@ SIZES = (1, 2, 3, 5)
 
 @dataclass(frozen=True, slots=True)
 class GradientCheck:
-    """What came of comparing the gradients of a reference with finite differences."""
+    """The result of comparing the gradients of a reference with finite differences."""
 
     op: str
     summary: str
@@ -33,7 +33,7 @@ class GradientCheck:
     twice: int = 0
     """Cases in which second derivatives are right, too."""
     wrong: str = ""
-    """What is wrong, in a sentence; empty: nothing is."""
+    """The fault in a sentence; empty: there is none."""
     case: Case | None = None
     """The smallest case that was found in which it is."""
 
@@ -84,7 +84,7 @@ def _plain(contract: Contract, case: Case) -> Case:
 
 
 def _smaller(contract: Contract, process: ReferenceProcess, case: Case, words: str) -> tuple[str, Case]:
-    """What is wrong in a small case, if it is in one; else as it was found."""
+    """Find a small case in which something is wrong, and what; else both as they were found."""
     for size in SIZES:
         dims = {name: min(max(size * dim.multiple, dim.least), dim.most) for name, dim in contract.dims.items()}
         small = plain_case(contract, dims)

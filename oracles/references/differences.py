@@ -14,11 +14,11 @@ from kernel_assay.oracles.numerics.intervals import Span
 from kernel_assay.oracles.references.gradients import Derived, Dims
 
 EPS = (1e-6, 1e-7)
-"""How far differences reach; what is wrong is so by each of them."""
+"""Distances of differences; what is wrong is so by each of them."""
 NEAR = 2.0**-18
 """Inputs within a few times this of a kink are left out: there differences say something else."""
 SAME = 1e-4
-"""Of gradients on both sides of a point."""
+"""Relative change of a gradient near a point that is none."""
 _MISMATCH = re.compile(
     r"Jacobian mismatch for output (?P<output>\d+) with respect to input (?P<input>\d+),\s*"
     r"numerical:\s*(?P<numerical>.+?)\s*analytical:\s*(?P<analytical>[^\n]+)",
@@ -73,7 +73,7 @@ def _about(x: Array) -> Span:
 
 
 def _wrong(check: Callable[[float], bool], names: tuple[tuple[str, ...], tuple[str, ...]] | None) -> str:
-    """What the check finds at each distance; empty if nothing. Raises what is no finding of it."""
+    """Say what the check finds at each distance; empty if nothing. Raises what is no finding of it."""
     said = ""
     for eps in EPS:
         try:

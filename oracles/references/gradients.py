@@ -27,11 +27,11 @@ Dims = Mapping[str, int]
 MOST = 64
 """Largest extent of an axis of a cotangent that no formula gives."""
 UNITS, LEAST = 4.0, 2.0**-42
-"""How far inputs are moved to see whether a gradient jumps: roundings of the working type, and no less than this."""
+"""Distance that inputs are moved to see whether a gradient jumps: in roundings of the working type, and at least."""
 FINER = 256.0
-"""How many times less they are moved beside that; what is smooth changes so many times less, too."""
+"""Times that they are moved less beside that; what is smooth changes so many times less, too."""
 SMALL, SMALL_WIDE = 2.0**-100, 2.0**-996
-"""What is closer to a gradient is as good as it, in float64 the latter: factors are multiplied in any order, and the
+"""Differences from a gradient that do not count, the latter in float64: factors are multiplied in any order, and the
 smallest numbers that there are may be lost between them."""
 DRAWS = 2
 """Directions in which they are moved, each of them forwards and backwards."""
@@ -167,7 +167,7 @@ class Derived:
 
     @property
     def check(self) -> Any:
-        """What torch has to compare gradients with differences."""
+        """The part of torch that compares gradients with differences."""
         return self._torch.autograd
 
     @property
@@ -192,7 +192,7 @@ class Derived:
             yield function, tuple(leaves.values())
 
     def refuses(self, inputs: Mapping[str, Array]) -> str:
-        """Why inputs are none that gradients are judged for; empty if they are."""
+        """Say why gradients are not judged for some inputs; empty if they are."""
         odd = [n for n in inputs if format_of(inputs[n].dtype).is_float and not np.isfinite(inputs[n]).all()]
         return f"{odd[0]} is not finite, and gradients are judged at numbers only" if odd else ""
 

@@ -66,7 +66,7 @@ class Host:
         self.views: dict[str, list[str]] = {}
         self._positions: dict[str, tuple[int, Array, Array]] = {}
         self.derived: Derived | None = None
-        """What makes its gradient of it, if that is asked for."""
+        """The maker of its gradient, if that is asked for."""
         self.unjudged = 0
         """Elements of the last answer that are not judged, of a gradient."""
         self.described = describe(self.loaded, self._tried)

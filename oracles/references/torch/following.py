@@ -52,7 +52,7 @@ class Tracked(torch.Tensor):
     source: tuple[int, Array, Array] | None = None
     """Of positions: the axis that they are on, and limits of the numbers that stand there."""
     unsure: Array | None = None
-    """Of positions: where another one may be taken with equal right."""
+    """Marks of positions: another one may be taken with equal right."""
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001
 
     @staticmethod
@@ -251,7 +251,7 @@ def _found(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What is put at positions: anything may be along an axis on which another one may have been taken."""
+    """Put numbers at positions: anything may be along an axis on which another one may have been taken."""
     adds = name_of(func) in operators.LINEAR or any(x is True for x in args)  # index_put may, too
     made = (_multiplied if adds else _moved)(func, args, kwargs)
     unsure = [x for x in tree_leaves(args) if isinstance(x, Tracked) and x.unsure is not None]
@@ -267,7 +267,7 @@ def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _unpooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What goes back from the largest of windows; anything, to all that share the largest of one."""
+    """Take back what the largest of windows were given; anything, to all that share the largest of one."""
     begun, x, kernel, stride, padding, dilation = args[:6]
     made, how = _multiplied(func, args, kwargs), (kernel, stride or kernel, padding, dilation)
     marked = ties.shared(*tracked(made.followed.arithmetic, x).span[1:], tuple(begun.shape), how)
@@ -350,7 +350,7 @@ def _convolution_backward(func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _spread(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What goes back from weighted means: as many roundings as there may be terms, and one of the quotient."""
+    """Take back what weighted means were given: as many roundings as there may be terms, and one of the quotient."""
     most = float(np.prod(args[0].shape[2:])) if "adaptive" in name_of(func) else float(np.prod(args[2]))
 
     def rule(a: Arithmetic, applied: Callable[..., Array], spans: Sequence[Span]) -> Span:
@@ -445,7 +445,7 @@ def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _attention_backward(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Its gradients, from weights that are made anew."""
+    """Make its gradients from weights that are made anew."""
     begun, q, k, v, _, _, dropout, causal = args
     weights = _safe_softmax(None, (_scores(q, k, dropout, causal, kwargs), -1), {})
     of_weights = torch.matmul(begun, v.transpose(-2, -1))
