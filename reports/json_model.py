@@ -112,12 +112,12 @@ class Report(Record):
     planted_missed: tuple[str, ...] = ()
     estimated: tuple[str, ...] = ()
     """Ops whose error budgets are estimated, not derived."""
+    unjudged: dict[str, float] = {}
+    """Op -> share of the elements of its gradients that were not judged."""
     references: dict[str, str] = {}
     """Op -> what a user's reference was found to be."""
     unfollowed: dict[str, tuple[str, ...]] = {}
     """Op -> what of its reference no estimate follows."""
-    unjudged: dict[str, float] = {}
-    """Op -> share of the elements of its gradients that were not judged."""
     coverage_cells: int = 0
     holes: tuple[HoleReport, ...] = ()
     reach: dict[str, dict[str, int]] = {}
@@ -150,9 +150,9 @@ def report(book: Book) -> Report:
         findings=findings,
         planted_missed=tuple(planted_missed(c)),
         estimated=c.estimated,
+        unjudged=c.unjudged,
         references=c.references,
         unfollowed=c.unfollowed,
-        unjudged=c.unjudged,
         coverage_cells=len(c.coverage),
         holes=tuple(HoleReport(op=h.op, dtype=h.dtype, axis=h.axis, missing=h.missing) for h in holes(c)),
         reach=c.reach,
