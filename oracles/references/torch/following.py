@@ -254,15 +254,8 @@ def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Put numbers at positions: anything may be along an axis on which another one may have been taken."""
     adds = name_of(func) in operators.LINEAR or any(x is True for x in args)  # index_put may, too
     made = (_multiplied if adds else _moved)(func, args, kwargs)
-    unsure = [x for x in tree_leaves(args) if isinstance(x, Tracked) and x.unsure is not None]
-    if not unsure:
+    if (marked := ties.put(name_of(func), tuple(made.shape), args)) is None:
         return made
-    whole = not (name_of(func).startswith("scatter") and unsure[0] is args[2])
-    marked = (
-        np.ones(tuple(made.shape), np.bool_)
-        if whole
-        else ties.lines(tuple(made.shape), args[1], args[2].span.value, args[2].unsure)
-    )
     return Tracked(Followed(made.followed.arithmetic, freed(made.span, marked)))
 
 

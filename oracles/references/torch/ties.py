@@ -48,6 +48,19 @@ def _touching(low: Array, high: Array) -> Array:
     return found
 
 
+def put(name: str, shape: tuple[int, ...], args: tuple[Any, ...]) -> Array | None:
+    """Mark elements of a result into which something is put at positions that are not sure; None: all are.
+
+    name: of the operator, which scatters along an axis, or puts at indices.
+    """
+    found = [x for x in tree_leaves(args) if getattr(x, "unsure", None) is not None]
+    if not found:
+        return None
+    if name.startswith("scatter") and found[0] is args[2]:
+        return lines(shape, args[1], args[2].span.value, args[2].unsure)
+    return np.ones(shape, np.bool_)
+
+
 def lines(shape: tuple[int, ...], axis: int, index: Array, marked: Array) -> Array:
     """Mark all elements of a tensor along an axis into which something is put at a position that is marked."""
     found = np.zeros(shape, np.bool_)
