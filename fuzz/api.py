@@ -33,6 +33,7 @@ from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz.campaign.session import CancelledError, RunResult, Stop, run
 from kernel_assay.fuzz.checking.check import Examiner, all_laws
+from kernel_assay.fuzz.checking.gradient_check import GradientCheck, check_gradients
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels, only_dtypes, placed
 from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
@@ -58,6 +59,7 @@ __all__ = [
     "FailureMet",
     "Finding",
     "FindingFiled",
+    "GradientCheck",
     "InternalError",
     "Item",
     "Listener",
@@ -78,6 +80,7 @@ __all__ = [
     "UserKernels",
     "Verdict",
     "check",
+    "check_gradients",
     "gather",
     "prove",
     "replay",

@@ -48,6 +48,8 @@ class RunSettings:
     """Kernels of your own: `FILE[:NAME]`."""
     references: tuple[str, ...] = ()
     """References of your own, each an op: `FILE[:NAME]` or `module:NAME`, a function or a class of torch modules."""
+    grad: bool = False
+    """Whether kernels are held to the gradients of these, by what torch's autograd makes of them."""
     launch: tuple[str, ...] = ()
     """Lines of front matter (TOML) for the CUDA files among them."""
     python: str = ""
@@ -93,6 +95,8 @@ class RunSettings:
             raise UsageError("seconds and cases exclude one another; name one of them")
         if self.seconds is not None and not self.seconds > 0:
             raise UsageError(f"seconds must be above 0, not {self.seconds!r}")
+        if self.grad and not self.references:
+            raise UsageError("gradients are those of a reference of your own: name one, as ref.py:fn")
         if self.engine not in ENGINES:
             raise UsageError(f"engine {self.engine!r} is not known; the known ones are {', '.join(ENGINES)}")
         if self.workload is not None and self.engine != "conjecture":

@@ -39,7 +39,7 @@ from hypothesis import strategies as st
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.reference_place import option_for
+from kernel_assay.corpus.model.reference_place import Target, option_for
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.api import USUAL, Kernel, SandboxLimits, check, place_of, sandbox_of
@@ -58,6 +58,7 @@ def assay(
     op: str = "",
     *,
     reference: Reference | None = None,
+    grad: bool = False,
     example: Any = (),
     dtypes: tuple[str, ...] = (),
     max_elements: int | None = None,
@@ -67,10 +68,10 @@ def assay(
     """Make a test of a function that returns a kernel: it is held to an op, or a reference, by cases of Hypothesis.
 
     Its arguments are the test's: fixtures, parameters, `self`. It is called once, for all cases. Settings of Hypothesis
-    may stand above it, but for a deadline: how long a kernel may take is what `limits` say. The first six are as for
+    may stand above it, but for a deadline: how long a kernel may take is what `limits` say. The first seven are as for
     `cases`, the last two as for `hold`.
     """
-    drawn = cases(op, reference=reference, example=example, dtypes=dtypes, max_elements=max_elements)
+    drawn = cases(op, reference=reference, grad=grad, example=example, dtypes=dtypes, max_elements=max_elements)
 
     def decorated(test: Callable[..., Kernel]) -> Callable[..., None]:
         def held(kernel: Kernel, case: Case) -> None:
@@ -88,7 +89,7 @@ def assay(
             if kernel is None:
                 raise UsageError(f"{test.__name__} returns no kernel; let it return a function, or 'FILE:NAME'")
             sandbox_of(
-                kernel, op or _op_of(_place(reference, example)), limits
+                kernel, op or _op_of(_place(reference, example, grad=grad)), limits
             )  # what cannot be run is no failing case
             vars(every_case).update(_above(made))
             try:
@@ -128,22 +129,26 @@ def cases(
     op: str = "",
     *,
     reference: Reference | None = None,
+    grad: bool = False,
     example: Any = (),
     dtypes: tuple[str, ...] = (),
     max_elements: int | None = None,
 ) -> st.SearchStrategy[Case]:
     """Cases of an op, or of a reference of your own, for `@given`.
 
-    example: inputs of the reference, in their order, or the only one, where neither annotations nor a table of its file
-    describe them; dtypes: only these for the first input; none: all of an op, that of its description of a reference;
-    max_elements: of the largest tensor. Raises UsageError for an unknown op, and what cannot be a reference; what the
-    reference itself does wrong is said when the test runs.
+    grad: kernels are held to the gradients of the reference, not to what it returns. example: inputs of the reference,
+    in their order, or the only one, where neither annotations nor a table of its file describe them; dtypes: only these
+    for the first input; none: all of an op, that of its description of a reference; max_elements: of the largest
+    tensor. Raises UsageError for an unknown op, and what cannot be a reference; what the reference itself does wrong is
+    said when the test runs.
     """
+    if grad and reference is None:
+        raise UsageError("gradients are those of a reference: name one, as cases(reference=fn, grad=True)")
     if (reference is None) != bool(op):
         raise UsageError("what is right is an op or a reference: name one, as cases('softmax') or cases(reference=fn)")
     if reference is None:
         return strategies.cases(op, dtypes=dtypes, max_elements=max_elements)
-    place = _place(reference, example)
+    place = _place(reference, example, grad=grad)
 
     def described() -> st.SearchStrategy[Case]:
         contract = contract_of(_op_of(place))
@@ -152,12 +157,13 @@ def cases(
     return st.deferred(described)
 
 
-def _place(reference: Reference | None, example: Any) -> str:
+def _place(reference: Reference | None, example: Any, *, grad: bool) -> str:
     """A reference as the command line names it; empty for none."""
     if reference is None:
         return ""
     examples = (example,) if hasattr(example, "shape") or not isinstance(example, Sequence) else example
-    return place_of(reference) + (words_of(examples) if len(examples) else "")
+    place = place_of(reference) + (words_of(examples) if len(examples) else "")
+    return str(Target.read(place)._replace(grad=True)) if grad else place
 
 
 def _op_of(place: str) -> str:

@@ -123,6 +123,8 @@ class Report(Record):
     planted_missed: tuple[str, ...] = ()
     estimated: tuple[str, ...] = ()
     """Ops whose error budgets are estimated, not derived."""
+    unjudged: dict[str, float] = {}
+    """Op -> share of the elements of its gradients that were not judged."""
     references: dict[str, str] = {}
     """Op -> what a user's reference was found to be."""
     unfollowed: dict[str, tuple[str, ...]] = {}
@@ -161,6 +163,7 @@ def report(book: Book) -> Report:
         findings=findings,
         planted_missed=tuple(planted_missed(c)),
         estimated=c.estimated,
+        unjudged=c.unjudged,
         references=c.references,
         unfollowed=c.unfollowed,
         workload={op: _workload(one) for op, one in c.workload.items()},

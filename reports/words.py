@@ -23,7 +23,9 @@ def estimates(c: Campaign) -> list[str]:
     said = [f"budgets of {', '.join(c.estimated)} are estimated from their formulas: weaker than derived ones"]
     said += [f"{op} is {text}" for op, text in c.references.items()]
     rest = "it is judged by what float32, or a neighbouring input, changes there, several times: weaker still"
-    return said + [f"no rule follows {', '.join(names)} in {op}; {rest}" for op, names in c.unfollowed.items()]
+    said += [f"no rule follows {', '.join(names)} in {op}; {rest}" for op, names in c.unfollowed.items()]
+    why = "of the elements of {}: its gradient jumps there, or has no value"
+    return said + [f"not judged: {percent(share)} {why.format(op)}" for op, share in c.unjudged.items()]
 
 
 def workloads(c: Campaign) -> list[str]:

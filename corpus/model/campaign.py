@@ -183,6 +183,8 @@ class Campaign(Record):
     """Op -> what a user's reference was found to be: a function or a module, and its inputs."""
     unfollowed: dict[str, tuple[str, ...]] = {}
     """Op -> what of its reference no estimate follows, by name: there budgets are weaker still (numerics.md 6)."""
+    unjudged: dict[str, float] = {}
+    """Op -> share of the elements of its gradients that are not judged, as they have no value there, or jump."""
     unused: dict[str, tuple[str, ...]] = {}
     """Op -> optional attributes and inputs that none of the subjects takes; cases are made without."""
     needed: dict[str, tuple[str, ...]] = {}

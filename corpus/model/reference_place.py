@@ -1,6 +1,7 @@
 """Where a user's reference is, as records name it: `FILE:NAME#digest`, or `module:NAME@folder#digest`.
 
-Behind the name there may be examples of its inputs, `FILE:NAME(float32[4, 8], 0.5)`, if nothing else describes them.
+Behind the name there may be `.grad`, for the gradient of a reference, and examples of its inputs, if nothing else
+describes them: `FILE:NAME.grad(float32[4, 8], 0.5)`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import shlex
 from typing import NamedTuple, Self
 
 _TARGET = re.compile(r"(?P<place>.+?)(?P<examples>\([^()]*\))?", re.DOTALL)
+_GRAD = ".grad"
 _FORM = re.compile(r"(?P<target>.+?)(?:@(?P<folder>/.*))?#(?P<digest>[0-9a-f]{16})")
 
 
@@ -42,14 +44,16 @@ class Target(NamedTuple):
     """Empty: whichever is the reference there."""
     examples: str
     """Examples of its inputs, with parentheses around them; empty: none are given."""
+    grad: bool = False
+    """Whether its gradient is meant."""
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The parts of `FILE[:NAME][(EXAMPLES)]` or `module:NAME[(EXAMPLES)]`."""
+        """The parts of `FILE[:NAME][.grad][(EXAMPLES)]` or `module:NAME[.grad][(EXAMPLES)]`."""
         match = _TARGET.fullmatch(text)
         place, examples = (match["place"], match["examples"] or "") if match else (text, "")
         where, _, name = place.partition(":")
-        return cls(where, name, examples)
+        return cls(where, name.removesuffix(_GRAD), examples, name.endswith(_GRAD))
 
     @property
     def is_file(self) -> bool:
@@ -58,7 +62,8 @@ class Target(NamedTuple):
 
     def __str__(self) -> str:
         """As it is written."""
-        return f"{self.where}{f':{self.name}' if self.name else ''}{self.examples}"
+        grad = _GRAD if self.grad else ""
+        return f"{self.where}{f':{self.name}{grad}' if self.name or grad else ''}{self.examples}"
 
 
 def option_for(origin: str) -> str:

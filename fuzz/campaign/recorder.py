@@ -13,7 +13,7 @@ from kernel_assay.fuzz.campaign.counters import Counters
 from kernel_assay.fuzz.campaign.coverage_journal import CoverageJournal
 from kernel_assay.fuzz.campaign.subject_counters import thinned
 from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
-from kernel_assay.fuzz.checking.user_references import unfollowed_of
+from kernel_assay.fuzz.checking.user_references import unfollowed_of, unjudged_of
 from kernel_assay.fuzz.generation.declines import Declines
 from kernel_assay.fuzz.triage.failures import now
 
@@ -106,6 +106,7 @@ class Recorder:
                 for op, one in self.campaign.workload.items()
             },
             unfollowed=unfollowed_of(self.campaign.ops),
+            unjudged=unjudged_of(self.campaign.ops),
             timeline=tuple(self.timeline),
         )
 

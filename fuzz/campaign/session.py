@@ -312,7 +312,7 @@ def _limits(settings: RunSettings, resumed: Campaign | None) -> Limits:
 
 def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
     """The record of a run that has not begun."""
-    known = tuple(add_reference(text).name for text in settings.references)
+    known = tuple(add_reference(text, grad=settings.grad).name for text in settings.references)
     chosen = select(
         settings.ops or known,
         files=settings.subjects,

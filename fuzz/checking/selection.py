@@ -31,6 +31,8 @@ DEFAULT_PEERS = ("torch", "numpy")
 
 REARRANGED = ("torch", "numpy", "triton")
 """Those whose functions may take other arguments than the tensors of a case."""
+DIFFERENTIATED = ("torch", "triton")
+"""Those whose functions the autograd of torch can go through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,11 @@ def _told(subject: Subject) -> Subject:
         return subject
     if is_function(subject) and not reference.rearranged:
         return subject
+    if reference.differentiated and subject.backend not in DIFFERENTIATED:
+        raise UsageError(
+            f"{subject.path}: {subject.op} is a gradient, which a kernel in {subject.backend} does not give by itself; "
+            'call it in a torch.autograd.Function; if it is made of torch, write BACKEND = "torch" into the file'
+        )
     if subject.backend not in REARRANGED:
         what = "arguments that are changed in place, or are lists, masks or offsets"
         raise UsageError(f"{subject.path}: {subject.op} has {what}, which a kernel in {subject.backend} cannot take")

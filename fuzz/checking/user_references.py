@@ -74,6 +74,7 @@ class ReferenceProcess:
         self._bytes = 0
         self.said: Message = self._start()
         self._unfollowed = set(self.said["unfollowed"])
+        self._elements = self._unjudged = 0
         atexit.register(self.close)
 
     def _start(self) -> Message:
@@ -110,7 +111,12 @@ class ReferenceProcess:
     def usual_op(self) -> str:
         """The name of its op where nobody gives another."""
         name = self.said["stem"] if self.said["name"] in _VAGUE else self.said["name"]
-        return op_name(name) or "op_"
+        return (op_name(name) or "op_") + ("_grad" if self.said["gradient"] else "")
+
+    @property
+    def unjudged(self) -> float:
+        """Share of the elements of a gradient that were not judged, as it has no value there, or jumps."""
+        return self._unjudged / self._elements if self._elements else 0.0
 
     @property
     def unfollowed(self) -> tuple[str, ...]:
@@ -125,22 +131,42 @@ class ReferenceProcess:
     @property
     def launch(self) -> str:
         """What a kernel must know: what arguments are made of, and of a module how it is made."""
-        arguments = {"arguments": self.said["arguments"]}
+        arguments, gradient = {"arguments": self.said["arguments"]}, self.said["gradient"]
+        given = {*gradient["cotangents"].values()} if gradient else set()
+        if gradient:
+            arguments["gradient"] = gradient
         if not self.said["mode"]:
             return to_json(arguments).decode() if self.rearranged else ""
         keys = ("init", "init_dims", "mode")
-        tensors = [[t["name"], t["weight"], t["axes"]] for t in self.said["tensors"]]
+        tensors = [[t["name"], t["weight"], t["axes"]] for t in self.said["tensors"] if t["name"] not in given]
         of_modules = {**{k: self.said[k] for k in keys}, "tensors": tensors, "attrs": [*self.said["attrs"]]}
         return to_json({**of_modules, **arguments}).decode()
 
     @property
     def rearranged(self) -> bool:
-        """Whether arguments are other than the tensors of a case, or changed in place."""
-        return bool(self.said["arguments"])
+        """Whether arguments are other than the tensors of a case, or changed in place, or a gradient is asked for."""
+        return bool(self.said["arguments"]) or self.differentiated
+
+    @property
+    def differentiated(self) -> bool:
+        """Whether it is the gradient of a function."""
+        return bool(self.said["gradient"])
 
     def prepare(self, cases: Sequence[Case]) -> None:
         """Ask about cases under the usual arithmetic, all at once."""
         self._ask([case for case in cases if (id(case), _USUAL.id) not in self._known], _USUAL)
+
+    def differences(self, case: Case) -> Message:
+        """Compare its gradients with finite differences (oracles/references/differences.py), or say why it cannot."""
+        if self._process is None or self._owner != os.getpid():
+            self._start()
+        assert self._process is not None
+        try:
+            (found,) = self._process.ask({"differences": [case.model_dump(mode="json")]}, ANSWER_SECONDS)["found"]
+        except GoneError as gone:
+            self.close()
+            return {"refused": str(gone)}
+        return dict(found)
 
     def shapes(self, case: Case) -> Mapping[str, tuple[int, ...]]:
         """Shapes of the outputs. Raises OutsideError."""
@@ -195,9 +221,13 @@ class ReferenceProcess:
         said = self._process.ask(told, ANSWER_SECONDS * math.sqrt(len(cases)))
         self._unfollowed.update(said["unfollowed"])
         try:
-            return [self._read(one) for one in said["answers"]]
+            found = [self._read(one) for one in said["answers"]]
         except (KeyError, ValueError) as error:
             raise InternalError(f"the process of the reference {self.target} answers out of form: {error}") from error
+        if self.differentiated:
+            self._unjudged += sum(one.get("unjudged", 0) for one in said["answers"])
+            self._elements += sum(x[0].size for one in found for x in (one.outputs or {}).values())
+        return found
 
     def _read(self, said: Mapping[str, Any]) -> _Answer:
         if "refused" in said:
@@ -230,15 +260,18 @@ _INHERITED: list[ChildProcess] = []
 """Kept for good: whoever drops one closes files by numbers that mean others by now (campaign/parallel.py)."""
 
 
-def add_reference(text: str, folder: Path | None = None, *, op: str = "", beside: bool = False) -> Contract:
+def add_reference(
+    text: str, folder: Path | None = None, *, op: str = "", beside: bool = False, grad: bool = False
+) -> Contract:
     """Make a reference known as the contract of an op, which is called after it.
 
     text: `FILE[:NAME]` or `module:NAME`, and maybe examples of its inputs: `FILE:NAME(float32[4, 8], 0.5)`; folder:
     where a module is looked for; None: here. op: its name; empty: that of the function, or of its file. beside: an op
-    that has the name already stays, and this one gets a number behind it. The same reference again is loaded again.
-    Raises UsageError for one that cannot be used.
+    that has the name already stays, and this one gets a number behind it. grad: its gradient is meant, as it is by a
+    NAME that ends in `.grad`. The same reference again is loaded again. Raises UsageError for one that cannot be used.
     """
     target = Target.read(text)
+    target = target._replace(grad=grad or target.grad)
     if target.is_file:
         target = target._replace(where=str(Path(target.where).resolve()))
     process = ReferenceProcess(str(target), folder or Path.cwd())
@@ -303,6 +336,12 @@ def unfollowed_of(ops: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """What of the references of ops no estimate follows, as far as that is known by now."""
     found = {op: contract_of(op).elsewhere for op in ops if origin_of(op)}
     return {op: one.unfollowed for op, one in found.items() if one is not None and one.unfollowed}
+
+
+def unjudged_of(ops: Sequence[str]) -> dict[str, float]:
+    """Share of the elements of gradients that were not judged, of the references of ops, where there are such."""
+    found = {op: contract_of(op).elsewhere for op in ops if origin_of(op)}
+    return {op: one.unjudged for op, one in found.items() if isinstance(one, ReferenceProcess) and one.unjudged}
 
 
 def notes_of(ops: Sequence[str]) -> list[str]:

@@ -36,6 +36,7 @@ from kernel_assay.reports.book import DEFAULT_CORPUS
 from kernel_assay.reports.json_model import report
 from kernel_assay.reports.plain.run_text import campaign_text
 from kernel_assay.reports.plain.terminal import say
+from kernel_assay.reports.words import count
 
 INTERRUPTED = 130
 """Exit code of what was ended before its time, without a finding: that nothing was found says nothing then."""
@@ -52,6 +53,7 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
     metavar="FILE[:NAME]",
     help="A reference of your own, which then is the op: a function or an nn.Module; repeatable.",
 )
+@click.option("--grad", is_flag=True, help="The gradients of the references, not what they return.")
 @subject_option
 @click.option(
     "--workload",
@@ -99,6 +101,7 @@ def command(
     *,
     ops: tuple[str, ...],
     references: tuple[str, ...],
+    grad: bool,
     subjects: tuple[str, ...],
     launch: tuple[str, ...],
     python: str,
@@ -137,6 +140,7 @@ def command(
     settings = RunSettings(
         ops=ops,
         references=references,
+        grad=grad,
         subjects=subjects,
         launch=launch,
         python=python,
@@ -159,11 +163,37 @@ def command(
         base=base,
     )
     check_json(json_path)
+    if grad and not subjects:
+        return _alone(settings, json_path)
     with Store(corpus) as store, stopping(api.Stop()) as stop:
         with Progress(quiet=quiet) as progress:
             result = api.run(settings, store=store, on_event=progress, stop=stop, resume=resume, began=began)
         code = conclude(result, corpus, json_path)
     return INTERRUPTED if stop.asked and code == 0 and not result.campaign.finished else code
+
+
+def _alone(settings: RunSettings, json_path: str | None) -> int:
+    """Compare the gradients of references with finite differences, as no kernel is held to them."""
+    if json_path:
+        raise UsageError("--json tells of kernels, and no --subject is one: name one, or leave out --json")
+    s = settings
+    found = [api.check_gradients(one, cases=s.cases, seconds=s.seconds, seed=s.seed) for one in s.references]
+    click.echo("\n\n".join(map(_gradients_text, found)))
+    return FOUND if any(one.failed for one in found) else 0
+
+
+def _gradients_text(c: api.GradientCheck) -> str:
+    right = c.cases - c.declined - c.failed
+    lines = [f"{c.op} is {c.summary}", f"{count(c.cases, 'case')}, seed {c.seed}: {right} as finite differences say"]
+    if c.declined:
+        lines[-1] += f", {c.declined} not tried, as the gradient jumps near them or has no value"
+    if not c.failed and c.twice < right:
+        lines.append(f"second derivatives: right in {c.twice}, and not to be had in the others")
+    elif not c.failed:
+        lines[-1] += "; so are second derivatives"
+    if c.case is not None:
+        lines += [f"wrong: {c.wrong}", f"case   {c.case.label}"]
+    return "\n".join(lines)
 
 
 @contextmanager

@@ -144,7 +144,8 @@ def _learned(
     """The first rule that fits two thirds of the cases, and the case it was found with, if the rest agrees with it."""
     keys = list(cases)
     some, rest = (keys[: -(-2 * len(keys) // 3)], keys[-(-2 * len(keys) // 3) :])
-    judged = zip(some, shrinker.judge([cases[key] for key in some]), strict=True)
+    shrinker.judge([cases[key] for key in some])  # all at once; what is outside of the op is left out
+    judged = ((key, checked) for key in some for checked in shrinker.judge([cases[key]]))
     known = ((key, _failed(shrinker, checked.verdicts[shrinker.subject])) for key, checked in judged)
     fails = {key: failed for key, failed in known if failed is not None}
     if len(set(fails.values())) < 2 or shrinker.expired():

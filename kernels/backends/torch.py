@@ -20,7 +20,7 @@ from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned, place_of
 from kernel_assay.kernels.backends.support.guard import ALIGNMENT
 from kernel_assay.kernels.backends.support.importing import as_function
-from kernel_assay.kernels.backends.support.rearranged import rearranged
+from kernel_assay.kernels.backends.support.rearranged import Differentiated, gradient_of, rearranged
 from kernel_assay.kernels.backends.support.torch_modules import called, is_of_modules
 from kernel_assay.kernels.backends.support.torch_settings import Settings
 
@@ -56,6 +56,14 @@ class TorchLoader(PythonLoader):
         return self._made(TorchLoader.load(self, path, function), path, function, launch, self._lending)
 
     def _made(
+        self, found: Callable[..., Any], path: Path, function: str, launch: str, around: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        if gradient := gradient_of(launch):
+            forwards = self._forwards(found, path, function, launch, lambda inner: inner)
+            return Differentiated(self._torch, forwards, gradient, around)
+        return self._forwards(found, path, function, launch, around)
+
+    def _forwards(
         self, found: Callable[..., Any], path: Path, function: str, launch: str, around: Callable[..., Any]
     ) -> Callable[..., Any]:
         if is_of_modules(launch) and isinstance(found, type):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.oracles.spec.axes import shape_of
 from kernel_assay.oracles.spec.contract import Contract, Dim, Dims, Input, Output, Reals
@@ -40,13 +41,17 @@ def contract_from(
     least = max(math.prod(shape_of(t["axes"], lowest, {})) for t in tensors)
     changed = {one["name"] for one in said["arguments"] if one["inout"]}
     inputs = {t["name"]: _input(t, dense=t["name"] in changed) for t in tensors}
+    of_inputs = dict[str, str]()
+    if gradient := said["gradient"]:  # each in the type of what it is the gradient of
+        inputs = {name: _moderate(one, plain[name]) for name, one in inputs.items()}
+        of_inputs = {name: of for name, of in gradient["gradients"].items() if of not in said["optional"]}
     return Contract(
         name=op,
         summary=said["summary"],
         dims={name: Dim(*ends) for name, ends in said["dims"].items()},
         inputs=inputs,
         outputs={
-            name: replace(_output(dtype, floats, plain), views=tuple(said["views"].get(name, ())))
+            name: _output(dtype, of_inputs.get(name, ""), floats, plain, tuple(said["views"].get(name, ())))
             for name, dtype in said["outputs"].items()
         },
         variants=(plain, *({**plain, **dict.fromkeys(floats, one)} for one in others)),
@@ -69,9 +74,22 @@ def _input(t: Mapping[str, Any], *, dense: bool) -> Input:
     return Input(tuple(t["axes"]), low=t["low"], high=t["high"], layouts=layouts)
 
 
-def _output(dtype: str, floats: list[str], plain: Mapping[str, str]) -> Output:
-    """An output of the inputs' own type has that of another variant, too."""
-    return Output((), like=floats[0]) if floats and plain[floats[0]] == dtype else Output((), dtype=dtype)
+def _moderate(spec: Input, dtype: str) -> Input:
+    """The input without special values, and without numbers of any size: gradients are judged at plain numbers.
+
+    A product of many factors, as gradients are, overflows in one order of them and not in another.
+    """
+    if spec.ranged or spec.counts or not format_of(dtype).is_float:
+        return replace(spec, specials=False)
+    names = tuple(d.name for d in DISTRIBUTIONS.values() if d.floats and d.nature != "adversarial")
+    return replace(spec, specials=False, distributions=names)
+
+
+def _output(dtype: str, of: str, floats: list[str], plain: Mapping[str, str], views: tuple[str, ...]) -> Output:
+    """An output of the inputs' own type has that of another variant, too. of: the input whose type it has, if any."""
+    if not of and floats and plain[floats[0]] == dtype:
+        of = floats[0]
+    return Output((), like=of, views=views) if of else Output((), dtype=dtype, views=views)
 
 
 def _is_small(dims: Dims, tensors: Sequence[Mapping[str, Any]]) -> bool:

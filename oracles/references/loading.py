@@ -144,12 +144,12 @@ def load(place: str, folder: Path) -> Loaded:
 
     Raises UsageError if there is none, or if its file does not run.
     """
-    where, name, examples = target_named = Target.read(place)
+    where, name, examples, _ = target_named = Target.read(place)
     if not where or ((folder / where).is_dir() and not (folder / where / "__init__.py").is_file()):
         what = f"{where} is a folder" if where else f"{place!r} names no file"
         raise UsageError(f"the reference {what}; name a file and what is the reference there, as ref.py:fn")
     given = examples_in(place, examples)
-    place = str(target_named._replace(examples=""))
+    place = str(target_named._replace(examples="", grad=False))
     if target_named.is_file:
         module, file = _executed((folder / where).resolve())
     else:

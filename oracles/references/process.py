@@ -19,6 +19,7 @@ from kernel_assay.corpus.formats import FORMATS, Array, format_of
 from kernel_assay.corpus.inputs.arguments import AFTER, Argument, argued
 from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.reference_place import Target
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import Answer, serve_parent
@@ -29,6 +30,8 @@ from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
 from kernel_assay.oracles.references.describing import describe
 from kernel_assay.oracles.references.description import Described, random_tensor
+from kernel_assay.oracles.references.differences import compared
+from kernel_assay.oracles.references.gradients import Derived
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
 from kernel_assay.oracles.references.probing import learn_multiples
 from kernel_assay.oracles.spec.axes import shape_of, solve
@@ -62,14 +65,27 @@ class Host:
         """Of the last call, what the reference was given."""
         self.views: dict[str, list[str]] = {}
         self._positions: dict[str, tuple[int, Array, Array]] = {}
+        self.derived: Derived | None = None
+        """The maker of its gradient, if that is asked for."""
+        self.unjudged = 0
+        """Elements of the last answer that are not judged, of a gradient."""
         self.described = describe(self.loaded, self._tried)
         self.outputs = self._outputs()
+        if Target.read(place).grad:
+            self._derive()
         self.contract: Contract = contract_from("op", self.message(), self._numpy, dtypes=FLOATS)
         self._follow_once()
+
+    def _derive(self) -> None:
+        """Go on with the gradient. Raises UsageError."""
+        derived = Derived(self.loaded, self.described, self.outputs, self._evaluated, self._tensor)
+        self.outputs, self.views, self.derived = derived.outputs, {}, derived
 
     def message(self) -> Message:
         """The description."""
         said = self.described.message()
+        gradient = self.derived.gradient if self.derived else None
+        of = "the gradient of " if gradient else ""
         kind = "module" if self.loaded.is_module else "function"
         mode = f", {self.loaded.mode} mode" if self.loaded.is_module else ""
         name = getattr(self.loaded.target, "__name__", "reference")
@@ -81,9 +97,10 @@ class Host:
             "digest": self.loaded.digest,
             "library": "torch" if self.loaded.torch is not None else "numpy",
             "mode": self.loaded.mode if self.loaded.is_module else "",
-            "summary": f"the {kind} {name} of {self.loaded.file.name}{mode}",
+            "summary": f"{of}the {kind} {name} of {self.loaded.file.name}{mode}",
             "outputs": self.outputs,
             "views": self.views,
+            "gradient": gradient.message() if gradient else None,
             "unfollowed": sorted(self.unfollowed),
             "told": self.loaded.said("TOLD", ""),
         }
@@ -104,6 +121,19 @@ class Host:
         width: str = "float64",
     ) -> dict[str, Any]:
         """Outputs by name. arrays: numpy's, or what is followed; of torch references tensors are made of the former."""
+        if self.derived is not None:
+            return self.derived.called(dims, arrays, attrs, width)
+        return self._evaluated(described, dims, arrays, attrs, width)
+
+    def _evaluated(
+        self,
+        described: Described,
+        dims: Mapping[str, int],
+        arrays: Mapping[str, Any],
+        attrs: Mapping[str, Any],
+        width: str,
+    ) -> dict[str, Any]:
+        """The same of the function itself, whatever is made of it."""
         with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
             given = {name: self._tensor(a, width) for name, a in arrays.items()}
         given = {t.name: given[t.name] for t in described.tensors if t.name in given}
@@ -260,6 +290,8 @@ class Host:
         """The exact outputs, and the limits between which a kernel's may lie. Raises Refused."""
         inputs = materialize_all(case)
         dims = self.contract.dims_of(case)
+        if self.derived is not None and (why := self.derived.refuses(inputs)):
+            raise Refused(why)
         try:
             made = self._called(self.described, dims, inputs, case.attrs)
             want = {name: np.asarray(made[name]).astype(np.float64) for name in self.outputs}
@@ -277,6 +309,9 @@ class Host:
             except Exception as error:  # noqa: BLE001  whatever comes up is about following it
                 self._cannot_follow(said_of(error, self.loaded.file))
                 spans = self._fallback(q, dims)
+            if self.derived is not None:
+                about = dims, inputs, case.attrs, want, spans, Arithmetic.of(q).unit
+                spans, self.unjudged = self.derived.judged(*about)
         return want, spans
 
     @property
@@ -375,12 +410,25 @@ def answer(host: Host, message: Message) -> Message:
             continue
         shapes = {name: list(array.shape) for name, array in want.items()}
         begin, at = at, _left(host.memory, at, [x for n in want for x in (want[n], *spans[n])])
-        reply: Message = {"shapes": shapes, "at": begin, "positions": {}}
+        reply: Message = {"shapes": shapes, "at": begin, "positions": {}, "unjudged": host.unjudged}
         for name, (axis, low, high) in host.positions.items():
             reply["positions"][name] = {"axis": axis, "shape": list(low.shape), "at": at}
             at = _left(host.memory, at, [low, high])
         replies.append(reply)
     return {"answers": replies, "bytes": at, "unfollowed": sorted(host.unfollowed)}
+
+
+def differences(host: Host, cases: Sequence[Message]) -> Message:
+    """Compare gradients with finite differences, in some cases."""
+    assert host.derived is not None
+    found: list[Message] = []
+    for said in cases:
+        case = Case.model_validate(said)
+        try:
+            found.append(compared(host.derived, host.contract.dims_of(case), materialize_all(case), case.attrs))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a user's own code
+            found.append({"refused": said_of(error, host.loaded.file)})
+    return {"found": found}
 
 
 def _left(memory: int, at: int, arrays: Sequence[Array]) -> int:
@@ -398,7 +446,11 @@ def begin(settings: Message) -> tuple[Message, Answer]:
     """Describe the reference. Raises UsageError for one that cannot be used."""
     stand_in()
     host = Host(settings["place"], settings["folder"], settings["memory"])
-    return host.message(), lambda message: answer(host, message)
+
+    def reply(message: Message) -> Message:
+        return differences(host, message["differences"]) if "differences" in message else answer(host, message)
+
+    return host.message(), reply
 
 
 def main() -> None:

@@ -32,7 +32,11 @@ class Elsewhere(Protocol):
 
     @property
     def rearranged(self) -> bool:
-        """Whether arguments are other than the tensors of a case, or changed in place."""
+        """Whether arguments are other than the tensors of a case, or changed in place, or a gradient is asked for."""
+
+    @property
+    def differentiated(self) -> bool:
+        """Whether it is the gradient of a function."""
 
     def positions(self, case: Case) -> Mapping[str, tuple[int, Array, Array]]:
         """Each output that holds positions: the axis that they are on, and limits of the numbers that they are of."""

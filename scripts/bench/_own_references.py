@@ -20,19 +20,20 @@ BATCH = 32
 
 
 def problems() -> dict[str, tuple[list[str], list[str]]]:
-    """`FILE:NAME` of every reference -> names of the honest kernels, and of those with a bug."""
+    """`FILE:NAME` of every reference, or of its gradient -> names of the honest kernels, and of those with a bug."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for file in sorted(FOLDER.glob("*.py")):
         body = ast.parse(file.read_text("utf-8")).body
         names = [
             n.name for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("get_")
         ]
-        for name in (n for n in names if "right" not in n.lower() and "wrong" not in n.lower()):
+        grad = ".grad" if file.stem.startswith("gradients") else ""
+        for name in (n for n in names if n[0] != "_" and "right" not in n.lower() and "wrong" not in n.lower()):
             mine = [n for n in names if n.startswith(f"{name}_")] or [
                 n for n in names if n.startswith(("Right", "Wrong"))
             ]
             split = [[n for n in mine if word in n.removeprefix(name).lower()] for word in ("right", "wrong")]
-            found[f"{file}:{name}"] = split[0], split[1]
+            found[f"{file}:{name}{grad}"] = split[0], split[1]
     return found
 
 
@@ -80,7 +81,11 @@ def measure(names: list[str], cases: int, seed: int | None) -> int:
     seed = Random().getrandbits(32) if seed is None else seed
     rows, totals = [], [0, 0, 0, 0]
     for place, (right, wrong) in problems().items():
-        if names and place.rpartition(":")[2] not in names and Path(place.partition(":")[0]).stem not in names:
+        if (
+            names
+            and place.rpartition(":")[2].removesuffix(".grad") not in names
+            and Path(place.partition(":")[0]).stem not in names
+        ):
             continue
         row, counts = tried(place, right, wrong, cases, seed)
         print(" ".join(row), flush=True)

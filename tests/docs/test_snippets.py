@@ -26,6 +26,7 @@ ACTED = [
     "add-a-subject.md",
     "add-an-op.md",
     "cuda-on-a-laptop.md",
+    "gradients.md",
     "how-budgets-work.md",
     "in-your-tests.md",
     "judge-a-folder.md",

@@ -1,4 +1,4 @@
-"""Functions whose arguments are no plain tensors: called with the tensors of a case, arguments are made of them."""
+"""Functions whose arguments are made of the tensors of a case, and functions of which the gradients are wanted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.inputs.arguments import AFTER, Argument, argued, names_of
+from kernel_assay.corpus.inputs.gradients import Gradient
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.kernels.backends.support.signature import Bound, Interface, KernelFaultError, Rearranged, bind
 
@@ -96,3 +98,95 @@ class _Call:
             if one.dtype != out.dtype:
                 raise KernelFaultError(Kind.WRONG_DTYPE, f"{name} has dtype {one.dtype}, wanted {out.dtype}")
             out[...] = one.detach() if hasattr(one, "detach") else one
+
+
+def gradient_of(launch: str) -> Gradient | None:
+    """The gradient that a reference asks for; None: it asks for what the function returns."""
+    said = json.loads(launch).get("gradient") if launch else None
+    return Gradient.read(said) if said else None
+
+
+class Differentiated(Rearranged):
+    """A function of which the gradients are wanted: it is called forwards, and torch's autograd goes back."""
+
+    def __init__(
+        self, torch: Any, function: Callable[..., Any], gradient: Gradient, around: Callable[..., Any]
+    ) -> None:
+        """around: makes of a function one that takes the tensors of the worker."""
+        self._torch, self._function, self._gradient, self._around = torch, function, gradient, around
+
+    def bound(self, face: Interface, where: str) -> Bound:
+        """Bind the function to its own inputs, and the rest to cotangents. Raises UsageError."""
+        inputs = tuple(name for name in face.inputs if name not in self._gradient.given)
+        inner = bind(
+            self._function, Interface(inputs, self._gradient.outputs, face.attrs, face.optional, face.extra), where
+        )
+        if not inner.returns:
+            raise UsageError(f"{where} writes its outputs, through which no gradient goes back; it must return them")
+        call = _Backward(self._torch, inner, self._gradient, face)
+        return Bound(self._around(call), True, inner.fixed, inner.refused, inner.needed, inner.optional)
+
+
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """Calls of such a function."""
+
+    torch: Any
+    inner: Bound
+    gradient: Gradient
+    face: Interface
+
+    def __call__(self, *tensors: Any, **named: Any) -> tuple[Any, ...]:
+        """Return the gradients. Raises NotImplementedError if nothing that it returns has any."""
+        extra = {name: named.pop(name) for name in self.face.extra if name in named}
+        given = dict(zip(self.face.always, tensors, strict=True)) | extra
+        cotangents = {name: given.pop(name) for name in self.gradient.given}
+        with self.torch.enable_grad():
+            leaves = {name: x.detach().requires_grad_() for name, x in given.items() if x.is_floating_point()}
+            mine = {**given, **leaves}
+            by_name = {name: mine[name] for name in extra}
+            result = self.inner.call(*(x for name, x in mine.items() if name not in extra), **by_name, **named)
+            results = self._named(result)
+            begun = {
+                name: self._begun(name, out, results[out], cotangents[name])
+                for out, name in self.gradient.cotangents.items()
+            }
+            of = {name: leaves[name] for name in self.gradient.gradients.values() if name in leaves}
+            if not any(x.requires_grad for x in results.values()) and sum(x.numel() for x in results.values()):
+                raise NotImplementedError("nothing that it returns requires grad: it has no backward")
+            made = self.gradient.backward(results, of, begun)
+        there = {x.untyped_storage().data_ptr() for x in tensors} | {
+            x.untyped_storage().data_ptr() for x in extra.values()
+        }
+        empty = next(iter(leaves.values())).new_zeros(0)
+        return tuple(
+            self._own(made[name], of[leaf], there) if leaf in of else empty
+            for name, leaf in self.gradient.gradients.items()
+        )
+
+    def _named(self, result: Any) -> dict[str, Any]:
+        """Results by name. Raises TypeError for what is none."""
+        names = self.gradient.outputs
+        several = tuple(result) if isinstance(result, tuple | list) else (result,)
+        if len(several) != len(names) or not all(isinstance(one, self.torch.Tensor) for one in several):
+            raise TypeError(f"it returned {type(result).__name__}, not {len(names)} tensor{'s' * (len(names) > 1)}")
+        return dict(zip(names, several, strict=True))
+
+    def _begun(self, name: str, output: str, result: Any, cotangent: Any) -> Any:
+        """The cotangent of an output. Raises KernelFaultError for an output of another form."""
+        shape = tuple(result.shape)
+        if result.ndim == cotangent.ndim:
+            cotangent = self.gradient.fitted(name, cotangent, shape)
+        if tuple(cotangent.shape) != shape:
+            text = f"{output} has shape {shape}, wanted {tuple(cotangent.shape)}"
+            raise KernelFaultError(Kind.WRONG_SHAPE, text)
+        if result.dtype != cotangent.dtype:
+            raise KernelFaultError(Kind.WRONG_DTYPE, f"{output} has dtype {result.dtype}, wanted {cotangent.dtype}")
+        return cotangent
+
+    def _own(self, made: Any, leaf: Any, there: set[int]) -> Any:
+        """A gradient as a leaf's `grad` has it: dense, in memory of its own, and 0 if nothing comes there."""
+        if made is None:
+            return self.torch.zeros_like(leaf, memory_format=self.torch.contiguous_format)
+        made = made.contiguous()
+        return made.clone() if made.untyped_storage().data_ptr() in there else made

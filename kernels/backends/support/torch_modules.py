@@ -42,7 +42,7 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
         made = make([dims.get(said["init_dims"].get(str(i), ""), value) for i, value in enumerate(said["init"])])
         for name, tensor in weights.items():
             _put(torch, made, name, tensor)
-        with torch.no_grad():
+        with torch.set_grad_enabled(any(tensor.requires_grad for tensor in given)):
             return made(*argued(inputs, arguments).values(), **attrs)
 
     kinds = inspect.Parameter
@@ -85,6 +85,7 @@ def _put(torch: Any, model: Any, name: str, tensor: Any) -> None:
     path, _, leaf = name.rpartition(".")
     owner = model.get_submodule(path)
     if leaf in owner._parameters:  # noqa: SLF001  assigning checks the shape
-        owner._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)  # noqa: SLF001
+        plain = torch.nn.Parameter(tensor, requires_grad=False) if not tensor.requires_grad else tensor
+        owner._parameters[leaf] = plain  # noqa: SLF001  one that requires grad must stay the leaf that it is
     else:
         owner._buffers[leaf] = tensor  # noqa: SLF001

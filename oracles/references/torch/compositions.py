@@ -114,11 +114,13 @@ def _layer_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
 def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
     x, weight, bias, n, c, _, groups, eps = args
     y = x.reshape(n, groups, -1)
-    off = y - y.mean([2], keepdim=True)
+    mean = y.mean([2], keepdim=True)
+    off = y - mean
     scale = torch.rsqrt((off * off).mean([2], keepdim=True) + eps)
     out, shape = (off * scale).reshape(x.shape), (1, c, *[1] * (x.ndim - 2))
     out = out if weight is None else out * weight.reshape(shape)
-    return out if bias is None else out + bias.reshape(shape), off, scale
+    out = out if bias is None else out + bias.reshape(shape)
+    return out, mean.squeeze(2), scale.squeeze(2)
 
 
 def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

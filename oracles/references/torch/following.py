@@ -29,46 +29,10 @@ from kernel_assay.oracles.numerics.intervals import (
     multiplied,
     summed,
     tried,
-    words,
 )
+from kernel_assay.oracles.references.torch import operators, ties
 from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, softmax
 
-MOVES = words("""
-    view _unsafe_view reshape expand permute transpose t select slice unsqueeze squeeze cat stack split split_with_sizes
-    chunk unbind clone contiguous alias detach lift_fresh index index_select gather embedding take flip roll repeat
-    constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril triu diagonal amax amin
-    max min sort topk kthvalue median cummax cummin max_pool2d_with_indices max_pool3d_with_indices pixel_shuffle
-    adaptive_max_pool2d clamp clamp_min clamp_max relu hardtanh unfold im2col as_strided index_put scatter slice_scatter
-    select_scatter diag_embed fill copy zero any all movedim pixel_unshuffle channel_shuffle _reshape_alias view_as
-    masked_select repeat_interleave index_copy nan_to_num
-""")
-"""Operators that only move values, or grow with each of them."""
-FOUND = words("topk sort kthvalue")
-"""Those of them that also tell where values were; so do max and min along an axis."""
-FACTORIES = words("zeros ones empty full eye linspace scalar_tensor")
-"""Operators that make tensors of nothing."""
-VIEWS = words("view _unsafe_view _reshape_alias")
-"""Operators that need other strides than a tensor of ours may have."""
-MADE = words("zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty new_empty_strided arange")
-"""Operators that take nothing but a shape."""
-PLACES = words("argmax argmin argsort nonzero searchsorted bucketize count_nonzero")
-"""Operators of which only the exact answer counts."""
-LINEAR = words("mm bmm mv dot convolution addmv scatter_add index_add im2col col2im")
-"""Operators that are linear in each tensor: sums of products."""
-POOLS = words("avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d upsample_bilinear2d upsample_linear1d")
-"""Weighted means of elements near one another."""
-NAMES = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "abs": "absolute",
-    "pow": "power", "ceil": "ceil", "floor": "floor", "trunc": "trunc", "round": "rint", "sign": "sign",
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-    "floor_divide": "floor_divide", "remainder": "remainder", "fmod": "fmod", "reciprocal": "reciprocal",
-    **{name: name for name in words("""
-        maximum minimum fmax fmin exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan tanh sinh cosh asin acos
-        atan atan2 erf erfc sigmoid logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not
-        isnan isinf lgamma digamma erfinv hypot copysign heaviside asinh acosh atanh bitwise_xor
-    """)},
-}  # fmt: skip
-"""Elementwise operators, and the functions of numpy whose errors they have."""
 LOST = 3
 """In place of the number of a limit: the values, but NaN where there may be anything."""
 SCALE = 256.0
@@ -87,6 +51,8 @@ class Tracked(torch.Tensor):
     """Whether it holds positions."""
     source: tuple[int, Array, Array] | None = None
     """Of positions: the axis that they are on, and limits of the numbers that stand there."""
+    unsure: Array | None = None
+    """Marks of positions: another one may be taken with equal right."""
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001
 
     @staticmethod
@@ -148,7 +114,7 @@ class Made(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Every operator."""
         del types
         result = func(*args, **(kwargs or {}))
-        if name_of(func) in FACTORIES and _is_float(result) and not isinstance(result, Tracked):
+        if name_of(func) in operators.FACTORIES and _is_float(result) and not isinstance(result, Tracked):
             return tracked(self._arithmetic, result)
         return result
 
@@ -242,12 +208,14 @@ def _numpy(x: Any) -> Array:
 def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operator of the values and of either limit; positions are those of the values."""
     a = _arithmetic((args, kwargs))
-    if name_of(func) in VIEWS:  # torch takes them for contiguous
+    if name_of(func) in operators.VIEWS:  # torch takes them for contiguous
         func = torch.reshape
     parts = [func(*_plain(args, i), **_plain(kwargs, i)) for i in range(3)]
     free = _free(func, args, kwargs)
     if isinstance(parts[0], torch.Tensor):
-        return _joined(a, parts, free)
+        single = _joined(a, parts, free)
+        single.unsure = ties.moved(func, args, kwargs) if single.places else None
+        return single
     made = [_joined(a, parts, lost) for *parts, lost in zip(*parts, free or parts[0], strict=True)]
     return made if isinstance(parts[0], list) else tuple(made)
 
@@ -268,25 +236,39 @@ def _joined(a: Arithmetic, parts: Sequence[torch.Tensor], lost: torch.Tensor | N
     return made
 
 
-def _axis_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """The axis along which an operator looks for places; -1: all numbers in a row."""
-    arguments = {x.name: x for x in func._schema.arguments}  # noqa: SLF001
-    at = [*arguments].index("dim")
-    axis = args[at] if at < len(args) else kwargs.get("dim", arguments["dim"].default_value)
-    return -1 if axis is None else int(axis) % max(1, args[0].ndim)
-
-
 def _sourced(made: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The results of an operator; those that are positions know of what numbers."""
     for one in made if isinstance(made, tuple | list) else (made,):
         if getattr(one, "places", False):
-            one.source = (_axis_of(func, args, kwargs), args[0].span.low.copy(), args[0].span.high.copy())
+            axis, low, high = one.source = (
+                ties.axis_of(func, args, kwargs),
+                args[0].span.low.copy(),
+                args[0].span.high.copy(),
+            )
+            one.unsure = ties.unsure(low, high, axis, one.span.value)
     return made
 
 
 def _found(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What only moves values, and tells where they were."""
     return _sourced(_moved(func, args, kwargs), func, args, kwargs)
+
+
+def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Put numbers at positions: anything may be along an axis on which another one may have been taken."""
+    adds = name_of(func) in operators.LINEAR or any(x is True for x in args)  # index_put may, too
+    made = (_multiplied if adds else _moved)(func, args, kwargs)
+    if (marked := ties.put(name_of(func), tuple(made.shape), args)) is None:
+        return made
+    return Tracked(Followed(made.followed.arithmetic, freed(made.span, marked)))
+
+
+def _unpooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take back what the largest of windows were given; anything, to all that share the largest of one."""
+    begun, x, kernel, stride, padding, dilation = args[:6]
+    made, how = _multiplied(func, args, kwargs), (kernel, stride or kernel, padding, dilation)
+    marked = ties.shared(*tracked(made.followed.arithmetic, x).span[1:], tuple(begun.shape), how)
+    return Tracked(Followed(made.followed.arithmetic, freed(made.span, marked)))
 
 
 def _extreme(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -353,6 +335,27 @@ def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return made if args[2] is None else made + args[2].reshape(-1, *[1] * (made.ndim - 2))
 
 
+def _convolution_backward(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Each of its results is linear in two of the tensors."""
+    *rest, wanted = args
+
+    def one(which: int) -> Any:
+        mask = [i == which for i in range(3)]
+        return _with(lambda *given, **named: func(*given[:-1], mask, **named)[which], (*rest, mask), kwargs, _scaled)
+
+    return tuple(one(which) if asked else None for which, asked in enumerate(wanted))
+
+
+def _spread(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Take back what weighted means were given: as many roundings as there may be terms, and one of the quotient."""
+    most = float(np.prod(args[0].shape[2:])) if "adaptive" in name_of(func) else float(np.prod(args[2]))
+
+    def rule(a: Arithmetic, applied: Callable[..., Array], spans: Sequence[Span]) -> Span:
+        return multiplied(a, applied, spans, lambda *ones: np.full(applied(*ones).shape, most + 8.0))
+
+    return _with(func, args, kwargs, rule)
+
+
 def _summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     kwargs = {name: value for name, value in kwargs.items() if name != "dtype"}
     a = _arithmetic(args)
@@ -380,7 +383,7 @@ def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         function: Callable[..., torch.Tensor] = torch.square
         named, given = "square", args[:1]
     else:
-        given, named = args, NAMES[name]
+        given, named = args, operators.NAMES[name]
         rest = {key: value for key, value in kwargs.items() if key != "alpha"}
         packet = getattr(aten, name)
         function = lambda *x: packet(*x, **rest)  # noqa: E731
@@ -434,6 +437,23 @@ def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) ->
 def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Scaled dot products; the scale may come before or after the product, which _scaled allows for."""
     q, k, v, dropout, causal = [*args, *[0.0, False][max(0, len(args) - 3) :]][:5]
+    scores = _scores(q, k, dropout, causal, kwargs)
+    return torch.matmul(_safe_softmax(None, (scores, -1), {}), v), torch.logsumexp(scores, dim=-1)
+
+
+def _attention_backward(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make its gradients from weights that are made anew."""
+    begun, q, k, v, _, _, dropout, causal = args
+    weights = _safe_softmax(None, (_scores(q, k, dropout, causal, kwargs), -1), {})
+    of_weights = torch.matmul(begun, v.transpose(-2, -1))
+    inner = of_weights - (of_weights * weights).sum(-1, keepdim=True)
+    of_scores = weights * inner * (kwargs.get("scale") or q.shape[-1] ** -0.5)
+    found = torch.matmul(of_scores, k), torch.matmul(of_scores.transpose(-2, -1), q)
+    return *found, torch.matmul(weights.transpose(-2, -1), begun)
+
+
+def _scores(q: Any, k: Any, dropout: float, causal: bool, kwargs: dict[str, Any]) -> Any:
+    """Scaled products of queries and keys, -Inf where they are masked."""
     if dropout:
         raise UnfollowedError("it draws random numbers (dropout)")
     scale = kwargs.get("scale") or q.shape[-1] ** -0.5
@@ -443,17 +463,19 @@ def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         scores = scores.masked_fill(mask, float("-inf"))
     elif mask is not None:
         scores = scores.masked_fill(mask.logical_not(), float("-inf")) if mask.dtype == torch.bool else scores + mask
-    return torch.matmul(_safe_softmax(None, (scores, -1), {}), v), torch.logsumexp(scores, dim=-1)
+    return scores
 
 
 _RULES: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(MOVES, _moved),
-    **dict.fromkeys(FOUND, _found),
-    **dict.fromkeys(MADE, _made),
-    **dict.fromkeys(PLACES, _placed),
-    **dict.fromkeys(LINEAR, _multiplied),
-    **dict.fromkeys(POOLS, _pooled),
-    **dict.fromkeys(NAMES, _elementwise),
+    **dict.fromkeys(operators.MOVES, _moved),
+    **dict.fromkeys(operators.FOUND, _found),
+    **dict.fromkeys(operators.MADE, _made),
+    **dict.fromkeys(operators.PLACES, _placed),
+    **dict.fromkeys(operators.LINEAR, _multiplied),
+    **dict.fromkeys(operators.POOLS, _pooled),
+    **dict.fromkeys(operators.PUTS, _put),
+    **dict.fromkeys(operators.SPREADS, _spread),
+    **dict.fromkeys(operators.NAMES, _elementwise),
     **COMPOSED,
     "max": _extreme,
     "min": _extreme,
@@ -469,4 +491,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "rsub": lambda _f, args, _k: tracked(_arithmetic(args), args[1]) - args[0],
     "_safe_softmax": _safe_softmax,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "convolution_backward": _convolution_backward,
+    "max_pool2d_with_indices_backward": _unpooled,
 }
