@@ -42,9 +42,9 @@ def test_a_run_has_the_workers_that_were_started_before_its_reference(settings, 
         met.append("workers")
         return started(*words, **more)
 
-    def add_reference(text):
+    def add_reference(text, **how):
         met.append("reference")
-        return known(text)
+        return known(text, **how)
 
     def take(ahead, subjects):
         met.append(taken(ahead, subjects))
