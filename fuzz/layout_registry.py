@@ -38,9 +38,25 @@ def recognised(places: Sequence[Path]) -> Problem:
     return problem
 
 
+def _must_be_writable(problem: Problem) -> None:
+    """Raise ValueError for adapters that no file can hold, for their names and texts come from files of others."""
+    for path, text in {problem.name: "", **problem.files}.items():
+        if not isinstance(path, str) or "\0" in path:
+            raise ValueError(f"{path!r} is no name")
+        (path + text).encode()
+
+
 def _in_folder(place: Path) -> Problem:
     known = layouts()
-    found: list[Problem] = [problem for module in known if (problem := module.recognise(place)) is not None]
+    found: list[Problem] = []
+    for module in known:
+        try:
+            if (problem := module.recognise(place)) is not None:
+                _must_be_writable(problem)
+                found.append(problem)
+        except (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError) as error:
+            what = f"{type(error).__name__}: {error}"  # anything may stand in files of others
+            raise UsageError(f"{place} holds files that are not as {module.LOOKED_FOR} should be: {what}") from error
     if not found:
         looked = ", ".join(module.LOOKED_FOR for module in known)
         raise UsageError(f"{place} holds no problem that is known; looked for: {looked}")

@@ -50,8 +50,10 @@ class Call(Record):
 
 def read_calls(path: Path) -> list[Call]:
     """Read the calls of a file. Raises UsageError for one that cannot be read, has no line, or one that is no call."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"the workload {path} is no file")
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the workload {path} cannot be read: {getattr(error, 'strerror', error)}") from error
     found = [_read(path, number, text) for number, text in enumerate(lines, 1) if text.strip()]
@@ -66,7 +68,7 @@ def _read(path: Path, number: int, text: str) -> Call:
         attrs = {name: unnamed(value) for name, value in call.attrs.items()}
         assert call.tensors
         return call.but(attrs=attrs)
-    except (ValueError, TypeError, AssertionError) as error:
+    except (ValueError, TypeError, AssertionError, RecursionError) as error:
         why = f"{error.errors()[0]['msg']}" if isinstance(error, ValidationError) else ""
         raise UsageError(
             f'{path}, line {number}, is no call ({why or "no JSON object with inputs"}); write at least {{"inputs": '

@@ -9,6 +9,7 @@ from random import SystemRandom
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.model.case import Case, Fill
+from kernel_assay.corpus.process.channel import Message
 from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import Target, propose
@@ -57,19 +58,23 @@ def check_gradients(
     seed = SystemRandom().getrandbits(32) if seed is None else seed
     most, end = cases or (CASES if seconds is None else 1 << 30), time.monotonic() + (seconds or SECONDS)
     target, done, declined, twice, why = Target(contract, contract.dtypes[:1]), 0, 0, 0, ""
+    later: Case | None = None
     while done < most and (time.monotonic() < end or not done):
         case = _plain(contract, propose([target], seed, done, Elites()).case)
         found, done = process.differences(case), done + 1
-        if found.get("wrong"):
-            words, smallest = _smaller(contract, process, case, found["wrong"])
+        if found.get("wrong") and found["first"]:
+            words, smallest = _smaller(contract, process, case, found)
             return GradientCheck(contract.name, contract.summary, seed, done, declined, twice, words, smallest)
+        if found.get("wrong"):  # of a second derivative: told if no first one is wrong
+            later, said = later or case, found
         declined += "refused" in found or found["declined"]
         twice += bool(found.get("twice"))
         why = found.get("refused", why)
     if declined == done:
         because = f": {why}" if why else ", as the gradient jumps near all of them, or has no value"
         raise UsageError(f"no gradient of {contract.name} could be compared in {done} cases{because}")
-    return GradientCheck(contract.name, contract.summary, seed, done, declined, twice)
+    second = _smaller(contract, process, later, said) if later else ("", None)
+    return GradientCheck(contract.name, contract.summary, seed, done, declined, twice, *second)
 
 
 def _plain(contract: Contract, case: Case) -> Case:
@@ -83,11 +88,12 @@ def _plain(contract: Contract, case: Case) -> Case:
     return case.but(tensors=tensors)
 
 
-def _smaller(contract: Contract, process: ReferenceProcess, case: Case, words: str) -> tuple[str, Case]:
-    """Find a small case in which something is wrong, and what; else both as they were found."""
+def _smaller(contract: Contract, process: ReferenceProcess, case: Case, found: Message) -> tuple[str, Case]:
+    """Find a small case in which the same derivative is wrong, and what; else both as they were found."""
     for size in SIZES:
         dims = {name: min(max(size * dim.multiple, dim.least), dim.most) for name, dim in contract.dims.items()}
         small = plain_case(contract, dims)
-        if wrong := process.differences(small).get("wrong"):
-            return wrong, small
-    return words, case
+        again = process.differences(small)
+        if again.get("wrong") and again["first"] == found["first"]:
+            return again["wrong"], small
+    return found["wrong"], case

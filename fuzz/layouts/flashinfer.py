@@ -45,7 +45,7 @@ OUTPUTS = {outputs!r}
 DIMS = {dims!r}
 SHAPES = {shapes!r}
 """
-SUBJECT = '''"""The solution {name}, called as definition.json has its arguments."""
+SUBJECT = '''"""The solution, called as definition.json has its arguments."""
 
 {libraries}
 import importlib.util
@@ -177,7 +177,12 @@ def _unable(path: Path, solution: Mapping[str, Any], file: str, entry: str) -> s
     comment = head_comment(source)
     kernel = re.search(rf"__global__[^;{{]*\b{entry}\s*\(", source)
     if file.endswith(".cu") and kernel and comment is not None and len(comment.fences) > 1:
-        return ""
+        said = re.search(r"^\s*entry\s*=\s*[\"'](\w+)", comment.inside, re.MULTILINE)
+        if said and said[1] == entry:
+            return ""
+        return (
+            f"{path}: the entry point is {entry}, and the front matter of {file} launches {said[1] if said else 'none'}"
+        )
     what = "has no front matter that says how it is launched" if kernel else "is a function of the host, not a kernel"
     return f"{path}: {entry} of {file} {what}: it is built by nvcc for a GPU, and cannot be run here"
 
@@ -195,7 +200,6 @@ def _subject(path: Path, definition: Mapping[str, Any], solution: Mapping[str, A
         entry=entry, arguments=", ".join(arguments), outputs=outputs
     )  # fmt: skip
     return SUBJECT.format(
-        name=solution["name"],
         libraries=libraries("\n".join(one["content"] for one in solution["sources"])),
         file=file,
         parameters=", ".join([*parameters, *(["*", *scalars] if scalars else [])]),

@@ -78,6 +78,7 @@ def _fitted(campaign: Campaign, op: str, path: str, calls: Sequence[Call], other
     made: Counter[str] = Counter()
     cases: dict[str, Case] = {}
     misfits: list[str] = []
+    elsewhere: dict[str, str] = {}
     for call in calls:
         try:
             case = fit(target.contract, call)
@@ -87,12 +88,18 @@ def _fitted(campaign: Campaign, op: str, path: str, calls: Sequence[Call], other
             misfits.append(f"line {call.line}: {error}")
             continue
         cases[case.id] = case
+        if odd := _in_no_layout(target.contract, call, case):
+            elsewhere.setdefault(case.id, f"line {call.line}: {odd}")
         made[case.id] += call.count
     first = f"the first is {misfits[0]}" if misfits else ""
     if not cases:
         raise UsageError(f"no call of {path} fits {op}{f'; {first}' * bool(first)}")
     most = made.most_common(MOST)
     said = [f"{len(misfits)} of {count(len(calls), 'line')} do not fit: {first}"] if misfits else []
+    if elsewhere:
+        said.append(
+            f"{count(len(elsewhere), 'shape')} in another layout: the first is {next(iter(elsewhere.values()))}"
+        )
     said += [f"{count(others, 'line')} of other calls"] if others else []
     said += [f"the {len(cases) - MOST} least frequent shapes are left out"] if len(cases) > MOST else []
     return Workload(
@@ -103,7 +110,10 @@ def _fitted(campaign: Campaign, op: str, path: str, calls: Sequence[Call], other
 def fit(contract: Contract, call: Call) -> Case:
     """The case of an op that has the shapes and dtypes of a call, with plain values. Raises UsageError, why not."""
     given = _placed(contract, call)
+    if odd := [name for name in call.strides if name not in call.inputs]:
+        raise UsageError(f"strides are given of {odd[0]}, which is no input")
     attrs = {name: _attribute(name, values, call.attrs.get(name)) for name, values in contract.attrs.items()}
+    _along_the_last(contract, call, given)
     shapes = {name: _folded(name, tuple(contract.inputs[name].axes), shape) for name, (_, _, shape) in given.items()}
     pairs = [
         (filled(axis, attrs), extent)
@@ -122,11 +132,28 @@ def fit(contract: Contract, call: Call) -> Case:
         raise UsageError(f"{contract.name} does not take {', '.join(f'{n} as {t}' for n, t in dtypes.items())}")
     every = {**dict.fromkeys(contract.dims, 1), **dims}
     made = plain_case(contract, every, variant=variant)
-    tensors = {}
+    tensors = {name: made.tensors[name] for name in contract.inputs if name in {*given, *_cotangents(contract)}}
     for name, (said, _, shape) in given.items():
         layout = _layout(contract.inputs[name].layouts, shape, call.strides.get(said, ()))
         tensors[name] = made.tensors[name].but(layout=layout if shape == shapes[name] else "contiguous")
     return made.but(tensors=tensors, attrs=attrs)
+
+
+def _along_the_last(contract: Contract, call: Call, given: Mapping[str, tuple[str, str, Shape]]) -> None:
+    """Raise UsageError for an operator along another axis than the last: built-in ops have none to choose."""
+    dim, axes = call.attrs.get("dim"), max((len(shape) for _, _, shape in given.values()), default=0)
+    chosen = call.call.startswith("aten.") and type(dim) is int and "dim" not in contract.attrs
+    if chosen and not contract.origin and dim not in {-1, axes - 1}:
+        raise UsageError(f"it is along axis {dim}, and {contract.name} is along the last one")
+
+
+def _in_no_layout(contract: Contract, call: Call, case: Case) -> str:
+    """A tensor that lies as no layout has it, or no longer once axes are taken as one; empty: none."""
+    for name, (said, _, shape) in _placed(contract, call).items():
+        strides = call.strides.get(said, ())
+        if strides and case.tensors[name].layout == "contiguous" and strides != LAYOUTS["contiguous"](shape).strides:
+            return f"{name} has strides {list(strides)}, and is judged contiguous"
+    return ""
 
 
 def _placed(contract: Contract, call: Call) -> dict[str, tuple[str, str, Shape]]:
@@ -146,10 +173,16 @@ def _cuts(contract: Contract) -> set[str]:
     return {name for one in arguments if one["kind"] == "offsets" for name in one["tensors"]}
 
 
+def _cotangents(contract: Contract) -> set[str]:
+    """Inputs that a call of the function does not have, whose gradient the op is."""
+    gradient = contract.elsewhere.said["gradient"] if isinstance(contract.elsewhere, ReferenceProcess) else None
+    return {*gradient["cotangents"].values()} if gradient else set()
+
+
 def _by_name_or_order(
     contract: Contract, tensors: Mapping[str, tuple[str, Shape]]
 ) -> dict[str, tuple[str, str, Shape]]:
-    needed = [name for name in contract.inputs if name not in contract.optional]
+    needed = [name for name in contract.inputs if name not in {*contract.optional, *_cotangents(contract)}]
     if set(needed) <= set(tensors) <= set(contract.inputs):
         return {name: (name, *tensors[name]) for name in contract.inputs if name in tensors}
     if not len(needed) <= len(tensors) <= len(contract.inputs):

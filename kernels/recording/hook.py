@@ -13,7 +13,6 @@ import functools
 import importlib.abc
 import importlib.util
 import inspect
-import itertools
 import json
 import math
 import mmap
@@ -37,7 +36,6 @@ class Calls:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._number = itertools.count()
         self._lock = threading.Lock()
         self._begin()
         os.register_at_fork(after_in_child=self._begin)
@@ -50,7 +48,7 @@ class Calls:
 
     def _open(self) -> None:
         """Make the files, when there is something to write."""
-        stem = self._folder / f"{os.getpid()}-{next(self._number)}"
+        stem = self._folder / f"{os.getpid()}-{os.urandom(8).hex()}"  # a program that execs another keeps its number
         counts = os.open(f"{stem}.counts", os.O_RDWR | os.O_CREAT, 0o666)
         os.ftruncate(counts, 8 * MOST_CALLS)
         self._counts = memoryview(mmap.mmap(counts, 8 * MOST_CALLS)).cast("q")
@@ -77,11 +75,10 @@ class Calls:
 
     def _enter(self, key: tuple[str, tuple[tuple[Any, ...], ...]]) -> int:
         with self._lock:
-            number = self._known.setdefault(key, len(self._known))
-            if number == len(self._known) - 1 and number < MOST_CALLS:
+            number = self._known.get(key, len(self._known))
+            if number == len(self._known) and number < MOST_CALLS:
                 self._write(json.dumps(_line(key)) + "\n")
-            elif number >= MOST_CALLS:
-                del self._known[key]
+                self._known[key] = number  # a line that cannot be written has no number
         return number
 
 
@@ -91,7 +88,7 @@ def _form(value: Any, texts: bool) -> tuple[Any, ...]:
         strides = () if value.layout is not _torch().strided or value.is_contiguous() else value.stride()
         return "tensor", value.dtype, tuple(value.shape), tuple(strides)
     if value is None or isinstance(value, (bool, int, float)):
-        return "plain", type(value), value
+        return "plain", type(value), value if value == value else "NaN"  # noqa: PLR0124  one that equals itself
     if isinstance(value, str):
         return ("plain", str, value) if texts else ("",)
     if isinstance(value, (list, tuple)):

@@ -66,6 +66,8 @@ def record(
         raise UsageError(f"--function takes module:name, not {odd[0]!r}")
     if odd := [one for one in functions if one.startswith("__main__:")]:
         raise UsageError(f"{odd[0]} cannot be recorded: name a function of a module that the program imports")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} cannot be written: it is no file")
     if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
         raise UsageError(f"{path} cannot be written: {path.absolute().parent} is no folder that can be written to")
     with tempfile.TemporaryDirectory(prefix="kassay-record-") as name:

@@ -65,7 +65,7 @@ class FirstDeath:
     """All that it was ever given."""
     ending: Ending
     counts: bool
-    """Whether the suspect was running then, and nobody else's errors reached it."""
+    """Whether it can only be the suspect's doing."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ left undone, for each death costs a worker, and on a GPU a third of a second.
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -69,7 +68,9 @@ def accuse(pending: PendingBatch, death: Death) -> None:
             pending.proven.add(how)
     else:
         pending.suspects.append((n, replace(task, subjects=task.subjects[:1])))
-        ran, counts = [k for k in pending.outcomes if k in death.told], death.own and not death.materializing
+        ran = [k for k in pending.outcomes if k in death.told]
+        alone = all({*earlier.subjects} <= {key[1]} for earlier in death.history)  # it may end between two calls, too
+        counts = death.own and (alone or not death.materializing)
         pending.first_deaths.setdefault(key, FirstDeath(ran, death.history, death.ending, counts))
         if death.own:
             pending.endings[key] = death.ending
@@ -105,10 +106,9 @@ def unexplained(pending: PendingBatch) -> list[tuple[Key, FirstDeath]]:
 def take_at_its_word(pending: PendingBatch, key: Key, first: FirstDeath) -> None:
     """Have the first death of a suspect be what came of it, after what its worker had run: it may be the tenth call.
 
-    Nobody is accused by that alone: it is for those who look into it to run all that again. Who was killed was killed
-    by somebody else, short of memory or patience.
+    Nobody is accused by that alone: it is for those who look into it to run all that again.
     """
-    if first.counts and first.ending.code != -signal.SIGKILL:
+    if first.counts:
         pending.outcomes[key] = death_of(key[1], first.ending, None)
         pending.histories[key] = first.history
 

@@ -282,8 +282,9 @@ class Sandbox:
             self.pool.discard(worker, dead=True)  # it ends with its zygote
 
     def _find_cause(self, pending: PendingBatch, victim: Key, before: list[Key]) -> bool:
-        """Somebody died who does not die alone: whether one that ran before leaves the process to die."""
-        suspects = [k for k in before[-LOOK_BACK:] if k != victim and pending.outcomes[k].execution.status is Status.OK]
+        """Somebody died who does not die alone: whether another one that ran before leaves the process to die."""
+        others = [k for k in before[-LOOK_BACK:] if k[1] != victim[1]]  # its own are what its death is told with
+        suspects = [k for k in others if pending.outcomes[k].execution.status is Status.OK]
         if len(suspects) > 1 and self._die_together(pending, [*suspects, victim]) is None:
             return False
         for suspect in reversed(suspects):
@@ -479,8 +480,7 @@ class Sandbox:
         return Ending(GPU_LOST, f"{ending.tail}\n{said}") if said else ending
 
     def _is_first_death(self, pending: PendingBatch) -> bool:
-        left = pending.unfinished()
-        return bool(left) and (left[0][0], left[0][1].subjects[0]) not in pending.deaths
+        return bool(left := pending.unfinished()) and (left[0][0], left[0][1].subjects[0]) not in pending.deaths
 
     def _drain(self, pending: PendingBatch) -> None:
         """Read what the dead worker had sent."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -164,6 +164,12 @@ class Derived:
         if made is None:
             return self._torch.zeros(0) if leaf is None else self._torch.zeros_like(leaf)
         return made
+
+    def widened(self) -> AbstractContextManager[Any]:
+        """While it is entered, numbers are not rounded to narrower types."""
+        from kernel_assay.oracles.references.torch.widened import Widened  # noqa: PLC0415  it needs torch
+
+        return Widened()  # type: ignore[no-untyped-call]
 
     @property
     def check(self) -> Any:

@@ -206,6 +206,8 @@ STATEFUL = {
     "by shape": KEPT.format(key="x.shape"),
     "from the seventh call": COUNTS.format(rule=">="),
     "in the seventh call": COUNTS.format(rule="=="),
+    "ends its process from the fourth call on": COUNTS.format(rule="==")
+    + "    if len(CALLS) > 3:\n        __import__('os')._exit(0)\n",
     "ends its process in the seventh call": COUNTS.format(rule="==") + "        __import__('os')._exit(3)\n",
     "across dtypes": ACROSS,
 }

@@ -223,6 +223,33 @@ def test_a_reference_is_compared_with_finite_differences(here, fuzz):
     assert (code, "second derivatives: right in 0, and not to be had in the others" in out) == (0, True), out
 
 
+def test_what_a_reference_rounds_on_its_way_is_not_compared(here, fuzz):
+    (here / "narrow.py").write_text(
+        "import torch\ndef narrow(x: 'float32[n]'):\n    return torch.sigmoid(x.double().float()).half().to(x.dtype)\n"
+    )
+    code, out, _ = fuzz(*searched("--reference", "narrow.py:narrow", cases=8))
+    assert (code, "8 as finite differences say" in out) == (0, True), out
+
+
+def test_a_recorded_call_of_the_function_is_a_case_of_its_gradient(here, fuzz):
+    (here / "calls.jsonl").write_text('{"inputs": ["float32[5, 3]", "float32[3]"]}\n')
+    words = ("--reference", "ref.py:two", "--subject", "mine.py:right", "--workload", "calls.jsonl")
+    code, out, _ = fuzz(*searched(*words, cases=4))
+    assert (code, "1 of 1 shape of two_grad judged" in out) == (0, True), out
+
+
+def test_a_first_derivative_is_told_before_a_second(here):
+    (here / "both.py").write_text(
+        "import torch\nclass Both(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.kept = torch.tanh(x.detach())\n        ctx.few = x.shape[0] < 5\n        return ctx.kept.clone()\n"
+        "    @staticmethod\n    def backward(ctx, grad):\n"
+        "        return grad * (1 - ctx.kept**2) * (1 if ctx.few else 2)\n"
+        "def both(x: 'float32[n]'):\n    return Both.apply(x)\n"
+    )
+    wrong = api.check_gradients("both.py:both", cases=32, seed=1)
+    assert wrong.wrong.startswith("the gradient of out by x is wrong")
+
+
 def test_a_wrong_reference_is_found_by_finite_differences(here):
     wrong = api.check_gradients("ref.py:halved", cases=8, seed=1)
     assert wrong.failed
@@ -233,6 +260,7 @@ def test_a_wrong_reference_is_found_by_finite_differences(here):
     assert numerical == pytest.approx(2 * analytical, rel=1e-3)
     wrong = api.check_gradients("ref.py:detached", cases=8, seed=1)
     assert wrong.wrong.startswith("a second derivative is wrong")
+    assert wrong.wrong.endswith("says so by torch.autograd.function.once_differentiable")
 
 
 def test_a_reference_that_is_nowhere_smooth_or_raises_is_refused(here, fuzz):

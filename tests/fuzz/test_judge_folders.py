@@ -161,6 +161,8 @@ def test_a_reference_that_raises_is_told(tmp_path, fuzz):
         ("flashinfer", "workload.jsonl", '"value"', '"values"', "eps is a scalar, and no line"),
         ("flashinfer", "workload.jsonl", '{"axes"', '{"ax"', "has a line that is no workload"),
         ("flashinfer", "solution.json", '"python"', '"fortran"', "is written in fortran"),
+        ("flashinfer", "workload.jsonl", '{"axes"', '{"a": ' + "[" * 100_000, "are not as definition.json should be"),
+        ("flashinfer", "definition.json", '"name": "rmsnorm_d64"', '"name": 7', "7 is no name"),
         ("flashinfer", "solution.json", "main.py::run", "main.py", "is no FILE::FUNCTION of its sources"),
         (
             "flashinfer",
@@ -200,6 +202,11 @@ def test_a_solution_in_cuda_that_needs_a_gpu_is_told_by_a_status_and_no_finding(
     for source, entry, why in (
         (host, "main.cu::run", "run of main.cu is a function of the host, not a kernel"),
         (CUDA_NORM.replace("---", ""), "main.cu::rmsnorm", "rmsnorm of main.cu has no front matter"),
+        (
+            CUDA_NORM + "__global__ void k2(float*) {}\n",
+            "main.cu::k2",
+            "is k2, and the front matter of main.cu launches",
+        ),
     ):
         (folder / "solution.json").write_text(solution(source, entry, "cuda"))
         refused(fuzz(*words(folder, tmp_path, "--trace", tmp_path / "t.jsonl")), why)

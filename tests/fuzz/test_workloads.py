@@ -109,12 +109,35 @@ def test_a_call_fits_by_its_extents(op, inputs, more, label):
         ("silu", ["complex64[6]"], {}, "silu does not take x as complex64"),
         ("rope", ["float32[3, 2, 8]"], {"attrs": {"style": "odd"}}, "style = 'odd' is none of 'interleaved', 'neox'"),
         ("embedding", ["float32[0, 8]", "int64[3]"], {}, "vocab is 0, which is less than 1"),
+        (
+            "softmax",
+            ["float32[3, 5]"],
+            {"call": "aten._softmax", "attrs": {"dim": 0}},
+            "it is along axis 0, and softmax is along the last one",
+        ),
+        ("silu", ["float32[6]"], {"strides": {"z": [1]}}, "strides are given of z, which is no input"),
     ],
 )
 def test_a_call_that_does_not_fit_says_why(op, inputs, more, why):
     with pytest.raises(UsageError) as refused:
         fit(contract_of(op), Call.model_validate({"inputs": inputs, **more}))
     assert str(refused.value) == why
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "said"),
+    [
+        ("14, 64", (192, 1), "1 shape in another layout: the first is line 1: x has strides [192, 1], and is judged"),
+        ("14, 64", (1, 14), ""),
+        ("2, 7, 64", (448, 64, 1), ""),
+        ("2, 7, 64", (64, 128, 1), "x has strides [64, 128, 1], and is judged contiguous"),
+    ],
+)
+def test_a_layout_that_is_not_tried_is_told(fuzz, tmp_path, shape, strides, said):
+    (tmp_path / "calls.jsonl").write_text(f'{{"inputs": ["float32[{shape}]"], "strides": {{"0": {[*strides]}}}}}\n')
+    code, out, _ = fuzz("run", "silu", "--backend", "numpy", "--workload", tmp_path / "calls.jsonl", "--cases", 2)
+    assert (code, "1 of 1 shape of silu judged" in out, "in another layout" in out) == (0, True, bool(said)), out
+    assert said in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

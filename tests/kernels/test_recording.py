@@ -121,6 +121,23 @@ def test_a_process_with_too_many_distinct_calls_keeps_the_first(tmp_path, monkey
     assert list(memoryview(lines.with_suffix(".counts").read_bytes()).cast("q")) == [1, 2, 1, 1]
 
 
+def test_counts_stay_with_their_calls(tmp_path):
+    """A line that cannot be written has no number, NaN is one value, and what exec begins has files of its own."""
+    pytest.importorskip("torch")
+    for _ in range(2):
+        calls = hook.Calls(tmp_path)
+        calls.meet("f", [("n", 10**5000)])
+        for n in (1, 1, 2):
+            calls.meet("f", [("n", n)])
+        for _ in range(3):
+            calls.meet("f", [("n", float("nan"))])
+    for lines in tmp_path.glob("*.jsonl"):
+        told = [json.loads(line)["attrs"]["n"] for line in lines.read_text().splitlines()]
+        numbers = memoryview(lines.with_suffix(".counts").read_bytes()).cast("q")
+        assert dict(zip(told, numbers, strict=False)) == {1: 2, 2: 1, "NaN": 3}
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
@@ -158,6 +175,7 @@ def test_a_sitecustomize_of_the_program_still_runs(recorded, tmp_path):
     ("command", "asked", "words"),
     [
         (["true"], {"path": Path("nowhere/calls.jsonl")}, "nowhere is no folder that can be written to"),
+        (["true"], {"path": Path("/dev/full")}, "/dev/full cannot be written: it is no file"),
         (["no-such-program"], {}, "no-such-program cannot be started (No such file or directory)"),
         (["true"], {"functions": ["softmax"]}, "--function takes module:name, not 'softmax'"),
         (["true"], {"functions": ["__main__:f"]}, "name a function of a module that the program imports"),

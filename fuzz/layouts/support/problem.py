@@ -75,8 +75,8 @@ def defined(path: Path) -> set[str]:
 def json_of(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises UsageError if there is none."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise UsageError(f"{path} is no JSON object")

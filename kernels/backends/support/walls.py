@@ -160,7 +160,17 @@ _CODE = """
 @note = global ptr null
 @before = global [256 x i8] zeroinitializer
 declare i32 @sigaction(i32, ptr, ptr)
+declare i32 @raise(i32)
 define void @handle(i32 %signal, ptr %info, ptr %context) {{
+  %where = getelementptr i8, ptr %info, i64 8
+  %code = load i32, ptr %where
+  %sent = icmp sle i32 %code, 0
+  br i1 %sent, label %pass, label %fault
+pass:
+  %back = call i32 @sigaction(i32 %signal, ptr @before, ptr null)
+  %again = call i32 @raise(i32 %signal)
+  ret void
+fault:
   %note = load ptr, ptr @note
   %place = getelementptr i8, ptr %info, i64 16
   %address = load i64, ptr %place
@@ -174,7 +184,7 @@ define void @handle(i32 %signal, ptr %info, ptr %context) {{
 }}
 """
 """A signal handler, which may not be Python: writes down the address and the error code of a fault, and puts back the
-handler that was there before, for which the access is then made again."""
+handler that was there before, for which the access is then made again; or the signal, if somebody has sent it."""
 _REASON = {"x86_64": 192}
 """Where a machine's ucontext_t has the error code; where none is known, 8 is, which is 0."""
 _FLAGS = 4 | 0x08000000 | 0x40000000

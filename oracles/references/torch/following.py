@@ -32,6 +32,7 @@ from kernel_assay.oracles.numerics.intervals import (
 )
 from kernel_assay.oracles.references.torch import operators, ties
 from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, softmax
+from kernel_assay.oracles.references.torch.widened import NARROW
 
 LOST = 3
 """In place of the number of a limit: the values, but NaN where there may be anything."""
@@ -278,7 +279,7 @@ def _extreme(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if kwargs.get("dtype") in {torch.float32, torch.float16, torch.bfloat16}:
+    if kwargs.get("dtype") in NARROW:
         kwargs = {**kwargs, "dtype": torch.float64}
     return tracked(_arithmetic((args, kwargs)), func(*_plain(args, 0), **_plain(kwargs, 0)))
 
