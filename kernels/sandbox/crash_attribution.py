@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.kinds import Status
-from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.boundary.protocol import ZYGOTE_LOST, Task
 from kernel_assay.kernels.sandbox.batch import FirstDeath, Key, PendingBatch
 from kernel_assay.kernels.sandbox.decode import death_of, left_undone
 from kernel_assay.kernels.sandbox.worker_pool import Ending
@@ -70,7 +70,8 @@ def accuse(pending: PendingBatch, death: Death) -> None:
         pending.suspects.append((n, replace(task, subjects=task.subjects[:1])))
         ran = [k for k in pending.outcomes if k in death.told]
         alone = all({*earlier.subjects} <= {key[1]} for earlier in death.history)  # it may end between two calls, too
-        counts = death.own and (alone or not death.materializing)
+        certain = death.ending.code != ZYGOTE_LOST and key not in pending.lost
+        counts = certain and death.own and (alone or not death.materializing)
         pending.first_deaths.setdefault(key, FirstDeath(ran, death.history, death.ending, counts))
         if death.own:
             pending.endings[key] = death.ending

@@ -153,7 +153,7 @@ def test_one_wrong_element_is_found_beside_a_peer(kernel, without, taken):
         assert (share.peer, share.reference) == (ROWS * COLS, 0)
         assert [(one.peer, one.at) for one in share.apart] == [("numpy_float32", (345, 678))]
         assert "compared with numpy_float32 (max ULP " in share.text
-    assert taken == [(s.key, SHARED) for s in (wrong, PEER, PEER, wrong)]
+    assert taken == [(s.key, SHARED) for s in (PEER, wrong, PEER, wrong)]
 
 
 def test_alone_without_a_reference_it_is_not(kernel, without):
@@ -226,7 +226,7 @@ def test_a_worker_that_dies_after_it_has_handed_over_loses_nothing(kernel, taken
         dies.key: Kind.CRASHED,
         PEER.key: Kind.PASS,
     }
-    assert [subject for subject, _ in taken] == [right.key, PEER.key]
+    assert [subject for subject, _ in taken] == [PEER.key, right.key]
 
 
 def test_what_was_lost_on_its_way_is_run_again_alone(kernel, monkeypatch):

@@ -47,7 +47,8 @@ def subject(tmp_path):
 
 def kinds(examiner, subject, cases=CASES):
     """Of a subject, beside a peer that must pass."""
-    checked = examiner.check([CheckRequest(c, (subject.key, PEER.key)) for c in cases])
+    both = tuple(dict.fromkeys((subject.key, PEER.key)))
+    checked = examiner.check([CheckRequest(c, both) for c in cases])
     assert {c.verdicts[PEER.key].kind for c in checked} == {Kind.PASS}
     return [c.verdicts[subject.key].kind for c in checked]
 
@@ -202,16 +203,17 @@ def test_a_stop_of_all_processes_makes_nobody_late(subject):
     with Examiner([slow, PEER], timeout=TIMEOUT) as examiner:
         examiner.check([CheckRequest(CASES[0], (slow.key,))])
         stopped = []
+        box = next(one for one in examiner.sandbox._members.values() if slow.key in one._subjects)
 
         def stop():
             if len(stopped) < 3:
-                pid = examiner.sandbox.pool.pid_of(examiner.sandbox._active)
+                pid = box.pool.pid_of(box._active)
                 os.kill(pid, signal.SIGSTOP)
                 time.sleep(3 * TIMEOUT)
                 os.kill(pid, signal.SIGCONT)
                 stopped.append(pid)
 
-        examiner.sandbox.beside = stop
+        box.beside = stop
         assert kinds(examiner, slow) == [Kind.PASS] * len(CASES)
     assert stopped
 
