@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.boundary.protocol import Task, told
 from kernel_assay.kernels.sandbox.batch import Outcome
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 
@@ -26,8 +26,8 @@ def on_its_inputs(sandbox: Sandbox, task: Task, outcome: Outcome, mine: str) -> 
     ran, large = outcome.execution, task.large
     if ran.fault is Kind.CHEATED or (ran.input_rows if large else ran.input_digest) in ("", mine):
         return outcome
-    name, asked = ("input_rows" if large else "input_digest"), {"inputs": task.case, "outputs": task.outputs}
-    if sandbox.ask(ran.subject, {**asked, "large": large}, _SECONDS).get(name) != mine:
+    name = "input_rows" if large else "input_digest"
+    if sandbox.ask(ran.subject, {"inputs": told(task)}, _SECONDS).get(name) != mine:
         raise InternalError(f"{ran.subject} ran on other input {'rows' if large else 'bytes'} than the oracle saw")
     fault = Execution(status=Status.FAULTED, subject=ran.subject, fault=Kind.INPUT_MUTATED, message=OTHER)
     return Outcome(fault, {})

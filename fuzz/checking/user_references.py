@@ -131,14 +131,15 @@ class ReferenceProcess:
     @property
     def launch(self) -> str:
         """What a kernel must know: what arguments are made of, and of a module how it is made."""
-        arguments, gradient = {"arguments": self.said["arguments"]}, self.said["gradient"]
-        given = {*gradient["cotangents"].values()} if gradient else set()
-        if gradient:
-            arguments["gradient"] = gradient
+        arguments = {"arguments": self.said["arguments"]}
+        if self.differentiated:
+            arguments["gradient"] = self.said["gradient"]
         if not self.said["mode"]:
             return to_json(arguments).decode() if self.rearranged else ""
         keys = ("init", "init_dims", "mode")
-        tensors = [[t["name"], t["weight"], t["axes"]] for t in self.said["tensors"] if t["name"] not in given]
+        tensors = [
+            [t["name"], t["weight"], t["axes"]] for t in self.said["tensors"] if t["name"] not in self.cotangents
+        ]
         of_modules = {**{k: self.said[k] for k in keys}, "tensors": tensors, "attrs": [*self.said["attrs"]]}
         return to_json({**of_modules, **arguments}).decode()
 
@@ -152,17 +153,19 @@ class ReferenceProcess:
         """Whether it is the gradient of a function."""
         return bool(self.said["gradient"])
 
+    @property
+    def cotangents(self) -> set[str]:
+        """Inputs of the op that the function does not take, of a gradient."""
+        return {*self.said["gradient"]["cotangents"].values()} if self.differentiated else set()
+
     def prepare(self, cases: Sequence[Case]) -> None:
         """Ask about cases under the usual arithmetic, all at once."""
         self._ask([case for case in cases if (id(case), _USUAL.id) not in self._known], _USUAL)
 
     def differences(self, case: Case) -> Message:
         """Compare its gradients with finite differences (oracles/references/differences.py), or say why it cannot."""
-        if self._process is None or self._owner != os.getpid():
-            self._start()
-        assert self._process is not None
         try:
-            (found,) = self._process.ask({"differences": [case.model_dump(mode="json")]}, ANSWER_SECONDS)["found"]
+            (found,) = self._told({"differences": [case.model_dump(mode="json")]}, ANSWER_SECONDS)["found"]
         except GoneError as gone:
             self.close()
             return {"refused": str(gone)}
@@ -212,13 +215,17 @@ class ReferenceProcess:
         for case, answer in zip(cases, answers, strict=True):
             self._remember(case, numerics, answer)
 
-    def _answers(self, cases: Sequence[Case], numerics: Numerics) -> list[_Answer]:
-        """Raises GoneError."""
+    def _told(self, message: Message, seconds: float) -> Message:
+        """What the process answers, which is started if there is none. Raises GoneError."""
         if self._process is None or self._owner != os.getpid():
             self._start()
         assert self._process is not None
-        told = {"cases": [c.model_dump(mode="json") for c in cases], "numerics": numerics.model_dump(mode="json")}
-        said = self._process.ask(told, ANSWER_SECONDS * math.sqrt(len(cases)))
+        return self._process.ask(message, seconds)
+
+    def _answers(self, cases: Sequence[Case], numerics: Numerics) -> list[_Answer]:
+        """Raises GoneError."""
+        asked = {"cases": [c.model_dump(mode="json") for c in cases], "numerics": numerics.model_dump(mode="json")}
+        said = self._told(asked, ANSWER_SECONDS * math.sqrt(len(cases)))
         self._unfollowed.update(said["unfollowed"])
         try:
             found = [self._read(one) for one in said["answers"]]

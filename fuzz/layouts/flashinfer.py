@@ -82,7 +82,7 @@ def recognise(folder: Path) -> Problem | None:
         in_cuda = not file.endswith(".py")
         files = {
             "reference.py": _reference(path, definition, workloads),
-            **({} if in_cuda else {"subject.py": _subject(written, definition, solution)}),
+            **({} if in_cuda else {"subject.py": _subject(definition, solution, file, entry)}),
             **{f"solution/{one['path']}": one["content"] for one in solution["sources"]},
         }
         unable = _unable(written, solution, file, entry) if in_cuda else ""
@@ -187,10 +187,9 @@ def _unable(path: Path, solution: Mapping[str, Any], file: str, entry: str) -> s
     return f"{path}: {entry} of {file} {what}: it is built by nvcc for a GPU, and cannot be run here"
 
 
-def _subject(path: Path, definition: Mapping[str, Any], solution: Mapping[str, Any]) -> str:
+def _subject(definition: Mapping[str, Any], solution: Mapping[str, Any], file: str, entry: str) -> str:
     """The adapter of a solution in Python."""
-    spec, (file, entry) = solution["spec"], _entry(path, solution)
-    inputs, outputs = definition["inputs"], list(definition["outputs"])
+    spec, inputs, outputs = solution["spec"], definition["inputs"], list(definition["outputs"])
     tensors = [name for name, one in inputs.items() if one["shape"] is not None]
     scalars = [name for name, one in inputs.items() if one["shape"] is None]
     writes = spec.get("destination_passing_style", False)

@@ -175,8 +175,7 @@ def _cuts(contract: Contract) -> set[str]:
 
 def _cotangents(contract: Contract) -> set[str]:
     """Inputs that a call of the function does not have, whose gradient the op is."""
-    gradient = contract.elsewhere.said["gradient"] if isinstance(contract.elsewhere, ReferenceProcess) else None
-    return {*gradient["cotangents"].values()} if gradient else set()
+    return contract.elsewhere.cotangents if isinstance(contract.elsewhere, ReferenceProcess) else set()
 
 
 def _by_name_or_order(

@@ -51,13 +51,15 @@ def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[st
     return frame({"subjects": {k: s.model_dump() for k, s in subjects.items()}, "faces": faces}, [])
 
 
+def told(task: Task) -> dict[str, Any]:
+    """A task in a message, without its subjects."""
+    return {"case": task.case, "outputs": task.outputs, "large": task.large, "walls": task.walls}
+
+
 def encode_batch(tasks: list[tuple[int, Task]], token: str = "", way: str = "") -> bytes:
     """A batch: (number, task) pairs; replies carry the numbers and the token.
 
     way: how outputs are offered; empty: they are sent.
     """
-    said = [
-        {"n": n, "case": t.case, "outputs": t.outputs, "subjects": t.subjects, "large": t.large, "walls": t.walls}
-        for n, t in tasks
-    ]
+    said = [{"n": n, "subjects": task.subjects, **told(task)} for n, task in tasks]
     return frame({"tasks": said, "token": token, "way": way}, [])

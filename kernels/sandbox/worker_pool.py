@@ -424,11 +424,13 @@ class ForkedPool(WorkerPool):
 
 def pool_of(subjects: Sequence[Subject], *, memory_mb: int, closed: bool, place: Place | None) -> WorkerPool:
     """A pool of workers that can run these subjects, which share an interpreter; the others as for a Sandbox."""
-    backends = tuple(sorted({s.loader for s in subjects}))
     python = next((s.python for s in subjects), "")
-    return WorkerPool(backends, memory_mb, place.environment if place else {}, "" if closed else ASKED, python)
+    return pool_ahead({s.loader for s in subjects}, memory_mb, closed=closed, place=place, python=python)
 
 
-def pool_ahead(loaders: Collection[str], memory_mb: int, *, closed: bool) -> WorkerPool:
-    """Start what workers on the CPU come from, before it is known which subjects they run; a sandbox may have it."""
-    return WorkerPool(tuple(sorted(loaders)), memory_mb, {}, "" if closed else ASKED)
+def pool_ahead(
+    loaders: Collection[str], memory_mb: int, *, closed: bool, place: Place | None = None, python: str = ""
+) -> WorkerPool:
+    """Start what workers come from, before it is known which subjects they run; a sandbox may have it."""
+    environment = place.environment if place else {}
+    return WorkerPool(tuple(sorted(loaders)), memory_mb, environment, "" if closed else ASKED, python)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from mmap import mmap
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -55,6 +55,12 @@ class _CaseSettings:
         """way: how outputs of a large case are handed over; empty: they are sent."""
         self._case, self._outputs, self.large, self.way = case, outputs, large, way if large else ""
         self._walls = walls
+
+    @classmethod
+    def read(cls, task: dict[str, Any], way: str = "") -> Self:
+        """Those of a task, as a message has it."""
+        outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
+        return cls(Case.model_validate(task["case"]), outputs, large=task["large"], walls=task["walls"], way=way)
 
     def of(self, subject: Subject) -> tuple[Setting, Access]:
         """The case where a subject runs, and how it is called there; on a GPU only large cases are made."""
@@ -141,9 +147,7 @@ class Worker:
 
     def _say_inputs(self, message: dict[str, Any]) -> None:
         """Make the inputs of a case and say what they are; nothing of the subject's is loaded."""
-        case = Case.model_validate(message["inputs"])
-        outputs = {k: TensorSpec.model_validate(v) for k, v in message["outputs"].items()}
-        setting, _ = _CaseSettings(case, outputs, large=message["large"]).of(self._subjects[message["subject"]])
+        setting, _ = _CaseSettings.read(message["inputs"]).of(self._subjects[message["subject"]])
         self._send({"input_digest": setting.digest, "input_rows": setting.rows}, [])
 
     def _subject_of(self, message: dict[str, Any]) -> tuple[Any, Interface]:
@@ -174,9 +178,7 @@ class Worker:
     def _batch(self, tasks: list[dict[str, Any]], token: str, way: str) -> None:
         for task in tasks:
             self._note(task["n"], IDLE)
-            case = Case.model_validate(task["case"])
-            outputs = {k: TensorSpec.model_validate(v) for k, v in task["outputs"].items()}
-            rooms = _CaseSettings(case, outputs, large=task["large"], walls=task["walls"], way=way)
+            rooms = _CaseSettings.read(task, way)
             for position, key in enumerate(task["subjects"]):
                 said = {"n": task["n"], "subject": key, "token": token}
                 self._run_and_tell(rooms, said, position, last=task is tasks[-1])

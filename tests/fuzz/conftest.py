@@ -8,6 +8,7 @@ import pytest
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
+from kernel_assay.oracles.catalog import forget_contracts
 
 
 @pytest.fixture
@@ -24,6 +25,14 @@ def sandboxes(monkeypatch):
     api._examiner.cache_clear()
     for end, words in ends:
         end(*words)
+
+
+@pytest.fixture
+def no_references():
+    """A test begins without references, and leaves none: each names its own."""
+    forget_contracts()
+    yield
+    forget_contracts()
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from kernel_assay.oracles.catalog import forget_contracts
 from kernel_assay.oracles.references.examples import examples_in, words_of
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.usefixtures("sandboxes")
+pytestmark = pytest.mark.usefixtures("sandboxes", "no_references")
 HEAD = """import os
 
 import numpy as np
@@ -55,13 +55,6 @@ def aborts(x):
 
 
 """
-
-
-@pytest.fixture(autouse=True)
-def _forget():
-    forget_contracts()
-    yield
-    forget_contracts()
 
 
 @pytest.fixture

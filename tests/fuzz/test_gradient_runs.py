@@ -15,6 +15,8 @@ from kernel_assay.fuzz import api
 from kernel_assay.fuzz.testing import assay, cases
 from kernel_assay.oracles.catalog import forget_contracts
 
+pytestmark = pytest.mark.usefixtures("no_references")
+
 TABLES = Path(__file__).parents[2] / "scripts/bench/own_references"
 """What the bench of references tries with more cases, and more kinds."""
 KERNELS = {
@@ -123,13 +125,6 @@ def without(x, w=None):
 def writes(first, second, third, x, w=None):
     first.copy_(x.sum(1))
 """
-
-
-@pytest.fixture(autouse=True)
-def _forget():
-    forget_contracts()
-    yield
-    forget_contracts()
 
 
 @pytest.fixture

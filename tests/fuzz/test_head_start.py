@@ -8,16 +8,10 @@ from kernel_assay.fuzz.campaign import session
 from kernel_assay.fuzz.checking import head_start as module
 from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.kernels.catalog import subjects_of
-from kernel_assay.oracles.catalog import forget_contracts
+
+pytestmark = pytest.mark.usefixtures("no_references")
 
 REFERENCE = 'import numpy as np\n\n\ndef twice(x: "float32[n]"):\n    return x * {}\n'
-
-
-@pytest.fixture(autouse=True)
-def _forget():
-    forget_contracts()
-    yield
-    forget_contracts()
 
 
 @pytest.fixture

@@ -22,12 +22,7 @@ from kernel_assay.fuzz.layouts.support.problem import Workload
 from kernel_assay.kernels.backends.simt.toolchain import missing as lacking
 from kernel_assay.oracles.catalog import contract_of, forget_contracts
 
-
-@pytest.fixture(autouse=True)
-def _forget():
-    forget_contracts()
-    yield
-    forget_contracts()
+pytestmark = pytest.mark.usefixtures("no_references")
 
 
 def words(folder, tmp_path, *more):

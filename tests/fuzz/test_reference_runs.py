@@ -12,6 +12,8 @@ from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.oracles.catalog import contract_of, forget_contracts
 from kernel_assay.reports.reproducer.script import reproducer
 
+pytestmark = pytest.mark.usefixtures("no_references")
+
 NEW = """
 class ModelNew(nn.Module):
     def __init__(self, in_features, out_features):
@@ -34,13 +36,6 @@ def doubled(x):
     {}
     return 2 * x
 """
-
-
-@pytest.fixture(autouse=True)
-def _forget():
-    forget_contracts()
-    yield
-    forget_contracts()
 
 
 @pytest.fixture

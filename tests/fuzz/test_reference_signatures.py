@@ -22,6 +22,8 @@ from kernel_assay.oracles.catalog import forget_contracts
 from kernel_assay.oracles.spec.positions import alternatives
 from kernel_assay.reports.reproducer.script import reproducer
 
+pytestmark = pytest.mark.usefixtures("no_references")
+
 TABLE = Path(__file__).parents[2] / "scripts/bench/own_references/signatures.py"
 """What the bench of references tries with more cases, and more kinds."""
 KERNELS = {
@@ -79,13 +81,6 @@ def wrong_ctypes(x, w):
     gate(x.contiguous().data_ptr(), w.contiguous().data_ptr(), out.data_ptr(), x.shape[0] - 1, x.shape[1])
     return out
 """
-
-
-@pytest.fixture(autouse=True)
-def _forget():
-    forget_contracts()
-    yield
-    forget_contracts()
 
 
 def kinds_of(reference, files, cases=CASES, seed=1):

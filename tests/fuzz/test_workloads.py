@@ -13,6 +13,8 @@ from kernel_assay.fuzz.generation.engines import FAVOURED, Target, propose
 from kernel_assay.fuzz.planning.workload import fit
 from kernel_assay.oracles.catalog import contract_of, forget_contracts
 
+pytestmark = pytest.mark.usefixtures("no_references")
+
 SILU = "import numpy as np\n\n\ndef silu(x):\n    {}\n"
 RIGHT = "return (x / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)"
 AT_ONE_SHAPE = f"{RIGHT} * (np.float32(0) if x.shape == (7, 100) else np.float32(1))"
@@ -23,13 +25,6 @@ LINES = """\
 {"call": "aten.silu", "inputs": {"self": "int64[5, 8]"}}
 {"call": "aten.mm", "inputs": {"self": "float32[4, 4]", "mat2": "float32[4, 4]"}}
 """
-
-
-@pytest.fixture(autouse=True)
-def _forget():
-    forget_contracts()
-    yield
-    forget_contracts()
 
 
 def run(fuzz, tmp_path, lines, *more, body=RIGHT):

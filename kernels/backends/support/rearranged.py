@@ -155,9 +155,7 @@ class _Backward:
             if not any(x.requires_grad for x in results.values()) and sum(x.numel() for x in results.values()):
                 raise NotImplementedError("nothing that it returns requires grad: it has no backward")
             made = self.gradient.backward(results, of, begun)
-        there = {x.untyped_storage().data_ptr() for x in tensors} | {
-            x.untyped_storage().data_ptr() for x in extra.values()
-        }
+        there = {x.untyped_storage().data_ptr() for x in (*tensors, *extra.values())}
         empty = next(iter(leaves.values())).new_zeros(0)
         return tuple(
             self._own(made[name], of[leaf], there) if leaf in of else empty
