@@ -35,6 +35,8 @@ _LEND = (
     "PathFinder.find_spec(name, [lent[name]]) if name in lent else None)})); "
 )
 """Packages of ours, for an interpreter that has them not, behind all that it has; none of the rest of ours is seen."""
+EXIT_SECONDS = 5.0
+"""In which a process ends that has hung up, or was killed."""
 _LAST_WORDS = 2000
 """Bytes of what a process printed that are read, from the end."""
 
@@ -113,12 +115,17 @@ class ChildProcess:
         """module: whose `main` calls serve_parent; memory: a file both have open; environment: as for `start`."""
         ours, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        given = handed({"channel": theirs.fileno(), "memory": memory, **settings})
-        fds, words = (theirs.fileno(), memory, given), self._words
-        self._process = start(module, str(given), fds=fds, environment=environment, out=words, err=words)
+        told = {"channel": theirs.fileno(), "memory": memory, **settings}
+        self._begin(module, told, self._words.fileno(), environment)
         theirs.close()
-        os.close(given)
         self._channel = Channel(ours)
+
+    def _begin(self, module: str, settings: Message, words: int, environment: Mapping[str, str]) -> None:
+        """Start it. words: where it prints."""
+        given = handed(settings)
+        fds = settings["channel"], settings["memory"], given
+        self._process = start(module, str(given), fds=fds, environment=environment, out=words, err=words)
+        os.close(given)
 
     @property
     def pid(self) -> int:
@@ -143,21 +150,28 @@ class ChildProcess:
             raise GoneError(self._ending()) from error
 
     def _ending(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5.0)
-        code = self._process.returncode
+        code = self._exit_code()
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
         self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - _LAST_WORDS))
         lines = self._words.read().decode("utf-8", "replace").strip().splitlines()
         return f"its process ended ({how})" + (f": {lines[-1]}" if lines else "")
 
+    def _exit_code(self) -> int | None:
+        """Wait for its end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(EXIT_SECONDS)
+        return self._process.returncode
+
     def close(self) -> None:
         """End it, and whatever it has started."""
         self._channel.close()
+        self._end()
+        self._words.close()
+
+    def _end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._words.close()
 
 
 Answer = Callable[[Message], Message]

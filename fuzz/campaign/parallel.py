@@ -27,6 +27,7 @@ from typing import Any, Self
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.process import forked_child
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.fuzz.campaign.batches import Round, Runner
 from kernel_assay.fuzz.campaign.clock import Clock
@@ -300,7 +301,7 @@ def _serve(conn: Connection, examiner: Examiner, pool: WorkerPool, place: Place,
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # ending is for the one that hands out
-    _keep_only({0, 1, 2, conn.fileno(), pool.fileno()})
+    _keep_only({0, 1, 2, conn.fileno(), pool.fileno(), *forked_child.descriptors()})
     try:
         with examiner.twin(pool, place) as mine, seldom():
             mine.sandbox.beside = work.clock.check

@@ -25,12 +25,14 @@ from kernel_assay.corpus.model.remote_array import Remote
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import GarbledError, Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
+from kernel_assay.corpus.process.forked_child import ForkedChild
 from kernel_assay.kernels.boundary.output_transfer import IPC, SHARED
 from kernel_assay.kernels.sandbox.batch import LostError, NoRoomError
 from kernel_assay.oracles.judging.measure import Measured
 from kernel_assay.oracles.large.remote_output import Held, Summed
 from kernel_assay.oracles.large.suspects import MOST, Room, Suspects
 
+_MODULE = "oracles.device.holder_process"
 _START_SECONDS = 120.0
 _ANSWER_SECONDS = 600.0
 RIGHT = ""
@@ -53,7 +55,11 @@ class HolderProcess:
     def process(self) -> ChildProcess:
         """The process. Raises InternalError if it does not start."""
         settings = {"device": self._device, "memory": self._memory}
-        process = ChildProcess("oracles.device.holder_process", self._memory, settings, self._environment)
+        process = (
+            ChildProcess(_MODULE, self._memory, settings, self._environment)
+            if self._device == "cuda"  # whatever has begun to use CUDA cannot be forked
+            else ForkedChild(_MODULE, self._memory, settings, ["torch"], self._environment)
+        )
         try:
             trouble = str(process.hear(_START_SECONDS).get("refused", ""))
         except GoneError as gone:

@@ -27,6 +27,7 @@ from kernel_assay.corpus.model.reference_place import ReferencePlace, Target
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
+from kernel_assay.corpus.process.forked_child import ForkedChild
 from kernel_assay.oracles.catalog import apart, builtin_ops, contract_of, enter, load_contracts, origin_of
 from kernel_assay.oracles.judging.measure import engine
 from kernel_assay.oracles.references.contract import FLOATS, contract_from
@@ -34,6 +35,8 @@ from kernel_assay.oracles.spec.contract import Contract, Input
 from kernel_assay.oracles.spec.elsewhere import OutsideError
 
 _MODULE = "oracles.references.process"
+_FOLLOWING = "kernel_assay.oracles.references.torch.following"
+"""What it imports of ours where a reference is made of torch; torch with it."""
 START_SECONDS, ANSWER_SECONDS = 120.0, 10.0
 """For loading and describing a reference, and for its answer to one case."""
 KEPT = 1 << 27
@@ -83,7 +86,7 @@ class ReferenceProcess:
         self._owner = os.getpid()
         self._memory = os.memfd_create("reference")
         settings = {"place": self.target, "folder": str(self.folder)}
-        self._process = ChildProcess(_MODULE, self._memory, settings)
+        self._process = ForkedChild(_MODULE, self._memory, settings, _libraries(self.target, self.folder))
         load_contracts()  # they and numba take a while to import, as what that process needs does
         engine()
         try:
@@ -260,6 +263,13 @@ class ReferenceProcess:
         while len(self._known) > 1 and (self._bytes > KEPT or len(self._known) > 1 << 12):
             _, (_, old) = self._known.popitem(last=False)
             self._bytes -= old.size
+
+
+def _libraries(target: str, folder: Path) -> list[str]:
+    """Modules that a reference is likely to need."""
+    where = Target.read(target).where
+    file = folder / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
+    return [_FOLLOWING] if file.is_file() and b"torch" in file.read_bytes() else []
 
 
 _USUAL = Numerics()
