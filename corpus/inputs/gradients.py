@@ -11,6 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+NEEDED = "torch.fx.experimental.symbolic_shapes"
+"""What torch imports when it makes a first gradient, for half a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gradient:

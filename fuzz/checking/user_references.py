@@ -22,6 +22,7 @@ from pydantic_core import to_json
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.inputs.gradients import NEEDED
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.reference_place import ReferencePlace, Target
 from kernel_assay.corpus.model.subject import Numerics
@@ -267,9 +268,10 @@ class ReferenceProcess:
 
 def _libraries(target: str, folder: Path) -> list[str]:
     """Modules that a reference is likely to need."""
-    where = Target.read(target).where
+    where, _, _, grad = Target.read(target)
     file = folder / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
-    return [_FOLLOWING] if file.is_file() and b"torch" in file.read_bytes() else []
+    needs = [_FOLLOWING, *([NEEDED] if grad else [])]
+    return needs if file.is_file() and b"torch" in file.read_bytes() else []
 
 
 _USUAL = Numerics()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 from random import Random
 from typing import Any
 
@@ -113,7 +113,8 @@ def _held_out(case: Case, dim: str, fails: dict[int, bool], rule: Rule) -> list[
     new = [n for n in sizes if n and n % own.multiple == 0 and n not in fails]
     equal = [n for n in contract_of(case.op).dims_of(other).values() if _may_be(own, n)]
     works = [n for n in (*equal, *new) if not rule.holds(n)] or [n for n in fails if n and not rule.holds(n)]
-    dues = [([with_dims(base, {dim: n}) for base in bases], True) for n in new if rule.holds(n)][:HELD_OUT]
+    holds = islice((n for n in new if rule.holds(n)), HELD_OUT)
+    dues = [([with_dims(base, {dim: n}) for base in bases], True) for n in holds]
     dues += [([*next_seeds(case, SEED_TRIALS + HELD_OUT)[SEED_TRIALS:], *bases[1:]], True)]
     return [*dues, *(([with_dims(base, {dim: n}) for base in bases], False) for n in works[:HELD_OUT])]
 

@@ -228,6 +228,11 @@ class WorkerPool:
         theirs.close()
         return ForkedPool(ours, self, {**self._environment, **environment})
 
+    def import_first(self, module: str) -> None:
+        """Let workers find a module imported that most of them will need."""
+        with contextlib.suppress(OSError):  # the zygote is gone, as the next worker is told
+            socket.send_fds(self._control, [to_json([module])], [])
+
     @property
     def why_open(self) -> str:
         """Why workers are not closed in, as the zygote says; empty: they are, or nobody knows yet."""

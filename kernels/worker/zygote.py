@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,12 @@ class Zygote:
             return False
         if message == FORK:
             self._fork(*fds)
+        elif isinstance(said := from_json(message), list):
+            for module in said:
+                with contextlib.suppress(Exception):  # who needs it is told
+                    import_module(module)
         else:
-            self._branch(from_json(message), *fds)
+            self._branch(said, *fds)
         return True
 
     def _branch(self, environment: dict[str, str], control: int) -> None:
