@@ -15,7 +15,7 @@ from threading import Lock
 import pytest
 
 from kernel_assay.corpus.errors import InternalError
-from kernel_assay.kernels.sandbox import sandbox
+from kernel_assay.kernels.sandbox import worker_pool
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 
 WAITING = []
@@ -100,7 +100,7 @@ def taken(kind):
 @pytest.fixture(scope="session", autouse=True)
 def shared_zygotes():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox, "WorkerPool", SharedNursery)
+        patch.setattr(worker_pool, "WorkerPool", SharedNursery)
         yield
     SharedNursery.most = 0
     while WAITING:
@@ -111,7 +111,7 @@ def shared_zygotes():
 def own_zygotes(shared_zygotes):
     """For tests of the processes themselves: they begin and end with the sandbox."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox, "WorkerPool", WorkerPool)
+        patch.setattr(worker_pool, "WorkerPool", WorkerPool)
         yield
 
 

@@ -93,7 +93,7 @@ class _Server:
     control: socket.socket
     owner: int
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End it, and its children with it."""
         if self.owner == os.getpid():
             self.process.kill()
@@ -127,7 +127,7 @@ def _started() -> _Server:
     process = start("corpus.process.forked_child", str(theirs.fileno()), fds=[theirs.fileno()], out=silent, err=silent)
     theirs.close()
     server = _Server(process, ours, os.getpid())
-    atexit.register(server.end)
+    atexit.register(server.close)
     return server
 
 

@@ -4,10 +4,12 @@ import os
 import select
 import selectors
 import socket
+from contextlib import closing
 
 import pytest
 from pydantic_core import from_json
 
+from kernel_assay.kernels.sandbox.worker_pool import pool_ahead
 from kernel_assay.kernels.worker.zygote import Child, Zygote
 
 
@@ -46,3 +48,11 @@ def test_words_and_end_of_a_child_may_be_heard_in_one_batch(control, end_first):
     ours.shutdown(socket.SHUT_WR)
     zygote.serve()
     assert from_json(ours.recv(4096)) == {"ended": child.pid, "code": 7, "tail": "last words"}
+
+
+def test_the_next_sandbox_of_a_test_has_the_same_zygote():
+    def forked_by():
+        with closing(pool_ahead(["numpy"], 64, closed=True)) as pool:
+            return pool._process.pid
+
+    assert forked_by() == forked_by(), "tests/conftest.py replaces nothing that makes one"
