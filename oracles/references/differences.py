@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ _MISMATCH = re.compile(
     re.DOTALL,
 )
 _ONCE = "a backward pass that has none says so by torch.autograd.function.once_differentiable"
+_FOR_ITS_MESSAGE = "_run_slow_mode_and_get_error"
+"""What gradcheck computes of each element once it knows that something is wrong; nobody reads that."""
 _NUMBER = re.compile(r"-?\d[\d.]*(e[+-]?\d+)?|nan|-?inf")
 
 
@@ -83,6 +86,7 @@ def _about(x: Array) -> Span:
 def _wrong(check: Callable[[float], bool], names: tuple[tuple[str, ...], tuple[str, ...]] | None) -> str:
     """Say what the check finds at each distance; empty if nothing. Raises what is no finding of it."""
     said = ""
+    vars(sys.modules["torch.autograd.gradcheck"])[_FOR_ITS_MESSAGE] = lambda *_: ""
     for eps in EPS:
         try:
             check(eps)

@@ -161,6 +161,7 @@ def house_docs():
 )
 def test_every_command_parses(path, monkeypatch):
     monkeypatch.setattr(options, "add_contract", lambda _: None)  # the files of a page are not there
+    monkeypatch.syspath_prepend(ROOT / "tests" / "house")
     house = house_docs()
     assert [words for words in house.commands(path.read_text("utf-8")) if not house.parses(words)] == []
 
