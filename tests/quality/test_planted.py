@@ -10,6 +10,7 @@ from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.events import BatchJudged
 from kernel_assay.fuzz.planning.plan import new_campaign
+from kernel_assay.fuzz.triage.triage import as_met
 from kernel_assay.kernels.catalog import subjects_of, user_subject
 from kernel_assay.oracles.catalog import load_contracts
 
@@ -23,8 +24,8 @@ FAULTS = sorted((Path(__file__).parents[1] / "faults").glob("*.py"))
 
 
 def campaign(tmp_path, subjects, cases, monkeypatch, **settings):
-    """A run without shrinking, for what is measured is finding; until all that was planted, if anything, is found."""
-    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SHRINK_SECONDS", 0.0)
+    """A run that looks into no finding, for what is measured is finding; until all that was planted, if any, is found."""
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.investigate", lambda _, failure, **__: as_met(failure))
     wanted = {s.key: s.planted for s in subjects if s.planted}
 
     def look(event):
