@@ -261,7 +261,7 @@ def test_a_finding_is_replayed_shrunk_and_seen_to_be_fixed(kernel):
         assert shrunk.finding.case.elements <= first.item.case.elements
         kernel(RIGHT)
         assert {r.outcome for r in api.replay(store=store)} == {api.Outcome.FIXED}
-        assert api.shrink(first.item.finding.id, store=store, seconds=1.0) == []
+        assert api.shrink(shrunk.finding.id, store=store, seconds=1.0) == []
 
 
 def test_every_number_of_a_narrow_type_is_proved(kernel):

@@ -214,7 +214,8 @@ STATEFUL = {
 
 
 @pytest.mark.parametrize("text", STATEFUL.values(), ids=STATEFUL.keys())
-def test_what_one_call_leaves_to_the_next_is_found_shrunk_and_run_again(fuzz, here, text):
+def test_what_one_call_leaves_to_the_next_is_found_shrunk_and_run_again(fuzz, here, monkeypatch, text):
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SEQUENCE_SECONDS", 3.0)
     kernel(here, text)
     assert search(fuzz)[0] == 1
     kept = [f for f in findings() if f.verdict.kind is Kind.STATEFUL]
@@ -237,7 +238,7 @@ def test_what_one_call_leaves_to_the_next_is_found_shrunk_and_run_again(fuzz, he
 
 def test_a_sum_that_nobody_clears_is_found(fuzz, here):
     kernel(here, SUMS)
-    assert search(fuzz)[0] == 1
+    assert search(fuzz, cases=32)[0] == 1
     assert {f.verdict.kind for f in findings()} <= {Kind.NONDETERMINISTIC, Kind.STATEFUL}
 
 
