@@ -17,14 +17,12 @@ from typing import Self
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.formats import FORMATS
-from kernel_assay.corpus.inputs.gradients import NEEDED
 from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.kinds import Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import GarbledError, Message, frame
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
-from kernel_assay.kernels.backends.support.rearranged import gradient_of
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.output_transfer import SHARED
@@ -99,9 +97,7 @@ class Sandbox:
         """Seconds for one execution; may be changed between batches."""
         must_be_available(subjects)
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
-        self.pool = pool or pool_of(subjects, memory_mb=memory_mb, closed=closed, place=place)
-        if any(s.launch.startswith("{") and gradient_of(s.launch) for s in subjects):  # others have TOML there
-            self.pool.import_first(NEEDED)
+        self.pool = pool_of(subjects, pool, memory_mb=memory_mb, closed=closed, place=place)
         self._sharing = Sharing(place.shared if place else {})
         self._watch = Stopwatch()
         self._hung: set[str] = set()

@@ -65,7 +65,7 @@ class SideBySide(Sandbox):
         try:
             for python, theirs in groupby(sorted(subjects, key=_group), lambda s: s.python):
                 everyone = list(theirs)
-                root = (None if python else pool) or pool_of(everyone, memory_mb=memory_mb, closed=closed, place=place)
+                root = pool_of(everyone, None if python else pool, memory_mb=memory_mb, closed=closed, place=place)
                 for group, members in groupby(everyone, _group):
                     here = root.branch({}) if (python, False) in self._members else root
                     self._members[group] = made(list(members), faces, pool=here)

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from pydantic_core import from_json, to_json
 
 from kernel_assay.corpus.errors import InternalError
+from kernel_assay.corpus.inputs.gradients import NEEDED
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import Channel
@@ -26,6 +27,7 @@ from kernel_assay.corpus.process.interpreter import interpreter
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import GPU_LOST
+from kernel_assay.kernels.backends.support.rearranged import gradient_of
 from kernel_assay.kernels.backends.support.walls import Touch, order_of, touched
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.processes import kill_group
@@ -427,10 +429,16 @@ class ForkedPool(WorkerPool):
         self._end_zygote(_EXIT_SECONDS)
 
 
-def pool_of(subjects: Sequence[Subject], *, memory_mb: int, closed: bool, place: Place | None) -> WorkerPool:
+def pool_of(
+    subjects: Sequence[Subject], pool: WorkerPool | None, *, memory_mb: int, closed: bool, place: Place | None
+) -> WorkerPool:
     """A pool of workers that can run these subjects, which share an interpreter; the others as for a Sandbox."""
-    python = next((s.python for s in subjects), "")
-    return pool_ahead({s.loader for s in subjects}, memory_mb, closed=closed, place=place, python=python)
+    if pool is None:
+        python = next((s.python for s in subjects), "")
+        pool = pool_ahead({s.loader for s in subjects}, memory_mb, closed=closed, place=place, python=python)
+    if any(s.launch.startswith("{") and gradient_of(s.launch) for s in subjects):  # others have TOML there
+        pool.import_first(NEEDED)
+    return pool
 
 
 def pool_ahead(

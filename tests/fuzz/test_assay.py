@@ -258,7 +258,8 @@ def test_it_runs_in_several_processes(author, pytester):
     Path("test_mine.py").write_text(
         HEAD
         + "\n".join(
-            f"@settings(max_examples=10, phases=[Phase.generate], **CLEAN)\n@assay(reference=twice)\ndef test_{n}():\n    return {n}\n"
+            "@settings(max_examples=10, phases=[Phase.generate], **CLEAN)\n@assay(reference=twice)\n"
+            f"def test_{n}():\n    return {n}\n"
             for n in ("right", "aborts")
         )
     )

@@ -24,7 +24,7 @@ FAULTS = sorted((Path(__file__).parents[1] / "faults").glob("*.py"))
 
 
 def campaign(tmp_path, subjects, cases, monkeypatch, **settings):
-    """A run that looks into no finding, for what is measured is finding; until all that was planted, if any, is found."""
+    """A run that looks into no finding: what is measured is finding. It ends when all that was planted is found."""
     monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.investigate", lambda _, failure, **__: as_met(failure))
     wanted = {s.key: s.planted for s in subjects if s.planted}
 
