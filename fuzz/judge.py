@@ -100,21 +100,20 @@ def judge(
     store: Store,
     *,
     traced: bool = False,
-    on_progress: Callable[[str], None] = lambda sentence: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> Judgement:
     """Judge the problem of a folder, or of a pair of files; the search ends with the first finding.
 
     settings: of its time, its device and its sandbox. traced: judge the author's workloads one by one, too, for what
-    the tools of the layout read. on_progress: is told what is being done, one line each. Raises UsageError for what cannot be judged; UnjudgedError, if it is because of the
-    solution.
+    the tools of the layout read. on_progress: is told what is being done, one line each. Raises UsageError for what
+    cannot be judged; UnjudgedError, if it is because of the solution.
     """
     began = time.monotonic()
     problem = recognised(places)
     if traced and problem.trace is None:
         raise UsageError(f"a trace is written of definition.json and its like, not of {problem.layout}")
-    on_progress(
-        f"{problem.layout}: {problem.subject.replace(f'{HERE}/', '')} against {problem.reference.replace(f'{HERE}/', '')}"
-    )
+    ours, theirs = (text.replace(f"{HERE}/", "") for text in (problem.subject, problem.reference))
+    on_progress(f"{problem.layout}: {ours} against {theirs}")
     if problem.unable:
         raise _unjudged(problem, problem.unable)
     store.prepare()
@@ -145,11 +144,7 @@ def _searched(
         if not first and isinstance(event, api.BatchJudged | api.FailureMet):
             first.append(time.monotonic())
             wrong = isinstance(event, api.FailureMet)
-            on_progress(
-                "a first output is wrong: looking into it"
-                if wrong
-                else "nothing wrong in the first outputs: searching on"
-            )
+            on_progress(f"the first outputs: {'wrong; looking into it' if wrong else 'nothing wrong; searching on'}")
         if isinstance(event, api.FindingFiled):
             stop.enough()
 
