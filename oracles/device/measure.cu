@@ -27,7 +27,7 @@ typedef long long i64;
 #define EXCHANGE 8
 #endif
 #ifndef WALKERS
-#define WALKERS 5
+#define WALKERS 7
 #endif
 #define ALL 0xffffffffu
 #define WARPS (BLOCK / 32)
