@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -94,17 +94,26 @@ class Judgement:
         )
 
 
-def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, traced: bool = False) -> Judgement:
+def judge(
+    places: Sequence[Path],
+    settings: api.RunSettings,
+    store: Store,
+    *,
+    traced: bool = False,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> Judgement:
     """Judge the problem of a folder, or of a pair of files; the search ends with the first finding.
 
     settings: of its time, its device and its sandbox. traced: judge the author's workloads one by one, too, for what
-    the tools of the layout read. Raises UsageError for what cannot be judged; UnjudgedError, if it is because of the
-    solution.
+    the tools of the layout read. on_progress: is told what is being done, one line each. Raises UsageError for what
+    cannot be judged; UnjudgedError, if it is because of the solution.
     """
     began = time.monotonic()
     problem = recognised(places)
     if traced and problem.trace is None:
         raise UsageError(f"a trace is written of definition.json and its like, not of {problem.layout}")
+    ours, theirs = (text.replace(f"{HERE}/", "") for text in (problem.subject, problem.reference))
+    on_progress(f"{problem.layout}: {ours} against {theirs}")
     if problem.unable:
         raise _unjudged(problem, problem.unable)
     store.prepare()
@@ -113,7 +122,7 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
     with head_start(mine, "torch" if problem.later is not None else "") as ahead:
         contract = add_reference(problem.reference, op=op_name(problem.name))
         _complete(problem, contract)
-        result, first = _searched(problem, contract, settings, store, ahead)
+        result, first = _searched(problem, contract, settings, store, ahead, on_progress)
     result.verify()
     traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
     spent = time.monotonic() - began
@@ -121,7 +130,12 @@ def judge(places: Sequence[Path], settings: api.RunSettings, store: Store, *, tr
 
 
 def _searched(
-    problem: Problem, contract: Contract, settings: api.RunSettings, store: Store, ahead: HeadStart
+    problem: Problem,
+    contract: Contract,
+    settings: api.RunSettings,
+    store: Store,
+    ahead: HeadStart,
+    on_progress: Callable[[str], None],
 ) -> tuple[api.RunResult, float]:
     """The result of the search, and when the first outputs were judged; 0: none were. Raises UnjudgedError."""
     stop, first = api.Stop(), list[float]()
@@ -129,6 +143,8 @@ def _searched(
     def listen(event: api.Event) -> None:
         if not first and isinstance(event, api.BatchJudged | api.FailureMet):
             first.append(time.monotonic())
+            wrong = isinstance(event, api.FailureMet)
+            on_progress(f"the first outputs: {'wrong; looking into it' if wrong else 'nothing wrong; searching on'}")
         if isinstance(event, api.FindingFiled):
             stop.enough()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def judge_command(
     )
     try:
         with Store(corpus) as store:
-            judged = judge(places, settings, store, traced=bool(trace_path))
+            judged = judge(places, settings, store, traced=bool(trace_path), on_progress=partial(say, err=True))
     except UnjudgedError as error:
         _write_traces(trace_path, error.traces)
         raise

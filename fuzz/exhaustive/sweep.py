@@ -41,8 +41,8 @@ ROW = 256
 """Elements of a row."""
 ROWS = 1 << 24
 """Of them hold 2**32 inputs, or pairs."""
-PART = 1 << 20
-"""Rows that are tried at once."""
+PARTS = {"cpu": 1 << 20, "cuda": 1 << 21}
+"""Rows that are tried at once, by device: on a GPU 1 GiB of outputs and twice as much of inputs."""
 _START_SECONDS = 120.0
 _SCRATCH_MB = 64
 """What the folder that a subject may write to holds."""
@@ -88,14 +88,15 @@ class Tried:
 class Sweeper:
     """A subject and a judge, ready to go through domains. Use it as a context manager."""
 
-    def __init__(self, subject: Subject, *, timeout: float = 60.0, part: int = PART, closed: bool = True) -> None:
-        """timeout: seconds for one part; part: rows of one; closed: whether it is closed in, where that is possible.
+    def __init__(self, subject: Subject, *, timeout: float = 60.0, part: int = 0, closed: bool = True) -> None:
+        """timeout: seconds for one part; part: rows of one, 0: as many as PARTS says; closed: whether it is closed in.
 
         Raises UsageError for a subject that cannot be loaded; InternalError if the oracle does not start.
         """
-        self.subject, self._timeout, self._part = subject, timeout, part
+        self.subject, self._timeout = subject, timeout
+        self.part = part or PARTS["cpu" if subject.device == "cpu" else "cuda"]
         contract = contract_of(subject.op)
-        size = part * ROW * 2  # all outputs have 16 bits
+        size = self.part * ROW * 2  # all outputs have 16 bits
         self._memory = os.memfd_create("sweep")
         os.ftruncate(self._memory, size)
         self._peers: list[ChildProcess] = []
@@ -154,8 +155,8 @@ class Sweeper:
         tried = Tried(Sweep(case=case, kind=Kind.PASS))
         end = first + (rows or next(iter(case.tensors.values())).shape[0])
         rho = 0.0
-        for at in range(first, end, self._part):
-            part = part_of(case, at, min(self._part, end - at))
+        for at in range(first, end, self.part):
+            part = part_of(case, at, min(self.part, end - at))
             for found in self._judged(part, tried):
                 if isinstance(found, Verdict):
                     tried.sweep = Sweep(case=case, kind=found.kind, message=found.message, rho=found.rho)

@@ -241,7 +241,12 @@ def record_function(module: ModuleType, calls: Calls, path: str, label: str) -> 
         calls.meet(label, _bound(function, args, kwargs))
         return function(*args, **kwargs)
 
-    setattr(owner, last, recorded)
+    @functools.wraps(function)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        return await recorded(*args, **kwargs)
+
+    # Frameworks ask whether a function is a coroutine's, and call it otherwise.
+    setattr(owner, last, awaited if inspect.iscoroutinefunction(function) else recorded)
 
 
 def _bound(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> list[tuple[str, Any]]:

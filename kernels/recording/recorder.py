@@ -24,6 +24,9 @@ from kernel_assay.kernels.recording.hook import MOST_CALLS
 
 LOOK_SECONDS = 1.0
 """How often the file is written anew while the program runs."""
+OF_KEYS = (signal.SIGINT, signal.SIGQUIT)
+OF_OTHERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that mean what the recorded program makes of them."""
 HOOK = Path(__file__).with_name("hook.py")
 UNCOMPILED = {"TORCH_COMPILE_DISABLE": "1", "TORCHDYNAMO_DISABLE": "1"}
 """Has torch.compile compile nothing: what is compiled calls no functions, modules or operators any more."""
@@ -103,19 +106,28 @@ def _run(command: Sequence[str], folder: Path, path: Path) -> int:
 
 @contextlib.contextmanager
 def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let the program decide what a signal means: Ctrl-C has reached it already, others are sent on."""
+    """Let the program decide what a signal means: a key of the terminal has reached it already, others are sent on."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
-        if number != signal.SIGINT:
+        if number not in OF_KEYS or not _before_a_terminal():
             process.send_signal(number)
 
-    old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    old = {number: signal.signal(number, handle) for number in (*OF_KEYS, *OF_OTHERS)}
     try:
         yield
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+def _before_a_terminal() -> bool:
+    """Whether keys of a terminal send signals to this process, and so to all of its group."""
+    try:
+        with Path("/dev/tty").open("rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def _write(path: Path, calls: Sequence[Call]) -> None:

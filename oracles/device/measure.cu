@@ -15,8 +15,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-// What may be tuned: threads of a block, blocks that shall fit on a multiprocessor, tiles between two looks at what
-// other blocks have found.
+// What may be tuned: threads of a block, blocks of peers_* and of walk that shall fit on a multiprocessor, tiles between
+// two looks at what other blocks have found.
 #ifndef BLOCK
 #define BLOCK 128
 #endif
@@ -25,6 +25,9 @@ typedef long long i64;
 #endif
 #ifndef EXCHANGE
 #define EXCHANGE 8
+#endif
+#ifndef WALKERS
+#define WALKERS 7
 #endif
 #define ALL 0xffffffffu
 #define WARPS (BLOCK / 32)
@@ -59,10 +62,12 @@ struct Task {  // oracles/device/measure.py has the same
 #define EXPONENT 0x7ff0000000000000LL
 #define MANTISSA 0x000fffffffffffffLL
 #define MAGNITUDE 0x7fffffffffffffffLL
+#define UPPER_EXPONENT 0x7ff00000  // the same in the upper word, which is half the work
 
 __device__ __forceinline__ i64 pattern(double x) { return __double_as_longlong(x); }
 __device__ __forceinline__ double real(i64 bits) { return __longlong_as_double(bits); }
-__device__ __forceinline__ bool is_number(double x) { return (pattern(x) & MAGNITUDE) < EXPONENT; }
+__device__ __forceinline__ int upper(double x) { return __double2hiint(x); }
+__device__ __forceinline__ bool is_number(double x) { return (upper(x) & 0x7fffffff) < UPPER_EXPONENT; }
 __device__ __forceinline__ double from_brain(u32 bits) { return __uint_as_float(bits << 16); }
 __device__ __forceinline__ float from_half(u32 bits) {
   u32 magnitude = bits & 0x7fffu;
@@ -94,16 +99,17 @@ __device__ __forceinline__ double number(u64 bits, i64 kind, u64 table) {
   }
 }
 
-__device__ __forceinline__ i64 exponent(double x, double low, double high) {
-  i64 e = pattern(x) & EXPONENT;
-  return min(max(e, pattern(low)), pattern(high));
+// The exponent of x as a power of two, between two other ones.
+__device__ __forceinline__ double power_below(double x, double low, double high) {
+  return __hiloint2double(min(max(upper(x) & UPPER_EXPONENT, upper(low)), upper(high)), 0);
 }
 
 // Distance of r from the cell of y, both finite; negative inside it (numerics.md 0).
 __device__ __forceinline__ double raw_excess(double y, double r, double half, double least) {
-  double e = y - r;
-  i64 p = pattern(y), power = max((p & MAGNITUDE) + ~((pattern(e) ^ p) >> 63), pattern(least)) & EXPONENT;
-  return fabs(e) - fmin(real(power) * half, 8.98846567431158e307);  // 2**1023
+  double e = y - r, power;
+  i64 size = (pattern(y) & MAGNITUDE) - ((upper(e) ^ upper(y)) >= 0);  // below a power of two cells are half as wide
+  power = __hiloint2double(max((int)(size >> 32), upper(least)) & UPPER_EXPONENT, 0);
+  return fabs(e) - fmin(power * half, 8.98846567431158e307);  // 2**1023
 }
 
 // As kernel_assay.oracles.judging.measure_numba._cell; for int64 as kernel_assay.oracles.judging.measure_numpy.cell_excess.
@@ -133,7 +139,7 @@ __device__ __forceinline__ u64 distance(const Task& t, i64 mode, u64 bits, doubl
     i64 b = pattern(r), mp = (i64)bits & MAGNITUDE, mq = b & MAGNITUDE;
     return ((i64)bits ^ b) < 0 ? (u64)mp + (u64)mq : (u64)(mp > mq ? mp - mq : mq - mp);
   }
-  i64 power = exponent(r, t.least, t.most), width = t.got_kind == TABLE ? 7 : 15;
+  i64 power = pattern(power_below(r, t.least, t.most)), width = t.got_kind == TABLE ? 7 : 15;
   double step = fabs(r) * real(2046 * (MANTISSA + 1) - power) * real((1023 + t.digits) << 52);
   i64 rounded = ((power - pattern(t.least)) >> (52 - t.digits)) + (pattern(step + 4503599627370496.0) & MANTISSA);
   i64 mine = (i64)bits & ((1LL << width) - 1);
@@ -142,21 +148,22 @@ __device__ __forceinline__ u64 distance(const Task& t, i64 mode, u64 bits, doubl
 }
 
 __device__ __forceinline__ double ulp_of(const Task& t, double r) {
-  return real(exponent(r, t.least, t.most)) * (2.0 * t.half);
+  return power_below(r, t.least, t.most) * (2.0 * t.half);
 }
 
-__device__ __forceinline__ i64 plain_mask(const Task& t, double r) {
+__device__ __forceinline__ int plain_mask(const Task& t, double r) {
   if (is_number(r)) return INTERVAL;
   return r != r || !t.has_inf ? NAN_ : r > 0.0 ? PINF : NINF;
 }
 
-__device__ __forceinline__ bool taken(double y, i64 mask) {
-  i64 infinite = is_number(y) ? 0 : y > 0.0 ? PINF : NINF;
+__device__ __forceinline__ bool taken(double y, int mask) {
+  int infinite = is_number(y) ? 0 : y > 0.0 ? PINF : NINF;
   return mask & (y != y ? NAN_ : y == 0.0 ? ZERO : infinite);
 }
 
 // 0, 1, 2, 3-4, 5-8, ... -> 0, 1, 2, 3, 4, ...
 __device__ __forceinline__ u32 bucket(u64 steps) { return steps ? min(65 - __clzll((i64)(steps - 1)), BUCKETS - 1) : 0; }
+__device__ __forceinline__ u32 short_bucket(u32 steps) { return steps ? 33 - __clz((int)(steps - 1)) : 0; }
 
 __device__ __forceinline__ double allowed(const Task& t, u64 i, double r) {
   if (t.errors) return ((const double*)t.errors)[i];
@@ -321,10 +328,11 @@ __device__ __forceinline__ void visit(const Task& t, u64 i, Tally& s, Counted& n
     if (size <= t.top) {
       u64 steps = distance(t, GOT == FLOAT32 ? SINGLE : t.mode, bits, y, r);
       s.steps.rise(steps, i);
-      if (columns) atomicAdd(&columns[bucket(steps) * 32 + threadIdx.x % 32], 1u);
+      const u32 row = GOT == FLOAT32 ? short_bucket((u32)steps) : bucket(steps);
+      if (columns) atomicAdd(&columns[row * 32 + threadIdx.x % 32], 1u);
     }
   }
-  i64 mask = t.masks ? ((const u8*)t.masks)[i] : t.mask >= 0 ? t.mask : plain_mask(t, r);
+  int mask = t.masks ? ((const u8*)t.masks)[i] : t.mask >= 0 ? (int)t.mask : plain_mask(t, r);
   if (taken(y, mask)) return;
   bool judged = (mask & INTERVAL) && is_number(r);
   double excess = excess_of(t, y, r, bits, other);
@@ -422,8 +430,9 @@ __device__ __forceinline__ void walk_tiles(const Task& t, u64* rows, u64* counts
 }
 
 #define WALK(NAME, GOT, WANT, TASK)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(BLOCK) NAME(const Task* __restrict__ task, u64* rows, u64* counts,      \
-                                                           const u32* list, const u8* left, int first, int last) {     \
+  extern "C" __global__ void __launch_bounds__(BLOCK, WALKERS)                                                         \
+      NAME(const Task* __restrict__ task, u64* rows, u64* counts, const u32* list, const u8* left, int first,          \
+           int last) {                                                                                                 \
     walk_tiles<GOT, WANT>(TASK, rows, counts, list, left, first, last);                                                \
   }
 WALK(walk, ANY, ANY, *task)

@@ -31,8 +31,6 @@ LINES, COLUMNS = 32, 64
 """Cells of the map of failures, at most; as oracles.judging.failure_detail draws it."""
 SEEDS = 64
 """Tiles that walk takes in advance, so that nothing but a large value is looked at twice."""
-WALKERS = 5
-"""Blocks of walk for each multiprocessor."""
 
 Argument = ctypes.c_void_p | ctypes.c_int
 
@@ -189,7 +187,7 @@ class Plan:
         self.tiles = 1 + -(-(self.size - self.origin) // self.tile)
         seeds = min(SEEDS, -(-whole // 16))
         self.peers = range(1 + seeds, 1 + whole) if whole > seeds else range(self.tiles, self.tiles)
-        most, rest = WALKERS * device.multiprocessors, self.tiles - self.peers.start
+        most, rest = self.constants["WALKERS"] * device.multiprocessors, self.tiles - self.peers.start
         self.blocks = [min(most, self.peers.start), 0, min(most, rest)]
         if self.peers:
             self.blocks[1] = self.constants["RESIDENT"] * device.multiprocessors

@@ -307,7 +307,8 @@ class Host:
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever comes up is about following it
-                self._cannot_follow(said_of(error, self.loaded.file))
+                if any(one.size for one in want.values()):  # nothing is to be followed in an empty output
+                    self._cannot_follow(said_of(error, self.loaded.file))
                 spans = self._fallback(q, dims)
             if self.derived is not None:
                 about = dims, inputs, case.attrs, want, spans, Arithmetic.of(q).unit

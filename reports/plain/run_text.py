@@ -34,6 +34,8 @@ from kernel_assay.reports.words import count, estimates, largest_first, percent,
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
+MAX_DTYPES = 4
+"""That were judged and are named one by one."""
 MAX_ALSO = 6
 """Findings of one kind that are named beside the one that leads their bug."""
 MAX_REASONS = 3
@@ -312,10 +314,11 @@ def _coverage(c: Campaign) -> str:
         op, dtype, *_ = cell.split("|")
         seen[f"{op} {dtype}"] += cases
     rows = [(name, f"{cases:,}") for name, cases in sorted(seen.items())]
-    classes = {i: {cell.split("|")[i] for cell in c.coverage} for i in (2, 3, 4)}
+    classes = {i: {cell.split("|")[i] for cell in c.coverage} for i in (1, 2, 3, 4)}
+    dtypes = ", ".join(sorted(classes[1])) if len(classes[1]) <= MAX_DTYPES else f"{len(classes[1])} dtypes"
     head = (
         f"coverage: {len(c.coverage):,} cells of op x dtype x shape class x layout x value class x subject "
-        f"({len(classes[2])} shape classes, {len(classes[3])} layouts, {len(classes[4])} value classes)"
+        f"({dtypes}; {len(classes[2])} shape classes, {len(classes[3])} layouts, {len(classes[4])} value classes)"
     )
     thin = [name for name, cases in rows if int(cases.replace(",", "")) < 20]
     return head + (f"\n  thin: {', '.join(thin[:MAX_HOLES])} (fewer than 20 outputs each)" if thin else "")

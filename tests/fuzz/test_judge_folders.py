@@ -43,6 +43,7 @@ def test_a_solution_is_judged(tmp_path, fuzz, layout, which):
     before = sorted(folder.rglob("*"))
     code, out, err = fuzz(*words(folder, tmp_path, "--json", tmp_path / "o.json", "--junit", tmp_path / "o.xml"))
     assert (code, out.startswith(f"{which}")) == (int(which == "wrong"), True), out + err
+    assert ("looking into it" if which == "wrong" else "searching on") in err, "a person sees how far it is"
     told = json.loads((tmp_path / "o.json").read_text())
     shapes = told["shapes"] or told["report"]["workload"]
     assert (told["verdict"], bool(shapes), told["too_large"]) == (which, True, [])

@@ -1,5 +1,7 @@
 """`record`: a program runs as it is, and a file of its calls is left, whatever ends it."""
 
+import asyncio
+import inspect
 import json
 import os
 import signal
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -217,9 +220,20 @@ def test_descriptors_that_a_program_closes_are_not_written_to(recorded, tmp_path
     assert not any((tmp_path / f"mine{n}").stat().st_size for n in range(32))
 
 
-def test_an_end_that_is_asked_of_the_recorder_reaches_the_program(tmp_path):
-    text = "import time, torch\ntorch.tanh(torch.ones(3))\nopen('ready', 'w')\ntime.sleep(60)\n"
-    (tmp_path / "serve.py").write_text(text)
+def test_signals_that_the_recorder_gets_reach_the_program(tmp_path):
+    text = """\
+        import signal, time, torch
+        heard = []
+        for number in (signal.SIGINT, signal.SIGUSR1):
+            signal.signal(number, lambda number, frame: heard.append(signal.Signals(number).name))
+        torch.tanh(torch.ones(3))
+        open("ready", "w").close()
+        while len(heard) < 2:
+            time.sleep(0.01)
+        open("heard", "w").write(" ".join(sorted(heard)))
+        time.sleep(60)
+    """
+    (tmp_path / "serve.py").write_text(textwrap.dedent(text))
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [
         sys.executable,
@@ -232,10 +246,32 @@ def test_an_end_that_is_asked_of_the_recorder_reaches_the_program(tmp_path):
         sys.executable,
         "serve.py",
     ]
-    process = subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    process = subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, start_new_session=True)
+    appears(tmp_path / "ready")
+    for number in (signal.SIGINT, signal.SIGUSR1):
+        process.send_signal(number)
+    appears(tmp_path / "heard")
     process.terminate()
     assert process.wait(60) == 128 + signal.SIGTERM
+    assert (tmp_path / "heard").read_text() == "SIGINT SIGUSR1"
     assert [one.inputs for one in read_calls(tmp_path / "calls.jsonl")] == [{"self": "float32[3]"}]
+
+
+def appears(path):
+    deadline = time.monotonic() + 60
+    while not (path.exists() and (path.name != "heard" or path.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"), [("async def", "asyncio.run(module.scaled(3))"), ("def", "module.scaled(3)")]
+)
+def test_a_recorded_function_stays_what_it_was(kind, call):
+    module = types.ModuleType("mine")
+    exec(f"{kind} scaled(x, *, by=2):\n    return x * by", module.__dict__)
+    was, met = module.scaled, []
+    hook.record_function(module, types.SimpleNamespace(meet=lambda *given: met.append(given)), "scaled", "mine:scaled")
+    assert module.scaled is not was
+    assert inspect.iscoroutinefunction(module.scaled) == inspect.iscoroutinefunction(was)
+    assert eval(call, {"asyncio": asyncio, "module": module}) == 6
+    assert met == [("mine:scaled", [("x", 3)])]

@@ -18,6 +18,7 @@ from kernel_assay.corpus.inputs.distributions import limits_of, lowest, nearest_
 from kernel_assay.corpus.inputs.field import MASK, mixed
 from kernel_assay.corpus.inputs.torch.blocks import exact, packed, plain, ramp, wild
 from kernel_assay.corpus.inputs.torch.field import (
+    CARRIERS,
     DeviceWindow,
     bit_count,
     patterned,
@@ -281,13 +282,15 @@ def whole(w: DeviceWindow) -> Tensor:
 def every_bits(w: DeviceWindow) -> Tensor:
     """Every bit pattern of a type, 256 in a row; with `skip` the index without so many bits."""
     skip = max(0, min(int(w.params.get("skip", 0)), 63))
-    # Half as much to write where 32 bits of the index are enough: `>>` copies the sign, which is cut off again.
-    word = torch.int32 if skip + w.format.bits <= 32 else torch.int64
-    patterns = w.columns().to(word)
-    if len(w.shape) > 1:
-        rows = (steps(w.of.origin[0], w.shape[0], w.device) * 256).to(word)
-        patterns = rows.reshape(-1, *(1,) * (len(w.shape) - 1)) + patterns
-    return patterned(patterns >> skip if skip else patterns, w.format).expand(w.shape)
+    columns = w.columns()
+    if len(w.shape) < 2:
+        return patterned(columns >> skip, w.format).expand(w.shape)
+    rows = steps(w.of.origin[0], w.shape[0], w.device).reshape(-1, *(1,) * (len(w.shape) - 1)) * 256
+    if skip > 8 and w.of.origin[-1] + w.shape[-1] > 256:
+        return patterned((rows + columns) >> skip, w.format).expand(w.shape)
+    # No bit is carried from the columns to the rows: shifted parts can be added, in no more bits than are asked for.
+    word = CARRIERS[w.format.bits]
+    return patterned((rows >> skip).to(word) + (columns >> skip).to(word), w.format).expand(w.shape)
 
 
 def _tile_width(w: DeviceWindow) -> Tensor:

@@ -33,6 +33,8 @@ CPU_ROOM = 1 << 24
 """The same on the CPU: what its caches hold, and what the allocator keeps instead of asking the system for it anew."""
 PER_ELEMENT = 80
 """Bytes of intermediate results for an element, at most; a test counts them for every distribution and dtype."""
+SPARING = {"every_bits": 2}
+"""Distributions of billions of elements that have next to none: they are made in large pieces."""
 
 
 def materialize(recipe: TensorRecipe, device: str | torch.device) -> Tensor:
@@ -48,9 +50,13 @@ def materialize(recipe: TensorRecipe, device: str | torch.device) -> Tensor:
 
 def _dense(recipe: TensorRecipe, device: torch.device) -> Tensor:
     window = window_of(recipe)
-    bits = torch.empty(recipe.shape, dtype=CARRIERS[window.format.bits], device=device)
-    for piece in pieces(recipe.shape, _most(device)):
-        bits[piece] = _filled(DeviceWindow(seen(window, piece), device), recipe.fill).view(bits.dtype)
+    carrier, cuts = CARRIERS[window.format.bits], [*pieces(recipe.shape, _most(device, recipe.fill))]
+    if len(cuts) == 1:
+        bits = _filled(DeviceWindow(window, device), recipe.fill).view(carrier).contiguous()
+    else:
+        bits = torch.empty(recipe.shape, dtype=carrier, device=device)
+        for piece in cuts:
+            bits[piece] = _filled(DeviceWindow(seen(window, piece), device), recipe.fill).view(carrier)
     flat = bits.view(-1)
     for where, pattern in exceptions(recipe):
         flat[where] = signed(pattern, window.format.bits)
@@ -60,9 +66,10 @@ def _dense(recipe: TensorRecipe, device: torch.device) -> Tensor:
     return bits.view(dtype_of(window.format))
 
 
-def _most(device: torch.device) -> int:
+def _most(device: torch.device, fill: Fill | None = None) -> int:
     """The number of elements that are made at once."""
-    return max(1, (CPU_ROOM if device.type == "cpu" else ROOM) // PER_ELEMENT)
+    each = SPARING.get(fill.distribution, PER_ELEMENT) if fill else PER_ELEMENT
+    return max(1, (CPU_ROOM if device.type == "cpu" else ROOM) // each)
 
 
 def _filled(window: DeviceWindow, fill: Fill) -> Tensor:
