@@ -87,7 +87,7 @@ class Case(Record):
         """Number of elements of all inputs."""
         return sum(t.size for t in self.tensors.values())
 
-    @property
+    @cached_property
     def dtype(self) -> str:
         """The dtype the case is filed under: that of its first input."""
         return next(iter(self.tensors.values())).dtype if self.tensors else "none"

@@ -106,16 +106,17 @@ def _meet(keys: Mask, values: Mask) -> Mask:
 
 def budget(q: Question) -> dict[str, Budget]:
     """See above; the terms are in oracles/numerics/attention_error.py."""
-    w = scores_of(q)
-    off, fits = score_error(q, w), held(q, w)
+    w: Scores = q.once(scores_of)
+    fits, rest = held(q, w), left(q, w)
+    off = score_error(q, w, fits)
     shape, want = q.want["out"].shape, q.want["out"].reshape(w.a.shape)
     out = np.where(np.isfinite(want), want, 0.0)
-    error = mixture_error(q, w, out, off)
+    error = mixture_error(q, w, out, off, rest)
     if q.exact and not q.numerics.fast_math and not coarse(q):
         error = np.where(_is_flat(q, w), (4.0 + reference_error(q)) * q.u * np.abs(out), error)
     error = np.where(np.isnan(error), np.inf, np.where(_blind(w), 0.0, error))
-    accept = _accept(q, w, want, off, fits)
-    free = wild(q, left(q, w))[1]
+    accept = _accept(q, w, want, off, fits, rest)
+    free = wild(q, rest)[1]
     if (lost := free_rows(q, want.shape)) is not None:
         free = free | lost
     if free.any():
@@ -148,13 +149,13 @@ def _is_flat(q: Question, w: Scores) -> Mask:
     return np.asarray(equal & (step >= sum_range(q)[0] * w.keys) & (q.numerics.exp != "poly3"))
 
 
-def _accept(q: Question, w: Scores, want: Reals, off: Reals, fits: Mask) -> NDArray[np.uint8] | None:
+def _accept(q: Question, w: Scores, want: Reals, off: Reals, fits: Mask, rest: Reals) -> NDArray[np.uint8] | None:
     """None where all is finite, stays so and is seen: a number."""
     limit = sum_range(q)[1] * 0.999
     blind = _blind(w)
     finite = fits.all() and np.isfinite(w.dot).all() and np.isfinite(w.v).all()
-    beyond, _ = wild(q, left(q, w))
-    factor = grown(q, left(q, w))
+    beyond, _ = wild(q, rest)
+    factor = grown(q, rest)
     if finite and not beyond.any() and (np.abs(w.v).sum(axis=-2, keepdims=True) * factor).max(initial=0.0) <= limit:
         return classes_of(want) | _where(blind, NAN) if blind.any() else None
     mask = classes_of(want) | _from_scores(q, w, fits) | _from_values(q, w, off) | _where(beyond, NAN | ZERO)

@@ -46,6 +46,7 @@ class Reference:
         """By the id of an arithmetic: outputs that were judged to be right, and the verdict."""
         self._budgets: dict[str, Mapping[str, Budget]] = {}
         self._followed: dict[str, Spans] = {}
+        self._made: dict[Callable[[Question], Any], Any] = {}
 
     @cached_property
     def _answered(self) -> tuple[Mapping[str, Reals], bool]:
@@ -149,6 +150,7 @@ class Reference:
             iid=self.iid,
             exact=is_exact(self.case, self.contract),
             as_wide=self._answered[1],
+            made=self._made,
         )
 
     def _answer(self, question: Question) -> Mapping[str, Budget]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from kernel_assay.oracles.spec.contract import Question, Reals
 
 Mask = NDArray[np.bool_]
 
+LEAST = float(np.finfo(np.float64).tiny)
+"""The smallest normal number."""
 UNSURE = 2.0**-6
 """Where a score is off by more than this, any mixture of the values that its row sees may be nearer."""
 ROUNDED = 1e-14
@@ -72,7 +75,7 @@ def visible(
     return np.asarray((np.arange(keys) <= last[..., None])[:, None])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scores:
     """Scores and what they are made of."""
 
@@ -105,6 +108,16 @@ class Scores:
         """The number of keys."""
         return int(self.s.shape[-1])
 
+    @cached_property
+    def sizes(self) -> tuple[Reals, Reals]:
+        """|v| and v**2, over what is finite."""
+        return np.abs(self.finite), self.finite * self.finite
+
+    @cached_property
+    def sums(self) -> list[Reals]:
+        """Sums of p |v| and p v**2."""
+        return _moments(self.p, *self.sizes)
+
 
 def scores_of(q: Question) -> Scores:
     """The scores of all rows, in float64."""
@@ -126,7 +139,7 @@ def scores_of(q: Question) -> Scores:
     weighed = np.where(top == np.inf, s == np.inf, np.isfinite(s))
     z = np.where(weighed & np.isfinite(s), s - top, 0.0)
     p = np.where(weighed, np.exp(z), 0.0)
-    p /= np.maximum(p.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
+    p /= np.maximum(p.sum(axis=-1, keepdims=True), LEAST)
     return Scores(a, bt, v, _finite(v), inside, seen, weighed, scale, dot, size, s, top, z, p)
 
 
@@ -163,8 +176,8 @@ def sinking(q: Question, w: Scores) -> Mask:
     return np.asarray(max(1.0, LOG2E * abs(w.scale)) * below > _score_top(q))
 
 
-def score_error(q: Question, w: Scores) -> Reals:
-    """Error of a score, its exponential included, which is then relative; Inf where it is `doubtful`."""
+def score_error(q: Question, w: Scores, fits: Mask) -> Reals:
+    """Error of a score, its exponential included, which is then relative; Inf where it is `doubtful`; fits: `held`."""
     root = np.sqrt((w.a * w.a) @ (w.bt * w.bt)) if q.iid else w.size
     terms, more = w.a.shape[-1], aligned_more(q, np.abs(w.a), np.abs(w.bt))
     off = abs(w.scale) * (_products_error(q, terms, w.dot, w.size, root) + _flushed(q, w))
@@ -175,7 +188,6 @@ def score_error(q: Question, w: Scores) -> Reals:
     off += exp_error(q, w.z) - (3.0 if q.numerics.exp == "fast" else 1.0) * q.u * w.z
     off += _rescalings(q, w) * (8.0 if q.numerics.exp == "fast" else 4.0) * q.u
     off = np.where(w.weighed, off, 0.0)
-    fits = held(q, w)
     return off if fits.all() else np.where(doubtful(w, fits), np.inf, off)
 
 
@@ -217,15 +229,16 @@ def _rescalings(q: Question, w: Scores) -> int:
 
 def _moments(weights: Reals, *values: Reals) -> list[Reals]:
     """Sums of several values with one set of weights."""
-    return np.split(weights @ np.concatenate(values, axis=-1), len(values), axis=-1)
+    sums, width = weights @ np.concatenate(values, axis=-1), values[0].shape[-1]
+    return [sums[..., n * width : (n + 1) * width] for n in range(len(values))]  # np.split takes as long as the sums
 
 
-def mixture_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
-    """Error of sum p v, before it is rounded; out: the exact result, off: see `score_error`."""
-    mixed, square = _moments(w.p, np.abs(w.finite), w.finite * w.finite)
+def mixture_error(q: Question, w: Scores, out: Reals, off: Reals, rest: Reals) -> Reals:
+    """Error of sum p v, before it is rounded; out: the exact result, off: see `score_error`, rest: see `left`."""
+    mixed, square = w.sums
     least = range_of(q)[0] * (1.0 if q.tiny else 2.0 * q.u)  # weights below it are lost, and what is made of them
-    flushed = 4.0 * w.keys * least * (1.0 + np.abs(w.finite).max(axis=(-2, -1), keepdims=True, initial=0.0))
-    flushed = flushed * grown(q, left(q, w))
+    flushed = 4.0 * w.keys * least * (1.0 + w.sizes[0].max(axis=(-2, -1), keepdims=True, initial=0.0))
+    flushed = flushed * grown(q, rest)
     sums = _sums_error(q, w, out, mixed) + _narrow_error(q, w, out, mixed, square)
     return np.asarray(_weight_error(q, w, out, off) + _log_error(q, w, off) + sums + flushed)
 
@@ -236,7 +249,7 @@ def _log_error(q: Question, w: Scores, off: Reals) -> Reals | float:
         return 0.0
     wrong = np.minimum(log_error(q, np.where(np.isfinite(w.top), w.top, 0.0), w.z, w.p), 700.0)
     most = _grown(w, off + (w.p * off).sum(axis=-1, keepdims=True))
-    return np.asarray((np.fmin(most, 1.0) * np.expm1(wrong)) @ np.abs(w.finite))
+    return np.asarray((np.fmin(most, 1.0) * np.expm1(wrong)) @ w.sizes[0])
 
 
 def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
@@ -248,7 +261,7 @@ def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
     weights = np.where(off < 1.0, w.p * np.expm1(off), _grown(w, off))
     second = np.exp((w.p * off).sum(axis=-1, keepdims=True))
     shift = weights.sum(axis=-1, keepdims=True)
-    size, square, mean = _moments(weights, np.abs(w.finite), w.finite * w.finite, w.finite)
+    size, square, mean = _moments(weights, *w.sizes, w.finite)
     spread = square - 2.0 * out * mean + out * out * shift + ROUNDED * square
     error = second * np.fmin(size + np.abs(out) * shift, np.sqrt(shift * np.maximum(spread, LEAST_SQUARE)))
     sole = np.count_nonzero(w.p, axis=-1, keepdims=True) == 1  # one has all weight, and keeps it
@@ -261,7 +274,7 @@ def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
 
 def _grown(w: Scores, off: Reals) -> Reals:
     """Weights whose scores are larger by off, the others' the same; also of a weight that float64 has not."""
-    largest = np.log(np.maximum(w.p.max(axis=-1, keepdims=True, initial=0.0), np.finfo(np.float64).tiny))
+    largest = np.log(np.maximum(w.p.max(axis=-1, keepdims=True, initial=0.0), LEAST))
     return np.where(w.weighed, np.exp(w.z + largest + off), 0.0)
 
 
@@ -287,16 +300,16 @@ def vanishing(q: Question, w: Scores, off: Reals) -> Mask:
 def _reach(w: Scores, some: Mask, out: Reals) -> Reals:
     """Distance of any mixture of some values from the right one; twice that, for all of it is right."""
     count = np.count_nonzero(some, axis=-1, keepdims=True)
-    mean, square = _moments(some.astype(np.float64), w.finite, w.finite * w.finite)
+    mean, square = _moments(some.astype(np.float64), w.finite, w.sizes[1])
     spread = square - 2.0 * out * mean + count * out * out + ROUNDED * square
-    widest = np.abs(w.finite).max(axis=-2, keepdims=True, initial=0.0) + np.abs(out)
+    widest = w.sizes[0].max(axis=-2, keepdims=True, initial=0.0) + np.abs(out)
     root = np.sqrt(np.maximum(spread, LEAST_SQUARE))
     return 2.0 * np.where(count == 1, np.abs(mean - out), np.fmin(widest, root))
 
 
 def _sums_error(q: Question, w: Scores, out: Reals, mixed: Reals) -> Reals:
     """Summing p v and p, multiplying both when the running maximum changes, dividing; mixed: sum p |v|."""
-    root = np.sqrt((w.p * w.p) @ (w.finite * w.finite)) if q.iid else mixed
+    root = np.sqrt((w.p * w.p) @ w.sizes[1]) if q.iid else mixed
     error, rescaled = _products_error(q, w.keys, out, mixed, root), _rescalings(q, w) * sum_unit(q)
     error = error + rescaled * mixed + rescaled * np.abs(out)
     rounded = (8.0 + reference_error(q)) * q.u + quotient_error(q) + q.every.unit
@@ -311,8 +324,8 @@ def _narrow_error(q: Question, w: Scores, out: Reals, mixed: Reals, square: Real
     seen = w.seen.astype(np.float64)
     if not q.iid:
         spread = np.sqrt(np.maximum(square - out * out, 0.0))
-        return np.asarray(unit * np.maximum(mixed, spread) + least * (seen @ np.abs(w.finite)))
-    squares = w.finite * w.finite
+        return np.asarray(unit * np.maximum(mixed, spread) + least * (seen @ w.sizes[0]))
+    squares = w.sizes[1]
     spread = unit * np.sqrt((w.p * w.p) @ squares) + least * np.sqrt(seen @ squares)
     return np.asarray(LAMBDA * 0.6 * spread + unit * np.abs(out))
 
@@ -323,7 +336,7 @@ def deviation(q: Question, w: Scores, out: Reals, error: Reals) -> Reals:
     own = (EVEN if coarse(q) else 0.1) * error
     if not unit:
         return own
-    squares = w.finite * w.finite
+    squares = w.sizes[1]
     variance = (0.42 * unit) ** 2 * ((w.p * w.p) @ squares) + (0.58 * least) ** 2 * (w.seen @ squares)
     smallest = np.min(w.p, axis=-1, keepdims=True, initial=1.0, where=w.seen)
     largest = np.max(w.p, axis=-1, keepdims=True, initial=0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ def range_of(q: Question) -> tuple[float, float]:
 
     Where every result is rounded to a narrower type, the largest is that of the type.
     """
-    info = np.finfo(np.float64 if q.case.dtype == "float64" else np.float32)
-    return float(info.tiny), min(float(info.max), q.every.top)
+    fmt = compute_format(q.case.dtype)
+    return fmt.tiny, min(fmt.max, q.every.top)
 
 
 def saturated(y: NDArray[Any]) -> NDArray[Any]:
@@ -144,7 +145,7 @@ def exponents(q: Question) -> float:
 
     Of the arithmetic: who rounds every result to a narrower type fuses nothing.
     """
-    return float(np.log(compute_format(q.case.dtype).max))
+    return math.log(compute_format(q.case.dtype).max)
 
 
 def quotient_error(q: Question) -> float:

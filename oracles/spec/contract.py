@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,7 +174,7 @@ class Rounding:
         return times * (self.unit * np.abs(x) + self.half)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
     """The question that was asked, as the budget sees it."""
 
@@ -189,13 +190,15 @@ class Question:
     """All inputs are exact-probe distributions: the budget may find that no rounding can happen at all."""
     as_wide: bool = False
     """The reference computed in float64 for a float64 subject, and is as wrong as that may be."""
+    made: dict[Callable[[Question], Any], Any] = field(default_factory=dict, compare=False, repr=False)
+    """See `once`; shared by the questions about one case."""
 
-    @property
+    @cached_property
     def u(self) -> float:
         """Unit roundoff of the arithmetic: 2**-53 for float64 inputs, else 2**-24."""
         return compute_unit(self.case.dtype)
 
-    @property
+    @cached_property
     def tiny(self) -> float:
         """Smallest normal number of the arithmetic, 0 if the subject does not flush subnormals."""
         if not self.numerics.ftz:
@@ -206,11 +209,10 @@ class Question:
         """That of a named intermediate result, claimed by its name or (not alone) as one of all (numerics.md 2.4)."""
         said = self.numerics.intermediate(name, self.case.dtype, alone=alone)
         fmt = format_of(said) if said else None
-        if fmt is None or not fmt.is_float or fmt.unit <= self.u:
-            return Rounding()
-        return Rounding(fmt.unit, fmt.eta / 2.0, fmt.max)
+        narrow = fmt is not None and fmt.is_float and fmt.unit > self.u
+        return Rounding(fmt.unit, fmt.eta / 2.0, fmt.max) if fmt is not None and narrow else Rounding()
 
-    @property
+    @cached_property
     def every(self) -> Rounding:
         """The rounding of every operation's result."""
         return self.rounding(EVERY)
@@ -219,6 +221,10 @@ class Question:
     def least(self) -> float:
         """Error of a result near 0: the smallest normal number if subnormals are flushed, else the smallest."""
         return self.tiny or compute_format(self.case.dtype).eta
+
+    def once(self, make: Callable[[Question], Any]) -> Any:
+        """What a function makes of the question, which depends on no arithmetic and is made once for all of them."""
+        return self.made[make] if make in self.made else self.made.setdefault(make, make(self))
 
     def real(self, name: str) -> Reals:
         """An input as float64."""

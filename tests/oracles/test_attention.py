@@ -17,7 +17,7 @@ from kernel_assay.kernels.attention import numpy_flash, numpy_float32, numpy_onl
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.judging.judge import judge
 from kernel_assay.oracles.judging.reference import Reference
-from kernel_assay.oracles.numerics.attention_error import visible
+from kernel_assay.oracles.numerics.attention_error import scores_of, visible
 from kernel_assay.oracles.spec.contract import ALL, INTERVAL, NAN, NINF, PINF, ZERO
 
 CONTRACT = contract_of("attention")
@@ -424,3 +424,16 @@ def test_queries_that_give_the_same_are_no_independent_rows():
     with np.errstate(all="ignore"):
         rows = [r.budget(Numerics())["out"].rows for r in (alike, apart)]
     assert rows == [4, 40]
+
+
+def test_arithmetics_share_the_scores_of_a_case_and_nothing_else():
+    claims = ({}, {"exp": "fast"}, {"accumulate": "float16"}, {"intermediates": {"p": "float16", "s": "float16"}})
+    case = {"queries": 9, "keys": 40, "head": 16, "causal": True, "lengths": [40, 13]}
+    one = asked("float16", **case)
+    for said in claims:
+        shared, alone = one.budget(Numerics(**said))["out"], asked("float16", **case).budget(Numerics(**said))["out"]
+        assert np.array_equal(shared.error, alone.error)
+        assert np.array_equal(shared.sigma, alone.sigma)
+        assert np.array_equal(budget(one, **said)[1], budget(asked("float16", **case), **said)[1])
+    assert list(one._made) == [scores_of]
+    assert len({one.budget(Numerics(**said))["out"].error.tobytes() for said in claims}) == len(claims)

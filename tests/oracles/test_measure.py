@@ -294,6 +294,57 @@ def test_both_engines_agree(name, size, seed, sharp, masked, scalar, sigma, narr
         both(patch, got, want, error if scalar is None else scalar, accept, error if sigma == "array" else sigma)
 
 
+SINGLES = {
+    "normal": lambda rng, size: rng.standard_normal(size),
+    "growing": lambda rng, size: rng.uniform(1, 2, size) * 2.0 ** (np.arange(size) // rng.integers(100, 4000)),
+    "subnormal": lambda rng, size: rng.integers(20, 400, size) * 2.0**-149,
+    "powers of two": lambda rng, size: np.ldexp(rng.choice([-1.0, 1.0, 1.5], size), rng.integers(-149, 127, size)),
+    "hardly any": lambda rng, size: np.where(rng.random(size) < 0.1, rng.standard_normal(size), 0.0),
+}
+
+
+def moved(rng, want, how):
+    """The same, some of it a little further on, or somewhere else."""
+    got, some = want.copy(), rng.random(want.size) < rng.choice([0.001, 0.5])
+    bits, count = got.view(np.uint32), int(some.sum())
+    steps = {"up": 1, "down": -1, "further": rng.integers(0, 5, count)}.get(how, 0)
+    bits[some] = bits[some] + np.int64(steps)  # a step down from zero is a NaN
+    if how == "elsewhere":
+        got[some] *= (1 + rng.standard_normal(count) * 2.0 ** rng.choice([-20, 0])).astype(np.float32)
+    if how == "strange":
+        got[rng.integers(want.size)] = rng.choice([np.nan, np.inf, -np.inf])
+    return got
+
+
+@settings(max_examples=250, deadline=None, derandomize=True)
+@given(
+    kind=st.sampled_from(sorted(SINGLES)),
+    how=st.sampled_from(["up", "down", "further", "elsewhere", "strange"]),
+    size=st.sampled_from([1, 2, 2049, 12_000, 12_001]),
+    seed=st.integers(0, 10**6),
+    budget=st.sampled_from([0.0, 0.5, 1.0, 1.0000001, 2.0, math.inf, 1e300, math.nan]),
+)
+def test_both_engines_agree_on_float32_references_under_one_budget(kind, how, size, seed, budget):
+    rng = np.random.default_rng(seed)
+    with np.errstate(invalid="ignore", over="ignore"):
+        want = SINGLES[kind](rng, size).astype(np.float32)
+        want[~np.isfinite(want)] = 1.0
+        got = moved(rng, want, how)
+        away = np.abs(got.astype(np.float64) - want)
+        most = np.max(away, where=np.isfinite(away), initial=0.0)
+        with pytest.MonkeyPatch.context() as patch:
+            both(patch, got, want, float(most * budget))
+
+
+def test_a_difference_that_float32_rounds_away_is_a_record(monkeypatch):
+    got, want = np.zeros(4096, np.float32), np.zeros(4096, np.float32)
+    want[0] = 1 - 2.0**-20
+    got[1], want[1] = 2.0**-3, 2.0**-10  # the largest relative error
+    got[2048], want[2048] = 0.5 + 2.0**-24, -(0.5 - 2.0**-20 - 2.0**-25)  # in another block, with no larger excess
+    m = both(monkeypatch, got, want, 2.0)
+    assert (m.max_abs, m.max_abs_index, m.rho_index) == (1 - 2.0**-20 + 2.0**-25, 2048, 0)
+
+
 @pytest.mark.parametrize("name", ["float32", "float16", "int32"])
 def test_two_halves_are_one(name, monkeypatch):
     fmt = FORMATS[name]
