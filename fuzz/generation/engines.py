@@ -134,7 +134,7 @@ def _once_more(targets: Sequence[Target], run_seed: int, made: Proposal, elites:
         return None
     last = propose(targets, run_seed, before, elites)
     near = None if last.is_long else near_repeat(last.case, random)
-    return near and Proposal(index, near, (), last.parent)
+    return None if near is None else Proposal(index, near, (), last.parent)
 
 
 def _proposed(target: Target, run_seed: int, index: int, number: int, elites: Elites) -> Proposal:
