@@ -57,7 +57,7 @@ def _words(examiner: Examiner, subject: Subject, seconds: float) -> str:
     """How a kernel calls what its reference calls; empty: it does not, or that is not known."""
     contract = examiner.contracts[subject.op]
     whose, others, theirs = "its reference", list[Subject](), dict[str, Any]()
-    if isinstance(contract.elsewhere, ReferenceProcess):
+    if isinstance(contract.elsewhere, ReferenceProcess) and not contract.elsewhere.differentiated:
         theirs = contract.elsewhere.said["operators"]
     elif not contract.origin:
         others = [s for s in subjects_of(subject.op) if s.backend == "torch" and not s.planted]

@@ -9,6 +9,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,13 @@ class Host:
             "gradient": gradient.message() if gradient else None,
             "unfollowed": sorted(self.unfollowed),
             "told": self.loaded.said("TOLD", ""),
-            "operators": self._operators(),
+            "operators": self._operators,
         }
 
+    @cached_property
     def _operators(self) -> Operators:
-        """What of torch it calls; of a gradient nothing is asked."""
-        if self.loaded.torch is None or self.derived is not None:
+        """The operators of torch that it calls."""
+        if self.loaded.torch is None:
             return {}
         return recorded(self.loaded.torch, lambda: self._tried(self.described, self.described.example))
 
