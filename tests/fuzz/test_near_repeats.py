@@ -1,10 +1,14 @@
 """Now and then a case comes again with a few other elements, so that no result is kept by a fingerprint unseen."""
 
+import sys
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts" / "bench"))
+from _cheats import entries
 
 from kernel_assay.corpus.inputs.materialize import materialize, materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
@@ -18,22 +22,14 @@ from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.oracles.spec.domain import outside
 
-KEPT = """import numpy as np
-
-OP = "silu"
-BACKEND = "numpy"
-DTYPES = ("float32",)
-KEPT = {}
-
-
-def run(x):
-    key = x.shape, %s
-    if key not in KEPT:
-        with np.errstate(all="ignore"):
-            KEPT[key] = (x / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)
-    return KEPT[key].copy()
-"""
-FINGERPRINTS = ("x.ravel()[:4].tobytes()", "x.ravel()[::1000].tobytes(), round(float(np.nan_to_num(x).sum()))")
+ENTRIES = {f"{e.theme} {e.op}: {e.name}": e for e in entries()}
+TITLES = (
+    "kept silu: kept by the first and the last element",
+    "kept silu: kept by the first four elements",
+    "kept softmax: kept by a sample of the input",
+    "kept softmax: kept by every thousandth element and the sum",
+    "kept gemm: kept by the ends of both operands",
+)
 
 
 def with_x(**recipe):
@@ -105,17 +101,17 @@ def test_runs_that_began_before_have_none():
     assert repeats[0] == 0 < repeats[1]
 
 
-@pytest.mark.parametrize("fingerprint", FINGERPRINTS)
-def test_a_result_that_is_kept_by_a_fingerprint_is_found(tmp_path, fingerprint):
-    path = tmp_path / "kept.py"
-    path.write_text(KEPT % fingerprint)
-    subject = user_subject(str(path), ())
-    target = Target(contract_of("silu"), ("float32",))
-    cases = [p.case for p in (propose([target], 1, i, Elites()) for i in range(4 * BATCH)) if not p.is_long]
+@pytest.mark.parametrize("title", TITLES)
+def test_a_result_that_is_kept_by_a_fingerprint_is_found(tmp_path, title):
+    pytest.importorskip("torch")
+    entry = ENTRIES[title]
+    subject = user_subject(str(entry.written(tmp_path)), ())
+    target = Target(contract_of(entry.op), ("float32",))
+    cases = [p.case for p in (propose([target], 1, i, Elites()) for i in range(2 * BATCH)) if not p.is_long]
     with Examiner([subject]) as examiner:
         checked = examiner.check([CheckRequest(case, (subject.key,)) for case in cases])
-        kinds = [one.verdicts[subject.key].kind for one in checked]
-        wrong = next(n for n, kind in enumerate(kinds) if kind is not Kind.PASS)
+        wrong = next(n for n, one in enumerate(checked) if one.verdicts[subject.key].failed)
         alone = examiner.check_after((), CheckRequest(cases[wrong], (subject.key,)))
     assert alone.verdicts[subject.key].kind is Kind.PASS
-    assert np.array_equal(cases[wrong].tensors["x"].shape, cases[wrong - 1].tensors["x"].shape)
+    shapes = [{name: t.shape for name, t in case.tensors.items()} for case in cases[wrong - 1 : wrong + 1]]
+    assert shapes[0] == shapes[1]
