@@ -155,6 +155,7 @@ def _searched(
         dtypes=problem.dtypes or settings.dtypes,
         workload=problem.workload,
         after_seconds=END_SECONDS,
+        judged=True,
         launch=(f'op = "{contract.name}"',) if problem.subject.endswith(".cu") else (),
     )
     try:

@@ -86,6 +86,8 @@ class RunSettings:
     """Calls of a model run, as `record` writes them: their shapes come first and are drawn more often."""
     strict: bool = False
     """Whether failures that did not show again count."""
+    judged: bool = False
+    """Whether the kernels solve the problem of a folder: then they are to compute by themselves, in torch, too."""
     base: Path | None = None
     """A checkout to compare with: what fails there, too, does not count."""
 

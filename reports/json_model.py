@@ -37,6 +37,8 @@ class SubjectReport(Record):
     statistics: Statistics = Statistics()
     limits: tuple[str, ...] = ()
     """Sizes, larger than any that are run, at which it would be wrong."""
+    library: str = ""
+    """How it calls of torch what its reference calls, instead of a kernel of its own or beside one."""
 
 
 class FindingReport(Record):
@@ -196,6 +198,7 @@ def _subject(c: Campaign, s: Subject) -> SubjectReport:
         microseconds=seen.nanoseconds / seen.timed / 1000 if seen.timed else None,
         statistics=seen,
         limits=c.limits.get(s.key, ()),
+        library=c.library.get(s.key, ""),
     )
 
 

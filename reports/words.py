@@ -39,6 +39,11 @@ def workloads(c: Campaign) -> list[str]:
     return said
 
 
+def library_calls(c: Campaign) -> list[str]:
+    """Sentences about kernels that call of torch what their references call."""
+    return [f"the kernel {key} {said}" for key, said in c.library.items() if said]
+
+
 def count(n: int, noun: str) -> str:
     """A number with its noun: `1 case`, `1,200 cases`."""
     return f"{n:,} {noun}{'s' * (n != 1)}"

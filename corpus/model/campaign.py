@@ -13,7 +13,7 @@ from kernel_assay.corpus.model.subject import Subject
 
 DEFAULT_SECONDS = 60.0
 """Of a run that says neither seconds nor cases."""
-GENERATION = 3
+GENERATION = 4
 """Counts up when the same seed and index give another case; runs that began before keep theirs."""
 
 
@@ -200,6 +200,9 @@ class Campaign(Record):
     processors beside it, else why not."""
     limits: dict[str, tuple[str, ...]] = {}
     """Key of a person's own kernel in CUDA C++ -> at which sizes, larger than any that are run, it would be wrong."""
+    library: dict[str, str] = {}
+    """Key of a person's own kernel that is to compute by itself -> how it calls of torch what its reference calls, in
+    words; empty: it does not, as far as one case shows."""
     tried: dict[str, Tried] = {}
     """By op."""
     workload: dict[str, Workload] = {}

@@ -24,8 +24,8 @@ from kernel_assay.fuzz.campaign.hang_allowance import HANG_SHARE
 from kernel_assay.fuzz.campaign.parallel import ParallelSearch
 from kernel_assay.fuzz.campaign.recorder import Recorder
 from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
+from kernel_assay.fuzz.checking import extents, library_calls
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.checking.extents import noted
 from kernel_assay.fuzz.events import BatchJudged, Event, Listener, RunEnded, nobody
 from kernel_assay.fuzz.generation.declines import Declines
 from kernel_assay.fuzz.generation.elites import Elites
@@ -135,6 +135,7 @@ class Search:
                 if not self.stop_requested:
                     self._until(SHRINK, self.queue.all)
                     self._until(LOOK, self._keep_closest)
+                    self._until(LOOK, self._note_calls)
                     self._until(LOOK, self._note_limits)
             except (UsageError, InternalError):
                 self.queue.file_as_met()
@@ -178,7 +179,11 @@ class Search:
 
     def _note_limits(self) -> None:
         """Note sizes, larger than any that are run, at which kernels would be wrong."""
-        self.recorder.campaign = noted(self.recorder.campaign, self.examiner, self.clock.left)
+        self.recorder.campaign = extents.noted(self.recorder.campaign, self.examiner, self.clock.left)
+
+    def _note_calls(self) -> None:
+        """Note which kernels call what their references call."""
+        self.recorder.campaign = library_calls.noted(self.recorder.campaign, self.examiner, self.clock.left)
 
     def _closest(self) -> list[tuple[str, Case]]:
         """Closest cases by subject key, of each the closest first; of a large case nothing would be kept."""

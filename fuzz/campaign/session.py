@@ -22,6 +22,7 @@ from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
+from kernel_assay.fuzz.checking.library_calls import asked_of
 from kernel_assay.fuzz.checking.selection import as_is, of_described_dtype, only_dtypes, placed, select
 from kernel_assay.fuzz.checking.user_contracts import know_run
 from kernel_assay.fuzz.checking.user_references import add_reference
@@ -330,6 +331,7 @@ def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
     while name in store.runs():
         name += "x"
     made = new_campaign(name, seed, settings.engine, subjects, settings.options, _revision())
+    made = made.but(library={s.key: "" for s in made.subjects if asked_of(s, judged=settings.judged)})
     return made if settings.workload is None else with_workload(made, settings.workload)
 
 

@@ -22,6 +22,7 @@ from kernel_assay.fuzz.generation import size_distribution
 from kernel_assay.fuzz.generation.declines import AS_IF, narrowed
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.model_shapes import elements_of, far_turn, long_turn, turn
+from kernel_assay.fuzz.generation.near_repeats import near_repeat
 from kernel_assay.fuzz.generation.size_distribution import Draws
 from kernel_assay.fuzz.generation.strategies import MAX_WORK, ROOM_QUESTION, build, cases
 from kernel_assay.kernels.backends.simt.schedule import drawn_contracted
@@ -35,6 +36,10 @@ CHUNK = 1000
 """Cases a chunk of the `given` engine: bounded memory, and half a second to the first case."""
 MUTATE = 0.5
 """Share of cases that start from an elite, where there is one."""
+NEAR_SINCE = 4
+"""The generation of runs that have cases which are the last one with a few other elements."""
+NEAR = 1 / 8
+"""Share of cases that are the last one of their op with a few other elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,13 @@ def conjecture_engine(targets: Sequence[Target], run_seed: int, start: int, elit
 
 def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites) -> Proposal:
     """Case number index of a run: a function of the seed, the index and the elites visible in its batch."""
+    made = _ordinary(targets, run_seed, index, elites)
+    again = targets[index % len(targets)].generation >= NEAR_SINCE
+    return (again and _once_more(targets, run_seed, made, elites)) or made
+
+
+def _ordinary(targets: Sequence[Target], run_seed: int, index: int, elites: Elites) -> Proposal:
+    """The same of a case that does not look at the last one."""
     target, number = targets[index % len(targets)], index // len(targets)
     if number < len(target.workload) or (target.workload and number % FAVOURED == 0):
         return _of_workload(target, Random(f"{run_seed}:{index}"), index, number)
@@ -110,6 +122,19 @@ def propose(targets: Sequence[Target], run_seed: int, index: int, elites: Elites
         with suppress(UsageError):  # the smallest case of what is left may be too large
             return _proposed(target.without(refused), run_seed, index, number, elites)
     return _proposed(target, run_seed, index, number, elites)
+
+
+def _once_more(targets: Sequence[Target], run_seed: int, made: Proposal, elites: Elites) -> Proposal | None:
+    """The last case of the op once more, if it is that turn, with a few other elements.
+
+    Only one of the same batch: it has run in the same process, and the same elites are visible to it.
+    """
+    index, before, random = made.index, made.index - len(targets), Random(f"{run_seed}:{made.index}:near")
+    if made.is_long or made.wanted >= 0 or before < index // BATCH * BATCH or random.random() >= NEAR:
+        return None
+    last = propose(targets, run_seed, before, elites)
+    near = None if last.is_long else near_repeat(last.case, random)
+    return None if near is None else Proposal(index, near, (), last.parent)
 
 
 def _proposed(target: Target, run_seed: int, index: int, number: int, elites: Elites) -> Proposal:

@@ -1,7 +1,10 @@
 """Subjects in Triton, on the CPU: their kernels are interpreted (triton_cpu/interpreter.py), on torch's tensors."""
 
 import os
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module, metadata
+from typing import Any
 
 from kernel_assay.corpus.model.interpreter_mends import INTERPRETED, KNOWN
 from kernel_assay.kernels.backends.torch import GpuTorchLoader, TorchLoader
@@ -41,6 +44,10 @@ class TritonLoader(TorchLoader):
 
         mend()
 
+    def noted_launches(self) -> list[str]:
+        """Kernels that are interpreted."""
+        return _noted_launches()
+
     def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:  # noqa: ARG002  the interface asks for it
         """The programs of a grid run in order first, and then the other way round."""
         if not self.mended:
@@ -60,6 +67,29 @@ class GpuTritonLoader(GpuTorchLoader):
         """Import torch, and Triton as a compiler."""
         os.environ.pop("TRITON_INTERPRET", None)
         super().preload()
+
+    def noted_launches(self) -> list[str]:
+        """Kernels that are compiled."""
+        return _noted_launches()
+
+
+def _noted_launches() -> list[str]:
+    """A list of the launches from now on, whoever asked for it: there is no way back."""
+    from triton.runtime import interpreter, jit  # noqa: PLC0415  only worker processes import it
+
+    noted: list[str] = []
+    for kind in (jit.JITFunction, interpreter.InterpretedFunction):
+        kind.run = _noting(kind.run, noted)
+    return noted
+
+
+def _noting(run: Callable[..., Any], noted: list[str]) -> Callable[..., Any]:
+    @wraps(run)
+    def more(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        noted.append(str(kernel.fn.__name__))
+        return run(kernel, *args, **kwargs)
+
+    return more
 
 
 LOADER = TritonLoader()

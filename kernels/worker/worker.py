@@ -23,6 +23,7 @@ from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
 from kernel_assay.corpus.process.channel import Channel, frame
 from kernel_assay.corpus.process.inert_tests import stand_in
+from kernel_assay.corpus.process.recorded_operators import recorded
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.driver import DRIVER, DriverError, give_up, when_lost
 from kernel_assay.kernels.backends.support.signature import Bound, Interface
@@ -123,6 +124,8 @@ class Worker:
                 self._send(stretched(self._subject_of(message), message), [])
             elif "inputs" in message:
                 self._say_inputs(message)
+            elif "operators" in message:
+                self._say_operators(message)
             elif "warm" in message:
                 self._warm(message["warm"])
             else:
@@ -149,6 +152,35 @@ class Worker:
         """Make the inputs of a case and say what they are; nothing of the subject's is loaded."""
         setting, _ = _CaseSettings.read(message["inputs"]).of(self._subjects[message["subject"]])
         self._send({"input_digest": setting.digest, "input_rows": setting.rows}, [])
+
+    def _say_operators(self, message: dict[str, Any]) -> None:
+        """Run a case once by some subjects, of which most are nobody's own, and say what of torch each of them calls.
+
+        That of a person comes last: it may have changed whatever it likes by then.
+        """
+        setting = _CaseSettings.read(message["operators"]).here
+        others = [Subject.model_validate(one) for one in message["others"]]
+        self._subjects |= {one.key: one for one in others}
+        keys = [*(one.key for one in others), message["subject"]]
+        self._send({"called": {key: self._operators_of(setting, key) for key in keys}}, [])
+
+    def _operators_of(self, setting: Setting, key: str) -> dict[str, Any]:
+        """The operators, and how many kernels were launched; nothing of a subject that does not run the case."""
+        subject = self._subjects[key]
+        access = HostAccess(loader_of(subject.loader))
+        if isinstance(bound := self._bound_by(access, key), UsageError):
+            return {}
+        executor, launches = (
+            Executor(setting, access, bound, self._faces[subject.op].extra),
+            access.loader.noted_launches(),
+        )
+        if executor.declined:
+            return {}
+        try:
+            called = recorded(sys.modules["torch"], lambda: executor.call(0, 0))
+        except SubjectError:
+            return {}
+        return {**called, "launches": None if launches is None else len(launches)}
 
     def _subject_of(self, message: dict[str, Any]) -> tuple[Any, Interface]:
         """Load a subject, before it is bound, and the interface of its op."""

@@ -83,8 +83,6 @@ def unclaimed(cases: Sequence[Evidence], others: Callable[[], Sequence[Evidence]
     """The first claim that explains all cases, which fail, and the others, as a sentence; empty: none does."""
     first, rest = cases[0], cache(others)
     contract, subject = first.reference.contract, first.subject
-    if contract.estimated:  # such a budget follows the coarsest type that is claimed: it would excuse what is left out
-        return ""
     for numerics in candidates(contract, subject.numerics, first.reference.case.dtype):
         failing = all(_explains(e, numerics) for e in cases) and any(_says(e, numerics) for e in cases)
         if failing and all(_explains(e, numerics) for e in rest()):
@@ -100,6 +98,9 @@ def candidates(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numer
 
     Of float64 nothing narrower than float32 is supposed, which is what a kernel that widens its inputs so computes in.
     """
+    if contract.estimated:
+        yield from _of_estimated(contract, said, dtype)
+        return
     narrower = {16: (INPUT,), 32: ("float16", "bfloat16"), 64: ("float32",)}[max(16, format_of(dtype).bits)]
     if dtype == "float64":
         yield _also(said, {EVERY: "float32"})
@@ -125,6 +126,12 @@ def candidates(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numer
     if "log" in contract.intermediates:
         yield _also(said, {"log": INPUT})
         yield _also(said, dict.fromkeys(contract.intermediates, INPUT))
+
+
+def _of_estimated(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numerics]:
+    """Another formula, but no type: such a budget follows the coarsest one, which would excuse what is left out."""
+    if "log" in contract.intermediates:
+        yield _also(said, {"log": "float64" if dtype == "float64" else "float32"})
 
 
 def _also(said: Numerics, more: dict[str, str]) -> Numerics:

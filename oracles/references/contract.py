@@ -22,6 +22,11 @@ FLOATS = ("float32", "float16", "bfloat16", "float64")
 """Dtypes in which a reference may be asked, besides those of its description."""
 
 
+_SHARES = {"softmax", "log_softmax", "scaled_dot_product_attention"}
+"""Operators of torch that a kernel may compute by logarithms of shares."""
+_LOG = "the logarithm of a share, x - log sum exp x"
+
+
 def contract_from(
     op: str,
     said: Message,
@@ -57,6 +62,7 @@ def contract_from(
         variants=(plain, *({**plain, **dict.fromkeys(floats, one)} for one in others)),
         attrs={name: tuple(values) for name, values in said["attrs"].items()},
         optional=tuple(said["optional"]),
+        intermediates={"log": _LOG} if _SHARES & set(said["operators"].get("main", {})) else {},
         reference=reference,
         elsewhere=elsewhere,
         work=_work,

@@ -9,6 +9,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import Answer, serve_parent
 from kernel_assay.corpus.process.inert_tests import stand_in
+from kernel_assay.corpus.process.recorded_operators import Operators, recorded
 from kernel_assay.oracles.numerics.estimate import input_of, spans_of
 from kernel_assay.oracles.numerics.interval_array import Followed
 from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
@@ -103,7 +105,15 @@ class Host:
             "gradient": gradient.message() if gradient else None,
             "unfollowed": sorted(self.unfollowed),
             "told": self.loaded.said("TOLD", ""),
+            "operators": self._operators,
         }
+
+    @cached_property
+    def _operators(self) -> Operators:
+        """The operators of torch that it calls."""
+        if self.loaded.torch is None:
+            return {}
+        return recorded(self.loaded.torch, lambda: self._tried(self.described, self.described.example))
 
     def _tried(self, described: Described, dims: Mapping[str, int], width: str = "float64") -> dict[str, Any]:
         """Run it on small random inputs."""

@@ -11,7 +11,17 @@ from kernel_assay.corpus.model.interpreter_mends import is_mended, mended_text
 from kernel_assay.corpus.program import program
 from kernel_assay.reports.book import Book, headline, planted_missed
 from kernel_assay.reports.bugs import grouped
-from kernel_assay.reports.words import count, estimates, figure, first_of, listed, moment, span, workloads
+from kernel_assay.reports.words import (
+    count,
+    estimates,
+    figure,
+    first_of,
+    library_calls,
+    listed,
+    moment,
+    span,
+    workloads,
+)
 
 LOUD = frozenset({"new", "regression", "expectation expired"})
 QUIET = frozenset({"seeded bug", "known on the base", "expected to fail", "fixed"})
@@ -182,7 +192,8 @@ def _weaknesses(c: Campaign) -> Iterator[Remark]:
             f"The error budget of {ops} is estimated from the formula: weaker than a derived one, "
             "so a pass there says less.",
         )
-    yield from (Remark("quiet", f"{said[:1].upper()}{said[1:]}.") for said in (*estimates(c)[1:], *workloads(c)))
+    notes = (*estimates(c)[1:], *workloads(c), *library_calls(c))
+    yield from (Remark("quiet", f"{said[:1].upper()}{said[1:]}.") for said in notes)
     if is_mended(c):
         yield Remark("quiet", f"{mended_text()}.")
 

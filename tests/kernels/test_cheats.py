@@ -25,9 +25,14 @@ from _cheats import FOLDER, HEADS, Entry, entries  # noqa: E402  where it lies i
 
 ENTRIES = {f"{e.theme} {e.op}: {e.name}": e for e in entries()}
 PAGE = (ROOT / "docs" / "cheats.md").read_text("utf-8")
-ROWS = dict(re.findall(r"^\| (\w+: [^|]+?) \| ([^|]+?) \|$", PAGE, re.MULTILINE))
+_LINES = re.findall(r"^\| (\w+: [^|]+?) \| ([^|]+?) \| `([^|]+)` \|$", PAGE, re.MULTILINE)
+ROWS = {title: verdict for title, verdict, _ in _LINES}
 """Kernels of the page's tables, and their verdicts."""
+SHOWN = {title: file for title, _, file in _LINES}
+"""The same, and the file that shows it."""
 ACTS = [t for t, e in ENTRIES.items() if e.op != "mine" and ROWS.get(f"{e.op}: {e.name}") == "cheated"]
+ADDRESS = "kept silu: kept by address"
+LATE = [t for t in ENTRIES if t.startswith("late softmax: a ") and "thread" not in t]
 NORMAL = Fill(distribution="normal", seed=1)
 SHAPES = {
     "silu": {"x": (3, 5)},
@@ -70,6 +75,18 @@ def test_the_page_names_every_cheat_of_the_catalogue_once():
     assert sorted(ROWS) == sorted(titles)
     assert sum(e.honest for e in ENTRIES.values()) >= 60
     assert len(ACTS) >= 30
+
+
+def test_the_page_names_the_file_that_shows_a_cheat():
+    """A test, where there is one; else the file of the catalogue, which the bench reads."""
+    near = (ROOT / "tests" / "fuzz" / "test_near_repeats.py").read_text("utf-8")
+    here = {*ACTS, ADDRESS, *LATE, *(t for t, e in ENTRIES.items() if e.op == "mine" and not e.honest)}
+    shown = {}
+    for title, entry in ENTRIES.items():
+        file = "test_cheats.py" if title in here else "test_near_repeats.py" if title in near else f"{entry.theme}.txt"
+        shown |= {} if entry.honest else {f"{entry.op}: {entry.name}": file}
+    assert shown == SHOWN
+    assert sum(file == "test_near_repeats.py" for file in shown.values()) == 5
 
 
 @pytest.mark.parametrize("title", ACTS)
@@ -128,14 +145,14 @@ def test_an_act_in_a_later_call_is_seen_at_the_end_of_its_batch(subject_at):
 
 def test_results_that_are_kept_by_address_are_found(subject_at):
     """Small cases lie in the same memory, so that a pointer comes again with other values."""
-    subject = subject_at(ENTRIES["kept silu: kept by address"])
+    subject = subject_at(ENTRIES[ADDRESS])
     cases = [case_of("silu", Fill(distribution="normal", seed=n)) for n in range(2)]
     with Examiner([subject]) as examiner:
         checked = examiner.check([CheckRequest(case, (subject.key,)) for case in cases])
     assert [c.verdicts[subject.key].kind for c in checked] == [Kind.PASS, Kind.MISMATCH]
 
 
-@pytest.mark.parametrize("title", [t for t in ENTRIES if t.startswith("late softmax: a ") and "thread" not in t])
+@pytest.mark.parametrize("title", LATE)
 def test_a_result_that_computes_later_is_none(subject_at, title):
     said = verdict_of(subject_at(ENTRIES[title]))
     assert said.kind is Kind.RAISED

@@ -132,6 +132,10 @@ class Loader(ABC):
         del error
         return False
 
+    def noted_launches(self) -> list[str] | None:
+        """A list to which each kernel that is launched from now on adds its name; None where launches are not seen."""
+        return None
+
     def warm(self) -> None:  # noqa: B027  most have nothing to do
         """Do beforehand what makes a first call slow; called in a worker that waits."""
 

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernel_assay.oracles.numerics.interval_array import Followed
+from kernel_assay.oracles.numerics.intervals import freed
+
 aten = torch.ops.aten
 
 
@@ -84,13 +87,26 @@ def _finite(x: Any) -> bool:
 
 def softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
     """Along an axis."""
+    if _by_logarithms(args[0]):
+        return torch.exp(_log_softmax(_func, args, {}))
     exps = torch.exp(args[0] - args[0].amax(args[1], keepdim=True))
     return exps / exps.sum(args[1], keepdim=True)
 
 
 def _log_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
-    shifted = args[0] - args[0].amax(args[1], keepdim=True)
-    return shifted - torch.exp(shifted).sum(args[1], keepdim=True).log()
+    top = args[0].amax(args[1], keepdim=True)
+    shifted = args[0] - top
+    log = torch.exp(shifted).sum(args[1], keepdim=True).log()
+    if not _by_logarithms(args[0]):
+        return shifted - log
+    made = args[0] - (top + log)
+    infinite = np.broadcast_to(np.isinf(top.span.value), made.span.value.shape)  # there a logarithm has no one answer
+    return type(made)(Followed(made.followed.arithmetic, freed(made.span, infinite)))
+
+
+def _by_logarithms(x: Any) -> bool:
+    """Whether a kernel says that it takes shares as exp(x - log sum exp x), which are off by what x is rounded by."""
+    return "log" in x.followed.arithmetic.question.numerics.intermediates
 
 
 def _gelu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
