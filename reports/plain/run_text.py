@@ -316,11 +316,11 @@ def _coverage(c: Campaign) -> str:
         seen[f"{op} {dtype}"] += cases
     rows = [(name, f"{cases:,}") for name, cases in sorted(seen.items())]
     classes = {i: {cell.split("|")[i] for cell in c.coverage} for i in (1, 2, 3, 4)}
-    dtypes = ", ".join(sorted(classes[1])) if len(classes[1]) <= MAX_DTYPES else f"{len(classes[1])} dtypes"
-    head = (
-        f"coverage: {len(c.coverage):,} cells of op x dtype x shape class x layout x value class x subject "
-        f"({dtypes}; {len(classes[2])} shape classes, {len(classes[3])} layouts, {len(classes[4])} value classes)"
-    )
+    named = ", ".join(sorted(classes[1])) if len(classes[1]) <= MAX_DTYPES else f"{len(classes[1])} dtypes"
+    counted = [f"{len(classes[i])} {what}" for i, what in ((2, "shape classes"), (3, "layouts"), (4, "value classes"))]
+    told = "; ".join([*([named] if named else []), ", ".join(counted)])
+    cells = "cells of op x dtype x shape class x layout x value class x subject"
+    head = f"coverage: {len(c.coverage):,} {cells} ({told})"
     thin = [name for name, cases in rows if int(cases.replace(",", "")) < 20]
     return head + (f"\n  thin: {', '.join(thin[:MAX_HOLES])} (fewer than 20 outputs each)" if thin else "")
 

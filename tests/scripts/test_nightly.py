@@ -198,7 +198,7 @@ def test_a_mistake_is_one_sentence_before_the_night_begins(script, monkeypatch, 
 
 
 def test_where_and_with_how_many_processes_it_searches_is_handed_on(script, tmp_path):
-    done = night(place(tmp_path, GOOD), "--jobs", "2")
+    done = night(place(tmp_path, GOOD), "--jobs", "2", hours="0.0012")
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = runs(tmp_path)
     assert (run.options["jobs"], run.options["device"]) == (2, "cpu")
