@@ -112,8 +112,6 @@ def judge(
     problem = recognised(places)
     if traced and problem.trace is None:
         raise UsageError(f"a trace is written of definition.json and its like, not of {problem.layout}")
-    ours, theirs = (text.replace(f"{HERE}/", "") for text in (problem.subject, problem.reference))
-    on_progress(f"{problem.layout}: {ours} against {theirs}")
     if problem.unable:
         raise _unjudged(problem, problem.unable)
     store.prepare()
@@ -122,6 +120,7 @@ def judge(
     with head_start(mine, "torch" if problem.later is not None else "") as ahead:
         contract = add_reference(problem.reference, op=op_name(problem.name))
         _complete(problem, contract)
+        on_progress(f"{problem.layout}: {problem.subject} against {problem.reference}")
         result, first = _searched(problem, contract, settings, store, ahead, on_progress)
     result.verify()
     traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
