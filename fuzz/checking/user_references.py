@@ -38,7 +38,7 @@ from kernel_assay.oracles.spec.elsewhere import OutsideError
 _MODULE = "oracles.references.process"
 _FOLLOWING = "kernel_assay.oracles.references.torch.following"
 """What it imports of ours where a reference is made of torch; torch with it."""
-START_SECONDS, ANSWER_SECONDS = 120.0, 10.0
+START_SECONDS, ANSWER_SECONDS = 60.0, 10.0
 """For loading and describing a reference, and for its answer to one case."""
 KEPT = 1 << 27
 """Bytes of answers that are remembered."""

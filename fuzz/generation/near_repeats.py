@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.case import Case, TensorRecipe
 
 ENDS = 8
 """Elements at either end that stay as they were."""
-MOST_ELEMENTS = 1 << 15
+MOST_ELEMENTS = 1 << 17
 """Of a tensor that is changed: it is made for that."""
 LARGEST = 0.5
 """Share of changes that touch the largest element: a softmax may owe everything to that one."""

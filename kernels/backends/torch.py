@@ -89,7 +89,7 @@ class TorchLoader(PythonLoader):
 
     def unwrap(self, result: Any) -> Returned:
         """Accepts CPU tensors, also those that require grad."""
-        tensor = self._plain(result).detach()
+        tensor = self._plain(result).detach().resolve_conj().resolve_neg()
         name = str(tensor.dtype).removeprefix("torch.")
         dense, address = tensor.is_contiguous(), tensor.data_ptr()
         place = place_of(address, tensor.nbytes if dense else 1)

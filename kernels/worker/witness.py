@@ -147,7 +147,8 @@ class Witness:
         """Told of every call, once the reference was imported: to call it is to return what it says is right."""
         code = frame.f_code
         name = self._sources.get(code.co_filename)
-        if event == "call" and name and code.co_qualname in {name, f"{name}.forward"} and self._current:
+        named = bool(name) and code.co_qualname in {name, f"{name}.forward"}
+        if event == "call" and named and code.co_flags & inspect.CO_OPTIMIZED and self._current:  # no class's body
             what = f"calls the reference, {code.co_qualname} of {Path(code.co_filename).name}"
             self._accuse((self._current,), f"it {what}")
 

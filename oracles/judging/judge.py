@@ -177,7 +177,7 @@ def _form(e: Evidence) -> Verdict | None:
                 "whoever keeps a result finds it changed by the next call"
             )
             return e.verdict(Kind.ALIASED, "structure", text, report.name, error="reused")
-        if not report.contiguous and _plain_inputs(e):
+        if not report.contiguous and e.reference.contract.elsewhere is None and _plain_inputs(e):
             text = (
                 f"{report.name} is not contiguous although all inputs are: "
                 "whoever takes its pointer reads other elements"

@@ -29,7 +29,7 @@ TABLE = Path(__file__).parents[2] / "scripts/bench/own_references/signatures.py"
 KERNELS = {
     "clip_": ("right_returns_none", "right_returns_it", "wrong_other_memory", "wrong_one_end"),
     "accumulate": ("right", "wrong_overwrites"),
-    "affine": ("right", "right_without_alpha", "wrong_bias"),
+    "affine": ("right", "right_without_alpha", "right_other_strides", "right_negative_bit", "wrong_bias"),
     "joined": ("right", "wrong_order"),
     "arg_best": ("right_last", "wrong_head"),
     "top_two": ("right_sorted", "wrong_same_place"),

@@ -104,6 +104,15 @@ def affine_right_without_alpha(x, bias=None):
     return x * 1.5 + (0 if bias is None else bias)
 
 
+def affine_right_other_strides(x, bias=None, *, alpha):
+    """As a convolution by einsum leaves it: torch's own operators take it like any other."""
+    return affine_right(x, bias, alpha=alpha).t().contiguous().t()
+
+
+def affine_right_negative_bit(x, bias=None, *, alpha):
+    return torch._neg_view(-affine_right(x, bias, alpha=alpha))  # noqa: SLF001  who else makes one?
+
+
 def affine_wrong_bias(x, bias=None, alpha=1.5):
     return alpha * (x if bias is None else x + bias)
 
