@@ -127,10 +127,14 @@ def _ordinary(targets: Sequence[Target], run_seed: int, index: int, elites: Elit
 def _once_more(targets: Sequence[Target], run_seed: int, made: Proposal, elites: Elites) -> Proposal | None:
     """The last case of the op once more, if it is that turn, with a few other elements.
 
-    Only one of the same batch: it has run in the same process, and the same elites are visible to it.
+    Only one of the same batch: it has run in the same process, and the same elites are visible to it. Shapes whose turn
+    it is come all the same.
     """
+    target, number = targets[made.index % len(targets)], made.index // len(targets)
     index, before, random = made.index, made.index - len(targets), Random(f"{run_seed}:{made.index}:near")
     if made.is_long or made.wanted >= 0 or before < index // BATCH * BATCH or random.random() >= NEAR:
+        return None
+    if target.memory is not None and turn(target.contract, run_seed, number - len(target.workload)):
         return None
     last = propose(targets, run_seed, before, elites)
     near = None if last.is_long else near_repeat(last.case, random)
