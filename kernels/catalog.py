@@ -309,14 +309,27 @@ def _literal(path: Path, name: str, value: ast.expr) -> Any:
     return found
 
 
+def says_no_backend(subject: Subject) -> bool:
+    """Whether a file in Python neither names its backend nor imports a library that tells it."""
+    path = resolve(subject)
+    if path.suffix in CUDA or "BACKEND" in _said_in_python(path):
+        return False
+    return not _imported(_tree(path, path.read_bytes())) & {"triton", "cupy", "torch", "numpy"}
+
+
 def _guess_backend(tree: ast.Module) -> str:
+    imported = _imported(tree)
+    return next((b for b in ("triton", "cupy", "torch") if b in imported), "numpy")
+
+
+def _imported(tree: ast.Module) -> set[str]:
     imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add((node.module or "").partition(".")[0])
-    return next((b for b in ("triton", "cupy", "torch") if b in imported), "numpy")
+    return imported
 
 
 def _stored_path(path: Path) -> str:

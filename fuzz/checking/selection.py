@@ -17,6 +17,7 @@ from kernel_assay.kernels.catalog import (
     hidden_on_gpu,
     is_function,
     resolve,
+    says_no_backend,
     shown_on_gpu,
     source_digest,
     subjects_of,
@@ -69,6 +70,8 @@ def _told(subject: Subject) -> Subject:
     Raises UsageError for a kernel that takes nothing but tensors, where its reference has other arguments.
     """
     reference = contract_of(subject.op).elsewhere
+    if reference is not None and reference.backend != subject.backend and says_no_backend(subject):
+        subject = subject.but(backend=reference.backend)  # methods of tensors need no import
     if reference is None or not reference.launch or subject.launch:
         return subject
     if is_function(subject) and not reference.rearranged:

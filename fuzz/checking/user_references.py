@@ -133,6 +133,11 @@ class ReferenceProcess:
         return f"{self.said['file']}:{self.said['name']}"
 
     @property
+    def backend(self) -> str:
+        """What it is written in: `torch` or `numpy`."""
+        return str(self.said["library"])
+
+    @property
     def launch(self) -> str:
         """What a kernel must know: what arguments are made of, and of a module how it is made."""
         arguments = {"arguments": self.said["arguments"]}

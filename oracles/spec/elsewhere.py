@@ -27,6 +27,10 @@ class Elsewhere(Protocol):
         """Where it stands: `FILE:NAME`, with a whole path."""
 
     @property
+    def backend(self) -> str:
+        """What it is written in: `torch` or `numpy`."""
+
+    @property
     def launch(self) -> str:
         """What a kernel must know: of a module how it is made for a case, and what arguments are, if no tensors."""
 

@@ -116,6 +116,12 @@ def test_a_kernel_may_be_a_class_a_method_what_autograd_applies_what_is_compiled
     must_fit(kinds_of(f"{TABLE}:gated", [f"{tmp_path}/forms.py:{name}" for name in names]))
 
 
+def test_a_kernel_that_imports_nothing_is_in_the_library_of_its_reference(tmp_path):
+    text = "def right(x, bias=None, *, alpha):\n    y = x * alpha\n    return y if bias is None else y.add(bias)\n"
+    (tmp_path / "mine.py").write_text(text)  # arrays of numpy have no `add`
+    must_fit(kinds_of(f"{TABLE}:affine", [f"{tmp_path}/mine.py:right"]))
+
+
 def test_what_the_reference_leaves_alone_must_not_be_changed(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import torch\n"
