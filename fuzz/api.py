@@ -43,6 +43,7 @@ from kernel_assay.fuzz.replay.baseline import beside_base
 from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, gather, moved
 from kernel_assay.fuzz.settings import RunSettings, SandboxLimits
 from kernel_assay.fuzz.triage.failures import Failure, Found, put_away
+from kernel_assay.fuzz.triage.sanitize import watched
 from kernel_assay.fuzz.triage.triage import investigate
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.boundary.devices import places_of
@@ -229,7 +230,7 @@ def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> tuple[Found, 
         aliases = tuple(sorted({*found.finding.aliases, *known.keys}))
         finding = found.finding.but(aliases=aliases, original=known.original, first_seen=known.first_seen)
         found = replace(found, finding=finding)
-    return found, time.monotonic() - begin
+    return replace(found, finding=watched(found.finding)), time.monotonic() - begin
 
 
 def _stored(store: Store, item: Item, found: Found, seconds: float) -> Shrunk:

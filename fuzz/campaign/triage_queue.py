@@ -19,6 +19,7 @@ from kernel_assay.fuzz.campaign.known_findings import Known
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.events import FailureMet, FindingFiled, Listener
 from kernel_assay.fuzz.triage.failures import Failure, Found, met_again, now, put_away
+from kernel_assay.fuzz.triage.sanitize import watched
 from kernel_assay.fuzz.triage.triage import SEQUENCE_SECONDS, as_met, investigate
 
 SHRINK_SECONDS = 5.0
@@ -81,6 +82,8 @@ class TriageQueue:
     """Keys of pending failures that no finding has counted yet."""
     _repeats: Counter[str] = field(default_factory=Counter)
     """Signature key -> times it was met again before anybody looked into it."""
+    _unwatched: list[str] = field(default_factory=list)
+    """Ids of findings that compute-sanitizer has not been asked about."""
     _late: set[str] = field(default_factory=set)
     """Keys of pending failures that wait for the search's end."""
     _seconds: float = 0.0
@@ -157,9 +160,12 @@ class TriageQueue:
         try:
             while not over() and (self.clock.closing or self._seconds < SHRINK_SHARE * self.elapsed() + SHRINK_GRACE):
                 key = next((k for k in self.pending if k not in self._late), None)
-                if key is None:
+                if key is not None:
+                    self._look_into(key, SHRINK_SECONDS)
+                elif self._unwatched:
+                    self._watch()
+                else:
                     return
-                self._look_into(key, SHRINK_SECONDS)
         except Ended as ended:
             if not ended.in_time:
                 raise
@@ -173,6 +179,8 @@ class TriageQueue:
         while not self.clock.hurried and self.pending:
             in_time = time.monotonic() < deadline
             self._look_into(next(iter(self.pending)), LATE_SECONDS if in_time else 0.0, late=True)
+        while not self.clock.hurried and self._unwatched:
+            self._watch()
 
     def file_rest(self) -> None:
         """File what nobody has looked into, as it was met; what there is no time for stays in the journal."""
@@ -204,6 +212,15 @@ class TriageQueue:
         if key in self.known:
             self._hits[self.known.ids[key]] += self._repeats.pop(key, 0)
         del self.pending[key]
+        self._seconds += time.monotonic() - begin
+
+    def _watch(self) -> None:
+        """Run compute-sanitizer on a finding. It takes seconds, so that other failures come first."""
+        begin = time.monotonic()
+        filed = self.known.filed.get(self._unwatched.pop(0))
+        told = watched(filed, self._stopping) if filed is not None else None
+        if told is not None and told is not filed:
+            self.findings[told.id] = self.known.filed[told.id] = self.store.save_finding(told.but(count=0))
         self._seconds += time.monotonic() - begin
 
     def _alike(self, failure: Failure, filed: list[Finding]) -> str:
@@ -245,6 +262,8 @@ class TriageQueue:
         self.known.learn(kept, key, fresh=known <= self.known.fresh)
         self.findings[kept.id] = kept
         self._tries[kept.id] += 1
+        if kept.id not in self._unwatched:
+            self._unwatched.append(kept.id)
         self.tell(FindingFiled(kept))
 
     def fitting(self, kept: Iterable[Kept | None]) -> Iterator[Kept]:

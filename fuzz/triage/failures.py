@@ -12,7 +12,7 @@ from typing import Any, Self
 from pydantic_core import from_json, to_json
 
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.findings import Event, Exhibit, Finding, Sanitized, State, Variant
+from kernel_assay.corpus.model.findings import Event, Exhibit, Finding, State, Variant
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -101,7 +101,6 @@ class Observed:
     gates: tuple[str, ...] = ()
     exhibit: Exhibit | None = None
     variants: tuple[Variant, ...] = ()
-    sanitized: tuple[Sanitized, ...] = ()
     claim: str = ""
 
 
@@ -122,7 +121,6 @@ def file(failure: Failure, seen: Observed, events: Sequence[Event]) -> Finding:
         contract=origin_of(failure.case.op),
         exhibit=seen.exhibit,
         variants=seen.variants,
-        sanitized=seen.sanitized,
         claim=seen.claim,
         probability=seen.probability,
         gates=seen.gates,

@@ -9,8 +9,8 @@ from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.findings import Sanitized
-from kernel_assay.corpus.model.kinds import Status
+from kernel_assay.corpus.model.findings import Finding, Sanitized, State
+from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking.check import interface_of
 from kernel_assay.kernels.backend_registry import is_on_gpu, loader_of, on_gpu
@@ -40,14 +40,20 @@ def sanitize(
     return tuple(_ask(tool, order, seconds) for tool in tools)
 
 
-def automatically(case: Case, subject: Subject, beside: Callable[[], object] = lambda: None) -> tuple[Sanitized, ...]:
-    """The same of a new finding, if there is anything to ask and time is left: up to the first tool that explains it.
+def watched(finding: Finding, beside: Callable[[], object] = lambda: None) -> Finding:
+    """A new finding with what the tools say of its smallest case, up to the first tool that explains it.
 
-    Seeded bugs need no explanation. beside: called again and again meanwhile.
+    It comes back as it is where there is nothing to ask: seeded bugs need no explanation, a claim explains more than
+    silence, and who raises does not get to its kernel. beside: called again and again meanwhile.
     """
-    if subject.planted or subject.python or not is_on_gpu(subject) or missing():
-        return ()
-    return tuple(_up_to_first(order_of(case, subject), time.monotonic() + AUTOMATIC_SECONDS, beside))
+    kind, subject = finding.verdict.kind, finding.subject
+    told = finding.claim or subject.planted or kind.facts.dear or kind is Kind.RAISED
+    whole = finding.state is not State.MINIMIZED or finding.before or finding.verdict.shares
+    if told or whole or subject.python or not is_on_gpu(subject) or missing():
+        return finding
+    return finding.but(
+        sanitized=tuple(_up_to_first(order_of(finding.case, subject), time.monotonic() + AUTOMATIC_SECONDS, beside))
+    )
 
 
 def _up_to_first(order: Order, deadline: float, beside: Callable[[], object]) -> Iterator[Sanitized]:

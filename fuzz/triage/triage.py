@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import BESIDE, Event, State
-from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
@@ -19,7 +18,6 @@ from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.triage.failure_conditions import learn_gates
 from kernel_assay.fuzz.triage.failures import Failure, Found, Observed, event, file
-from kernel_assay.fuzz.triage.sanitize import automatically
 from kernel_assay.fuzz.triage.sequences import TRIALS, Chain, ChainShrinker
 from kernel_assay.fuzz.triage.shrinker import Other, Shrinker, Shrunk, is_dear, shrink
 from kernel_assay.fuzz.triage.variants import variants
@@ -224,9 +222,6 @@ class _Investigation:
         self.trouble = self.trouble or shrinker.trouble
         if not self.stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
             self._note(State.MINIMIZED, f"{case.elements:,} -> {small.case.elements:,} elements")
-        told = verdict.kind.facts.dear or verdict.kind is Kind.RAISED  # who raises does not get to its kernel
-        if not told and not self.stopping() and not self.examiner.is_large(small.case):
-            self.seen = replace(self.seen, sanitized=automatically(small.case, failure.subject, self.stopping))
 
     def _alone(self, shrinker: Shrinker, small: Shrunk) -> Shrunk:
         """Check that what was shrunk fails in a new process, too; else shrink it again, each candidate in one of those.

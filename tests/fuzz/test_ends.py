@@ -14,6 +14,7 @@ from _silu import RIGHT
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.campaign import RunOptions
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import Sanitized, State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
@@ -168,6 +169,28 @@ def test_what_there_is_no_time_to_look_into_is_filed_as_it_was_met(searching, mo
     filed = len(found)
     assert filed > 20
     assert done.finished == (filed > 1000), "what is left is taken up when the run is resumed"
+
+
+def test_compute_sanitizer_is_asked_when_no_failure_waits_any_more(searching, monkeypatch):
+    """It takes seconds, in which a second bug would have been shrunk."""
+    waited, asked = [], []
+    said = Sanitized(tool="racecheck", errors=1, message="a hazard")
+
+    def watched(finding, _):
+        waited.append(len(queues[-1].pending.keys() - queues[-1]._late))
+        asked.append(finding.id)
+        return finding.but(sanitized=(said,))
+
+    queues, begin = [], TriageQueue.__post_init__
+    monkeypatch.setattr(TriageQueue, "__post_init__", lambda queue: (begin(queue), queues.append(queue))[0])
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.watched", watched)
+    _, _, found = searching(MANY, Limits(6.0, after_seconds=8.0))
+    assert len([f for f in found if f.state is State.MINIMIZED]) > 1
+    kept = {f.id for f in found if f.sanitized == (said,)}
+    assert kept
+    assert kept <= set(asked)
+    assert set(waited) == {0}, "what waits for the end of the search does not count"
+    assert len(asked) == len(set(asked))
 
 
 def test_an_alarm_ends_what_does_not_ask_and_not_what_may_not_be_cut():

@@ -234,7 +234,8 @@ def investigated(**fields):
     subject = cpu("wrong.py").but(**fields)
     with Examiner([subject], timeout=5.0) as examiner:
         verdict = examiner.check([CheckRequest(CASE, (subject.key,))])[0].verdicts[subject.key]
-        return investigate(examiner, Failure(CASE, subject, verdict, "r1:0"), seconds=1.0).finding
+        found = investigate(examiner, Failure(CASE, subject, verdict, "r1:0"), seconds=1.0).finding
+    return sanitize.watched(found)
 
 
 @pytest.mark.usefixtures("gpu")
@@ -264,11 +265,11 @@ def test_without_the_tool_nothing_is_asked(bench, monkeypatch):
 
 
 @pytest.mark.usefixtures("gpu")
-def test_a_tool_that_hangs_costs_a_search_no_more_than_its_time(bench, monkeypatch):
+def test_a_tool_that_hangs_costs_a_search_no_more_than_its_time(bench, monkeypatch, filed):
     monkeypatch.setattr(sanitize, "AUTOMATIC_SECONDS", 2.0)
     bench.sanitizer(memcheck={"sleeps": 600})
     begin = time.monotonic()
-    (said,) = sanitize.automatically(CASE, cpu())
+    (said,) = sanitize.watched(filed.but(state=State.MINIMIZED)).sanitized
     assert said.trouble == "it gave no answer within 2 s"
     assert (bench.asked, time.monotonic() - begin < 30) == (["memcheck"], True)
 
