@@ -43,11 +43,12 @@ def sanitize(
 def watched(finding: Finding, beside: Callable[[], object] = lambda: None) -> Finding:
     """A new finding with what the tools say of its smallest case, up to the first tool that explains it.
 
-    It comes back as it is where there is nothing to ask: seeded bugs need no explanation, a claim explains more than
-    silence, and who raises does not get to its kernel. beside: called again and again meanwhile.
+    It comes back as it is where there is nothing to ask: what was asked about before, seeded bugs (they need no
+    explanation), what a claim explains, and who raises, who does not get to its kernel. beside: called again and again
+    meanwhile.
     """
     kind, subject = finding.verdict.kind, finding.subject
-    told = finding.claim or subject.planted or kind.facts.dear or kind is Kind.RAISED
+    told = finding.sanitized or finding.claim or subject.planted or kind.facts.dear or kind is Kind.RAISED
     whole = finding.state is not State.MINIMIZED or finding.before or finding.verdict.shares
     if told or whole or subject.python or not is_on_gpu(subject) or missing():
         return finding
