@@ -39,9 +39,14 @@ def workloads(c: Campaign) -> list[str]:
     return said
 
 
-def library_calls(c: Campaign) -> list[str]:
-    """Sentences about kernels that call of torch what their references call."""
-    return [f"the kernel {key} {said}" for key, said in c.library.items() if said]
+def notes(c: Campaign) -> list[str]:
+    """Sentences about what is no fault, and should be known: kernels that call the library, inputs given as one."""
+    said = [f"the kernel {key} {words}" for key, words in c.library.items() if words]
+    said += [
+        f"{op} was not tried without {listed(names)}: no kernel has a default there" for op, names in c.needed.items()
+    ]
+    lacking = {op: names for op, names in c.unused.items() if op in c.references}
+    return said + [f"{op} was not tried with {listed(names, 'or')}: no kernel takes it" for op, names in lacking.items()]
 
 
 def count(n: int, noun: str) -> str:

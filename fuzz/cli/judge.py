@@ -30,7 +30,7 @@ from kernel_assay.fuzz.settings import RunSettings, SandboxLimits, seconds_of
 from kernel_assay.reports.forms import formats, write
 from kernel_assay.reports.plain.run_text import findings_text
 from kernel_assay.reports.plain.terminal import say, table
-from kernel_assay.reports.words import count, estimates, library_calls, workloads
+from kernel_assay.reports.words import count, estimates, notes, workloads
 
 
 @click.command("judge")
@@ -100,10 +100,11 @@ def _tell(judged: Judgement, corpus: str, *, quiet: bool) -> None:
     book, c = judged.result.book(corpus), judged.result.campaign
     tried = f"{count(c.cases, 'case')}, {count(c.judged, 'output')} judged in {judged.seconds:.1f} s"
     head = "wrong" if judged.wrong else "right, as far as it was tried"
-    lines = [f"{head}: {judged.problem.subject} ({judged.problem.layout}; {tried}; seed {c.seed})", *estimates(c)]
+    solution = judged.problem.solution or judged.problem.subject
+    lines = [f"{head}: {solution} ({judged.problem.layout}; {tried}; seed {c.seed})", *estimates(c)]
     lines += [f"the author's shapes came first: {_dims(judged.contract.shapes)}"] if judged.contract.shapes else []
     lines += workloads(c)
-    lines += [f"note: {said}" for said in library_calls(c)]
+    lines += [f"note: {said}" for said in notes(c)]
     lines += [f"too large to be tried: {_dims(judged.too_large)}"] if judged.too_large else []
     lines += [findings_text(book)] if judged.wrong else []
     say("\n".join(lines) + "\n", err=quiet)

@@ -144,12 +144,12 @@ import sys
 import torch
 
 sys.path[:0] = {folders!r}
-from submission import custom_kernel
+from submission import custom_kernel as submitted
 
 
-def run({parameters}):
+def custom_kernel({parameters}):
     {made}
-    return custom_kernel({data})
+    return submitted({data})
 '''
 
 
@@ -172,11 +172,12 @@ def recognise(folder: Path) -> Problem | None:
         layout="gpu-mode",
         name=folder.name,
         reference=f"{HERE}/reference_adapter.py:reference",
-        subject=f"{HERE}/subject_adapter.py:run",
+        subject=f"{HERE}/submission_adapter.py:custom_kernel",
+        solution=f"{submission}:custom_kernel",
         files={
             "reference_adapter.py": REFERENCE.format(folders=folders, specs=task["tests"], digest=digest_of(reference))
         },
-        later=lambda told: {"subject_adapter.py": _subject(told, text, folders)},
+        later=lambda told: {"submission_adapter.py": _subject(told, text, folders)},
     )
 
 

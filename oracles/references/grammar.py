@@ -60,7 +60,11 @@ def tensors_of(place: str, name: str, text: str) -> Said:
         return _offsets(place, name, axes, match)
     if odd := [axis for axis in axes if not _AXIS.fullmatch(axis)]:
         raise UsageError(f"{place}: the axis {odd[0]!r} of {name} must be a name, a number, or a product, as half*2")
-    ends = [None if match[end] is None else float(match[end]) for end in ("low", "high")]
+    ends = [None if match[end] is None else _number(place, name, match[end]) for end in ("low", "high")]
+    if ends[0] is not None and ends[1] is not None and ends[0] > ends[1]:
+        raise UsageError(f"{place}: {name} = {text!r} is not possible: the range ends before it begins")
+    if any("0" in axis.split("*") for axis in axes):
+        raise UsageError(f"{place}: {name} = {text!r} is not possible: an axis of 0 leaves it empty in every case")
     dtype = "float32" if match["dtype"] == "float" else match["dtype"]
     tensor = Tensor(name, axes, dtype, ends[0], ends[1], match["below"] or "")
     if dtype == "bool":
@@ -72,6 +76,13 @@ def tensors_of(place: str, name: str, text: str) -> Said:
             raise UsageError(f"{place}: {name} = {text!r} is not possible: a list cannot be changed in place")
         return _list(tensor)
     return Said([tensor], Argument(name, "tensor", (name,), inout=True) if match["inout"] else None)
+
+
+def _number(place: str, name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{place}: the range of {name} has {text!r}, which is no number") from error
 
 
 def mask(tensor: Tensor) -> Said:

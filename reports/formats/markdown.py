@@ -22,7 +22,7 @@ from kernel_assay.reports.book import (
 from kernel_assay.reports.coverage_gaps import holes
 from kernel_assay.reports.form import Format
 from kernel_assay.reports.plain.run_text import kinds_of
-from kernel_assay.reports.words import count, estimates, first_of, library_calls, times, value, workloads
+from kernel_assay.reports.words import count, estimates, first_of, notes, times, value, workloads
 
 DETAILED = 20
 """Groups of findings that are told in full."""
@@ -49,7 +49,7 @@ def _run(c: Campaign) -> str:
         lines.append(f"**Seeded bugs that were not found:** {first_of([f'`{key}`' for key in missed])}")
     if undecided := [f"{n:,} of `{s.key}`" for s in c.subjects if (n := kinds_of(c, s).get(Kind.INCONCLUSIVE, 0))]:
         lines.append(f"Inconclusive, neither pass nor finding: {', '.join(undecided)}.")
-    lines += [f"{said[:1].upper()}{said[1:]}." for said in (*estimates(c), *workloads(c), *library_calls(c))]
+    lines += [f"{said[:1].upper()}{said[1:]}." for said in (*estimates(c), *workloads(c), *notes(c))]
     return "\n\n".join(lines)
 
 

@@ -16,9 +16,9 @@ from kernel_assay.reports.words import (
     estimates,
     figure,
     first_of,
-    library_calls,
     listed,
     moment,
+    notes,
     span,
     workloads,
 )
@@ -192,8 +192,8 @@ def _weaknesses(c: Campaign) -> Iterator[Remark]:
             f"The error budget of {ops} is estimated from the formula: weaker than a derived one, "
             "so a pass there says less.",
         )
-    notes = (*estimates(c)[1:], *workloads(c), *library_calls(c))
-    yield from (Remark("quiet", f"{said[:1].upper()}{said[1:]}.") for said in notes)
+    known = (*estimates(c)[1:], *workloads(c), *notes(c))
+    yield from (Remark("quiet", f"{said[:1].upper()}{said[1:]}.") for said in known)
     if is_mended(c):
         yield Remark("quiet", f"{mended_text()}.")
 

@@ -30,7 +30,7 @@ from kernel_assay.reports.book import (
     stopped_at,
 )
 from kernel_assay.reports.plain.terminal import table
-from kernel_assay.reports.words import count, estimates, largest_first, library_calls, percent, times, workloads
+from kernel_assay.reports.words import count, estimates, largest_first, notes, percent, times, workloads
 
 MAX_HOLES = 12
 """Holes of coverage that are named one by one."""
@@ -61,7 +61,7 @@ def campaign_text(book: Book) -> str:
         _fidelity(c),
         _checked(c),
         _limits(c),
-        "\n".join(f"note: {said}" for said in library_calls(c)),
+        "\n".join(f"note: {said}" for said in notes(c)),
         _warnings(c),
         _elusive(book),
         _planted(c, book) if planted else "",

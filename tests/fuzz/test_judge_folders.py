@@ -57,7 +57,7 @@ def test_a_finding_is_replayed_by_its_adapters(tmp_path, fuzz):
     assert fuzz(*words(folder, tmp_path))[0] == 1
     forget_contracts()
     code, out, err = fuzz("replay", "--corpus", tmp_path / "corpus")
-    assert (code, "fails: gpu_mode_wrong/subject_adapter:run" in out) == (1, True), err
+    assert (code, "fails: gpu_mode_wrong/submission_adapter:custom_kernel" in out) == (1, True), err
 
 
 def test_a_trace_has_a_line_for_each_workload(tmp_path, fuzz):

@@ -39,6 +39,8 @@ class Problem:
     """`FILE:NAME`."""
     subject: str
     """`FILE:NAME`."""
+    solution: str = ""
+    """What its author wrote, likewise, where the subject is an adapter around it."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Adapters: path below their folder -> text."""
     later: Callable[[str], Mapping[str, str]] | None = None
