@@ -45,8 +45,8 @@ def notes(c: Campaign) -> list[str]:
     said += [
         f"{op} was not tried without {listed(names)}: no kernel has a default there" for op, names in c.needed.items()
     ]
-    lacking = {op: names for op, names in c.unused.items() if op in c.references}
-    return said + [f"{op} was not tried with {listed(names, 'or')}: no kernel takes it" for op, names in lacking.items()]
+    lacking = ((op, names) for op, names in c.unused.items() if op in c.references)
+    return said + [f"{op} was not tried with {listed(names, 'or')}: no kernel takes it" for op, names in lacking]
 
 
 def count(n: int, noun: str) -> str:
