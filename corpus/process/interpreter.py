@@ -30,7 +30,9 @@ LENT = (
 )
 """What a worker imports besides numpy and its own code."""
 STAND_INS = Path(__file__).with_name("stand_ins")
-"""The folder of the modules that stand in for pydantic."""
+"""The folder of the modules that stand in for pydantic, ..."""
+_STOOD_IN = ("pydantic", "pydantic_core")
+"""... and their names."""
 LIBRARIES = {"torch": ("torch",), "triton": ("torch", "triton"), "triton_as_is": ("torch", "triton"), "cupy": ("cupy",)}
 """What kernels of a backend import, by its name."""
 _OLDEST = (3, 11)
@@ -63,8 +65,7 @@ class Interpreter:
         """What it is lent: by name, the folder it is imported from."""
         if self.is_like_ours:
             return {name: _folder_of(name) for name in LENT if name not in self.has}
-        whole = {"pydantic", "pydantic_core"} <= self.has
-        return {} if whole else dict.fromkeys(("pydantic", "pydantic_core"), str(STAND_INS))
+        return {} if self.has.issuperset(_STOOD_IN) else dict.fromkeys(_STOOD_IN, str(STAND_INS))
 
     @property
     def is_like_ours(self) -> bool:

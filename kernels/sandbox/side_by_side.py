@@ -19,7 +19,6 @@ from kernel_assay.corpus.process.channel import Message
 from kernel_assay.kernels.backends.support.signature import Interface
 from kernel_assay.kernels.boundary.devices import Place
 from kernel_assay.kernels.boundary.protocol import Task
-from kernel_assay.kernels.sandbox.availability import must_be_available
 from kernel_assay.kernels.sandbox.batch import Key, Outcome, PendingBatch, Taker
 from kernel_assay.kernels.sandbox.decode import left_undone
 from kernel_assay.kernels.sandbox.probing import ReadyBy
@@ -66,7 +65,6 @@ class SideBySide(Sandbox):
         try:
             for python, theirs in groupby(sorted(subjects, key=_group), lambda s: s.python):
                 everyone = list(theirs)
-                must_be_available(everyone)  # an interpreter that is too old would say so in words of its own
                 root = pool_of(everyone, None if python else pool, memory_mb=memory_mb, closed=closed, place=place)
                 for group, members in groupby(everyone, _group):
                     here = root.branch({}) if (python, False) in self._members else root

@@ -79,8 +79,7 @@ class BaseModel:
         for name, field in kind.model_fields.items():
             if name not in given and field.default is _NEEDED:
                 raise TypeError(f"{kind.__name__} needs {name}")
-            value = _typed(types[name], given[name]) if name in given else copy(field.default)
-            self.__dict__[name] = value
+            self.__dict__[name] = _typed(types[name], given[name]) if name in given else copy(field.default)
 
     @classmethod
     def model_validate(cls, data: Any) -> Self:
