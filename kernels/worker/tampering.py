@@ -34,7 +34,7 @@ _all, _map, _zip = all, map, zip
 
 
 _VERSION_AT = 24
-"""Where CPython up to 3.13 keeps the version of a dictionary, which every change of it moves on: bytes from its start."""
+"""Where CPython up to 3.13 keeps the version of a dictionary, which every change moves on: bytes from its start."""
 
 
 class _Version:
