@@ -11,7 +11,7 @@ from kernel_assay.kernels.catalog import user_subject
 SIZES = (1, 33, 150, 300, 40_000)
 """Elements: numpy keeps freed arrays of the first three itself."""
 TORCH = "import torch\n{head}def run(x):\n    y = torch.nn.functional.silu(x)\n    out = torch.empty_like(x)\n"
-NUMPY = "import numpy as np\n{head}def run(x):\n    y = x / (1 + np.exp(-x.astype(np.float64)))\n    out = np.empty_like(x)\n"
+NUMPY = "import numpy as np\n{head}def run(x):\n    y = x / (1 + np.exp(-x.astype(float)))\n    out = np.empty_like(x)\n"
 HEAD = 'OP = "silu"\n'
 
 
