@@ -12,7 +12,7 @@ SIZES = (1, 33, 150, 300, 40_000)
 """Elements: numpy keeps freed arrays of the first three itself."""
 TORCH = "import torch\n{head}def run(x):\n    y = torch.nn.functional.silu(x)\n    out = torch.empty_like(x)\n"
 NUMPY = (
-    TORCH.replace("torch.nn.functional.silu(x)", "x / (1 + np.exp(-x))")
+    TORCH.replace("torch.nn.functional.silu(x)", "x / (1 + np.exp(-x.astype(float)))")
     .replace("import torch", "import numpy as np")
     .replace("torch.", "np.")
 )
