@@ -53,7 +53,8 @@ class CupyLoader(Streamed, PythonLoader):
         """Fill blocks of cupy's pool, which it hands out first when as much is asked for."""
         if not exact():
             for size in sizes:
-                [self._cupy.full(size, BYTES[run], np.uint8) for _ in blocks(size)]
+                for block in [self._cupy.empty(size, np.uint8) for _ in blocks(size)]:
+                    block.fill(BYTES[run])
         return nullcontext()
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:

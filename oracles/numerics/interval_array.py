@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernel_assay.corpus.formats import Array
+from kernel_assay.oracles.numerics.factor_orders import Product, in_any_order, product_of
 from kernel_assay.oracles.numerics.intervals import (
     Arithmetic,
     Span,
@@ -33,6 +34,11 @@ MOVES = words("""
     clip round around nan_to_num max min amax amin real
 """)
 """Functions that only move values, or grow with each of them."""
+ARRANGES = words("""
+    reshape ravel transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims copy
+    broadcast_to tile repeat roll flip
+""")
+"""Those that keep each element as it is, or repeat it, wherever the others are."""
 VALUES = words("""
     argmax argmin argsort argpartition argwhere nonzero flatnonzero count_nonzero any all shape ndim size isclose
     allclose array_equal searchsorted result_type digitize isin
@@ -57,6 +63,8 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         self.span = span
         self.made: Made | None = None
         """What it came of, if a form without cancellation may begin with it."""
+        self.product: Product | None = None
+        """Its factors, if it is a product."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Numpy's elementwise functions, matrix products and reductions."""
@@ -83,7 +91,9 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         if function is np.where and len(args) == 3:
             return Followed(a, chosen(*(followed(a, x).span for x in args)))
         if name in MOVES:
-            return _each(a, function, args, kwargs)
+            arranges = name in ARRANGES and isinstance(args[0], Followed)
+            move = partial(_moved_by, function, args[1:], kwargs)
+            return args[0]._arranged(move) if arranges else _each(a, function, args, kwargs)  # noqa: SLF001
         if name in VALUES:
             return function(*_part(a, args, 0), **_part(a, kwargs, 0))
         if name in LIKE:
@@ -105,7 +115,9 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         if name in {"shape", "dtype", "ndim", "size"} or name in VALUES:
             return getattr(value, name)
         if name in {"T", "mT", "real"}:
-            return _each(self.arithmetic, lambda x: getattr(x, name), (self,), {})
+            return self._arranged(lambda x: getattr(x, name))
+        if name in ARRANGES and hasattr(value, name):
+            return lambda *args, **kwargs: self._arranged(lambda x: getattr(x, name)(*args, **kwargs))
         if name in MOVES and hasattr(value, name):
             return partial(_each_method, self.arithmetic, name, self)
         if name in {"dot", "trace"}:
@@ -131,7 +143,14 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Followed:
         """A view, as of an array."""
         key = _part(self.arithmetic, key, 0)
-        return Followed(self.arithmetic, Span(*(x[key] for x in self.span)))
+        return self._arranged(lambda x: x[key])
+
+    def _arranged(self, move: Callable[[Array], Array]) -> Followed:
+        """The same elements at other places."""
+        made = Followed(self.arithmetic, Span(*(np.asarray(move(x)) for x in self.span)))
+        if self.product is not None:
+            made.product = self.product.moved(move, self.shape)
+        return made
 
     def __setitem__(self, key: Any, new: Any) -> None:
         """Store a span; one number where a mask may be true."""
@@ -197,6 +216,10 @@ def followed(a: Arithmetic, x: Any) -> Followed:
     return Followed(a, Span(*(part.copy() for part in a.constant(_real(np.asarray(x))))))
 
 
+def _moved_by(function: Callable[..., Array], rest: tuple[Any, ...], named: dict[str, Any], x: Array) -> Array:
+    return function(x, *rest, **named)
+
+
 def _real(array: Array) -> Array:
     if array.dtype.kind not in "biuf":
         raise UnfollowedError(f"it computes with {array.dtype.name}")
@@ -257,11 +280,24 @@ def _applied(a: Arithmetic, ufunc: np.ufunc, method: str, inputs: Sequence[Any],
         if method == "__call__" and not kwargs and (stable := stable_form(name, inputs, a.log.stores)) is not None:
             a.log.forms.append(stable[0])
             return stable[1]
-        span = elementwise(a, name, partial(function, **kwargs), [followed(a, x).span for x in inputs])
-        return span.value if span.value.dtype.kind == "b" and span.exact else _noted(a, span, name, inputs)
+        operands = [followed(a, x) for x in inputs]
+        span = elementwise(a, name, partial(function, **kwargs), [x.span for x in operands])
+        if span.value.dtype.kind == "b" and span.exact:
+            return span.value
+        made = multiplied_out(a, name, span, operands if method == "__call__" else ())
+        made.made = Made(name, tuple(inputs), a.log.stores)
+        return made
     if name in GROWING:
         return _each(a, function, tuple(inputs), kwargs)
     return _reduced(a, ufunc, method, followed(a, inputs[0]), (inputs[1:], kwargs))
+
+
+def multiplied_out(a: Arithmetic, name: str, span: Span, operands: Sequence[Followed]) -> Followed:
+    """What an elementwise operation makes, which knows its factors if it is a product."""
+    product = product_of(name, operands, a.log.stores) if operands else None
+    made = Followed(a, in_any_order(a, span, product))
+    made.product = product
+    return made
 
 
 def _noted(a: Arithmetic, span: Span, name: str, operands: Sequence[Any], **where: Any) -> Followed:

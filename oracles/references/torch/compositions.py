@@ -38,14 +38,32 @@ def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
     count = int(np.prod([x.shape[d] for d in dims]))
     mean = x.sum(dims, keepdim=True) / count
-    off = x - mean
-    found = (off * off).sum(dims, keepdim=True) / max(0, count - correction)
+    found = _squares(x, mean, dims) / max(0, count - correction)
     found = torch.sqrt(found) if name.startswith("std") else found
     if not kwargs.get("keepdim", False):
         drop = sorted((d % x.ndim for d in dims), reverse=True) if x.ndim else []
         for d in drop:
             found, mean = found.squeeze(d), mean.squeeze(d)
     return (found, mean) if name.endswith("mean") else found
+
+
+def _squares(x: Any, mean: Any, dims: list[int]) -> Any:
+    """The sum of squares of what is left without the mean; anything, where the squares before that overflow."""
+    off = x - mean
+    found = (off * off).sum(dims, keepdim=True)
+    whole = (x * x).sum(dims, keepdim=True).span
+    return _freed(found, np.isposinf(whole.high) & np.isfinite(whole.value))
+
+
+def _freed(x: Any, strange: Any) -> Any:
+    """Without limits where something is strange."""
+    strange = np.broadcast_to(strange, tuple(x.shape))
+    return type(x)(Followed(x.followed.arithmetic, freed(x.span, strange))) if np.any(strange) else x
+
+
+def _infinite(x: Any) -> Any:
+    """Mark where it may be Inf."""
+    return np.isinf(x.span.low) | np.isinf(x.span.high)
 
 
 def _mean(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -100,8 +118,7 @@ def _log_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> 
     if not _by_logarithms(args[0]):
         return shifted - log
     made = args[0] - (top + log)
-    infinite = np.broadcast_to(np.isinf(top.span.value), made.span.value.shape)  # there a logarithm has no one answer
-    return type(made)(Followed(made.followed.arithmetic, freed(made.span, infinite)))
+    return _freed(made, np.isinf(top.span.value))  # there a logarithm has no one answer
 
 
 def _by_logarithms(x: Any) -> bool:
@@ -120,9 +137,8 @@ def _layer_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
     x, shape, weight, bias, eps = args
     dims = list(range(x.ndim - len(shape), x.ndim))
     mean = x.mean(dims, keepdim=True)
-    off = x - mean
-    scale = torch.rsqrt((off * off).mean(dims, keepdim=True) + eps)
-    out = off * scale
+    scale = torch.rsqrt(_squares(x, mean, dims) / int(np.prod(shape)) + eps)
+    out = (x - mean) * scale
     out = out if weight is None else out * weight
     return out if bias is None else out + bias, mean, scale
 
@@ -131,10 +147,11 @@ def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
     x, weight, bias, n, c, _, groups, eps = args
     y = x.reshape(n, groups, -1)
     mean = y.mean([2], keepdim=True)
-    off = y - mean
-    scale = torch.rsqrt((off * off).mean([2], keepdim=True) + eps)
-    out, shape = (off * scale).reshape(x.shape), (1, c, *[1] * (x.ndim - 2))
-    out = out if weight is None else out * weight.reshape(shape)
+    scale = torch.rsqrt(_squares(y, mean, [2]) / max(1, y.shape[2]) + eps)
+    out, shape = ((y - mean) * scale).reshape(x.shape), (1, c, *[1] * (x.ndim - 2))
+    if weight is not None:  # many kernels, torch's own among them, fold the mean into the bias: Inf - Inf
+        folded = [(one.expand(y.shape).reshape(x.shape) * weight.reshape(shape)) for one in (y * scale, mean * scale)]
+        out = _freed(out * weight.reshape(shape), _infinite(folded[0]) | _infinite(folded[1]))
     out = out if bias is None else out + bias.reshape(shape)
     return out, mean.squeeze(2), scale.squeeze(2)
 

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from kernel_assay.corpus.formats import Array
-from kernel_assay.oracles.numerics.interval_array import Followed, UnfollowedError, followed
+from kernel_assay.oracles.numerics.interval_array import Followed, UnfollowedError, followed, multiplied_out
 from kernel_assay.oracles.numerics.intervals import (
     Arithmetic,
     Span,
@@ -208,14 +208,16 @@ def _numpy(x: Any) -> Array:
 
 def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operator of the values and of either limit; positions are those of the values."""
-    a = _arithmetic((args, kwargs))
-    if name_of(func) in operators.VIEWS:  # torch takes them for contiguous
+    a, name = _arithmetic((args, kwargs)), name_of(func)
+    if name in operators.VIEWS:  # torch takes them for contiguous
         func = torch.reshape
     parts = [func(*_plain(args, i), **_plain(kwargs, i)) for i in range(3)]
     free = _free(func, args, kwargs)
     if isinstance(parts[0], torch.Tensor):
         single = _joined(a, parts, free)
         single.unsure = ties.moved(func, args, kwargs) if single.places else None
+        if name in operators.ARRANGES | operators.VIEWS and (old := args[0].followed.product) is not None:
+            single.followed.product = old.moved(lambda x: _numpy(func(_tensor(x), *args[1:], **kwargs)), args[0].shape)
         return single
     made = [_joined(a, parts, lost) for *parts, lost in zip(*parts, free or parts[0], strict=True)]
     return made if isinstance(parts[0], list) else tuple(made)
@@ -398,7 +400,7 @@ def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         span = freed(span, np.isposinf(span.high) & np.isfinite(span.value))
     if name in {"erf", "erfc"}:
         span = Span(span.value, span.low - ERF * a.unit, span.high + ERF * a.unit)
-    return Tracked(Followed(a, span))
+    return Tracked(multiplied_out(a, named, span, [x.followed for x in operands]))
 
 
 def _tensor(x: Array) -> torch.Tensor:

@@ -14,6 +14,11 @@ MOVES = words("""
     masked_select repeat_interleave index_copy nan_to_num
 """)
 """Operators that only move values, or grow with each of them."""
+ARRANGES = words("""
+    reshape expand permute transpose t select slice unsqueeze squeeze clone contiguous alias detach flip roll repeat
+    movedim
+""")
+"""Those that keep each element as it is, or repeat it, wherever the others are."""
 FOUND = words("topk sort kthvalue")
 """Those of them that also tell where values were; so do max and min along an axis."""
 FACTORIES = words("zeros ones empty full eye linspace scalar_tensor")
