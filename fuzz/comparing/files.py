@@ -1,0 +1,90 @@
+"""What a path holds: the tensors of a file, or of all files in a folder, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from kernel_assay.corpus.errors import UsageError, about
+from kernel_assay.fuzz.comparing import numpy_files, safetensors_files, torch_files
+from kernel_assay.fuzz.comparing.tensors import Tensor
+
+_TORCH = {".pt", ".pth"}
+_KNOWN = {".safetensors", ".npy", ".npz", *_TORCH}
+_PLAIN = {".bin", ".raw"}
+Named = dict[str, tuple[Tensor, str]]
+"""Tensors by the names that they are matched by, each with its file."""
+
+
+def opened(places: Sequence[Path], raw: str, stack: ExitStack) -> list[Named]:
+    """What each place holds, under names that are the same wherever the tensor is; all files, or all folders.
+
+    A tensor is called what its file calls it, and in a folder FILE/NAME, if any two files of one have a name in common.
+    Files of one tensor each are matched whatever they are called. Raises UsageError.
+    """
+    for place in places:
+        if not place.exists():
+            raise UsageError(f"{place} does not exist")
+    if len({place.is_dir() for place in places}) > 1:
+        file, folder = min(places, key=Path.is_dir), max(places, key=Path.is_dir)
+        raise UsageError(f"{folder} is a folder and {file} is none; name files only, or folders only")
+    found = [_files(place, raw, stack) for place in places]
+    if all(len(one) == 1 and len(tensors) == 1 for one in found for _, tensors in one):
+        return [{found[0][0][1][0].name: (tensors[0], path)} for ((path, tensors),) in found]
+    prefixed = any(_ambiguous(one) for one in found)
+    return [_named(place, one, prefixed=prefixed) for place, one in zip(places, found, strict=True)]
+
+
+Files = list[tuple[str, list[Tensor]]]
+
+
+def _files(place: Path, raw: str, stack: ExitStack) -> Files:
+    """The files of a place, with their tensors."""
+    if not place.is_dir():
+        return [(str(place), _tensors(place, raw, stack))]
+    kinds = _KNOWN | (_PLAIN if raw else set())
+    paths = [path for path in sorted(place.rglob("*")) if path.suffix in kinds and path.is_file()]
+    if not paths:
+        raise UsageError(f"{place} holds no file of tensors: {', '.join(sorted(kinds))}")
+    return [(str(path), _tensors(path, raw, stack)) for path in paths]
+
+
+def _tensors(path: Path, raw: str, stack: ExitStack) -> list[Tensor]:
+    with about(str(path)):
+        if not path.is_file():
+            raise UsageError("it is no plain file")
+        try:
+            found = _read(path, raw, stack)
+        except OSError as error:
+            raise UsageError(f"it cannot be read ({error.strerror})") from error
+        if not found:
+            raise UsageError("it holds no tensors")
+        return found
+
+
+def _read(path: Path, raw: str, stack: ExitStack) -> list[Tensor]:
+    if path.suffix in _TORCH:
+        return torch_files.tensors_of(path, stack)
+    if path.suffix == ".safetensors":
+        return safetensors_files.tensors_of(path)
+    if path.suffix == ".npz":
+        return numpy_files.of_npz(path, raw)
+    return numpy_files.of_npy(path, raw) if path.suffix == ".npy" else numpy_files.of_raw(path, raw)
+
+
+def _ambiguous(files: Files) -> bool:
+    names = [tensor.name for _, tensors in files for tensor in tensors]
+    return len(set(names)) < len(names)
+
+
+def _named(place: Path, files: Files, *, prefixed: bool) -> Named:
+    found: Named = {}
+    for path, tensors in files:
+        stem = Path(path).relative_to(place).with_suffix("") if prefixed and place.is_dir() else None
+        for tensor in tensors:
+            name = tensor.name if stem is None else f"{stem}/{tensor.name}"
+            if name in found:
+                raise UsageError(f"{name} stands twice: in {found[name][1]} and in {path}")
+            found[name] = tensor, path
+    return found
