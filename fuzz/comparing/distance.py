@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_assay.corpus.errors import about
+from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.formats import Array, Format
 from kernel_assay.fuzz.comparing.result import Distance, Spot
 from kernel_assay.fuzz.comparing.tensors import PIECE, Tensor
@@ -31,7 +31,10 @@ class Side(NamedTuple):
     def part(self, low: int, high: int) -> Array:
         """Elements from low up to high. Raises UsageError that names the file."""
         with about(self.file):
-            return self.tensor.part(low, high)
+            try:
+                return self.tensor.part(low, high)
+            except OSError as error:
+                raise UsageError(f"it cannot be read any more ({error.strerror})") from error
 
 
 def distance(a: Side, b: Side, *, rounded: Format | None = None, ulp: int = 0, piece: int = PIECE) -> Distance:
@@ -78,7 +81,7 @@ class _Pair:
         self._facts, self._table = measure_numpy.facts_of(self._fmt.name), measure_numpy.table_of(self._fmt.name)
         self._tally, self._sums = Tally(), _Sums()
         self._classes: Counter[str] = Counter()
-        self._overflown = 0
+        self._overflown = self._strange = 0
         self._spots: dict[str, tuple[int, float, float]] = {}
 
     def add(self, low: int, high: int) -> None:
@@ -86,8 +89,13 @@ class _Pair:
         got, want = self._read(self._got, low, high), self._read(self._want, low, high)
         self._tally.add(got, want)
         alike = got.dtype == want.dtype and np.array_equal(got.view(self._fmt.carrier), want.view(self._fmt.carrier))
+        strange, self._strange = self._strange, self._tally.measured().got_nonfinite
         if alike:
-            self._sums.pairs += high - low
+            bits = got.view(self._fmt.carrier)
+            strange = self._strange - strange
+            self._sums.pairs += high - low - strange
+            # What is shifted out is the sign: -0 is as much 0 as 0 is.
+            self._sums.nonzero += int(np.count_nonzero(bits << 1 if self._fmt.is_float else bits)) - strange
         else:
             with np.errstate(all="ignore"):
                 for start in range(0, high - low, _BLOCK):

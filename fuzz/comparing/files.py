@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError, about
-from kernel_assay.fuzz.comparing import numpy_files, safetensors_files, torch_files
+from kernel_assay.fuzz.comparing import numpy_files, safetensors_files
 from kernel_assay.fuzz.comparing.tensors import Tensor
+from kernel_assay.fuzz.comparing.torch_files import TorchFiles
 
 _TORCH = {".pt", ".pth"}
 _KNOWN = {".safetensors", ".npy", ".npz", *_TORCH}
@@ -29,7 +30,8 @@ def opened(places: Sequence[Path], raw: str, stack: ExitStack) -> list[Named]:
     if len({place.is_dir() for place in places}) > 1:
         file, folder = min(places, key=Path.is_dir), max(places, key=Path.is_dir)
         raise UsageError(f"{folder} is a folder and {file} is none; name files only, or folders only")
-    found = [_files(place, raw, stack) for place in places]
+    opener = TorchFiles(stack)
+    found = [_files(place, raw, opener) for place in places]
     if all(len(one) == 1 and len(tensors) == 1 for one in found for _, tensors in one):
         return [{found[0][0][1][0].name: (tensors[0], path)} for ((path, tensors),) in found]
     prefixed = any(_ambiguous(one) for one in found)
@@ -39,33 +41,35 @@ def opened(places: Sequence[Path], raw: str, stack: ExitStack) -> list[Named]:
 Files = list[tuple[str, list[Tensor]]]
 
 
-def _files(place: Path, raw: str, stack: ExitStack) -> Files:
+def _files(place: Path, raw: str, opener: TorchFiles) -> Files:
     """The files of a place, with their tensors."""
     if not place.is_dir():
-        return [(str(place), _tensors(place, raw, stack))]
+        return [(str(place), _tensors(place, raw, opener))]
     kinds = _KNOWN | (_PLAIN if raw else set())
     paths = [path for path in sorted(place.rglob("*")) if path.suffix in kinds and path.is_file()]
     if not paths:
         raise UsageError(f"{place} holds no file of tensors: {', '.join(sorted(kinds))}")
-    return [(str(path), _tensors(path, raw, stack)) for path in paths]
+    return [(str(path), _tensors(path, raw, opener)) for path in paths]
 
 
-def _tensors(path: Path, raw: str, stack: ExitStack) -> list[Tensor]:
+def _tensors(path: Path, raw: str, opener: TorchFiles) -> list[Tensor]:
     with about(str(path)):
         if not path.is_file():
             raise UsageError("it is no plain file")
         try:
-            found = _read(path, raw, stack)
+            found = _read(path, raw, opener)
         except OSError as error:
             raise UsageError(f"it cannot be read ({error.strerror})") from error
         if not found:
             raise UsageError("it holds no tensors")
+        if odd := [one.name for one in found if not one.name.isprintable()]:
+            raise UsageError(f"the name of a tensor, {odd[0]!a}, cannot be printed")
         return found
 
 
-def _read(path: Path, raw: str, stack: ExitStack) -> list[Tensor]:
+def _read(path: Path, raw: str, opener: TorchFiles) -> list[Tensor]:
     if path.suffix in _TORCH:
-        return torch_files.tensors_of(path, stack)
+        return opener.tensors_of(path)
     if path.suffix == ".safetensors":
         return safetensors_files.tensors_of(path)
     if path.suffix == ".npz":

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from kernel_assay.corpus.formats import Array
 from kernel_assay.fuzz.comparing.tensors import Read, Tensor, fits, from_file, full_name, native, stored_as
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_GARBLED: tuple[type[Exception], ...] = (ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, TokenError)
+_GARBLED += (RecursionError, MemoryError, EOFError, AttributeError)
+"""What numpy raises for one header or another that is none."""
 _STEP = 1 << 20
 """Bytes that are passed over at a time."""
 
@@ -46,10 +50,9 @@ def of_npy(path: Path, raw: str) -> list[Tensor]:
 
 def of_npz(path: Path, raw: str) -> list[Tensor]:
     """The arrays of a .npz file, compressed or not. Raises UsageError."""
-    with _zipped():
-        archive = zipfile.ZipFile(path)  # it is read as long as the tensors are
+    with _zipped(), zipfile.ZipFile(path) as archive:
         members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-        return [_member(archive, info, raw) for info in members]
+        return [_member(path, archive, info, raw) for info in members]
 
 
 def of_raw(path: Path, raw: str) -> list[Tensor]:
@@ -74,7 +77,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
         if version not in _HEADERS:
             raise UsageError(f"it is a .npy file of version {'.'.join(map(str, version))}; 1.0 and 2.0 are known")
         shape, by_columns, stored = _HEADERS[version](file)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, EOFError) as error:
+    except _GARBLED as error:
         raise UsageError("it is no .npy file, or was cut off: it has no header that can be read") from error
     if any(n < 0 for n in shape):
         raise UsageError(f"its header says that its shape is {list(shape)}")
@@ -118,7 +121,7 @@ def _zipped() -> Iterator[None]:
         raise UsageError("it is no archive, or was damaged, cut off or encrypted") from error
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, raw: str) -> Tensor:
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, raw: str) -> Tensor:
     name = info.filename.removesuffix(".npy")
     with about(name), archive.open(info) as file:
         shape, stored, by_columns = _header(file)
@@ -126,14 +129,14 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, raw: str) -> Tensor
         fits(shape, stored.itemsize, info.file_size - file.tell())
         if by_columns and 0 not in shape:
             raise UsageError("its columns lie one behind another, and not its rows; save np.ascontiguousarray of it")
-        return Tensor(name, shape, dtype, _Stream(archive, info, file.tell(), _typed(stored, dtype)).read)
+        return Tensor(name, shape, dtype, _Stream(path, info, file.tell(), _typed(stored, dtype)).read)
 
 
 class _Stream:
-    """A member of an archive, which can only be read from its beginning to its end."""
+    """A member of an archive, which can only be read from its beginning to its end; it is open in between only."""
 
-    def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, offset: int, dtype: np.dtype[Any]) -> None:
-        self._archive, self._info, self._offset, self._dtype = archive, info, offset, dtype
+    def __init__(self, path: Path, info: zipfile.ZipInfo, offset: int, dtype: np.dtype[Any]) -> None:
+        self._path, self._info, self._offset, self._dtype = path, info, offset, dtype
         self._file: IO[bytes] | None = None
         self._at = 0
 
@@ -141,7 +144,8 @@ class _Stream:
         """Elements as stored, from low up to high; begins anew for what lies behind."""
         with _zipped():
             if self._file is None or low < self._at:
-                self._file, self._at = self._archive.open(self._info), 0
+                archive = zipfile.ZipFile(self._path)
+                self._file, self._at = archive.open(self._info), 0
                 self._skip(self._offset)
             self._skip((low - self._at) * self._dtype.itemsize)
             wanted = (high - low) * self._dtype.itemsize
@@ -151,6 +155,8 @@ class _Stream:
                     raise EOFError
                 data += more
             self._at = high
+            if self._offset + high * self._dtype.itemsize == self._info.file_size:
+                self._file = None
         return native(np.frombuffer(data, f"u{self._dtype.itemsize}").view(self._dtype))
 
     def _skip(self, count: int) -> None:

@@ -38,6 +38,8 @@ _SHORT |= {"fp64": "float64", "fp32": "float32", "fp16": "float16"}
 _CARRIED = {"bool": "uint8", "int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """Types that are compared as another one, which holds all their values (of uint64, those below 2**63)."""
 
+_AXES = 64
+"""Of an array of numpy, at most."""
 Read = Callable[[int, int], Array]
 """Elements from one flat index up to another, in C order, as they are stored."""
 
@@ -112,6 +114,8 @@ def native(values: Array) -> Array:
 
 def fits(shape: tuple[int, ...], itemsize: int, held: int) -> None:
     """Raise UsageError unless a shape takes as many bytes as there are."""
+    if len(shape) > _AXES:
+        raise UsageError(f"a shape of {len(shape):,} axes is none; up to {_AXES} are known")
     wanted = math.prod(shape) * itemsize
     if wanted != held:
         raise UsageError(f"shape {list(shape)} takes {wanted:,} bytes, but there are {held:,}")

@@ -61,7 +61,7 @@ def _beside(one: Compared) -> tuple[str, ...]:
 
 def _details(one: Compared, d: Distance, *, beside: bool) -> Iterator[str]:
     yield f"{one.name}: B against the truth" if beside else f"{one.name}: B against A"
-    sides = ("truth", "B") if beside else ("A", "B")
+    sides = ("the truth", "B") if beside else ("A", "B")
     share = percent(d.differing / max(one.elements, 1))
     yield f"   differ     {figure(d.differing)} of {count(one.elements, 'element')} ({share})"
     spots = (("first", d.first), ("worst", d.worst), ("largest", d.largest))
