@@ -4,9 +4,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+
+try:
+    import ml_dtypes
+except ImportError:  # a worker in an interpreter of another version of Python
+    ml_dtypes = None  # type: ignore[assignment]
 
 from kernel_assay.corpus.errors import UsageError
 
@@ -44,7 +48,7 @@ class Format:
     @cached_property
     def max(self) -> float:
         """Largest finite value."""
-        info = ml_dtypes.finfo(self.dtype) if self.is_float else np.iinfo(self.dtype)
+        info = (ml_dtypes or np).finfo(self.dtype) if self.is_float else np.iinfo(self.dtype)
         return float(info.max)
 
     @property
@@ -92,15 +96,24 @@ def _float(name: str, dtype: Any, precision: int, emin: int, emax: int, has_inf:
     return Format(name, np.dtype(dtype), "float", precision, emin, emax, has_inf)
 
 
+def _narrow() -> list[Format]:
+    """Formats that numpy has not."""
+    if ml_dtypes is None:
+        return []
+    return [
+        _float("bfloat16", ml_dtypes.bfloat16, 8, -126, 127),
+        _float("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 4, -6, 8, has_inf=False),
+        _float("float8_e5m2", ml_dtypes.float8_e5m2, 3, -14, 15),
+    ]
+
+
 FORMATS: dict[str, Format] = {
     f.name: f
     for f in (
         _float("float64", np.float64, 53, -1022, 1023),
         _float("float32", np.float32, 24, -126, 127),
         _float("float16", np.float16, 11, -14, 15),
-        _float("bfloat16", ml_dtypes.bfloat16, 8, -126, 127),
-        _float("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 4, -6, 8, has_inf=False),
-        _float("float8_e5m2", ml_dtypes.float8_e5m2, 3, -14, 15),
+        *_narrow(),
         Format("int8", np.dtype(np.int8), "int"),
         Format("uint8", np.dtype(np.uint8), "uint"),
         Format("int32", np.dtype(np.int32), "int"),

@@ -120,7 +120,7 @@ def judge(
     with head_start(mine, "torch" if problem.later is not None else "") as ahead:
         contract = add_reference(problem.reference, op=op_name(problem.name))
         _complete(problem, contract)
-        on_progress(f"{problem.layout}: {problem.solution or problem.subject} against {problem.reference}")
+        on_progress(f"{problem.layout}: {problem.judged} against {problem.reference}")
         result, first = _searched(problem, contract, settings, store, ahead, on_progress)
     result.verify()
     traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()

@@ -1,7 +1,8 @@
 """Another Python, in whose environment subjects run: what it has, what it is lent of ours, and what it lacks.
 
 A worker needs numpy, and a few packages of ours that a person has no reason to install. Those that an interpreter has
-not are lent to it: compiled ones fit another interpreter of the same version of Python only.
+not are lent to it: compiled ones fit another interpreter of the same version of Python only. Any other one is lent
+modules that stand in for pydantic, and does without the rest.
 """
 
 from __future__ import annotations
@@ -28,9 +29,17 @@ LENT = (
     "typing_inspection",
 )
 """What a worker imports besides numpy and its own code."""
+STAND_INS = Path(__file__).with_name("stand_ins")
+"""The folder of the modules that stand in for pydantic, ..."""
+_STOOD_IN = ("pydantic", "pydantic_core")
+"""... and their names."""
 LIBRARIES = {"torch": ("torch",), "triton": ("torch", "triton"), "triton_as_is": ("torch", "triton"), "cupy": ("cupy",)}
 """What kernels of a backend import, by its name."""
 _OLDEST = (3, 11)
+_WITHOUT = {
+    "ml_dtypes": "cases of bfloat16 and float8 are declined",
+    "llvmlite": "reads outside a tensor that end the process are not told from other crashes",
+}
 _ASK = """
 import json, sys
 from importlib.util import find_spec
@@ -54,14 +63,24 @@ class Interpreter:
     @property
     def lent(self) -> dict[str, str]:
         """What it is lent: by name, the folder it is imported from."""
-        if self.tag != sys.implementation.cache_tag:
-            return {}
-        return {name: _folder_of(name) for name in LENT if name not in self.has}
+        if self.is_like_ours:
+            return {name: _folder_of(name) for name in LENT if name not in self.has}
+        return {} if self.has.issuperset(_STOOD_IN) else dict.fromkeys(_STOOD_IN, str(STAND_INS))
+
+    @property
+    def is_like_ours(self) -> bool:
+        """Whether it can import what was compiled for this process."""
+        return self.tag == sys.implementation.cache_tag
+
+    @property
+    def goes_without(self) -> dict[str, str]:
+        """What it neither has nor is lent, and what cannot be done for that reason."""
+        return {name: why for name, why in _WITHOUT.items() if name not in self.has and name not in self.lent}
 
     def lacks(self, backends: Sequence[str] = ()) -> list[str]:
         """What must be installed in it before subjects of these backends run."""
-        needed = ["numpy", *LENT, *(name for backend in backends for name in LIBRARIES.get(backend, ()))]
-        return [name for name in dict.fromkeys(needed) if name not in self.has and name not in self.lent]
+        needed = ["numpy", *(name for backend in backends for name in LIBRARIES.get(backend, ()))]
+        return [name for name in dict.fromkeys(needed) if name not in self.has]
 
     def refusal(self, backends: Sequence[str] = ()) -> str:
         """Why subjects of these backends cannot run in it, in one sentence; empty: they can."""

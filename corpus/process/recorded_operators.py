@@ -56,7 +56,7 @@ def _forms(torch: Any, name: str) -> list[Any]:
     """All forms of an operator, but for those that write into what they are given besides."""
     packet = getattr(torch.ops.aten, name, None)
     forms = [getattr(packet, form) for form in packet.overloads()] if packet is not None else []
-    return [form for form in forms if torch.Tag.out not in form.tags]
+    return [form for form in forms if not any(one.is_out for one in form._schema.arguments)]  # noqa: SLF001
 
 
 def _is_elementwise(torch: Any, name: str) -> bool:

@@ -152,8 +152,17 @@ class Clock:
             signal.setitimer(signal.ITIMER_REAL, max(left, 1e-3) if left < math.inf else 0.0, _AGAIN_SECONDS)
 
     def _ring(self, number: int = 0, frame: FrameType | None = None) -> None:
-        del number, frame
+        del number
         self._due = self._held
-        if not self._held:
+        if not self._held and not _compiles(frame):  # where an exception is lost, and the code with it; it rings again
             self.broken = True
             raise Ended
+
+
+def _compiles(frame: FrameType | None) -> bool:
+    """Whether numba is at work."""
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in {"numba", "llvmlite"}:
+            return True
+        frame = frame.f_back
+    return False

@@ -100,8 +100,7 @@ def _tell(judged: Judgement, corpus: str, *, quiet: bool) -> None:
     book, c = judged.result.book(corpus), judged.result.campaign
     tried = f"{count(c.cases, 'case')}, {count(c.judged, 'output')} judged in {judged.seconds:.1f} s"
     head = "wrong" if judged.wrong else "right, as far as it was tried"
-    solution = judged.problem.solution or judged.problem.subject
-    lines = [f"{head}: {solution} ({judged.problem.layout}; {tried}; seed {c.seed})", *estimates(c)]
+    lines = [f"{head}: {judged.problem.judged} ({judged.problem.layout}; {tried}; seed {c.seed})", *estimates(c)]
     lines += [f"the author's shapes came first: {_dims(judged.contract.shapes)}"] if judged.contract.shapes else []
     lines += workloads(c)
     lines += [f"note: {said}" for said in notes(c)]

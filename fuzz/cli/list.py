@@ -185,7 +185,8 @@ def command(*, what: str, words: tuple[str, ...], corpus: Path, json_path: str |
 def _doctor_of(other: Interpreter) -> int:
     """Say what kernels find in another interpreter. Exit code 1 if none can run there."""
     click.echo(f"python {'.'.join(map(str, other.version))} of {other.path}")
-    click.echo(f"lent to it: {', '.join(other.lent) or 'nothing'}\n")
+    without = "".join(f"without {name}: {why}\n" for name, why in other.goes_without.items())
+    click.echo(f"lent to it: {', '.join(other.lent) or 'nothing'}\n{without}")
     names = ["numpy", *(name for name in LIBRARIES if name in loaders())]
     click.echo(table(("backend", "state"), [(name, other.refusal((name,)) or "ready") for name in names]))
     return FOUND if other.refusal() else 0

@@ -13,6 +13,7 @@ from kernel_assay.corpus.model.findings import Finding, Sanitized, State
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.fuzz.checking.check import interface_of
+from kernel_assay.fuzz.checking.large_policy import is_large
 from kernel_assay.kernels.backend_registry import is_on_gpu, loader_of, on_gpu
 from kernel_assay.kernels.nvidia.run_once import Order
 from kernel_assay.kernels.nvidia.run_under_tool import Watched, watch
@@ -49,12 +50,13 @@ def watched(finding: Finding, beside: Callable[[], object] = lambda: None) -> Fi
     """
     kind, subject = finding.verdict.kind, finding.subject
     told = finding.sanitized or finding.claim or subject.planted or kind.facts.dear or kind is Kind.RAISED
-    whole = finding.state is not State.MINIMIZED or finding.before or finding.verdict.shares
-    if told or whole or subject.python or not is_on_gpu(subject) or missing():
+    shrunk = finding.state in {State.MINIMIZED, State.FLAKY} and finding.probability > 0.0
+    if told or not shrunk or finding.before or subject.python or not is_on_gpu(subject) or missing():
         return finding
-    return finding.but(
-        sanitized=tuple(_up_to_first(order_of(finding.case, subject), time.monotonic() + AUTOMATIC_SECONDS, beside))
-    )
+    if is_large(contract_of(finding.case.op), finding.case):
+        return finding
+    deadline = time.monotonic() + AUTOMATIC_SECONDS
+    return finding.but(sanitized=tuple(_up_to_first(order_of(finding.case, subject), deadline, beside)))
 
 
 def _up_to_first(order: Order, deadline: float, beside: Callable[[], object]) -> Iterator[Sanitized]:

@@ -89,10 +89,11 @@ class TorchLoader(PythonLoader):
 
     def unwrap(self, result: Any) -> Returned:
         """Accepts CPU tensors, also those that require grad."""
-        tensor = self._plain(result).detach().resolve_conj().resolve_neg()
+        given = self._plain(result).detach()
+        place = place_of(given.data_ptr(), given.nbytes if given.is_contiguous() else 1)  # of what is held, no copy
+        tensor = given.resolve_conj().resolve_neg()
         name = str(tensor.dtype).removeprefix("torch.")
         dense, address = tensor.is_contiguous(), tensor.data_ptr()
-        place = place_of(address, tensor.nbytes if dense else 1)
         tensor = tensor.cpu().contiguous()
         if name in self._foreign:
             integer = self._torch.int8 if tensor.element_size() == 1 else self._torch.int16

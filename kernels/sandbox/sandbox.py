@@ -35,7 +35,6 @@ from kernel_assay.kernels.boundary.protocol import (
     encode_batch,
     encode_subjects,
 )
-from kernel_assay.kernels.sandbox.availability import must_be_available
 from kernel_assay.kernels.sandbox.batch import Key, LostError, NoRoomError, Outcome, PendingBatch, Taker
 from kernel_assay.kernels.sandbox.crash_attribution import (
     Death,
@@ -95,7 +94,6 @@ class Sandbox:
         """Keys of the subjects that there was no time to load. Set by probe."""
         self.timeout = timeout
         """Seconds for one execution; may be changed between batches."""
-        must_be_available(subjects)
         self._introduction = encode_subjects(self._subjects, {op: asdict(f) for op, f in faces.items()})
         self.pool = pool_of(subjects, pool, memory_mb=memory_mb, closed=closed, place=place)
         self._sharing = Sharing(place.shared if place else {})

@@ -43,6 +43,7 @@ from kernel_assay.kernels.boundary.protocol import (
     ZYGOTE_LOST,
     Task,
 )
+from kernel_assay.kernels.sandbox.availability import must_be_available
 from kernel_assay.kernels.sandbox.closing import ASKED, enclosure_of
 from kernel_assay.kernels.sandbox.compiler_caches import cache_home, compiler_caches
 from kernel_assay.kernels.sandbox.mps import terminate
@@ -432,7 +433,11 @@ class ForkedPool(WorkerPool):
 def pool_of(
     subjects: Sequence[Subject], pool: WorkerPool | None, *, memory_mb: int, closed: bool, place: Place | None
 ) -> WorkerPool:
-    """A pool of workers that can run these subjects, which share an interpreter; the others as for a Sandbox."""
+    """A pool of workers that can run these subjects, which share an interpreter; the others as for a Sandbox.
+
+    Raises UsageError if one cannot run here at all: its interpreter would say so in words of its own.
+    """
+    must_be_available(subjects)
     if pool is None:
         python = next((s.python for s in subjects), "")
         pool = pool_ahead({s.loader for s in subjects}, memory_mb, closed=closed, place=place, python=python)

@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
@@ -56,6 +57,9 @@ class _CaseSettings:
         """way: how outputs of a large case are handed over; empty: they are sent."""
         self._case, self._outputs, self.large, self.way = case, outputs, large, way if large else ""
         self._walls = walls
+        dtypes = [*(tensor.dtype for tensor in case.tensors.values()), *(spec.dtype for spec in outputs.values())]
+        self.unknown = next((dtype for dtype in dtypes if dtype not in FORMATS), "")
+        """A dtype that cannot be made in this interpreter; empty: none."""
 
     @classmethod
     def read(cls, task: dict[str, Any], way: str = "") -> Self:
@@ -241,6 +245,9 @@ class Worker:
     ) -> tuple[dict[str, Any], list[Any], OutputHandover]:
         """Make what a subject runs on, unless it is there; then run it. Where there is no room, nobody is accused."""
         subject = self._subjects[key]
+        if rooms.unknown:
+            why = f"{rooms.unknown} needs ml_dtypes, which its interpreter has not"
+            return {"status": Status.UNSUPPORTED, "input_digest": "", "message": why}, [], OutputHandover()
         try:
             setting, access = rooms.of(subject)
             self._note(number, position)

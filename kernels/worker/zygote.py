@@ -267,7 +267,8 @@ def main() -> None:
     with contextlib.suppress(OSError):  # the folder may be gone
         sys.path[0] = str(Path.cwd())  # a subject may import what lies where the command was given
     for backend in settings["backends"]:
-        loader_of(backend).preload()
+        with contextlib.suppress(ImportError):  # of another interpreter; whoever is loaded says what is lacking
+            loader_of(backend).preload()
     fault_note()
     snapshot()
     gc.collect()

@@ -16,7 +16,7 @@ from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.inputs.arguments import Argument
 from kernel_assay.oracles.references.description import Tensor
 
-_NUMBER = r"-?[\d.e+-]+"
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _TEXT = re.compile(
     rf"(?P<list>list\s*\[)?\s*(?P<dtype>\w+)\s*\[(?P<axes>[^\]]*)\]\s*"
     rf"(?:(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})|<\s*(?P<below>\w+)|offsets\s+of\s+(?P<end>\w+))?\s*"
@@ -60,7 +60,7 @@ def tensors_of(place: str, name: str, text: str) -> Said:
         return _offsets(place, name, axes, match)
     if odd := [axis for axis in axes if not _AXIS.fullmatch(axis)]:
         raise UsageError(f"{place}: the axis {odd[0]!r} of {name} must be a name, a number, or a product, as half*2")
-    ends = [None if match[end] is None else _number(place, name, match[end]) for end in ("low", "high")]
+    ends = [None if match[end] is None else float(match[end]) for end in ("low", "high")]
     if ends[0] is not None and ends[1] is not None and ends[0] > ends[1]:
         raise UsageError(f"{place}: {name} = {text!r} is not possible: the range ends before it begins")
     if any("0" in axis.split("*") for axis in axes):
@@ -76,13 +76,6 @@ def tensors_of(place: str, name: str, text: str) -> Said:
             raise UsageError(f"{place}: {name} = {text!r} is not possible: a list cannot be changed in place")
         return _list(tensor)
     return Said([tensor], Argument(name, "tensor", (name,), inout=True) if match["inout"] else None)
-
-
-def _number(place: str, name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise UsageError(f"{place}: the range of {name} has {text!r}, which is no number") from error
 
 
 def mask(tensor: Tensor) -> Said:

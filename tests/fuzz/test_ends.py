@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 from _command import refused
@@ -169,6 +170,27 @@ def test_what_there_is_no_time_to_look_into_is_filed_as_it_was_met(searching, mo
     filed = len(found)
     assert filed > 20
     assert done.finished == (filed > 1000), "what is left is taken up when the run is resumed"
+
+
+def test_an_alarm_waits_for_a_compiler_and_rings_again():
+    """An exception in its callbacks is lost, and what it compiles is broken ever after."""
+    clock, done = Clock(0.0, 1.0), []
+
+    def compiling():
+        time.sleep(0.6)
+        done.append("compiled")
+
+    module = {"__name__": "numba.core", "time": time}
+    theirs = types.FunctionType(compiling.__code__, module, closure=compiling.__closure__)
+
+    def work():
+        theirs()
+        time.sleep(2)
+        done.append("not cut")
+
+    with clock.ticking(), pytest.raises(Ended), clock.until(0.1):
+        work()
+    assert done == ["compiled"]
 
 
 def test_compute_sanitizer_is_asked_when_no_failure_waits_any_more(searching, monkeypatch):

@@ -1,23 +1,31 @@
 """Kernels in another interpreter: with numpy alone, and with two versions of a library side by side."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from _command import refused
+from pydantic_core import from_json, to_json
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.execution import Execution, OutputReport
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.process.interpreter import LENT, Interpreter, interpreter, path_of
+from kernel_assay.corpus.process.child import HOME
+from kernel_assay.corpus.process.interpreter import LENT, STAND_INS, Interpreter, interpreter, path_of
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import CheckRequest
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import Target, propose
 from kernel_assay.fuzz.testing import hold
-from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.kernels.catalog import subjects_of, user_subject
+from kernel_assay.oracles.catalog import contract_of, load_contracts
 
+OPS = sorted(load_contracts())
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "another-interpreter.md"
 SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 SILU = """import {}numpy as np
@@ -149,13 +157,77 @@ def test_what_an_interpreter_lacks_is_said_before_anything_runs(environment, min
 def test_compiled_packages_are_lent_to_the_same_version_only(environment):
     same = interpreter(path_of(str(environment("plain"))))
     assert set(same.lent) == set(LENT)
+    assert same.goes_without == {}
     other = Interpreter(same.path, "cpython-399", (3, 99, 0), same.has)
-    assert other.lent == {}
-    assert other.lacks() == list(LENT)
-    assert "is Python 3.99.0 and lacks" in other.refusal()
+    assert set(other.lent) == {"pydantic", "pydantic_core"}
+    assert (other.lacks(), other.refusal()) == ([], "")
+    assert set(other.goes_without) == {"ml_dtypes", "llvmlite"}
+    assert "is Python 3.99.0 and lacks torch" in other.refusal(["torch"])
     whole = Interpreter(same.path, "cpython-399", (3, 99, 0), same.has | set(LENT))
-    assert whole.refusal() == ""
+    assert (whole.lent, whole.goes_without, whole.refusal()) == ({}, {}, "")
     assert "needs 3.11 or newer" in Interpreter(same.path, "cpython-38", (3, 8, 0), same.has).refusal()
+
+
+@pytest.fixture
+def other_version(monkeypatch):
+    """Interpreters that nothing compiled of ours can be lent to."""
+    monkeypatch.setattr(Interpreter, "is_like_ours", property(lambda _: False))
+
+
+@pytest.mark.usefixtures("other_version")
+def test_numpy_is_enough_in_another_version_of_python(environment, mine, fuzz):
+    words = ("--peer", "none", "--cases", 96, "--seed", 3, "--quiet")
+    place = environment("plain", SILU.format("", ""))
+    mine.write_text(
+        KERNEL.replace('DTYPES = ("float32",)\n', "") + "\nNUMERICS = {'intermediates': {'all': 'input'}}\n"
+    )
+    code, out, err = fuzz("run", "--subject", f"mine.py@{place}", *words)
+    assert (code, err) == (0, "")
+    assert "bfloat16 needs ml_dtypes, which its interpreter has not" in out
+    code, out, _ = fuzz("doctor", "--python", place)
+    assert (code, "without ml_dtypes: cases of bfloat16 and float8 are declined" in out) == (0, True)
+    (place / SITE / "mylib.py").write_text(SILU.format("", WRONG))
+    code, out, _ = fuzz("run", "--subject", f"mine.py@{place}", *words)
+    assert (code, "is 5, must be" in out) == (1, True)
+    (place / SITE / "mylib.py").write_text(SILU.format("os, ", CRASH))
+    assert "crashed" in fuzz("run", "--subject", f"mine.py@{place}", *words)[1]
+
+
+RECORDS = """
+import sys
+sys.path[:0] = [{stand_ins!r}, {home!r}]
+import pydantic_core, pydantic
+assert pydantic.__file__.startswith({stand_ins!r})
+from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.execution import Execution
+kinds = dict(Case=Case, Subject=Subject, Execution=Execution)
+for line in sys.stdin:
+    kind, said = pydantic_core.from_json(line)
+    made = kinds[kind].model_validate(said)
+    print(pydantic_core.to_json([made, made.id, made.but().canonical(), getattr(made, "label", "")]).decode())
+"""
+
+
+def test_records_are_the_same_without_pydantic():
+    """Whatever a worker reads, and says: recipes of all ops, subjects, what came of a run."""
+    stream = (
+        propose([Target(contract_of(op), contract_of(op).dtypes)], 1, i, Elites()) for op in OPS for i in range(6)
+    )
+    records = [("Case", one.case) for one in stream]
+    records += [("Subject", subject) for op in OPS for subject in subjects_of(op)]
+    report = OutputReport(name="out", shape=(2, 3), dtype="float32", differing_bits=(1, 2))
+    records += [("Execution", Execution(status="faulted", subject="a/b", fault="race", outputs=(report, report)))]
+    records += [("Case", records[0][1].but(attrs={"scale": float("inf"), "eps": 1e-5, "n": 3, "on": True, "s": "inf"}))]
+    program = RECORDS.format(stand_ins=str(STAND_INS), home=str(HOME))
+    given = "\n".join(to_json(one).decode() for one in records)
+    done = subprocess.run([sys.executable, "-c", program], input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = [from_json(line) for line in done.stdout.splitlines()]
+    assert len(told) == len(records)
+    for (_, record), (plain, name, canonical, label) in zip(records, told, strict=True):
+        assert type(record).model_validate(plain).canonical() == record.canonical() == canonical
+        assert (name, label) == (record.id, getattr(record, "label", ""))
 
 
 def test_what_is_no_interpreter_is_refused(tmp_path):

@@ -16,6 +16,7 @@ from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.oracles.catalog import forget_contracts
 from kernel_assay.reports.json_model import report
 from kernel_assay.reports.plain.run_text import campaign_text
+from kernel_assay.reports.words import notes
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -175,3 +176,15 @@ def test_what_is_recorded_computes_and_bears_one_name():
 def test_nothing_is_written_while_operators_are_recorded(capfd):
     recorded(torch, lambda: torch.ones(3).sum())
     assert capfd.readouterr() == ("", "")
+
+
+def test_optional_inputs_that_were_given_always_or_never_are_told(tmp_path):
+    """Of a built-in op, which takes more than most kernels want, not what they leave alone."""
+    subject = written(tmp_path, "plain", "softmax", "import torch\n\n\ndef run(x):\n    return torch.softmax(x, -1)\n")
+    record = new_campaign("r1", 1, "conjecture", [subject])
+    record = record.but(needed={"add": ("bias", "scale")}, unused={"mul": ("mask",), "softmax": ("mask",)})
+    said = notes(record.but(references={"add": "a function", "mul": "a function"}))
+    assert said == [
+        "add was not tried without bias and scale: no kernel has a default there",
+        "mul was not tried with mask: no kernel takes it",
+    ]

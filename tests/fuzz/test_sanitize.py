@@ -259,6 +259,25 @@ def test_a_finding_of_the_cpu_is_not(bench):
 
 
 @pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    ("asked", "fields"),
+    [
+        (True, {"state": State.FLAKY, "probability": 0.2}),
+        (False, {"state": State.FLAKY, "probability": 0.0}),
+        (False, {"state": State.CONFIRMED}),
+        (False, {"claim": "consistent with a fast exp"}),
+        (False, {"before": (CASE,)}),
+        (False, {"sanitized": (Sanitized(tool="memcheck"),)}),
+    ],
+)
+def test_what_is_asked_about(bench, filed, asked, fields):
+    """Nobody tells more of a race that shows now and then."""
+    bench.sanitizer()
+    finding = filed.but(**{"state": State.MINIMIZED, **fields})
+    assert (sanitize.watched(finding) is not finding) == asked == bool(bench.asked)
+
+
+@pytest.mark.usefixtures("gpu")
 def test_without_the_tool_nothing_is_asked(bench, monkeypatch):
     monkeypatch.setattr(sanitizer, "which", lambda name: None)
     assert investigated().sanitized == ()

@@ -55,6 +55,11 @@ class Problem:
     """What its own tools read of a workload's verdict; the workloads are judged one by one then."""
 
     @property
+    def judged(self) -> str:
+        """What is judged, as a person knows it."""
+        return self.solution or self.subject
+
+    @property
     def digest(self) -> str:
         """Names the folder of its adapters: what is judged later under the same name is another problem."""
         told = repr((self.layout, self.reference, self.subject, sorted(self.files.items())))

@@ -203,20 +203,28 @@ class _Action(ctypes.Structure):
 
 
 class FaultNote:
-    """The handler, compiled once in the process that all workers are forked from."""
+    """The handler, compiled once in the process that all workers are forked from.
+
+    An interpreter of another version of Python may have no llvmlite: there a fault is a crash like any other.
+    """
 
     def __init__(self) -> None:
-        from llvmlite import binding as llvm  # noqa: PLC0415  where faults are noted, and nowhere else
-
+        self._engine: Any = None
+        try:
+            from llvmlite import binding as llvm  # noqa: PLC0415  where faults are noted, and nowhere else
+        except ImportError:
+            return
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         module = llvm.parse_assembly(_CODE.format(reason=_REASON.get(platform.machine(), 8)))
         machine = llvm.Target.from_default_triple().create_target_machine()
-        self._engine: Any = llvm.create_mcjit_compiler(module, machine)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
         self._engine.finalize_object()
 
     def write_to(self, address: int) -> None:
         """Note a fault of this process at this address of its own: two numbers of 64 bits."""
+        if self._engine is None:
+            return
         place = self._engine.get_global_value_address
         ctypes.c_void_p.from_address(place("note")).value = address
         action = _Action(handler=self._engine.get_function_address("handle"), flags=_FLAGS)
