@@ -79,6 +79,13 @@ def _change(name: str, kept: Kept, now: str) -> dict[str, str]:
 @click.option(
     "--raw", default="", metavar="DTYPE[:SHAPE]", help="Elements of files that do not say: float16:4096x4096."
 )
+@click.option(
+    "--budget-of", default="", metavar="OP", help="Judge the outputs of an op by its error budget for the inputs there."
+)
+@click.option(
+    "--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="With --budget-of: as in eps=1e-5; repeatable."
+)
+@contract_option
 @click.option("--top", type=AtLeast(1), default=20, show_default=True, help="Tensors to list.")
 @json_option
 def compare_command(
@@ -93,6 +100,8 @@ def compare_command(
     factor: float,
     logits: tuple[str, ...],
     raw: str,
+    budget_of: str,
+    attrs: tuple[str, ...],
     top: int,
     json_path: str | None,
 ) -> int:
@@ -101,7 +110,17 @@ def compare_command(
     Files: .safetensors, .npy, .npz, .pt and .pth, and plain elements (--raw). They are read in pieces, of any size.
     """
     check_json(json_path)
-    found = compare(a, b, allowed=Allowed(ulp, nmse, cosine, dtype), truth=truth, factor=factor, raw=raw, logits=logits)
+    found = compare(
+        a,
+        b,
+        allowed=Allowed(ulp, nmse, cosine, dtype),
+        truth=truth,
+        factor=factor,
+        raw=raw,
+        logits=logits,
+        budget_of=budget_of,
+        attrs=attrs,
+    )
     if json_path != "-":
         for text in told(found, top):
             say(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Format, format_of
+from kernel_assay.fuzz.comparing.budget import judged
 from kernel_assay.fuzz.comparing.distance import Side, distance
 from kernel_assay.fuzz.comparing.files import Named, opened
 from kernel_assay.fuzz.comparing.logits import rows
@@ -74,28 +75,43 @@ def compare(
     factor: float = FACTOR,
     raw: str = "",
     logits: Sequence[str] = (),
+    budget_of: str = "",
+    attrs: Sequence[str] = (),
 ) -> Comparison:
     """Hold the tensors of B against those of A, name by name; or both against a truth.
 
     truth: a file (or folder) of finer types: B agrees if its NMSE is at most factor times A's, or no more than rounding
     the truth to B's type may cost; allowed does not count then. raw: `DTYPE` or `DTYPE:SHAPE` of files that do not say
-    it. logits: patterns of names of tensors whose rows are scores of choices. Raises UsageError.
+    it. logits: patterns of names of tensors whose rows are scores of choices. budget_of: an op, whose inputs are in the
+    files: B agrees if its outputs are within the error budget for them. attrs: `NAME=VALUE`, of that op. Raises
+    UsageError.
     """
     if truth is not None and allowed != Allowed():
         raise UsageError("with --truth it is --factor that decides; leave out --ulp, --nmse, --cosine and --dtype")
+    if budget_of and (truth is not None or allowed != Allowed() or logits):
+        raise UsageError("with --budget-of it is the op's budget that decides; leave out --truth, --logits and limits")
+    if attrs and not budget_of:
+        raise UsageError("--attr says what an op was called with; name the op, with --budget-of")
+    if truth is None and factor != FACTOR:
+        raise UsageError("--factor is for --truth; name a file of higher precision with it")
     rounded = format_of(full_name(allowed.dtype)) if allowed.dtype else None
     if rounded is not None and not rounded.is_float:
         raise UsageError(f"{rounded.name} is no float type; there is nothing to round to")
     with ExitStack() as stack:
         sides = opened([a, b, *([truth] if truth is not None else [])], raw, stack)
-        judge = _Judge(allowed, rounded, factor, tuple(logits))
-        found = [judge.compared(name, [_side(side, name) for side in sides]) for name in _names(sides)]
-        judge.check_patterns(_names(sides))
+        if budget_of:
+            found, asked = judged(budget_of, attrs, *sides), f"within the error budget of {budget_of}"
+        else:
+            judge = _Judge(allowed, rounded, factor, tuple(logits))
+            found = [judge.compared(name, [_side(side, name) for side in sides]) for name in _names(sides)]
+            judge.check_patterns(_names(sides))
+            asked = f"B's NMSE at most {factor:g} times A's, or what rounding may cost" if truth else allowed.said()
     return Comparison(
         a=str(a),
         b=str(b),
         truth=str(truth or ""),
-        asked=allowed.said() if truth is None else f"B's NMSE at most {factor:g} times A's, or what rounding may cost",
+        budget_of=budget_of,
+        asked=asked,
         agrees=all(one.agrees for one in found),
         bytes=sum(tensor.bytes for side in sides for tensor, _ in side.values()),
         tensors=tuple(sorted(found, key=_rank)),
@@ -142,11 +158,12 @@ class _Judge:
         if other := [one for one in tensors if one.shape != first.shape]:
             who = "B" if other[0] is tensors[1] else "the truth"
             return Compared(**told, trouble=f"{extent(first.shape)} in A, {extent(other[0].shape)} in {who}")
+        if any(fnmatchcase(name, pattern) for pattern in self.logits):
+            told["rows"] = rows(*there[:2])
         if len(there) > 2:
             return self._beside_truth(told, there)
         d = distance(there[0], there[1], rounded=self.rounded, ulp=self.allowed.steps or 0)
-        ranked = rows(*there) if any(fnmatchcase(name, pattern) for pattern in self.logits) else None
-        return Compared(**told, distance=d, rows=ranked, trouble=self.allowed.broken(d))
+        return Compared(**told, distance=d, trouble=self.allowed.broken(d))
 
     def _beside_truth(self, told: dict[str, object], sides: Sequence[Side]) -> Compared:
         a, b, truth = sides

@@ -81,6 +81,11 @@ class Compared(Record):
     distance: Distance | None = None
     baseline: Distance | None = None
     """With a truth: how far A is from it, where distance says how far B is."""
+    rho: float | None = None
+    """With a budget: how much of it B's errors are, and A's; 1 is the line."""
+    baseline_rho: float | None = None
+    baseline_trouble: str = ""
+    """With a budget: words for why A is not within it; that does not decide."""
     rows: Rows | None = None
 
     @property
@@ -95,6 +100,8 @@ class Comparison(Record):
     a: str
     b: str
     truth: str = ""
+    budget_of: str = ""
+    """The op by whose budget its outputs were judged."""
     asked: str
     """What it takes to agree."""
     agrees: bool

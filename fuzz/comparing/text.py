@@ -11,19 +11,21 @@ from kernel_assay.reports.words import count, figure, percent, place, value
 
 _HEAD = ("tensor", "elements", "type", "differ", "max ULP", "NMSE", "cosine", "max abs", "verdict")
 _BESIDE = ("tensor", "elements", "type", "A's NMSE", "B's NMSE", "ratio", "A's ULP", "B's ULP", "verdict")
+_BUDGET = ("tensor", "elements", "type", "A's NMSE", "B's NMSE", "ratio", "A's rho", "B's rho", "verdict")
 
 
 def told(c: Comparison, top: int) -> Iterator[str]:
     """Lines of text; top: rows of the table."""
-    beside = bool(c.truth)
     shown = c.tensors[:top]
     if shown:
-        yield table(_BESIDE if beside else _HEAD, [_beside(one) if beside else _row(one) for one in shown])
+        head, row = (_BUDGET, _within) if c.budget_of else (_BESIDE, _beside) if c.truth else (_HEAD, _row)
+        yield table(head, [row(one) for one in shown])
     if left := len(c.tensors) - len(shown):
         yield f"  and {count(left, 'more tensor')}"
     if shown and shown[0].distance is not None and (shown[0].distance.differing or shown[0].rows):
         yield ""
-        yield from _details(shown[0], shown[0].distance, beside=beside)
+        base = "the formula" if c.budget_of else "the truth" if c.truth else "A"
+        yield from _details(shown[0], shown[0].distance, base)
     for one in shown[1:]:
         if one.rows:
             yield from (f"{one.name}:", *_rows(one))
@@ -59,9 +61,16 @@ def _beside(one: Compared) -> tuple[str, ...]:
     return one.name, f"{one.elements:,}", _types(one), *numbers, one.trouble or "agrees"
 
 
-def _details(one: Compared, d: Distance, *, beside: bool) -> Iterator[str]:
-    yield f"{one.name}: B against the truth" if beside else f"{one.name}: B against A"
-    sides = ("the truth", "B") if beside else ("A", "B")
+def _within(one: Compared) -> tuple[str, ...]:
+    base, d = one.baseline, one.distance
+    numbers = [figure(of.nmse) if of else "" for of in (base, d)] + [figure(ratio(base, d)) if base and d else ""]
+    numbers += ["" if rho is None else figure(rho) for rho in (one.baseline_rho, one.rho)]
+    return one.name, f"{one.elements:,}", _types(one), *numbers, one.trouble or "agrees"
+
+
+def _details(one: Compared, d: Distance, base: str) -> Iterator[str]:
+    yield f"{one.name}: B against {base}"
+    sides = (base, "B")
     share = percent(d.differing / max(one.elements, 1))
     yield f"   differ     {figure(d.differing)} of {count(one.elements, 'element')} ({share})"
     spots = (("first", d.first), ("worst", d.worst), ("largest", d.largest))
@@ -69,13 +78,14 @@ def _details(one: Compared, d: Distance, *, beside: bool) -> Iterator[str]:
         if spot is not None:
             yield f"   {name:<10} {_spot(spot, one.dtypes, sides)}"
     yield f"   absolute   max {figure(d.max_abs)}, mean {figure(d.mean_abs)}"
-    base = sides[0] if d.relative_to == "A" else "B"
-    yield f"   relative   max {figure(d.max_rel)}, mean {figure(d.mean_rel)}, to {base}"
+    yield f"   relative   max {figure(d.max_rel)}, mean {figure(d.mean_rel)}, to {sides[d.relative_to == 'B']}"
     yield f"   as a whole NMSE {figure(d.nmse)}, cosine {d.cosine:.9g}, PSNR {figure(d.psnr)} dB"
     yield f"   ULP        {', '.join(_buckets(d.ulp_histogram))} of {d.ulp_of}"
     if d.classes:
         yield f"   classes    {', '.join(f'{n:,} {name}' for name, n in d.classes.items())}"
     yield from _rows(one)
+    if one.baseline_trouble:
+        yield f"   A itself   {one.baseline_trouble}"
 
 
 def _spot(spot: Spot, dtypes: tuple[str, str], sides: tuple[str, str]) -> str:
