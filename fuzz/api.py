@@ -1,4 +1,4 @@
-"""Find bugs in kernels from Python: the commands run, replay, shrink and prove call these functions.
+"""Find bugs in kernels from Python: the commands run, replay, shrink, prove and compare call these functions.
 
     from kernel_assay.fuzz.api import RunSettings, Store, run
 
@@ -36,6 +36,8 @@ from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.gradient_check import GradientCheck, check_gradients
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels, only_dtypes, placed
+from kernel_assay.fuzz.comparing.compare import Allowed, compare
+from kernel_assay.fuzz.comparing.result import Comparison
 from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
 from kernel_assay.fuzz.exhaustive import prove as exhaustive
 from kernel_assay.fuzz.replay import replay as replaying
@@ -53,9 +55,11 @@ from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.catalog import contract_of
 
 __all__ = [
+    "Allowed",
     "BatchJudged",
     "CancelledError",
     "Case",
+    "Comparison",
     "Event",
     "FailureMet",
     "Finding",
@@ -82,6 +86,7 @@ __all__ = [
     "Verdict",
     "check",
     "check_gradients",
+    "compare",
     "gather",
     "prove",
     "replay",

@@ -9,10 +9,11 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.saved_outputs import Kept
+from kernel_assay.fuzz.api import Allowed, compare
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
 from kernel_assay.fuzz.cli.options import AtLeast, contract_option, json_option, old_corpus_option, reference_option
 from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
-from kernel_assay.fuzz.comparing.compare import FACTOR, Allowed, compare
+from kernel_assay.fuzz.comparing.compare import FACTOR
 from kernel_assay.fuzz.comparing.text import told
 from kernel_assay.fuzz.replay.rejudge import analyze, said
 from kernel_assay.reports.plain.terminal import say, table

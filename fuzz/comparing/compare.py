@@ -67,11 +67,11 @@ class Allowed:
 
 
 def compare(
-    a: Path,
-    b: Path,
+    a: str | Path,
+    b: str | Path,
     *,
     allowed: Allowed = Allowed(),
-    truth: Path | None = None,
+    truth: str | Path | None = None,
     factor: float = FACTOR,
     raw: str = "",
     logits: Sequence[str] = (),
@@ -98,14 +98,18 @@ def compare(
     if rounded is not None and not rounded.is_float:
         raise UsageError(f"{rounded.name} is no float type; there is nothing to round to")
     with ExitStack() as stack:
-        sides = opened([a, b, *([truth] if truth is not None else [])], raw, stack)
+        sides = opened([Path(place) for place in (a, b, truth) if place is not None], raw, stack)
         if budget_of:
             found, asked = judged(budget_of, attrs, *sides), f"within the error budget of {budget_of}"
         else:
             judge = _Judge(allowed, rounded, factor, tuple(logits))
             found = [judge.compared(name, [_side(side, name) for side in sides]) for name in _names(sides)]
             judge.check_patterns(_names(sides))
-            asked = f"B's NMSE at most {factor:g} times A's, or what rounding may cost" if truth else allowed.said()
+            asked = (
+                f"B's NMSE at most {factor:g} times A's, or what rounding may cost"
+                if truth is not None
+                else allowed.said()
+            )
     return Comparison(
         a=str(a),
         b=str(b),

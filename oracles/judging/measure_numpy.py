@@ -59,7 +59,7 @@ def facts_of(name: str) -> Reals:
     """The constants of a format that judging needs, in columns MODE to FAST_TOP. Half a cell is 2**(e-p)."""
     f = format_of(name)
     if not f.is_float:
-        return np.array([INTEGER, 0, 0.0, 1.0, 1.0, np.inf, np.inf, 1, -1.0])
+        return np.array([INTEGER, 0, 0.0, 1.0, 1.0, np.inf, np.inf, 1, np.inf])
     mode = {"float64": DOUBLE, "float32": SINGLE}.get(name, SMALL)
     with np.errstate(over="ignore"):
         overflow = float(np.float64(f.max) + np.float64(2.0 ** (f.emax - f.precision)))
