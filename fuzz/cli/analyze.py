@@ -62,15 +62,13 @@ def _change(name: str, kept: Kept, now: str) -> dict[str, str]:
 
 
 @click.command("compare")
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("a")
+@click.argument("b")
 @click.option("--ulp", type=AtLeast(0), help="Steps in the narrower type that elements may be apart.  [default: 0]")
 @click.option("--nmse", type=AtLeast(0.0), help="Largest normalized mean square error of a tensor.")
 @click.option("--cosine", type=AtLeast(-1.0), help="Smallest cosine of a tensor.")
 @click.option("--dtype", default="", metavar="NAME", help="Round both to this type first; 1 ULP of it is allowed then.")
-@click.option(
-    "--truth", type=click.Path(path_type=Path), metavar="FILE", help="Judge whether B is farther from it than A."
-)
+@click.option("--truth", metavar="FILE", help="Judge whether B is farther from it than A.")
 @click.option(
     "--factor", type=AtLeast(0.0), default=FACTOR, show_default=True, help="With --truth: how far, in times A's NMSE."
 )
@@ -91,13 +89,13 @@ def _change(name: str, kept: Kept, now: str) -> dict[str, str]:
 @json_option
 def compare_command(
     *,
-    a: Path,
-    b: Path,
+    a: str,
+    b: str,
     ulp: int | None,
     nmse: float | None,
     cosine: float | None,
     dtype: str,
-    truth: Path | None,
+    truth: str | None,
     factor: float,
     logits: tuple[str, ...],
     raw: str,

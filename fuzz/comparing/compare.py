@@ -88,6 +88,8 @@ def compare(
     """
     if truth is not None and allowed != Allowed():
         raise UsageError("with --truth it is --factor that decides; leave out --ulp, --nmse, --cosine and --dtype")
+    if "" in map(str, (a, b)) or truth == "":
+        raise UsageError("the name of a file is empty; is a variable not set?")
     if budget_of and (truth is not None or allowed != Allowed() or logits):
         raise UsageError("with --budget-of it is the op's budget that decides; leave out --truth, --logits and limits")
     if attrs and not budget_of:

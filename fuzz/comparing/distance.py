@@ -106,7 +106,8 @@ class _Pair:
         values = side.part(low, high)
         if self._rounded is None or values.dtype == self._rounded.dtype or not side.tensor.format.is_float:
             return values
-        return round_to(values.astype(np.float64), self._rounded)
+        with np.errstate(all="ignore"):  # a NaN that signals becomes a quiet one
+            return round_to(values.astype(np.float64), self._rounded)
 
     def _look(self, got: Array, want: Array, base: int) -> None:
         """Add up a block, and count its classes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,8 @@ from kernel_assay.fuzz.comparing.torch_files import TorchFiles
 _TORCH = {".pt", ".pth"}
 _KNOWN = {".safetensors", ".npy", ".npz", *_TORCH}
 _PLAIN = {".bin", ".raw"}
+_LONG = 200
+"""Characters of a path that are repeated when it is refused."""
 Named = dict[str, tuple[Tensor, str]]
 """Tensors by the names that they are matched by, each with its file."""
 
@@ -25,8 +28,12 @@ def opened(places: Sequence[Path], raw: str, stack: ExitStack) -> list[Named]:
     Files of one tensor each are matched whatever they are called. Raises UsageError.
     """
     for place in places:
-        if not place.exists():
-            raise UsageError(f"{place} does not exist")
+        try:
+            place.stat()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise UsageError(f"{place} does not exist") from error
+        except (OSError, ValueError) as error:
+            raise _unreadable(str(place), error) from error
     if len({place.is_dir() for place in places}) > 1:
         file, folder = min(places, key=Path.is_dir), max(places, key=Path.is_dir)
         raise UsageError(f"{folder} is a folder and {file} is none; name files only, or folders only")
@@ -46,10 +53,21 @@ def _files(place: Path, raw: str, opener: TorchFiles) -> Files:
     if not place.is_dir():
         return [(str(place), _tensors(place, raw, opener))]
     kinds = _KNOWN | (_PLAIN if raw else set())
-    paths = [path for path in sorted(place.rglob("*")) if path.suffix in kinds and path.is_file()]
+    walked = os.walk(place, onerror=_refuse)  # links to folders are not followed, for they may lead in a circle
+    paths = sorted(path for at, _, names in walked for name in names if (path := Path(at, name)).suffix in kinds)
     if not paths:
         raise UsageError(f"{place} holds no file of tensors: {', '.join(sorted(kinds))}")
     return [(str(path), _tensors(path, raw, opener)) for path in paths]
+
+
+def _unreadable(place: str, error: Exception) -> UsageError:
+    why = getattr(error, "strerror", None) or str(error)
+    return UsageError(f"{place if len(place) < _LONG else place[:_LONG] + '...'} cannot be read ({why})")
+
+
+def _refuse(error: OSError) -> None:
+    """Refuse a folder that cannot be read: what lies in it would go unnoticed."""
+    raise _unreadable(str(error.filename), error) from error
 
 
 def _tensors(path: Path, raw: str, opener: TorchFiles) -> list[Tensor]:

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
@@ -13,8 +14,9 @@ from typing import IO, Any
 import numpy as np
 
 from kernel_assay.corpus.errors import UsageError, about
-from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.formats import FORMATS, Array
 from kernel_assay.fuzz.comparing.tensors import Read, Tensor, fits, from_file, full_name, native, stored_as
+from kernel_assay.reports.words import count
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _GARBLED: tuple[type[Exception], ...] = (ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, TokenError)
@@ -65,6 +67,8 @@ def of_raw(path: Path, raw: str) -> list[Tensor]:
     dtype, shape = parsed_raw(raw)
     stored = stored_as(dtype)
     held = path.stat().st_size
+    if shape is None and held % stored.itemsize:
+        raise UsageError(f"its {count(held, 'byte')} are no whole number of elements of {dtype}")
     shape = (held // stored.itemsize,) if shape is None else shape
     fits(shape, stored.itemsize, held)
     return [Tensor(path.stem, shape, dtype, from_file(path, 0, stored))]
@@ -76,7 +80,10 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
         version = np.lib.format.read_magic(file)
         if version not in _HEADERS:
             raise UsageError(f"it is a .npy file of version {'.'.join(map(str, version))}; 1.0 and 2.0 are known")
-        shape, by_columns, stored = _HEADERS[version](file)
+        length = file.read(2 * version[0])
+        text = file.read(min(int.from_bytes(length, "little"), _STEP))
+        # Numpy writes <f1 for float8_e5m2, and cannot read it.
+        shape, by_columns, stored = _HEADERS[version](BytesIO(length + text.replace(b"'<f1'", b"'|V1'")))
     except _GARBLED as error:
         raise UsageError("it is no .npy file, or was cut off: it has no header that can be read") from error
     if any(n < 0 for n in shape):
@@ -89,8 +96,13 @@ def _named(stored: np.dtype[Any], raw: str) -> str:
     if stored.kind == "V" and stored.names is None and stored.subdtype is None:
         dtype = parsed_raw(raw)[0] if raw else ""
         if not dtype or stored_as(dtype).itemsize != stored.itemsize:
-            wide = f"it holds elements of {stored.itemsize} bytes and not their type"
-            raise UsageError(f"{wide}; say what they are, as in --raw bfloat16")
+            wide = f"it holds elements of {count(stored.itemsize, 'byte')} and not their type"
+            fitting = [
+                name for name, f in FORMATS.items() if (f.dtype.itemsize, f.dtype.isbuiltin) == (stored.itemsize, 2)
+            ]
+            raise UsageError(
+                f"{wide}; {f'say it, as in --raw {fitting[0]}' if fitting else 'no known type has so many'}"
+            )
         return dtype
     return full_name(stored.name)
 

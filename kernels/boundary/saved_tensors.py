@@ -25,7 +25,11 @@ def main() -> None:
 
 def begin(settings: Message) -> tuple[Message, Answer]:
     """Open the file, and say which tensors there are; what answers writes a piece of one into the shared memory."""
-    loaded = dict(_named("", _loaded(settings["path"]), 0))
+    found = list(_named("", _loaded(settings["path"]), 0))
+    loaded = dict(found)
+    if len(loaded) < len(found):
+        twice = next(name for i, (name, _) in enumerate(found) if name in dict(found[:i]))
+        raise UsageError(f"two of its tensors are called {twice!r}, by the keys that lead to them")
 
     def answer(message: Message) -> Message:
         import torch  # noqa: PLC0415  only this process needs it
@@ -54,7 +58,7 @@ def _loaded(path: str) -> Any:
         said = " ".join(str(error).split())
         if "mmap can only be used" in said:
             raise UsageError("it is no file of torch.save, or one from before torch 1.6: save it again") from error
-        raise UsageError(f"torch cannot load it ({type(error).__name__}: {said[:120]})") from error
+        raise UsageError(f"torch cannot load it ({type(error).__name__}: {said.partition('. ')[0][:120]})") from error
 
 
 def _named(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
@@ -64,7 +68,7 @@ def _named(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided or value.is_quantized or value.device.type != "cpu":
             raise UsageError(f"{name or 'its tensor'} is sparse, quantized or without data, which is not compared")
-        yield name or "tensor", value.detach()
+        yield name or "tensor", value.detach().resolve_neg()
     elif depth < DEEPEST:
         items = (
             value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
