@@ -190,7 +190,7 @@ class _Outputs:
             return None
         tensor, file = self.files[name]
         kind = tensor.format if not tensor.format.is_float else format_of("float64")
-        flat = want.reshape(-1).astype(kind.dtype)
+        flat = want.reshape(-1).astype(kind.dtype, copy=False)
         return distance(
             Side(Tensor(name, tensor.shape, kind.name, lambda low, high: flat[low:high]), file), Side(tensor, file)
         )
