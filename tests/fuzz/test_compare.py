@@ -32,6 +32,22 @@ def steps(x, n):
     return of_bits(x.view(np.uint32) + np.uint32(n), "float32")
 
 
+def test_another_payload_of_nan_is_no_difference_in_silence(fuzz, numbers):
+    other = numbers.copy()
+    numbers[0, 0], other[0, 0] = np.nan, of_bits(0xFF800001, "float32")
+    save(a=numbers, b=other)
+    for words in ((), ("--dtype", "bf16")):
+        code, _, err = fuzz("compare", "a.npy", "b.npy", *words)
+        assert (code, err) == (0, "")
+
+
+def test_logits_are_told_beside_a_truth_too(fuzz, numbers):
+    other = numbers[:, ::-1].copy()
+    save(truth=numbers.astype(np.float64), a=numbers, b=other)
+    _, out, _ = fuzz("compare", "a.npy", "b.npy", "--truth", "truth.npy", "--logits", "*")
+    assert "of 16 rows with another first choice" in out
+
+
 def test_a_copy_agrees(fuzz, numbers):
     save(a=numbers, b=numbers)
     code, out, err = fuzz("compare", "a.npy", "b.npy")

@@ -76,11 +76,13 @@ def test_archives_are_read_in_pieces_and_again(save):
     assert {name: one.shape for name, one in read("a.npz").items()} == {"x": (3, 5), "y": (7,), "z": (), "e": (0, 2)}
 
 
-def test_plain_elements_and_arrays_without_a_type():
-    x = values(ml_dtypes.bfloat16)
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_plain_elements_and_arrays_without_a_type(name):
+    x = values(getattr(ml_dtypes, name))
     x.tofile("a.bin")
     np.save("a.npy", x)
-    for place, raw in (("a.bin", "bf16:3x5"), ("a.bin", "bfloat16"), ("a.npy", "bf16")):
+    np.savez("a.npz", a=x)
+    for place, raw in (("a.bin", f"{name}:3x5"), ("a.bin", name), ("a.npy", name), ("a.npz", name)):
         found = read(place, raw)["a"]
         assert np.array_equal(found.reshape(x.shape), x)
 
@@ -95,6 +97,31 @@ def test_a_folder_holds_names_and_files_that_share_them():
     assert set(read("b")) == {"m-1/x", "m-2/y", "deep/x/x"}
     found = compare(Path("a"), Path("b"))
     assert {one.name: one.trouble for one in found.tensors} == {"m-1/x": "", "m-2/y": "", "deep/x/x": "not in A"}
+
+
+def test_links_in_a_folder(fuzz):
+    """One to a file is that file, one to a folder is not followed, and one to nothing is not passed over."""
+    Path("a/deep").mkdir(parents=True)
+    np.save("x.npy", values("f4"))
+    Path("a/x.npy").symlink_to(Path("x.npy").resolve())
+    Path("a/deep/back").symlink_to("..")
+    assert set(read("a")) == {"x"}
+    for target in ("gone.npy", "lost.npy"):
+        Path("a/lost.npy").symlink_to(target)
+        refused(fuzz("compare", "a", "a"), "a/lost.npy: it is no plain file")
+        Path("a/lost.npy").unlink()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_cannot_be_read_is_not_passed_over(fuzz):
+    Path("a/deep").mkdir(parents=True)
+    np.save("a/x.npy", values("f4"))
+    Path("a/deep").chmod(0)
+    refused(fuzz("compare", "a", "a"), "a/deep cannot be read (Permission denied)")
+    Path("a/deep").chmod(0o700)
+    Path("a").chmod(0)
+    refused(fuzz("compare", "a/x.npy", "a/x.npy"), "a/x.npy cannot be read (Permission denied)")
+    Path("a").chmod(0o700)
 
 
 HEADER = {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
@@ -139,6 +166,12 @@ def test_a_header_that_lies_is_refused(fuzz, header, word):
     ("words", "said"),
     [
         (("a.npy", "none.npy"), "none.npy does not exist"),
+        (("a.npy", "a.npy/none"), "a.npy/none does not exist"),
+        (("a.npy", "loop.npy"), "loop.npy cannot be read (Too many levels of symbolic links)"),
+        (("a.npy", "n" * 5000), "n... cannot be read (File name too long)"),
+        (("", ""), "is a variable not set?"),
+        (("a.npy", "a.npy", "--truth", ""), "is a variable not set?"),
+        (("a.npy", "a.npy", "--factor", "3"), "--factor is for --truth"),
         (("a.npy", "."), "folder"),
         (("a.npy", "pipe.npy"), "no plain file"),
         (("a.npy", "a.txt"), "--raw"),
@@ -146,8 +179,10 @@ def test_a_header_that_lies_is_refused(fuzz, header, word):
         (("a.npy", "a.txt", "--raw", "f32:3x-1"), "no shape"),
         (("a.npy", "a.txt", "--raw", "f32:3xx"), "no shape"),
         (("a.npy", "a.txt", "--raw", "f32:1x2"), "takes 8 bytes, but there are 5"),
+        (("a.npy", "a.txt", "--raw", "f32"), "its 5 bytes are no whole number of elements of float32"),
         (("a.npy", "objects.npy"), "object"),
         (("a.npy", "untyped.npy"), "--raw bfloat16"),
+        (("a.npy", "void.npy"), "elements of 3 bytes and not their type; no known type has so many"),
         (("a.npy", "complex.npy"), "complex64"),
         (("a.npy", "a.npy", "--dtype", "int8"), "no float type"),
         (("a.npy", "a.npy", "--dtype", "bf17"), "bf17"),
@@ -167,6 +202,8 @@ def test_what_cannot_be_compared_is_refused(fuzz, words, said):
     np.save("untyped.npy", values(ml_dtypes.bfloat16))
     np.save("complex.npy", values("c8"))
     np.save("large.npy", np.array([1 << 63], np.uint64))
+    np.save("void.npy", np.zeros(2, "V3"))
+    Path("loop.npy").symlink_to("loop.npy")
     Path("a.txt").write_bytes(b"abcde")
     Path("empty").mkdir()
     os.mkfifo("pipe.npy")
@@ -230,6 +267,10 @@ def test_files_of_torch(fuzz):
         for name, one in found.items()
         if name != "n"
     )
+    torch.save({"x": torch.ones(2, dtype=torch.complex64).conj().imag}, "negative.pt")
+    assert np.array_equal(read("negative.pt")["x"], [0, 0])
+    torch.save({"a.b": x, "a": {"b": x}}, "twice.pt")
+    refused(fuzz("compare", "twice.pt", "twice.pt"), "twice.pt: two of its tensors are called 'a.b'")
     torch.save({"x": Bomb()}, "bomb.pt")
     refused(fuzz("compare", "bomb.pt", "bomb.pt"), "bomb.pt: ", "is not loaded")
     assert not Path("exploded").exists()
