@@ -27,7 +27,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.exhaustive_result import Proof
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.subject import Numerics, Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -68,6 +68,7 @@ __all__ = [
     "InternalError",
     "Item",
     "Listener",
+    "Numerics",
     "Outcome",
     "Proof",
     "Replayed",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import click
 
-from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.errors import UsageError, about
+from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.api import Allowed, compare
@@ -16,6 +18,7 @@ from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.comparing.compare import FACTOR
 from kernel_assay.fuzz.comparing.text import told
 from kernel_assay.fuzz.replay.rejudge import analyze, said
+from kernel_assay.kernels.catalog import numerics_of
 from kernel_assay.reports.plain.terminal import say, table
 
 
@@ -61,6 +64,15 @@ def _change(name: str, kept: Kept, now: str) -> dict[str, str]:
     return {"kept": name, "subject": kept.subject.key, "case_id": kept.case.id, "then": said(kept.verdict), "now": now}
 
 
+def _claim(_context: click.Context, _option: click.Parameter, lines: tuple[str, ...]) -> Numerics:
+    """Read what is claimed, as the front matter of a CUDA file says it."""
+    with about("--numerics is not understood"):
+        try:
+            return numerics_of(tomllib.loads("\n".join(lines)))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise UsageError(f"it is not TOML: {error}") from error
+
+
 @click.command("compare")
 @click.argument("a")
 @click.argument("b")
@@ -84,6 +96,13 @@ def _change(name: str, kept: Kept, now: str) -> dict[str, str]:
 @click.option(
     "--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="With --budget-of: as in eps=1e-5; repeatable."
 )
+@click.option(
+    "--numerics",
+    multiple=True,
+    callback=_claim,
+    metavar="KEY=VALUE",
+    help="With --budget-of: arithmetic that is claimed, as TOML, such as 'accumulate = \"float16\"'; repeatable.",
+)
 @contract_option
 @click.option("--top", type=AtLeast(1), default=20, show_default=True, help="Tensors to list.")
 @json_option
@@ -101,6 +120,7 @@ def compare_command(
     raw: str,
     budget_of: str,
     attrs: tuple[str, ...],
+    numerics: Numerics,
     top: int,
     json_path: str | None,
 ) -> int:
@@ -119,6 +139,7 @@ def compare_command(
         logits=logits,
         budget_of=budget_of,
         attrs=attrs,
+        numerics=numerics,
     )
     if json_path != "-":
         for text in told(found, top):

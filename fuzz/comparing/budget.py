@@ -14,12 +14,13 @@ from kernel_assay.corpus.model.base import Scalar
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.execution import Execution, OutputReport
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.subject import Numerics, Subject
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.fuzz.checking.selection import can_claim
 from kernel_assay.fuzz.comparing.distance import Side, distance
 from kernel_assay.fuzz.comparing.files import Named
 from kernel_assay.fuzz.comparing.result import Compared, Distance
-from kernel_assay.fuzz.comparing.tensors import Tensor
+from kernel_assay.fuzz.comparing.tensors import PIECE, Tensor
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.judging.judge import judge
 from kernel_assay.oracles.judging.reference import Reference
@@ -33,12 +34,13 @@ _UNKNOWN = Fill(distribution="raw_bits")
 """Values of which nothing is known: no bound may count on their being independent, or exact."""
 
 
-def judged(op: str, attrs: Sequence[str], a: Named, b: Named) -> list[Compared]:
+def judged(op: str, attrs: Sequence[str], numerics: Numerics, a: Named, b: Named) -> list[Compared]:
     """Judge the outputs of an op in B, and those in A if there are any, for the inputs that lie beside them.
 
     attrs: `NAME=VALUE`. Raises UsageError if something is missing, or is none of the op's.
     """
     contract = contract_of(op)
+    can_claim(contract, numerics)
     if contract.elsewhere is not None:
         raise UsageError(
             f"{op} is a reference of yours, which answers for its own cases only; name an op with a contract"
@@ -49,7 +51,7 @@ def judged(op: str, attrs: Sequence[str], a: Named, b: Named) -> list[Compared]:
     inputs = _inputs(contract, a, b)
     case = _case(contract, attrs, inputs, {**b, **a})
     sides = [
-        _Outputs(contract, case, who, side)
+        _Outputs(contract, case, Subject(op=op, name=who, backend="numpy", numerics=numerics), side)
         for who, side in (("A", a), ("B", b))
         if next(iter(contract.outputs)) in side
     ]
@@ -101,7 +103,9 @@ def _inputs(contract: Contract, a: Named, b: Named) -> Tensors:
 def _whole(contract: Contract, axes: Sequence[str], one: tuple[Tensor, str]) -> Array:
     """All of a tensor. More axes than the op has are its first one, if what lies along that has no part in the rest."""
     tensor, shape = one[0], one[0].shape
-    values = Side(*one).part(0, tensor.size)
+    side, values = Side(*one), np.empty(tensor.size, tensor.format.dtype)
+    for low, high in tensor.spans(PIECE):
+        values[low:high] = side.part(low, high)
     more = len(shape) - len(axes)
     if more >= -1 and axes and axes[0] in set(contract.separable) - set(contract.placed):
         shape = (math.prod(shape[: more + 1]), *shape[more + 1 :])
@@ -154,13 +158,13 @@ def _attribute(contract: Contract, text: str) -> tuple[str, Scalar]:
 class _Outputs:
     """The outputs of one side, and what the oracle says of them."""
 
-    def __init__(self, contract: Contract, case: Case, who: str, files: Named) -> None:
+    def __init__(self, contract: Contract, case: Case, subject: Subject, files: Named) -> None:
         self.files = {name: files[name] for name in contract.outputs}
         self.arrays = {n: _whole(contract, contract.outputs[n].axes, one) for n, one in self.files.items()}
-        self._subject = Subject(op=contract.name, name=who, backend="numpy")
+        self._subject = subject
         form = [OutputReport(name=n, shape=x.shape, dtype=self.files[n][0].dtype) for n, x in self.arrays.items()]
-        self._ran = Execution(status=Status.OK, subject=self._subject.key)
-        self._form = judge_form(contract, case, self._subject, self._ran.but(outputs=tuple(form)), self.arrays)
+        self._ran = Execution(status=Status.OK, subject=subject.key)
+        self._form = judge_form(contract, case, subject, self._ran.but(outputs=tuple(form)), self.arrays)
         self._verdicts: list[Verdict] = []
 
     def judge(self, part: Part, reference: Reference) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Format, format_of
+from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.fuzz.comparing.budget import judged
 from kernel_assay.fuzz.comparing.distance import Side, distance
 from kernel_assay.fuzz.comparing.files import Named, opened
@@ -21,6 +22,8 @@ from kernel_assay.reports.words import count, extent, figure
 
 FACTOR = 2.0
 """By how much NMSE may grow from the baseline to the candidate."""
+
+USUAL = Numerics()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,15 @@ def compare(
     logits: Sequence[str] = (),
     budget_of: str = "",
     attrs: Sequence[str] = (),
+    numerics: Numerics = USUAL,
 ) -> Comparison:
     """Hold the tensors of B against those of A, name by name; or both against a truth.
 
     truth: a file (or folder) of finer types: B agrees if its NMSE is at most factor times A's, or no more than rounding
     the truth to B's type may cost; allowed does not count then. raw: `DTYPE` or `DTYPE:SHAPE` of files that do not say
     it. logits: patterns of names of tensors whose rows are scores of choices. budget_of: an op, whose inputs are in the
-    files: B agrees if its outputs are within the error budget for them. attrs: `NAME=VALUE`, of that op. Raises
-    UsageError.
+    files: B agrees if its outputs are within the error budget for them. attrs: `NAME=VALUE`, of that op; numerics: the
+    arithmetic that it claims. Raises UsageError.
     """
     if truth is not None and allowed != Allowed():
         raise UsageError("with --truth it is --factor that decides; leave out --ulp, --nmse, --cosine and --dtype")
@@ -92,8 +96,8 @@ def compare(
         raise UsageError("the name of a file is empty; is a variable not set?")
     if budget_of and (truth is not None or allowed != Allowed() or logits):
         raise UsageError("with --budget-of it is the op's budget that decides; leave out --truth, --logits and limits")
-    if attrs and not budget_of:
-        raise UsageError("--attr says what an op was called with; name the op, with --budget-of")
+    if not budget_of and (attrs or numerics != USUAL):
+        raise UsageError("--attr and --numerics are about an op; name the op, with --budget-of")
     if truth is None and factor != FACTOR:
         raise UsageError("--factor is for --truth; name a file of higher precision with it")
     rounded = format_of(full_name(allowed.dtype)) if allowed.dtype else None
@@ -102,7 +106,7 @@ def compare(
     with ExitStack() as stack:
         sides = opened([Path(place) for place in (a, b, truth) if place is not None], raw, stack)
         if budget_of:
-            found, asked = judged(budget_of, attrs, *sides), f"within the error budget of {budget_of}"
+            found, asked = judged(budget_of, attrs, numerics, *sides), f"within the error budget of {budget_of}"
         else:
             judge = _Judge(allowed, rounded, factor, tuple(logits))
             found = [judge.compared(name, [_side(side, name) for side in sides]) for name in _names(sides)]

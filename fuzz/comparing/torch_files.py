@@ -43,7 +43,8 @@ class TorchFiles:
             if path not in self._open:
                 self._begun(path)
             _heard(self._open[path], {"name": name, "low": low, "high": high})
-            data = os.pread(self._memory, (high - low) * dtype.itemsize, 0)
+            data = bytearray((high - low) * dtype.itemsize)  # arrays that cannot be written to are other ones to numba
+            os.preadv(self._memory, [data], 0)
             return np.frombuffer(data, f"u{dtype.itemsize}").view(dtype)
 
         return read

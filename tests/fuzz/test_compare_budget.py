@@ -141,6 +141,21 @@ def test_tiles_hold_each_element_once(monkeypatch):
     assert (seen == 1).all()
 
 
+def test_a_claim_widens_the_budget(fuzz, x):
+    np.savez("a.npz", x=x, out=softmax(x, np.float16))
+    words = ("compare", "a.npz", "a.npz", "--budget-of", "softmax")
+    assert fuzz(*words)[0] == 1
+    assert fuzz(*words, "--numerics", 'accumulate = "float16"', "--numerics", 'intermediates.all = "float16"')[0] == 0
+
+
+def test_a_file_of_torch(x):
+    torch = pytest.importorskip("torch")
+    torch.save({"x": torch.from_numpy(x), "out": torch.from_numpy(softmax(x))}, "a.pt")
+    np.savez("b.npz", out=softmax(x))
+    assert compare("a.pt", "b.npz", budget_of="softmax").agrees
+    assert compare("b.npz", "a.pt", budget_of="softmax").agrees
+
+
 @pytest.mark.parametrize("shape", [(0, 40), (3, 0), (0, 0)])
 def test_no_elements_are_all_right(shape):
     safetensors(A, {"x": np.zeros(shape, np.float32)})
@@ -211,6 +226,9 @@ def test_a_contract_of_ones_own_with_two_outputs(fuzz, x):
         (("silu", "--attr", "size=1"), "it has none"),
         (("gelu",), "gelu has an attribute approximate; say which, as in --attr approximate=none"),
         (("gelu", "--attr", "approximate=tan"), "--attr approximate must be one of none, tanh, not 'tan'"),
+        (("softmax", "--numerics", "accumulate = half"), "--numerics is not understood: it is not TOML: "),
+        (("softmax", "--numerics", 'sums = "float16"'), "--numerics is not understood: 'sums' is none of its keys"),
+        (("softmax", "--numerics", 'intermediates = {p = "float16"}'), "which softmax has not: it has s, log, all"),
         (("rope", "--attr", "style=neox", "--attr", "part=0"), "--attr part must be one of 1, 2, 4, not '0'"),
         (("rope", "--attr", "style=neox", "--attr", "offset=0.5"), "--attr offset must be a whole number, not '0.5'"),
     ],

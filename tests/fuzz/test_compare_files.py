@@ -267,6 +267,8 @@ def test_files_of_torch(fuzz):
         for name, one in found.items()
         if name != "n"
     )
+    np.savez("fine.npz", **{name: one.astype(np.float64) for name, one in found.items()})
+    assert compare("a.pt", "fine.npz").agrees
     torch.save({"x": torch.ones(2, dtype=torch.complex64).conj().imag}, "negative.pt")
     assert np.array_equal(read("negative.pt")["x"], [0, 0])
     torch.save({"a.b": x, "a": {"b": x}}, "twice.pt")
