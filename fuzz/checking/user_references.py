@@ -31,7 +31,7 @@ from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.corpus.process.forked_child import ForkedChild
 from kernel_assay.oracles.catalog import apart, builtin_ops, contract_of, enter, load_contracts, origin_of
 from kernel_assay.oracles.judging.measure import engine
-from kernel_assay.oracles.references.contract import FLOATS, contract_from
+from kernel_assay.oracles.references.contract import contract_from
 from kernel_assay.oracles.spec.contract import Contract, Input
 from kernel_assay.oracles.spec.elsewhere import OutsideError
 
@@ -307,7 +307,7 @@ def add_reference(
     taken = beside and origin_of(op) and apart(origin_of(op)) != place.target
     if taken:
         op = next(name for n in count(2) if not origin_of(name := f"{op}_{n}"))
-    made = contract_from(op, said, _nobody, elsewhere=process, origin=str(place), dtypes=FLOATS)
+    made = contract_from(op, said, _nobody, elsewhere=process, origin=str(place))
     return enter(made)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, wraps
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +17,7 @@ from kernel_assay.kernels.backends.cuda_support.driver import Window, device_cou
 from kernel_assay.kernels.backends.cuda_support.gpu_memory import Streamed
 from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned
+from kernel_assay.kernels.backends.support.free_memory import BYTES, blocks
 
 _WHEELS = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 """Distributions that have the package."""
@@ -46,6 +48,13 @@ class CupyLoader(Streamed, PythonLoader):
         """Make the context, and what cupy makes when it is first used."""
         self._cupy.zeros(1)
         self._wait()
+
+    def free_memory(self, sizes: Collection[int], run: int) -> AbstractContextManager[None]:
+        """Fill blocks of cupy's pool, which it hands out first when as much is asked for."""
+        if not exact():
+            for size in sizes:
+                [self._cupy.full(size, BYTES[run], np.uint8) for _ in blocks(size)]
+        return nullcontext()
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """The function, so that it may be called with numpy views."""

@@ -5,7 +5,8 @@ An error after which nothing runs on the GPU any more ends the process, as a cra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -18,6 +19,7 @@ from kernel_assay.kernels.backends.cuda_support.driver import DRIVER, Window, ex
 from kernel_assay.kernels.backends.cuda_support.gpu_memory import Streamed, absent
 from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned, place_of
+from kernel_assay.kernels.backends.support.free_memory import BYTES, blocks
 from kernel_assay.kernels.backends.support.guard import ALIGNMENT
 from kernel_assay.kernels.backends.support.importing import as_function
 from kernel_assay.kernels.backends.support.rearranged import Differentiated, gradient_of, rearranged
@@ -151,6 +153,13 @@ class GpuTorchLoader(Streamed, TorchLoader):
         """Make the context, and what torch makes when it is first used."""
         self._torch.empty(1, device="cuda").fill_(0)
         DRIVER.check()
+
+    def free_memory(self, sizes: Collection[int], run: int) -> AbstractContextManager[None]:
+        """Fill blocks of torch's pool, which it hands out first when as much is asked for."""
+        if not exact():
+            for size in sizes:
+                [self._bytes(size).fill_(BYTES[run]) for _ in blocks(size)]
+        return nullcontext()
 
     def wrap(self, view: Array) -> Array:
         """The view itself: it is copied when the function is called."""

@@ -52,6 +52,8 @@ from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 ZYGOTE = "kernels.worker.zygote"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Variables with which the libraries of linear algebra start no thread: a process with some cannot be closed in."""
+MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+"""A variable with which the C library keeps no freed memory aside: all of it is filled (support/free_memory.py)."""
 _START_SECONDS = 120.0
 _EXIT_SECONDS = 5.0
 _CLOSE_SECONDS = 1.5
@@ -181,7 +183,7 @@ class WorkerPool:
         self._python = python
         self._scratch = Scratch()
         caches = {**compiler_caches(), "XDG_CACHE_HOME": str(cache_home())}  # the same, where homes are read-only
-        self._environment = {**ONE_THREAD, **caches, **environment}
+        self._environment = {**ONE_THREAD, **MALLOC, **caches, **environment}
         self.on_gpu = any(b.endswith("@cuda") or loader_of(b).gpu_only for b in backends)
         self._most = (memory_mb << 20) + _FRAME
         self._settings = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from kernel_assay.corpus.model.execution import GuardDamage
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
 from kernel_assay.kernels.backends.support.base import Loader, Returned
+from kernel_assay.kernels.backends.support.free_memory import BYTES
 from kernel_assay.kernels.backends.support.guard import POISONS
 from kernel_assay.kernels.backends.support.signature import Bound, Interface, bind, unbound
 from kernel_assay.kernels.catalog import resolve
@@ -108,6 +110,11 @@ class Access(ABC):
         """More about two results that differ at an element."""
         del first, second, at
         return {}
+
+    def free_memory(self, specs: dict[str, TensorSpec], run: int) -> AbstractContextManager[None]:
+        """Let what a subject allocates for its outputs be full of a byte, another one for each run."""
+        sizes = [math.prod(spec.shape) * format_of(spec.dtype).dtype.itemsize for spec in specs.values()]
+        return self.loader.free_memory(sizes, run)
 
     def prepare(self, memory: Any, case: Case, run: int, order: int) -> None:
         """Told before each call; order: a number that chooses in which order threads run."""
@@ -211,7 +218,8 @@ class Executor:
         try:
             arguments, named = setting.arguments(access, self.extra, returns=bound.returns)
             attributes = bound.attributes(setting.case.attrs)
-            return timed(lambda: access.call(lambda: bound.call(*arguments, **named, **attributes)))
+            with access.free_memory(setting.specs if bound.returns else {}, run):
+                return timed(lambda: access.call(lambda: bound.call(*arguments, **named, **attributes)))
         except BaseException as error:
             raise SubjectError(error) from error
 
@@ -321,12 +329,15 @@ def _masks(access: Access, first: Returned, second: Returned) -> Iterator[tuple[
     """Masks of two runs' elements, piece by piece, and the index where each piece begins."""
     fmt = format_of(first.dtype)
     one, other = access.bits(first), access.bits(second)
-    poisons = [int.from_bytes(bytes([byte]) * fmt.dtype.itemsize, "little", signed=True) for byte in POISONS]
+
+    def full_of(byte: int) -> int:
+        return int.from_bytes(bytes([byte]) * fmt.dtype.itemsize, "little", signed=True)
+
     for start in range(0, len(one), PIECE):
         x, y = one[start : start + PIECE], other[start : start + PIECE]
         if access.same(x, y):
             continue
-        unwritten = (x == poisons[0]) & (y == poisons[1])
+        unwritten = ((x == full_of(POISONS[0])) | (x == full_of(BYTES[0]))) & (y == full_of(POISONS[1]))
         differing = (x != y) & ~unwritten
         if fmt.is_float:  # which NaN it is, is up to the compiler
             differing &= ~(access.is_nan(x, first.dtype) & access.is_nan(y, first.dtype))

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from kernel_assay.kernels.backends.support.importing import package_of
-from kernel_assay.kernels.worker.tampering import Change, changes, imported, is_library, is_stdlib
+from kernel_assay.kernels.worker.tampering import Change, changes, is_library, is_stdlib
 
 _ORACLE = re.compile(r"kernel_assay\.oracles\.(?!spec\b).*")
 """What says what is right for the built-in ops; contracts of a person's own are written in terms of `spec`."""
@@ -39,7 +39,8 @@ class Witness:
         self._sources = dict(source.rpartition(":")[::2] for source in sources)
         self._evidence: dict[str, str] = {}
         self._current = ""
-        self._modules: frozenset[str] | None = None
+        self._ran: set[str] | None = None
+        """Files of the code that was executed since a subject was closely watched; None: it is not."""
 
     def evidence(self, key: str) -> str:
         """What a subject was seen to do, in half a sentence; empty: nothing."""
@@ -49,14 +50,14 @@ class Witness:
         """A subject is loaded or called from now on. closely: what changes up to the next `look` is nobody else's."""
         if closely:
             self.look()  # what changed before is not this one's
-        self._current, self._modules = key, imported() if closely and self._files else None
+        self._current, self._ran = key, set() if closely and self._files else None
 
     def end(self) -> None:
         """It is over, and no subject runs."""
         self._current = ""
 
     def look(self) -> None:
-        """Look for names that were exchanged; it takes a new process 15 ms, so not where nobody would do that."""
+        """Look for names that were exchanged, unless nobody would do that."""
         for change in changes() if self._files else ():
             self._exchanged(change)
 
@@ -71,12 +72,10 @@ class Witness:
             self._accuse((self._current,), f"{said}: {change.words}")
 
     def _is_alone(self) -> bool:
-        """Whether nothing can have changed a name since `begin` but the subject that runs."""
-        if not self._current or self._modules is None:
+        """Whether nothing can have changed a name since `begin` but the subject that runs, and Python's own modules."""
+        if not self._current or self._ran is None:
             return False
-        new = (sys.modules.get(name) for name in imported() - self._modules)
-        files = (str(getattr(module, "__file__", None)) for module in new)
-        return all(self._owners(file) for file in files)
+        return all(is_stdlib(file) or self._owners(file) for file in self._ran)
 
     def _accuse(self, keys: Sequence[str], what: str) -> None:
         for key in keys:
@@ -93,6 +92,8 @@ class Witness:
         """Be told by the interpreter of what code asks it for. There is no way back: once in a process."""
         heard: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._opens,
+            "exec": lambda arguments: self._executes(getattr(arguments[0], "co_filename", "")),
+            "import": lambda arguments: self._executes(arguments[1] or ""),
             "ctypes.dlsym": self._finds,
             **{event: self._tells(what) for event, what in _TELLS.items()},
         }
@@ -116,6 +117,11 @@ class Witness:
                 self._accuse(owners, f"it {what} ({Path(frame.f_code.co_filename).name}, line {frame.f_lineno})")
             if not _passes_on(frame.f_code.co_filename):
                 return
+
+    def _executes(self, file: str) -> None:
+        """A module's code is executed, or a compiled one loaded."""
+        if self._ran is not None and not file.startswith("<"):
+            self._ran.add(file)
 
     def _opens(self, arguments: tuple[Any, ...]) -> None:
         path = arguments[0]

@@ -34,14 +34,14 @@ def contract_from(
     *,
     elsewhere: Elsewhere | None = None,
     origin: str = "",
-    dtypes: tuple[str, ...] = (),
 ) -> Contract:
-    """The contract of a description. dtypes: of its floats, besides the one that it names."""
+    """The contract of a description."""
     tensors = said["tensors"]
-    floats = [t["name"] for t in tensors if format_of(t["dtype"]).is_float]
+    fixed = set(said["fixed"])
+    floats = [t["name"] for t in tensors if format_of(t["dtype"]).is_float and t["name"] not in fixed]
     plain = {t["name"]: t["dtype"] for t in tensors}
     leads = bool(floats) and tensors[0]["name"] == floats[0]  # a case is asked for by the type of its first input
-    others = [one for one in dtypes if leads and one != plain[floats[0]]]
+    others = [one for one in said["floats"] if leads and one != plain[floats[0]]]
     lowest = {name: Dim(*ends).least for name, ends in said["dims"].items()}
     least = max(math.prod(shape_of(t["axes"], lowest, {})) for t in tensors)
     changed = {one["name"] for one in said["arguments"] if one["inout"]}
@@ -56,7 +56,13 @@ def contract_from(
         dims={name: Dim(*ends) for name, ends in said["dims"].items()},
         inputs=inputs,
         outputs={
-            name: _output(dtype, of_inputs.get(name, ""), floats, plain, tuple(said["views"].get(name, ())))
+            name: _output(
+                dtype,
+                of_inputs.get(name, ""),
+                [] if name in fixed else floats,
+                plain,
+                tuple(said["views"].get(name, ())),
+            )
             for name, dtype in said["outputs"].items()
         },
         variants=(plain, *({**plain, **dict.fromkeys(floats, one)} for one in others)),

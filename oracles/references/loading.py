@@ -108,9 +108,11 @@ class Loaded:
         """The mode of its modules, as the file says by MODE: eval, or train."""
         return str(self.said("MODE", "eval"))
 
-    def model(self, init: Sequence[Any]) -> Any:
-        """The module for some arguments of its class, in float64."""
-        key = tuple(map(repr, init))
+    def model(self, init: Sequence[Any], width: str = "float64") -> Any:
+        """The module for some arguments of its class, its numbers of a dtype; a function itself."""
+        if not self.is_module:
+            return self.target
+        key = (width, *map(repr, init))
         if key not in self._models:
             self.seed()
             try:
@@ -119,7 +121,7 @@ class Loaded:
             except (Exception, SystemExit) as error:
                 what = f"{self.target.__name__}({', '.join(map(repr, init))})"
                 raise UsageError(f"{self.place}: {what} raises {said_of(error, self.file)}") from error
-            self._models[key] = made.double().train(self.mode == "train")
+            self._models[key] = made.to(getattr(self.torch, width)).train(self.mode == "train")
         return self._models[key]
 
     def weights(self, init: Sequence[Any]) -> dict[str, Any]:
@@ -129,13 +131,10 @@ class Loaded:
         state = self.model(init).state_dict(keep_vars=True)
         return {name: t.detach() for name, t in state.items() if t.is_floating_point()}
 
-    def call(
-        self, init: Sequence[Any], inputs: Sequence[Any], weights: Mapping[str, Any], more: Mapping[str, Any]
-    ) -> Any:
-        """Run it. weights: by name, of a module."""
+    def call(self, model: Any, inputs: Sequence[Any], weights: Mapping[str, Any], more: Mapping[str, Any]) -> Any:
+        """Run it. model: as it was made; weights: by name, of a module."""
         if not self.is_module:
-            return self.target(*inputs, **more)
-        model = self.model(init)
+            return model(*inputs, **more)
         return self.torch.func.functional_call(model, dict(weights), tuple(inputs), dict(more))
 
 

@@ -29,12 +29,13 @@ from kernel_assay.corpus.process.recorded_operators import Operators, recorded
 from kernel_assay.oracles.numerics.estimate import input_of, spans_of
 from kernel_assay.oracles.numerics.interval_array import Followed
 from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
-from kernel_assay.oracles.references.contract import FLOATS, contract_from
+from kernel_assay.oracles.references.contract import contract_from
 from kernel_assay.oracles.references.describing import describe
 from kernel_assay.oracles.references.description import Described, random_tensor
 from kernel_assay.oracles.references.differences import compared
 from kernel_assay.oracles.references.gradients import Derived
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
+from kernel_assay.oracles.references.output_dtypes import OutputDtypes, asked
 from kernel_assay.oracles.references.probing import learn_multiples
 from kernel_assay.oracles.spec.axes import shape_of, solve
 from kernel_assay.oracles.spec.contract import Contract, Question
@@ -46,6 +47,7 @@ FALLBACK = 16.0
 
 EXTENTS = (8, 16, 12, 32, 64, 60, 1, 128)
 """Extents of all dimensions that are tried where the reference refuses the first."""
+_OF_NUMPY = {"float16", "float32", "float64"}
 MOST_NAMED = 8
 """Reasons that are named."""
 
@@ -71,17 +73,20 @@ class Host:
         """The maker of its gradient, if that is asked for."""
         self.unjudged = 0
         """Elements of the last answer that are not judged, of a gradient."""
+        self.dtypes = OutputDtypes()
         self.described = describe(self.loaded, self._tried)
         self.outputs = self._outputs()
         if Target.read(place).grad:
             self._derive()
-        self.contract: Contract = contract_from("op", self.message(), self._numpy, dtypes=FLOATS)
+        self.contract: Contract = contract_from("op", self.message(), self._numpy)
         self._follow_once()
 
     def _derive(self) -> None:
         """Go on with the gradient. Raises UsageError."""
         derived = Derived(self.loaded, self.described, self.outputs, self._evaluated, self._tensor)
         self.outputs, self.views, self.derived = derived.outputs, {}, derived
+        of = derived.gradient.cotangents
+        self.dtypes.fixed = {of[name] for name in self.dtypes.fixed & of.keys()}
 
     def message(self) -> Message:
         """The description."""
@@ -101,6 +106,8 @@ class Host:
             "mode": self.loaded.mode if self.loaded.is_module else "",
             "summary": f"{of}the {kind} {name} of {self.loaded.file.name}{mode}",
             "outputs": self.outputs,
+            "fixed": sorted(self.dtypes.fixed),
+            "floats": self.dtypes.floats,
             "views": self.views,
             "gradient": gradient.message() if gradient else None,
             "unfollowed": sorted(self.unfollowed),
@@ -115,7 +122,9 @@ class Host:
             return {}
         return recorded(self.loaded.torch, lambda: self._tried(self.described, self.described.example))
 
-    def _tried(self, described: Described, dims: Mapping[str, int], width: str = "float64") -> dict[str, Any]:
+    def _tried(
+        self, described: Described, dims: Mapping[str, int], width: str | Mapping[str, str] = "float64"
+    ) -> dict[str, Any]:
         """Run it on small random inputs."""
         arrays = {
             t.name: random_tensor(t, shape_of(t.axes, dims, {}), dims, seed) for seed, t in enumerate(described.tensors)
@@ -128,10 +137,10 @@ class Host:
         dims: Mapping[str, int],
         arrays: Mapping[str, Any],
         attrs: Mapping[str, Any],
-        width: str = "float64",
+        width: str | Mapping[str, str] = "float64",
     ) -> dict[str, Any]:
         """Outputs by name. arrays: numpy's, or what is followed; of torch references tensors are made of the former."""
-        if self.derived is not None:
+        if self.derived is not None and isinstance(width, str):
             return self.derived.called(dims, arrays, attrs, width)
         return self._evaluated(described, dims, arrays, attrs, width)
 
@@ -141,18 +150,20 @@ class Host:
         dims: Mapping[str, int],
         arrays: Mapping[str, Any],
         attrs: Mapping[str, Any],
-        width: str,
+        width: str | Mapping[str, str],
     ) -> dict[str, Any]:
-        """The same of the function itself, whatever is made of it."""
+        """The same of the function itself, whatever is made of it. width: of all floats, or of each by its name."""
+        widths, native = (dict.fromkeys(arrays, width), width) if isinstance(width, str) else (width, "float32")
+        numbers = next(iter(widths.values()), native)
         with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
-            given = {name: self._tensor(a, width) for name, a in arrays.items()}
+            given = {name: self._tensor(a, widths.get(name, native)) for name, a in arrays.items()}
         given = {t.name: given[t.name] for t in described.tensors if t.name in given}
         weights = {t.weight: given.pop(t.name) for t in described.tensors if t.weight}
         made = argued(given, described.arguments)
         positional, named = self._arguments({**made, **attrs})
-        with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(width):
+        with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(native):
             warnings.simplefilter("ignore")
-            result = self.loaded.call(described.init_of(dims), positional, weights, named)
+            result = self.loaded.call(self.loaded.model(described.init_of(dims), numbers), positional, weights, named)
         if self.loaded.mode == "train":
             self._must_keep({t.weight: arrays[t.name] for t in described.tensors if t.weight}, weights)
         self._given = given
@@ -184,8 +195,11 @@ class Host:
             return a
         fmt = format_of(a.dtype) if a.dtype != np.longdouble else None
         if fmt is None or fmt.is_float:
-            wide = np.dtype(width) if fmt is not None else a.dtype
-            a = a.astype(wide)
+            wide = format_of(width).dtype if fmt is not None else a.dtype
+            foreign = self.loaded.torch is not None and width not in _OF_NUMPY
+            a = a.astype(np.float64 if foreign else wide)
+            if foreign:
+                return self.loaded.torch.from_numpy(np.array(a)).to(getattr(self.loaded.torch, width))
         return self.loaded.torch.from_numpy(np.array(a)) if self.loaded.torch is not None else np.array(a)
 
     def _outputs_of(self, result: Any) -> dict[str, Any]:
@@ -213,8 +227,9 @@ class Host:
                 f"{self.loaded.place}: the reference raises for every shape that was tried ({said}); say what its "
                 'inputs are, as INPUTS = {"x": "float32[rows, cols]"} and DIMS = {"rows": (1, 64)}'
             ) from error
-        found = self._with_changed()
-        usual = next((t.dtype for t in self.described.tensors if format_of(t.dtype).is_float), "float32")
+        found, about = self._with_changed(), self.described
+        given, floats = self._given, {n for n, x in found.items() if "float" in str(getattr(x, "dtype", ""))}
+        self.dtypes = asked(self.described, floats, lambda dtypes: self._tried(about, about.example, dtypes))
         kept = {f"{one.name}{AFTER}" for one in self.described.arguments if one.inout}
         made = {}
         for name, value in found.items():
@@ -227,8 +242,9 @@ class Host:
                     f"{self.loaded.place}: its output {name} is {dtype}, which is none of {', '.join(FORMATS)}"
                 )
             said = (self.loaded.said("OUTPUTS") or {}).get(name, "")
-            made[name] = said or (usual if format_of(dtype).is_float else dtype)
-            self.views[name] = [n for n, x in self._given.items() if name not in kept and _share(x, value)]
+            made[name] = said or self.dtypes.of.get(name, dtype)
+            self.dtypes.fixed -= {name} if said else set()
+            self.views[name] = [n for n, x in given.items() if name not in kept and _share(x, value)]
         self._must_repeat(found)
         learn_multiples(self.described, self._takes)
         return made

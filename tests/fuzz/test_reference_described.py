@@ -4,6 +4,7 @@ import pytest
 from _references import LINEAR, axes, hosted
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.oracles.references.contract import FLOATS
 
 INIT = "class M(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        {}\n"
 FORWARD = "    def forward(self, x): return {}\ndef get_inputs(): return [torch.rand(3, 4)]\n"
@@ -129,3 +130,42 @@ def test_what_cannot_be_a_reference_is_refused_in_a_sentence(tmp_path, text, nam
         hosted(tmp_path, text, name)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted", "taken"),
+    [
+        ("x + x", "like", FLOATS),
+        ("x.float() + 1", "float32", FLOATS),
+        ("x.sum(1, dtype=torch.float64)", "float64", FLOATS),
+        ("x.half()", "float16", FLOATS),
+        ("x * torch.ones(1)", "like", ("float32", "float64")),
+        ("x.float() if x.dtype == torch.bfloat16 else x", "like", ("float32", "float16", "float64")),
+        ("F.cross_entropy(x.float(), torch.zeros(len(x), dtype=torch.int64), reduction='none')", "float32", FLOATS),
+    ],
+)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_an_output_has_the_dtype_that_the_reference_gives_it(tmp_path, dtype, body, wanted, taken):
+    contract = hosted(tmp_path, f"def f(x: '{dtype}[n, m]'): return {body}\n").contract
+    out, variants = contract.outputs["out"], [one["x"] for one in contract.variants]
+    assert variants[0] == dtype
+    if dtype in taken:
+        assert (out.like, out.dtype) == (("x", "") if wanted == "like" else ("", wanted))
+        assert sorted(variants) == sorted(taken)
+
+
+def test_a_module_has_all_its_numbers_in_one_dtype(tmp_path):
+    text = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.ones(1), persistent=False)
+        self.linear = torch.nn.Linear(3, 3)
+    def forward(self, x):
+        return self.linear(x) * self.table
+def get_inputs():
+    return [torch.ones(2, 3)]
+"""
+    contract = hosted(tmp_path, text, "Model").contract
+    assert contract.outputs["out"].like == "x"
+    assert len(contract.variants) == len(FLOATS)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import FORMATS, Array
+from kernel_assay.kernels.backends.support.free_memory import filled
 from kernel_assay.kernels.backends.support.importing import as_function, import_file, part_of
 from kernel_assay.kernels.backends.support.rearranged import rearranged
 
@@ -118,6 +120,10 @@ class Loader(ABC):
         rounded once, where that can be chosen.
         """
         del seed, run, contracted
+
+    def free_memory(self, sizes: Collection[int], run: int) -> AbstractContextManager[None]:
+        """Let what a subject allocates in a run, of `sizes` bytes above all, be full of that run's byte."""
+        return filled(sizes, run)
 
     def warnings(self) -> list[str]:
         """Doubtful things that the last call did, and that are no fault."""
