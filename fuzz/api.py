@@ -1,4 +1,4 @@
-"""Find bugs in kernels from Python: the commands run, replay, shrink and prove call these functions.
+"""Find bugs in kernels from Python: the commands run, replay, shrink, prove and compare call these functions.
 
     from kernel_assay.fuzz.api import RunSettings, Store, run
 
@@ -27,7 +27,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.exhaustive_result import Proof
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.subject import Numerics, Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -36,6 +36,8 @@ from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.gradient_check import GradientCheck, check_gradients
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels, only_dtypes, placed
+from kernel_assay.fuzz.comparing.compare import Allowed, compare
+from kernel_assay.fuzz.comparing.result import Comparison
 from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
 from kernel_assay.fuzz.exhaustive import prove as exhaustive
 from kernel_assay.fuzz.replay import replay as replaying
@@ -53,9 +55,11 @@ from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.catalog import contract_of
 
 __all__ = [
+    "Allowed",
     "BatchJudged",
     "CancelledError",
     "Case",
+    "Comparison",
     "Event",
     "FailureMet",
     "Finding",
@@ -64,6 +68,7 @@ __all__ = [
     "InternalError",
     "Item",
     "Listener",
+    "Numerics",
     "Outcome",
     "Proof",
     "Replayed",
@@ -82,6 +87,7 @@ __all__ = [
     "Verdict",
     "check",
     "check_gradients",
+    "compare",
     "gather",
     "prove",
     "replay",

@@ -106,7 +106,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
     with about(str(path)):
         loader_of(backend)
     with about(f"{path}: {_key(path, 'NUMERICS')} is not understood"):
-        numerics = _numerics(said.get("NUMERICS", {}))
+        numerics = numerics_of(said.get("NUMERICS", {}))
     called = _function(path, source, said, function, op)
     return Subject(
         op=op,
@@ -142,8 +142,8 @@ def _words(launch: str) -> list[bytes]:
     return [launch.encode()] if launch else []
 
 
-def _numerics(said: dict[str, Any]) -> Numerics:
-    """Raises UsageError that names the first key that is wrong, and what it may be."""
+def numerics_of(said: dict[str, Any]) -> Numerics:
+    """Read a claim. Raises UsageError that names the first key that is wrong, and what it may be."""
     try:
         numerics = Numerics.model_validate(said)
     except ValidationError as error:

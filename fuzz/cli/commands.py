@@ -19,6 +19,9 @@ class Place(NamedTuple):
 _CLI = "kernel_assay.fuzz.cli"
 PLACES = {
     "analyze": Place(f"{_CLI}.analyze", "Judge kept outputs again under the contracts of today, running nothing."),
+    "compare": Place(
+        f"{_CLI}.analyze", "Say how far two files of tensors are apart, or two folders.", "compare_command"
+    ),
     "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all built-in ones, or your own."),
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),

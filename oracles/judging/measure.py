@@ -136,17 +136,33 @@ def measure(
     """
     if got.shape != want.shape:
         raise UsageError(f"got has shape {got.shape}, want {want.shape}; they must be equal")
-    job = _Job(got, want, error, accept, sigma)
-    size = got.size
-    if size <= THREADED:
-        counts, values = job.run(0, size) if size else measure_numpy.fresh()
-    else:
-        middle = size // 2
-        with ThreadPoolExecutor(1) as pool:
-            second = pool.submit(job.run, middle, size)
-            counts, values = job.run(0, middle)
-            _merge(counts, values, *second.result())
-    return report(size, counts, values, scored=sigma is not None)
+    counts, values = _Job(got, want, error, accept, sigma).swept()
+    return report(got.size, counts, values, scored=sigma is not None)
+
+
+class Tally:
+    """Measure an output that comes in pieces, in their order, with memory for one of them.
+
+    There is no budget: only an element of another class fails, and misrounded says how many others differ. It counts
+    as `measure` does of the whole; sums may differ in the last digits.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Elements so far."""
+        self._counts, self._values = measure_numpy.fresh()
+
+    def add(self, got: Array, want: Array) -> None:
+        """Measure the next piece. want: of any known format; int64 is compared exactly with int64."""
+        counts, values = _Job(got, want, math.inf, None, None, base=self.count).swept()
+        if counts[GOT_NONFINITE]:  # where no error is too large, Inf would pass for any number; this takes longer
+            counts, values = _Job(got, want, 0.0, None, None, base=self.count).swept()
+        _merge(self._counts, self._values, counts, values)
+        self.count += got.size
+
+    def measured(self) -> Measured:
+        """Say what there is to say of all pieces so far."""
+        return report(self.count, self._counts, self._values, scored=False)
 
 
 @cache
@@ -187,6 +203,7 @@ def _sweep(name: str) -> Sweep:
 
 _FLOAT64 = np.dtype(np.float64)
 _FLOAT32 = np.dtype(np.float32)
+_INT64 = np.dtype(np.int64)
 _MASKS = np.dtype(np.uint8)
 _NO_MASK = np.zeros(0, dtype=np.uint8)
 _NO_SIGMA = np.zeros(0)
@@ -213,7 +230,7 @@ def _profile(dtype: np.dtype[Any], engine: str) -> _Profile:
     single = fmt.name == "float32"
     return _Profile(
         fmt.carrier,
-        (_FLOAT64, _FLOAT32) if single else (_FLOAT64,),
+        (_FLOAT64, _FLOAT32) if single else (_FLOAT64, _INT64) if fmt.name == "int64" else (_FLOAT64,),
         measure_numpy.facts_of(fmt.name),
         measure_numpy.table_of(fmt.name),
         np.dtype(np.uint32) if single else np.dtype(np.uint64),
@@ -226,19 +243,33 @@ def _profile(dtype: np.dtype[Any], engine: str) -> _Profile:
 class _Job:
     """The operands of one measurement, cut to flat slabs without ever expanding a broadcast as a whole."""
 
-    def __init__(self, got: Array, want: Array, error: Any, accept: Any, sigma: Any) -> None:
+    def __init__(self, got: Array, want: Array, error: Any, accept: Any, sigma: Any, *, base: int = 0) -> None:
+        """base: the flat index of the first element in what is measured in pieces."""
+        self.base = base
         self.profile = _profile(got.dtype, _ready_engine())
         self.got, self.want, self.shape = got, want, got.shape
         self.error = _operand(error, _FLOAT64, self.shape)
         self.accept = _NO_MASK if accept is None else _operand(accept, _MASKS, self.shape)
         self.sigma = _NO_SIGMA if sigma is None else _operand(sigma, _FLOAT64, self.shape)
 
+    def swept(self) -> tuple[Ints, Reals]:
+        """Sweep all there is."""
+        size = self.got.size
+        if size <= THREADED:
+            return self.run(0, size) if size else measure_numpy.fresh()
+        middle = size // 2
+        with ThreadPoolExecutor(1) as pool:
+            second = pool.submit(self.run, middle, size)
+            counts, values = self.run(0, middle)
+            _merge(counts, values, *second.result())
+        return counts, values
+
     def run(self, low: int, high: int) -> tuple[Ints, Reals]:
         """Sweep a flat range."""
         counts, values = measure_numpy.fresh()
         step = SLAB if high - low > SLAB and not self._direct() else high - low
         for start in range(low, high, step):
-            self.profile.sweep(self._operands(start, min(start + step, high)), start, counts, values)
+            self.profile.sweep(self._operands(start, min(start + step, high)), self.base + start, counts, values)
         return counts, values
 
     def _direct(self) -> bool:

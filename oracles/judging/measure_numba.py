@@ -221,7 +221,7 @@ def _quick(
     facts: Reals, base: int, counts: Ints, values: Reals,
 ) -> bool:  # fmt: skip
     """Tally a block in which all is finite, judged by the interval and within budget; False: it is no such block."""
-    if facts[MODE] == INTEGER or not _ordinary(y, e[:1] if uniform else e, m):
+    if not _ordinary(y, e[:1] if uniform else e, m):
         return False
     flat, steep = 0.0, min(values[RHO], 1.0) * (1.0 - 2.0**-50)
     if uniform and y.size > 1:  # a lone element may be the last of a row of budgets
@@ -259,7 +259,7 @@ def _note_ulps(y: Array, r: Array, longest: Any, facts: Reals, values: Reals) ->
     """Take the largest |y-r| / ulp(r) of a block of finite pairs, if it may be a record; longest: its distance."""
     # One step is at most ulp(r), or 2.5 where r is no number of the format and rounds up to a power of two.
     half_steps = 2 * np.int64(longest) if r.itemsize == 4 and facts[MODE] == SINGLE else 1 + 4 * np.int64(longest)
-    if longest > 1 or values[REAL_ULP] < 0.5 * half_steps:
+    if facts[MODE] != INTEGER and (longest > 1 or values[REAL_ULP] < 0.5 * half_steps):
         values[REAL_ULP] = max(values[REAL_ULP], _real_ulps(y, r, facts))
 
 

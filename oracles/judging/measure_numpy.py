@@ -59,7 +59,7 @@ def facts_of(name: str) -> Reals:
     """The constants of a format that judging needs, in columns MODE to FAST_TOP. Half a cell is 2**(e-p)."""
     f = format_of(name)
     if not f.is_float:
-        return np.array([INTEGER, 0, 0.0, 1.0, 1.0, np.inf, np.inf, 1, -1.0])
+        return np.array([INTEGER, 0, 0.0, 1.0, 1.0, np.inf, np.inf, 1, np.inf])
     mode = {"float64": DOUBLE, "float32": SINGLE}.get(name, SMALL)
     with np.errstate(over="ignore"):
         overflow = float(np.float64(f.max) + np.float64(2.0 ** (f.emax - f.precision)))
@@ -123,6 +123,9 @@ def cell_excess(got: Array, r: Reals, facts: Reals) -> Reals:
 def distance(bits: Array, y: Reals, want: Array, facts: Reals) -> NDArray[np.uint64]:
     """Representable steps between y and the rounded want, for finite pairs."""
     mode = facts[MODE]
+    if want.dtype == np.int64:
+        other = want.view(np.uint64)
+        return np.where(bits.view(np.int64) > want, bits - other, other - bits)
     if mode == INTEGER:
         return np.minimum(np.rint(np.abs(y - want)), 2.0**63).astype(np.uint64)
     if mode == DOUBLE:
@@ -165,11 +168,12 @@ def _chunk(ops: Operands, where: slice, base: int, counts: Ints, values: Reals) 
     counts[PAIRS] += int(pair.sum())
     _tally_size(y, r, pair, base, counts, values)
     near = pair & (np.abs(r) <= facts[TOP])
-    _tally_distance(distance(bits, y, given, facts), near, base, counts)
+    steps = distance(bits, y, given, facts)
+    _tally_distance(steps, near, base, counts)
     if facts[MODE] != INTEGER:
         real = np.where(pair, np.abs(y - r) / (exponent(r, facts) * (2.0 * facts[HALF])), 0.0)
         values[REAL_ULP] = max(values[REAL_ULP], float(real.max(initial=0.0)))
-    excess = cell_excess(raw, r, facts)
+    excess = steps.astype(np.float64) if given.dtype == np.int64 else cell_excess(raw, r, facts)
     error = _part(ops.error, where, len(y))
     accept = _default(r, facts) if len(ops.accept) == 0 else _part(ops.accept, where, len(y))
     judged = _tally_verdict(y, r, excess, error, accept, base, counts, values)

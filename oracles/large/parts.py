@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -157,6 +158,22 @@ def sample(contract: Contract, case: Case) -> list[Part]:
         runs = _pieces(dims[dim], counts[dim], random)
         pieces = [{**picks, dim: run} for picks in pieces for run in runs]
     return [part_of(contract, case, {d: i for d, i in picks.items() if len(i) < dims[d]}) for picks in pieces]
+
+
+def tiles(contract: Contract, case: Case) -> Iterator[Part]:
+    """All of a case in parts that are bounded in size and work; each element of an output is in one of them.
+
+    Raises UsageError if no part is small enough.
+    """
+    dims = contract.dims_of(case)
+    counts = _affordable(contract, case, {d: dims[d] for d in contract.separable})
+    runs = [
+        [(d, np.arange(low, min(low + n, dims[d]))) for low in range(0, dims[d], n)]
+        for d, n in counts.items()
+        if n < dims[d]
+    ]
+    for picks in product(*runs):
+        yield part_of(contract, case, dict(picks))
 
 
 def is_beyond(contract: Contract, case: Case) -> bool:

@@ -170,7 +170,7 @@ def _of_the_whole(part: Part, e: Evidence, verdict: Verdict, outputs: Outputs) -
     name, shape = verdict.output, outputs[verdict.output].shape
     measured = tuple(m if m.index is None else m.but(index=part.place(name, m.index)) for m in verdict.measurements)
     share = f"; {e.outputs[name].size} of {outputs[name].size} elements were judged"
-    changed = {"measurements": measured, "message": _moved(verdict.message, part, name) + share}
+    changed = {"measurements": measured, "message": moved(verdict.message, part, name) + share}
     if verdict.signature is None:
         return verdict.but(**changed)
     with np.errstate(all="ignore"):  # values of any kind are looked at
@@ -179,7 +179,7 @@ def _of_the_whole(part: Part, e: Evidence, verdict: Verdict, outputs: Outputs) -
     return verdict.but(**changed, signature=verdict.signature.but(index_pattern=pattern))
 
 
-def _moved(message: str, part: Part, name: str) -> str:
+def moved(message: str, part: Part, name: str) -> str:
     """The message, whose first place is that of the whole."""
 
     def elsewhere(found: re.Match[str]) -> str:

@@ -26,6 +26,7 @@ ACTED = [
     "add-a-subject.md",
     "add-an-op.md",
     "cheats.md",
+    "compare.md",
     "cuda-on-a-laptop.md",
     "gradients.md",
     "how-budgets-work.md",
