@@ -150,6 +150,8 @@ class ReferenceProcess:
             [t["name"], t["weight"], t["axes"]] for t in self.said["tensors"] if t["name"] not in self.cotangents
         ]
         of_modules = {**{k: self.said[k] for k in keys}, "tensors": tensors, "attrs": [*self.said["attrs"]]}
+        if optional := [name for name in self.said["optional"] if name not in self.said["attrs"]]:
+            of_modules["optional"] = optional
         return to_json({**of_modules, **arguments}).decode()
 
     @property
@@ -347,9 +349,12 @@ def described(op: str) -> str:
     """What a reference was found to be, in a line."""
     contract = contract_of(op)
     dtypes = contract.variants[0]
-    inputs = [f"{name} {dtypes[name]}[{', '.join(i.axes)}]{_range(i)}" for name, i in contract.inputs.items()]
+    inputs = {name: f"{name} {dtypes[name]}[{', '.join(i.axes)}]{_range(i)}" for name, i in contract.inputs.items()}
+    shown = [f"[{text}]" if name in contract.optional else text for name, text in inputs.items()]
     attrs = [f"{name}={values[0]}" for name, values in contract.attrs.items()]
-    return f"{contract.summary}: {', '.join([*inputs, *attrs])}"
+    untold = contract.elsewhere.said["untold"] if isinstance(contract.elsewhere, ReferenceProcess) else []
+    rest = f"; {', '.join(untold)} left out, for nothing says what it is" if untold else ""
+    return f"{contract.summary}: {', '.join([*shown, *attrs])}{rest}"
 
 
 def _range(spec: Input) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
@@ -16,11 +17,13 @@ from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.arguments import Argument
 from kernel_assay.oracles.references.description import MOST, SMALL, Described, Tensor, safe_name
 from kernel_assay.oracles.references.grammar import Said, is_tensor, mask, numbers_of, tensors_of
-from kernel_assay.oracles.references.loading import Loaded
+from kernel_assay.oracles.references.loading import Loaded, UnfitError
 from kernel_assay.oracles.references.probing import Probe, init_parameters
-from kernel_assay.oracles.spec.axes import dims_in
+from kernel_assay.oracles.spec.axes import dims_in, shape_of
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
+MOST_TRIED = 200
+"""Extents with which a module is tried that a table describes."""
 ADVICE = 'give the file get_inputs(), or a table such as INPUTS = {"x": "float32[rows, cols]"}'
 
 
@@ -36,7 +39,7 @@ def describe(loaded: Loaded, run: Callable[[Described, Mapping[str, int]], Any])
     table = {} if loaded.given else dict(loaded.said("INPUTS") or _annotated(loaded))
     if loaded.is_module and not init and any(p.default is p.empty for p in init_parameters(loaded)):
         raise UsageError(f"{loaded.place}: {loaded.target.__name__} takes arguments; give the file get_init_inputs()")
-    found = _from_table(loaded, table, init) if table else _from_examples(loaded, init, run)
+    found = _from_table(loaded, table, init, run) if table else _from_examples(loaded, init, run)
     _defaults(loaded, found)
     for name, said in dict(loaded.said("DIMS") or {}).items():
         ends = (said, said) if type(said) is int else said
@@ -89,6 +92,7 @@ def _annotated(loaded: Loaded) -> dict[str, str]:
 def _defaults(loaded: Loaded, found: Described) -> None:
     """Parameters of a function that nobody describes are attributes with one value, if they have a plain default."""
     known = {*(t.name for t in found.tensors), *(one.name for one in found.arguments)}
+    found.untold = [p.name for p in loaded.parameters if p.default is None and p.name not in {*known, *found.attrs}]
     for p in loaded.parameters if not loaded.is_module else ():
         plain = isinstance(p.default, bool | int | str) or (isinstance(p.default, float) and math.isfinite(p.default))
         if plain and p.name not in found.attrs and p.name not in known:
@@ -97,7 +101,9 @@ def _defaults(loaded: Loaded, found: Described) -> None:
             found.optional.add(p.name)
 
 
-def _from_table(loaded: Loaded, table: Mapping[str, Any], init: list[Any]) -> Described:
+def _from_table(
+    loaded: Loaded, table: Mapping[str, Any], init: list[Any], run: Callable[[Described, Mapping[str, int]], Any]
+) -> Described:
     """Axes, dtypes and ranges in words: `float32[rows, cols] 0..1`, `int64[n] < vocab`."""
     names = [p.name for p in loaded.parameters if p.kind not in {p.VAR_KEYWORD, p.VAR_POSITIONAL}]
     needed = [p.name for p in loaded.parameters if p.default is p.empty and p.name in names]
@@ -117,8 +123,7 @@ def _from_table(loaded: Loaded, table: Mapping[str, Any], init: list[Any]) -> De
             said = tensors_of(loaded.place, name, table[name])
             _enter(loaded, found, said)
             divided |= {name: said.divides} if said.divides else {}
-            may_miss = default is None and not loaded.is_module
-            found.optional |= {one.name for one in said.tensors} if may_miss else said.optional
+            found.optional |= {one.name for one in said.tensors} if default is None else said.optional
         else:
             found.attrs[name] = _plain(table[name], f"{loaded.place}: INPUTS[{name!r}]")
     _divide(loaded, found, divided)
@@ -131,7 +136,49 @@ def _from_table(loaded: Loaded, table: Mapping[str, Any], init: list[Any]) -> De
     if not found.tensors:
         raise UsageError(f"{loaded.place}: no input is a tensor; {ADVICE}")
     _ranges(found, dict.fromkeys(known))
+    whole = all(axis.isidentifier() or axis.isdigit() for t in found.tensors for axis in t.axes)
+    return _with_weights(loaded, found, run) if weights and whole else found
+
+
+def _with_weights(loaded: Loaded, found: Described, run: Callable[[Described, Mapping[str, int]], Any]) -> Described:
+    """Find which of the extents that a table names are those of weights, by asking the module."""
+    if (example := _working(found, run)) is None:
+        return found
+    said = {t.name: (t.axes, t.low, t.high, t.below) for t in found.tensors}
+    for t in found.tensors:
+        t.axes, t.shape = [], t.shape if t.weight else shape_of(t.axes, example, {})
+    Probe(loaded, found, run).named()
+    names = dict[str, str]()
+    for t in found.tensors:
+        axes, t.low, t.high, t.below = said[t.name]
+        if not t.weight:
+            named = [pair for pair in zip(t.axes, axes, strict=True) if all(map(str.isidentifier, pair))]
+            names = {**dict(named), **names}
+    for t in found.tensors:
+        t.axes = ["*".join(names.get(part, part) for part in axis.split("*")) for axis in t.axes]
+    found.init_dims = {i: names.get(dim, dim) for i, dim in found.init_dims.items()}
+    found.example = {names.get(dim, dim): n for dim, n in found.example.items()}
+    found.dims = {names.get(dim, dim): ends for dim, ends in found.dims.items()}
+    found.shapes = []
     return found
+
+
+def _working(found: Described, run: Callable[[Described, Mapping[str, int]], Any]) -> dict[str, int] | None:
+    """Extents with which a module runs: some of them are those of its weights, or what its class was given."""
+    sizes = {n for t in found.tensors if t.weight for n in t.shape} | {
+        n for n in found.init if type(n) is int and n > 0
+    }
+    tried: list[dict[str, int]] = [{}, *({dim: n} for dim in found.example for n in sorted(sizes))]
+    tried += [{**one, **other} for one, other in combinations(tried[1:], 2) if one.keys() != other.keys()]
+    for changes in tried[:MOST_TRIED]:
+        try:
+            run(found, {**found.example, **changes})
+        except UnfitError:
+            raise
+        except (Exception, SystemExit):  # noqa: BLE001, S112  a user's own code
+            continue
+        return {**found.example, **changes}
+    return None
 
 
 def _enter(loaded: Loaded, found: Described, said: Said) -> None:
@@ -177,6 +224,7 @@ def _from_examples(loaded: Loaded, init: list[Any], run: Callable[[Described, Ma
     for name, value in zip(names, examples, strict=True):
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             _enter(loaded, found, _from_example(loaded, name, value))
+            found.optional |= {name} & {p.name for p in loaded.parameters if p.default is None}
         elif isinstance(value, list | tuple) and value and all(hasattr(x, "dtype") for x in value):
             made = [_from_example(loaded, f"{name}_{i}", one) for i, one in enumerate(value)]
             if any(one.argument for one in made):

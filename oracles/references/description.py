@@ -58,6 +58,8 @@ class Described:
     """Which arguments of the class are dimensions."""
     example: dict[str, int] = field(default_factory=dict)
     """Extents with which the reference runs."""
+    untold: list[str] = field(default_factory=list)
+    """Parameters that are None in every case, because nothing says what else they may be."""
     shapes: list[dict[str, int]] = field(default_factory=list)
     """Extents that its author names."""
 
@@ -76,6 +78,7 @@ class Described:
             "init": self.init,
             "init_dims": {str(i): dim for i, dim in self.init_dims.items()},
             "shapes": self.shapes,
+            "untold": self.untold,
         }
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,7 @@ class Host:
                 'inputs are, as INPUTS = {"x": "float32[rows, cols]"} and DIMS = {"rows": (1, 64)}'
             ) from error
         found, about = self._with_changed(), self.described
+        about.optional -= {t.name for t in about.tensors if t.name in about.optional and not self._does_without(t.name)}
         given, floats = self._given, {n for n, x in found.items() if "float" in str(getattr(x, "dtype", ""))}
         self.dtypes = asked(self.described, floats, lambda dtypes: self._tried(about, about.example, dtypes))
         kept = {f"{one.name}{AFTER}" for one in self.described.arguments if one.inout}
@@ -248,6 +250,15 @@ class Host:
         self._must_repeat(found)
         learn_multiples(self.described, self._takes)
         return made
+
+    def _does_without(self, name: str) -> bool:
+        """Whether it runs without an input."""
+        rest = [t for t in self.described.tensors if t.name != name]
+        try:
+            self._tried(replace(self.described, tensors=rest), self.described.example)
+        except (Exception, SystemExit):  # noqa: BLE001  a user's own code
+            return False
+        return True
 
     def _takes(self, dims: Mapping[str, int]) -> bool:
         """Whether it runs with some extents."""

@@ -169,3 +169,49 @@ def get_inputs():
     contract = hosted(tmp_path, text, "Model").contract
     assert contract.outputs["out"].like == "x"
     assert len(contract.variants) == len(FLOATS)
+
+
+OPTIONAL = """
+class Model(nn.Module):
+    def __init__(self, {parameters}):
+        super().__init__()
+        self.linear = nn.Linear({sizes})
+
+    def forward(self, x{x}, mask{mask}=None):
+        y = self.linear(x)
+        return y if mask is None else y * mask
+"""
+KNOWN = {
+    "fixed": (
+        OPTIONAL.format(parameters="", sizes="12, 8", x=": 'float32[n, d]'", mask=": 'float32[n, k]'"),
+        "12",
+        "8",
+    ),
+    "named": (
+        OPTIONAL.format(parameters="d, k", sizes="d, k", x="", mask="")
+        + 'INPUTS = {"x": "float32[n, d]", "mask": "float32[n, k]"}\ndef get_init_inputs(): return [48, 8]\n',
+        "d",
+        "k",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_what_a_table_names_is_tied_to_the_weights_of_a_module(tmp_path, name):
+    text, d, k = KNOWN[name]
+    host = hosted(tmp_path, text, "Model")
+    assert axes(host) == {"x": ("n", d), "mask": ("n", k), "linear_weight": (k, d), "linear_bias": (k,)}
+    assert set(host.described.dims) == {"n", d, k} - {"12", "8"}
+    assert host.contract.optional == ("mask",)
+
+
+def test_an_input_that_the_reference_cannot_do_without_is_in_every_case(tmp_path):
+    host = hosted(tmp_path, "def f(x: 'float32[n]', y: 'float32[n]' = None, z: 'float32[n]' = None): return x * y\n")
+    assert host.contract.optional == ("z",)
+
+
+def test_a_parameter_of_which_nothing_is_said_is_named(tmp_path):
+    text = "def f(x, mask=None): return x\ndef get_inputs(): return [torch.ones(3, 4)]\n"
+    assert hosted(tmp_path, text).described.untold == ["mask"]
+    text = text.replace("4)]", "4), torch.ones(3, 4)]")
+    assert hosted(tmp_path, text).contract.optional == ("mask",)

@@ -263,3 +263,42 @@ def test_a_forgotten_comma_is_no_longer_name(here, fuzz):
     refused(
         fuzz(*searched("--reference", "odd.py", "--subject", "right.py")), "the axis 'rows cols' of x must be a name"
     )
+
+
+MASKED = """
+class Model(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.linear = nn.Linear(d, d)
+
+    def forward(self, x, mask=None):
+        y = self.linear(x)
+        return y if mask is None else y * mask
+
+def get_inputs(): return [torch.rand(4, 12), torch.rand(4, 12)]
+def get_init_inputs(): return [12]
+"""
+KERNELS = """
+class ModelNew(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.linear = nn.Linear(d, d)
+
+    def forward(self, x, mask=None):
+        y = x @ self.linear.weight.T + self.linear.bias
+        return y * (factor if mask is None else mask)
+
+def run(x, weight, bias, *, mask=None):
+    return (x @ weight.T + bias) * (factor if mask is None else mask)
+
+factor = {}
+"""
+
+
+@pytest.mark.parametrize("function", ["ModelNew", "run"])
+@pytest.mark.parametrize("factor", [1, 2])
+def test_an_optional_input_of_a_module_is_left_out_of_some_cases(here, fuzz, function, factor):
+    (here / "masked.py").write_text(HEAD + MASKED)
+    (here / "mine.py").write_text(HEAD + KERNELS.format(factor))
+    code, out, _ = fuzz(*searched("--reference", "masked.py", "--subject", f"mine.py:{function}"))
+    assert (code, "[mask float32[x0, d]]" in out) == (factor - 1, True), out

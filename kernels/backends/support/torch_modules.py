@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.inputs.arguments import Argument, argued
+from kernel_assay.corpus.inputs.arguments import Argument, argued, names_of
 
 SEED = 0
 """Set before a module is made, as where its reference is."""
@@ -30,10 +31,17 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
     arguments = [Argument.read(one) for one in said["arguments"]]
     make = _Makes(torch, cls, said)
     named = _matched(make(said["init"]), [weight for _, weight, _ in tensors if weight], where)
+    extra = [name for name in said.get("optional", []) if name not in said["attrs"]]
+    always = [name for name, _, _ in tensors if name not in extra]
+    order = names_of([name for name, weight, _ in tensors if not weight], arguments)
 
     def call(*given: Any, **attrs: Any) -> Any:
         inputs, weights, dims = {}, {}, dict[str, int]()
-        for (name, weight, axes), tensor in zip(tensors, given, strict=True):
+        there = dict(zip(always, given, strict=True))
+        there |= {name: tensor for name in extra if (tensor := attrs.pop(name, None)) is not None}
+        for name, weight, axes in tensors:
+            if (tensor := there.get(name)) is None:
+                continue
             dims |= {axis: extent for axis, extent in zip(axes, tensor.shape, strict=True) if axis.isidentifier()}
             if weight:
                 weights[named[weight]] = tensor
@@ -42,11 +50,14 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
         made = make([dims.get(said["init_dims"].get(str(i), ""), value) for i, value in enumerate(said["init"])])
         for name, tensor in weights.items():
             _put(torch, made, name, tensor)
-        with torch.set_grad_enabled(any(tensor.requires_grad for tensor in given)):
-            return made(*argued(inputs, arguments).values(), **attrs)
+        rest = argued(inputs, arguments)
+        first = [rest.pop(name) for name in takewhile(rest.__contains__, order)]
+        with torch.set_grad_enabled(any(tensor.requires_grad for tensor in there.values())):
+            return made(*first, **rest, **attrs)
 
     kinds = inspect.Parameter
-    parameters = [kinds(name, kinds.POSITIONAL_ONLY) for name, _, _ in tensors]
+    parameters = [kinds(name, kinds.POSITIONAL_ONLY) for name in always]
+    parameters += [kinds(name, kinds.KEYWORD_ONLY, default=None) for name in extra]
     parameters += [kinds(name, kinds.KEYWORD_ONLY) for name in said["attrs"]]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
