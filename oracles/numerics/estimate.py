@@ -18,8 +18,8 @@ import numpy as np
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.oracles.numerics.bounds import classes_of, reference_error
-from kernel_assay.oracles.numerics.interval_array import Followed, followed
-from kernel_assay.oracles.numerics.intervals import Arithmetic, Span, freed
+from kernel_assay.oracles.numerics.following.interval_array import Followed, followed
+from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span, freed
 from kernel_assay.oracles.numerics.tf32_nans import lost_nans
 from kernel_assay.oracles.spec.contract import ALL, INTERVAL, NAN, NINF, PINF, Budget, Contract, Question, Reals
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.process.channel import Message
-from kernel_assay.oracles.numerics.intervals import Span
+from kernel_assay.oracles.numerics.following.intervals import Span
 from kernel_assay.oracles.references.gradients import Derived, Dims
 
 EPS = (1e-6, 1e-7)

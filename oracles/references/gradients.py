@@ -17,7 +17,7 @@ import numpy as np
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.inputs.gradients import Gradient
-from kernel_assay.oracles.numerics.intervals import Span
+from kernel_assay.oracles.numerics.following.intervals import Span
 from kernel_assay.oracles.references.description import Described, Tensor, random_tensor
 from kernel_assay.oracles.references.loading import Loaded
 from kernel_assay.oracles.spec.axes import shape_of

@@ -28,8 +28,8 @@ from kernel_assay.corpus.process.child import Answer, serve_parent
 from kernel_assay.corpus.process.inert_tests import stand_in
 from kernel_assay.corpus.process.recorded_operators import Operators, recorded
 from kernel_assay.oracles.numerics.estimate import input_of, spans_of
-from kernel_assay.oracles.numerics.interval_array import Followed
-from kernel_assay.oracles.numerics.intervals import Arithmetic, Span
+from kernel_assay.oracles.numerics.following.interval_array import Followed
+from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span
 from kernel_assay.oracles.references.contract import contract_from
 from kernel_assay.oracles.references.describing import describe
 from kernel_assay.oracles.references.description import Described, random_tensor

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.oracles.numerics.estimate import input_of
-from kernel_assay.oracles.numerics.intervals import Arithmetic
+from kernel_assay.oracles.numerics.following.intervals import Arithmetic
 from kernel_assay.oracles.spec.contract import Question
 
 SPREAD = 38

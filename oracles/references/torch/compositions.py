@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernel_assay.oracles.numerics.interval_array import Followed
-from kernel_assay.oracles.numerics.intervals import freed
+from kernel_assay.oracles.numerics.following.interval_array import Followed
+from kernel_assay.oracles.numerics.following.intervals import freed
 
 aten = torch.ops.aten
 
@@ -56,7 +56,7 @@ def _squares(x: Any, mean: Any, dims: list[int]) -> Any:
 
 
 def _freed(x: Any, strange: Any) -> Any:
-    """Without limits where something is strange."""
+    """Take the limits away where something is strange."""
     strange = np.broadcast_to(strange, tuple(x.shape))
     return type(x)(Followed(x.followed.arithmetic, freed(x.span, strange))) if np.any(strange) else x
 

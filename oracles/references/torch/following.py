@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from kernel_assay.corpus.formats import Array
-from kernel_assay.oracles.numerics.interval_array import Followed, UnfollowedError, followed, multiplied_out
-from kernel_assay.oracles.numerics.intervals import (
+from kernel_assay.oracles.numerics.following.interval_array import Followed, UnfollowedError, followed, multiplied_out
+from kernel_assay.oracles.numerics.following.intervals import (
     Arithmetic,
     Span,
     chosen,

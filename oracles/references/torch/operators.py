@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_assay.oracles.numerics.intervals import words
+from kernel_assay.oracles.numerics.following.intervals import words
 
 MOVES = words("""
     view _unsafe_view reshape expand permute transpose t select slice unsqueeze squeeze cat stack split split_with_sizes

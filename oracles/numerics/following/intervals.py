@@ -81,7 +81,7 @@ class Log:
     """What happens while a formula is followed."""
 
     forms: list[str] = field(default_factory=list)
-    """Forms without cancellation that were taken instead (oracles/numerics/stable_forms.py)."""
+    """Forms without cancellation that were taken instead (oracles/numerics/following/stable_forms.py)."""
     stores: int = 0
     """How often elements were assigned."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kernel_assay.corpus.formats import Array
-from kernel_assay.oracles.numerics.intervals import Arithmetic, Span, freed
+from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span, freed
 
 MOST = 12
 """Factors that are looked at together."""
@@ -27,7 +27,7 @@ class Factor(NamedTuple):
     """Where its elements have gone since: the shape of the product that was moved, and how."""
 
     def moved(self, array: Array) -> Array:
-        """Something about its elements where those are now."""
+        """Move something about its elements to where those are now."""
         for shape, move in self.moves:
             array = move(np.ascontiguousarray(np.broadcast_to(array, shape)))
         return array
@@ -76,7 +76,7 @@ class Operand(Protocol):
 
 
 def product_of(name: str, operands: Sequence[Operand], stores: int) -> Product | None:
-    """The factors of what an operation makes; None, if it makes no product, or one of too many."""
+    """Find the factors of what an operation makes; None, if it makes no product, or one of too many."""
     if name not in {"multiply", "divide", "reciprocal", "square", "negative"}:
         return None
     first, last = _factors(operands[0], stores), _factors(operands[-1], stores)
@@ -129,7 +129,7 @@ def in_any_order(a: Arithmetic, span: Span, product: Product | None) -> Span:
 
 
 def _below_the_line(divisors: Sequence[Array], step: float, most: float, least: float) -> tuple[Array, Array]:
-    """What a product of divisors does: whether it may be Inf, and its relative error where it is too small.
+    """Say what a product of divisors does: whether it may be Inf, and its relative error where it is too small.
 
     divisors: logarithms of their reciprocals.
     """

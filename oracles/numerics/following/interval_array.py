@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kernel_assay.corpus.formats import Array
-from kernel_assay.oracles.numerics.factor_orders import Product, in_any_order, product_of
-from kernel_assay.oracles.numerics.intervals import (
+from kernel_assay.oracles.numerics.following.factor_orders import Product, in_any_order, product_of
+from kernel_assay.oracles.numerics.following.intervals import (
     Arithmetic,
     Span,
     chosen,
@@ -20,7 +20,7 @@ from kernel_assay.oracles.numerics.intervals import (
     tried,
     words,
 )
-from kernel_assay.oracles.numerics.stable_forms import Made, stable_form
+from kernel_assay.oracles.numerics.following.stable_forms import Made, stable_form
 
 LINEAR = words("einsum dot inner outer vdot tensordot matmul vecdot matvec vecmat convolve correlate trace kron")
 """Functions that are linear in each array: sums of products."""
