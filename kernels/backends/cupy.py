@@ -29,6 +29,8 @@ class CupyLoader(Streamed, PythonLoader):
     name = "cupy"
     packages = ("cupy",)
     gpu_only = True
+    _fill: Callable[[], Any] = list
+    """Fills the pool of the stream that a call works on."""
 
     def unavailable(self) -> str:
         """Needs the package and a GPU."""
@@ -50,11 +52,16 @@ class CupyLoader(Streamed, PythonLoader):
         self._wait()
 
     def free_memory(self, sizes: Collection[int], run: int) -> AbstractContextManager[None]:
-        """Fill blocks of cupy's pool, which it hands out first when as much is asked for."""
-        if not exact():
+        """Fill blocks of cupy's pool, which it hands out first when as much is asked for; each stream has its own."""
+
+        def fill() -> None:
             for size in sizes:
                 for block in [self._cupy.empty(size, np.uint8) for _ in blocks(size)]:
                     block.fill(BYTES[run])
+
+        self._fill = fill
+        if not self.streamed and not exact():
+            fill()
         return nullcontext()
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
@@ -139,6 +146,7 @@ class CupyLoader(Streamed, PythonLoader):
                 window.fetch()
             return result
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
+            self._fill()
             arrive_late(stream.ptr, [window.late() for window in windows])
             result = function(*given, **named)
             stream.synchronize()

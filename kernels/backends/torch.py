@@ -142,6 +142,8 @@ class GpuTorchLoader(Streamed, TorchLoader):
     def __init__(self) -> None:
         self._lent: list[_Lent] = []
         """Of the last call: what it returns may lie there."""
+        self._fill: Callable[[], Any] = list
+        """Fills the pool of the stream that a call works on."""
         self._room: Any = None
         """Bytes on the GPU, for the first window of a call; others have their own."""
 
@@ -155,10 +157,10 @@ class GpuTorchLoader(Streamed, TorchLoader):
         DRIVER.check()
 
     def free_memory(self, sizes: Collection[int], run: int) -> AbstractContextManager[None]:
-        """Fill blocks of torch's pool, which it hands out first when as much is asked for."""
-        if not exact():
-            for size in sizes:
-                [self._bytes(size).fill_(BYTES[run]) for _ in blocks(size)]
+        """Fill blocks of torch's pool, which it hands out first when as much is asked for; each stream has its own."""
+        self._fill = lambda: [[self._bytes(size).fill_(BYTES[run]) for _ in blocks(size)] for size in sizes]
+        if not self.streamed and not exact():
+            self._fill()
         return nullcontext()
 
     def wrap(self, view: Array) -> Array:
@@ -203,6 +205,7 @@ class GpuTorchLoader(Streamed, TorchLoader):
             stream = self._torch.cuda.Stream()
             DRIVER.check()  # the inputs are there, which this stream would not wait for
             with self._torch.cuda.stream(stream):
+                self._fill()
                 sources = [one.device.clone() for one in self._lent]
                 pairs = zip(self._lent, sources, strict=True)
                 arrive_late(stream.cuda_stream, [(a.device.data_ptr(), b.data_ptr(), b.nbytes) for a, b in pairs])
