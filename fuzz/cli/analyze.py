@@ -124,7 +124,7 @@ def compare_command(
     top: int,
     json_path: str | None,
 ) -> int:
-    """Hold the tensors in B against those in A, two files or two folders. Exit code 1 if they do not agree.
+    """Say how far the tensors in B are from those in A, two files or two folders. Exit code 1 if they do not agree.
 
     Files: .safetensors, .npy, .npz, .pt and .pth, and plain elements (--raw). They are read in pieces, of any size.
     """

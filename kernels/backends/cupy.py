@@ -30,7 +30,7 @@ class CupyLoader(Streamed, PythonLoader):
     packages = ("cupy",)
     gpu_only = True
     _fill: Callable[[], Any] = list
-    """Fills the pool of the stream that a call works on."""
+    """Fills what the pool of the stream that a call works on hands out next."""
 
     def unavailable(self) -> str:
         """Needs the package and a GPU."""
@@ -59,9 +59,7 @@ class CupyLoader(Streamed, PythonLoader):
                 for block in [self._cupy.empty(size, np.uint8) for _ in blocks(size)]:
                     block.fill(BYTES[run])
 
-        self._fill = fill
-        if not self.streamed and not exact():
-            fill()
+        self._fill = list if exact() else fill
         return nullcontext()
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
@@ -140,14 +138,15 @@ class CupyLoader(Streamed, PythonLoader):
     ) -> Any:
         """Call a function, and fetch what it has written."""
         if not self.streamed:
+            self._fill()
             result = function(*given, **named)
             self._wait()
             for window in [] if exact() else windows:
                 window.fetch()
             return result
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
-            self._fill()
             arrive_late(stream.ptr, [window.late() for window in windows])
+            self._fill()
             result = function(*given, **named)
             stream.synchronize()
             for window in windows:

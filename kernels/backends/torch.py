@@ -143,7 +143,7 @@ class GpuTorchLoader(Streamed, TorchLoader):
         self._lent: list[_Lent] = []
         """Of the last call: what it returns may lie there."""
         self._fill: Callable[[], Any] = list
-        """Fills the pool of the stream that a call works on."""
+        """Fills what the pool of the stream that a call works on hands out next."""
         self._room: Any = None
         """Bytes on the GPU, for the first window of a call; others have their own."""
 
@@ -158,9 +158,8 @@ class GpuTorchLoader(Streamed, TorchLoader):
 
     def free_memory(self, sizes: Collection[int], run: int) -> AbstractContextManager[None]:
         """Fill blocks of torch's pool, which it hands out first when as much is asked for; each stream has its own."""
-        self._fill = lambda: [[self._bytes(size).fill_(BYTES[run]) for _ in blocks(size)] for size in sizes]
-        if not self.streamed and not exact():
-            self._fill()
+        fill = lambda: [[self._bytes(size).fill_(BYTES[run]) for _ in blocks(size)] for size in sizes]  # noqa: E731
+        self._fill = list if exact() else fill
         return nullcontext()
 
     def wrap(self, view: Array) -> Array:
@@ -188,6 +187,8 @@ class GpuTorchLoader(Streamed, TorchLoader):
 
     def _run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         given, named = lend_all(args, kwargs, self._lend)
+        if not self.streamed:
+            self._fill()
         with self._torch.device("cuda"):  # where a function makes tensors of its own
             result = (self._late(function) if self.streamed else function)(*given, **named)
         if not self.streamed:  # else it is the subject that must have waited
@@ -205,10 +206,10 @@ class GpuTorchLoader(Streamed, TorchLoader):
             stream = self._torch.cuda.Stream()
             DRIVER.check()  # the inputs are there, which this stream would not wait for
             with self._torch.cuda.stream(stream):
-                self._fill()
                 sources = [one.device.clone() for one in self._lent]
                 pairs = zip(self._lent, sources, strict=True)
                 arrive_late(stream.cuda_stream, [(a.device.data_ptr(), b.data_ptr(), b.nbytes) for a, b in pairs])
+                self._fill()
                 result = function(*args, **kwargs)
                 stream.synchronize()
             return result

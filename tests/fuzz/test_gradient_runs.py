@@ -150,7 +150,7 @@ def test_a_finding_of_a_gradient_is_replayed_and_shown(here, fuzz):
     code, out, _ = fuzz(*searched("--reference", "ref.py:two", "--subject", "mine.py:wrong"))
     assert code == 1, out
     assert (
-        "two_grad is the gradient of the function two of ref.py: x float32[rows, cols], w float32[cols], grad_out0"
+        "two_grad is the gradient of the function two of ref.py: x float32[rows, cols], [w float32[cols]], grad_out0"
         in out
     )
     assert "grad_x[0, 0] is 0, must be 1 to within" in out
