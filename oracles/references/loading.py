@@ -51,6 +51,11 @@ class Loaded:
         return isinstance(self.target, type)
 
     @property
+    def stem(self) -> str:
+        """What its file is called after: itself, or the package that it is."""
+        return self.file.parent.name if self.file.name == "__init__.py" else self.file.stem
+
+    @property
     def digest(self) -> str:
         """Digest of its file."""
         return hashlib.sha256(self.file.read_bytes()).hexdigest()[:16]
@@ -144,7 +149,8 @@ def load(place: str, folder: Path) -> Loaded:
     Raises UsageError if there is none, or if its file does not run.
     """
     where, name, examples, _ = target_named = Target.read(place)
-    if not where or ((folder / where).is_dir() and not (folder / where / "__init__.py").is_file()):
+    is_package = not target_named.is_file and (folder / where / "__init__.py").is_file()
+    if not where or ((folder / where).is_dir() and not is_package):
         what = f"{where} is a folder" if where else f"{place!r} names no file"
         raise UsageError(f"the reference {what}; name a file and what is the reference there, as ref.py:fn")
     given = examples_in(place, examples)

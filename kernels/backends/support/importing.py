@@ -37,7 +37,7 @@ def import_file(path: Path) -> ModuleType:
 
 def package_of(path: Path) -> tuple[Path, str]:
     """The folder that a file is imported from, and its dotted name there: that of a module, if it is in no package."""
-    parts, folder = [path.stem], path.parent
+    parts, folder = [] if path.name == "__init__.py" else [path.stem], path.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
@@ -54,6 +54,11 @@ def file_of_module(name: str) -> Path | None:
             return None
         origin, places = spec.origin, list(spec.submodule_search_locations or ())
     return Path(origin) if origin and Path(origin).is_file() else None
+
+
+def stem_of(path: Path) -> str:
+    """What a file is called after: itself, or the package that it is."""
+    return path.parent.name if path.name == "__init__.py" else path.stem
 
 
 def _executed(path: Path) -> ModuleType:
