@@ -112,8 +112,10 @@ def _asked(path: str) -> Interpreter:
     try:
         asked = subprocess.run([path, "-c", _ASK, *names], capture_output=True, text=True, timeout=_SECONDS, check=True)
         tag, version, has = json.loads(asked.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise UsageError(f"{path} does not answer as Python does: {type(error).__name__}") from error
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{path} does not say within {_SECONDS:g} s which Python it is") from error
+    except (OSError, ValueError, TypeError, subprocess.SubprocessError) as error:
+        raise UsageError(f"{path} is no interpreter of Python: it does not answer as one does") from error
     return Interpreter(path, tag, tuple(version), frozenset(has))
 
 
