@@ -306,6 +306,8 @@ def _literal(path: Path, name: str, value: ast.expr) -> Any:
         right, kind = isinstance(found, str), "a string"
     if not right:
         raise UsageError(f"{path}: {name} = {found!r} must be {kind}")
+    if name == "DTYPES" and not found:
+        raise UsageError(f"{path}: DTYPES = {found!r} names no dtype; leave it out if the kernel takes them all")
     return found
 
 
