@@ -73,7 +73,11 @@ def box_options(command: Callable[..., int]) -> Callable[..., int]:
 
     usual = SandboxLimits()
     timed = click.option(
-        "--timeout", type=AtLeast(0.01, LONGEST), default=usual.timeout, show_default=True, help="Seconds for one execution."
+        "--timeout",
+        type=AtLeast(0.01, LONGEST),
+        default=usual.timeout,
+        show_default=True,
+        help="Seconds for one execution.",
     )(boxed)
     timed = click.option(
         "--open", "in_the_open", is_flag=True, help="Kernels get a network, and write files, with your rights."

@@ -18,6 +18,7 @@ from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.reference_place import Target
+from kernel_assay.corpus.process.import_limit import import_limit
 from kernel_assay.oracles.references.examples import examples_in
 
 _TELLING = ("Model", "reference", "ref", "forward")
@@ -52,7 +53,7 @@ class Loaded:
 
     @property
     def stem(self) -> str:
-        """What its file is called after: itself, or the package that it is."""
+        """Name of its file, or of the package that it is."""
         return self.file.parent.name if self.file.name == "__init__.py" else self.file.stem
 
     @property
@@ -224,10 +225,11 @@ def _imported(name: str, folder: Path) -> tuple[ModuleType, Path]:
 
 
 def _run(work: Callable[[], Any], file: Path) -> None:
-    try:
-        work()
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{file} does not import: {said_of(error, file)}") from error
+    with import_limit(file):
+        try:
+            work()
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"{file} does not import: {said_of(error, file)}") from error
 
 
 def said_of(error: BaseException, file: Path) -> str:

@@ -252,7 +252,7 @@ def test_a_program_that_does_not_answer_is_refused(tmp_path, monkeypatch):
     program = tmp_path / "sleeps"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
-    with pytest.raises(UsageError, match="sleeps does not say within 0.2 s which Python it is"):
+    with pytest.raises(UsageError, match=r"sleeps does not say within 0\.2 s which Python it is"):
         interpreter(str(program))
 
 

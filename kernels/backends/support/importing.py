@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.import_limit import import_limit
 
 _OURS = Path(__file__).resolve().parents[2]
 """The folder of the built-in implementations, none of which imports another."""
@@ -30,7 +31,10 @@ def import_file(path: Path) -> ModuleType:
     root, name = package_of(path)
     _make_importable(path.parent, root)
     try:
-        return importlib.import_module(name) if _imports_relatively(path) else _executed(path)
+        with import_limit(path):
+            return importlib.import_module(name) if _imports_relatively(path) else _executed(path)
+    except UsageError:
+        raise
     except BaseException as error:  # SystemExit too
         raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
 
@@ -57,7 +61,7 @@ def file_of_module(name: str) -> Path | None:
 
 
 def stem_of(path: Path) -> str:
-    """What a file is called after: itself, or the package that it is."""
+    """Name of a file, or of the package that it is."""
     return path.parent.name if path.name == "__init__.py" else path.stem
 
 
