@@ -158,5 +158,7 @@ def spelled(pattern: int, dtype: str) -> str:
         return hex(pattern)
     number = np.array(pattern, fmt.carrier).view(fmt.dtype)[()]
     small = fmt.is_float and 0 < pattern & ~fmt.sign_bit < 1 << (fmt.precision - 1)
-    words = (str(number).removesuffix(".0"), f"{float(number):.0f}" if number == np.trunc(number) else str(number))
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        is_whole = number == np.trunc(number)
+    words = (str(number).removesuffix(".0"), f"{float(number):.0f}" if is_whole else str(number))
     return f"{min(words, key=len)}{'(subnormal)' * small}"

@@ -11,16 +11,29 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.campaign import DEFAULT_SECONDS, RunOptions
 
 TIMEOUT, MEMORY_MB = 10.0, 4096
+LONGEST, LARGEST, MOST_MB, MOST_JOBS = 86_400.0, 2**63 - 1, 1 << 40, 4096
+"""Of a limit in seconds, of whole numbers that nothing else bounds, of megabytes, and of processes."""
+YEAR = 365 * 86_400.0
 ENGINES = ("conjecture", "given")
+_WHOLE = (
+    ("cases", 1, LARGEST),
+    ("seed", 0, LARGEST),
+    ("jobs", 1, MOST_JOBS),
+    ("max_elements", 1, LARGEST),
+    ("case_memory", 1, MOST_MB),
+)
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds_of(text: str) -> float:
-    """`90`, `90s`, `5m` or `8h` in seconds. Raises UsageError for anything else."""
+    """`90`, `90s`, `5m` or `8h` in seconds, a year at most. Raises UsageError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if not match or float(match[1]) == 0:
         raise UsageError(f"{text!r} is no length of time above 0; write 90s, 5m or 8h")
-    return float(match[1]) * _UNITS[match[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds > YEAR:
+        raise UsageError(f"{text!r} is longer than a year; write 90s, 5m or 8h")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +47,8 @@ class SandboxLimits:
 
     def __post_init__(self) -> None:
         """Raises UsageError for limits in which nothing could run."""
-        _at_least("timeout", self.timeout, 0.01)
-        _at_least("memory_mb", self.memory_mb, 16)
+        _within("timeout", self.timeout, 0.01, LONGEST)
+        _within("memory_mb", self.memory_mb, 16, MOST_MB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +116,8 @@ class RunSettings:
             raise UsageError(f"engine {self.engine!r} is not known; the known ones are {', '.join(ENGINES)}")
         if self.workload is not None and self.engine != "conjecture":
             raise UsageError(f"a workload needs the engine 'conjecture', and not {self.engine!r}")
-        for name, least in (("cases", 1), ("seed", 0), ("jobs", 1), ("max_elements", 1), ("case_memory", 1)):
-            _at_least(name, getattr(self, name), least)
+        for name, least, most in _WHOLE:
+            _within(name, getattr(self, name), least, most)
 
     @property
     def until(self) -> tuple[float, int | None]:
@@ -129,6 +142,8 @@ class RunSettings:
         )
 
 
-def _at_least(name: str, value: float | None, least: float) -> None:
+def _within(name: str, value: float | None, least: float, most: float) -> None:
     if value is not None and not value >= least:
         raise UsageError(f"{name} must be at least {least:g}, not {value!r}")
+    if value is not None and value > most:
+        raise UsageError(f"{name} must be at most {most}, not {value!r}")

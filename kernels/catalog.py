@@ -28,7 +28,7 @@ from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.cuda_support.front_matter import integers_of, line_of, read_front_matter
 from kernel_assay.kernels.backends.cuda_support.strides import layouts_of
 from kernel_assay.kernels.backends.support.edits import CUDA, present, source_bytes
-from kernel_assay.kernels.backends.support.importing import file_of_module
+from kernel_assay.kernels.backends.support.importing import file_of_module, stem_of
 from kernel_assay.kernels.backends.support.includes import included
 from kernel_assay.kernels.backends.support.python_syntax import PARSING
 
@@ -58,7 +58,7 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "", python: str 
     path_text, _, function = text.partition(":")
     if not path_text:
         raise UsageError(f"the subject {text!r} names no file; name one, as kernel.py or kernel.py:run")
-    module = file_of_module(path_text) if function and not Path(path_text).exists() else None
+    module = file_of_module(path_text) if function and not Path(path_text).is_file() else None
     path = present((module or Path(path_text)).resolve())
     if path.suffix not in {".py", *CUDA}:
         others = "nor a .toml file of edits, nor a module found here"
@@ -75,7 +75,7 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "", python: str 
     if declared and ops and declared not in ops:
         raise UsageError(f"{path_text} is a kernel of {declared}, not of {' or '.join(ops)}")
     subject = read_subject(path, op=declared or ops[0], function=function, launch=launch)
-    name = f"{path.stem}:{function}" if function else path.stem
+    name = f"{subject.name}:{function}" if function else subject.name
     return subject.but(name=f"{name}@{name_of(python)}", python=python) if python else subject.but(name=name)
 
 
@@ -110,7 +110,7 @@ def read_subject(path: Path, *, op: str, function: str = "", launch: str = "") -
     called = _function(path, source, said, function, op)
     return Subject(
         op=op,
-        name=path.stem,
+        name=stem_of(path),
         backend=backend,
         path=_stored_path(path),
         function=called,
@@ -306,6 +306,8 @@ def _literal(path: Path, name: str, value: ast.expr) -> Any:
         right, kind = isinstance(found, str), "a string"
     if not right:
         raise UsageError(f"{path}: {name} = {found!r} must be {kind}")
+    if name == "DTYPES" and not found:
+        raise UsageError(f"{path}: DTYPES = {found!r} names no dtype; leave it out if the kernel takes them all")
     return found
 
 
@@ -342,7 +344,7 @@ def _function(path: Path, source: bytes, said: dict[str, Any], wanted: str, op: 
     if "ENTRY" not in said:
         tree = _tree(path, source)
         compiled = _compiled(tree)
-        found = wanted or _only_function(tree, compiled, ("run", op, path.stem))
+        found = wanted or _only_function(tree, compiled, ("run", op, stem_of(path)))
         if found in compiled:
             raise UsageError(f"{path}: Triton compiles {found!r}, and nobody launches it; name a function that does")
         return found

@@ -19,6 +19,7 @@ from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.reference_place import ReferencePlace
 from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.corpus.process.import_limit import import_limit
 from kernel_assay.oracles import contracts
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.large.parts import check_separable
@@ -115,11 +116,12 @@ def _executed(file: Path) -> ModuleType:
     module = ModuleType(f"contract_{file.stem}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # dataclasses look up the module they are defined in
-    try:
-        exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102  a user's own file
-    except (Exception, SystemExit) as error:
-        said = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}{_moved(error)}"
-        raise UsageError(f"{file} does not import: {' '.join(said.split())}{_line_of(error, file)}") from error
+    with import_limit(file):
+        try:
+            exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102  a user's own file
+        except (Exception, SystemExit) as error:
+            said = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}{_moved(error)}"
+            raise UsageError(f"{file} does not import: {' '.join(said.split())}{_line_of(error, file)}") from error
     return module
 
 

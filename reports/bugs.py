@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterable
 from functools import cache
 
@@ -83,14 +84,23 @@ def _is_symptom(other: Finding, *, of: Finding) -> bool:
 
 
 def _alike(first: Finding, other: Finding) -> bool:
-    """Whether they fail in one way, or with the same shapes in ways that one fault has; both on NaN, or neither."""
+    """Whether they fail in one way, or with the same shapes in ways that one fault has; both on NaN, or neither.
+
+    NaN in one of them tells nothing apart if both leave the same number in one place: the input was not read.
+    """
     if _is_finite(first.case) is not _is_finite(other.case):
-        return False
+        return _shapes(first.case) == _shapes(other.case) and bool(_left(first) & _left(other))
     kinds = {first.verdict.kind, other.verdict.kind}
     if len(kinds) == 1 and first.verdict.rule == other.verdict.rule:
         return True
     races = first.verdict.kind.facts.hidden_on_gpu and _in_values({other.verdict.kind})  # values are its symptoms
     return (len(kinds) == 1 or _in_values(kinds) or races) and _shapes(first.case) == _shapes(other.case)
+
+
+def _left(f: Finding) -> set[tuple[tuple[int, ...], float]]:
+    """Finite numbers that it left in elements that fail, and where."""
+    shown = f.exhibit.elements if f.exhibit is not None else ()
+    return {(e.index, e.got) for e in shown if e.fails and math.isfinite(e.got)}
 
 
 def _is_finite(case: Case) -> bool:

@@ -20,6 +20,7 @@ from pydantic_core import from_json, to_json
 import kernel_assay
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.channel import Channel, Message, frame
+from kernel_assay.corpus.process.interpreter import STAND_INS, STOOD_IN
 from kernel_assay.corpus.process.parent_death import die_with_parent
 
 HOME = Path(kernel_assay.__file__).resolve().parent.parent
@@ -29,12 +30,20 @@ _BOOT = (
     "from importlib import import_module; import_module('kernel_assay.' + sys.argv.pop(1)).main()"
 )
 """HOME is taken from the path again: what else lies in it must not hide a person's own modules."""
-_LEND = (
-    "import json, sys; from importlib.machinery import PathFinder; lent = json.loads(sys.argv.pop(1)); "
-    "sys.meta_path.append(type('Lent', (), {'find_spec': staticmethod(lambda name, path=None, target=None: "
-    "PathFinder.find_spec(name, [lent[name]]) if name in lent else None)})); "
-)
-"""Packages of ours, for an interpreter that has them not, behind all that it has; none of the rest of ours is seen."""
+_LEND = """
+import json, sys
+from importlib.machinery import PathFinder
+class Lent:
+    def __init__(self, places, stands_in=False):
+        self.places, self.stands_in = places, stands_in
+    def find_spec(self, name, path=None, target=None):
+        return PathFinder.find_spec(name, [self.places[name]]) if name in self.places else None
+lent, in_front = json.loads(sys.argv.pop(1))
+sys.meta_path.append(Lent(lent))
+sys.meta_path.insert(0, Lent(in_front, stands_in=True))
+"""
+"""Packages of ours, for another interpreter, behind all that it has; in front, until they are handed back
+(interpreter.py), those that stand in for what it may have of another version. None of the rest of ours is seen."""
 EXIT_SECONDS = 5.0
 """In which a process ends that has hung up, or was killed."""
 _LAST_WORDS = 2000
@@ -48,7 +57,8 @@ def command_of(
 
     python: the interpreter; empty: this one. lent: packages of ours that it has not, and the folders they are in.
     """
-    boot = [_LEND + _BOOT, json.dumps(dict(lent))] if lent else [_BOOT]
+    in_front = dict.fromkeys(STOOD_IN, str(STAND_INS))
+    boot = [_LEND + _BOOT, json.dumps([dict(lent), in_front])] if python else [_BOOT]
     return [python or sys.executable, "-c", *boot, str(HOME), module, *arguments]
 
 

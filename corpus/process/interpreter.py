@@ -1,8 +1,8 @@
 """Another Python, in whose environment subjects run: what it has, what it is lent of ours, and what it lacks.
 
-A worker needs numpy, and a few packages of ours that a person has no reason to install. Those that an interpreter has
-not are lent to it: compiled ones fit another interpreter of the same version of Python only. Any other one is lent
-modules that stand in for pydantic, and does without the rest.
+A worker needs numpy, and a few packages that a person has no reason to install. Modules of ours stand in for pydantic,
+of which a kernel may need any version. Compiled packages that an interpreter has not are lent to it if it is of our own
+version of Python; any other one does without.
 """
 
 from __future__ import annotations
@@ -14,24 +14,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 
-LENT = (
-    "annotated_types",
-    "llvmlite",
-    "ml_dtypes",
-    "pydantic",
-    "pydantic_core",
-    "typing_extensions",
-    "typing_inspection",
-)
-"""What a worker imports besides numpy and its own code."""
+COMPILED = ("llvmlite", "ml_dtypes")
+"""What a worker imports besides numpy, pydantic and its own code."""
 STAND_INS = Path(__file__).with_name("stand_ins")
 """The folder of the modules that stand in for pydantic, ..."""
-_STOOD_IN = ("pydantic", "pydantic_core")
+STOOD_IN = ("pydantic", "pydantic_core")
 """... and their names."""
 LIBRARIES = {"torch": ("torch",), "triton": ("torch", "triton"), "triton_as_is": ("torch", "triton"), "cupy": ("cupy",)}
 """What kernels of a backend import, by its name."""
@@ -63,9 +56,7 @@ class Interpreter:
     @property
     def lent(self) -> dict[str, str]:
         """What it is lent: by name, the folder it is imported from."""
-        if self.is_like_ours:
-            return {name: _folder_of(name) for name in LENT if name not in self.has}
-        return {} if self.has.issuperset(_STOOD_IN) else dict.fromkeys(_STOOD_IN, str(STAND_INS))
+        return {name: _folder_of(name) for name in COMPILED if name not in self.has} if self.is_like_ours else {}
 
     @property
     def is_like_ours(self) -> bool:
@@ -108,13 +99,27 @@ def interpreter(path: str) -> Interpreter:
 
 @cache
 def _asked(path: str) -> Interpreter:
-    names = ["numpy", *LENT, *dict.fromkeys(name for names in LIBRARIES.values() for name in names)]
+    names = ["numpy", *COMPILED, *dict.fromkeys(name for names in LIBRARIES.values() for name in names)]
     try:
         asked = subprocess.run([path, "-c", _ASK, *names], capture_output=True, text=True, timeout=_SECONDS, check=True)
         tag, version, has = json.loads(asked.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise UsageError(f"{path} does not answer as Python does: {type(error).__name__}") from error
-    return Interpreter(path, tag, tuple(version), frozenset(has))
+        return Interpreter(path, tag, tuple(version), frozenset(has))
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{path} does not say within {_SECONDS:g} s which Python it is") from error
+    except (OSError, ValueError, TypeError, subprocess.SubprocessError) as error:
+        raise UsageError(f"{path} is no interpreter of Python: it does not answer as one does") from error
+
+
+def hand_back() -> None:
+    """Let subjects find the pydantic that is installed for them, now that our own modules have what stands in for it.
+
+    Where none is installed it stays, for those of ours that are imported later.
+    """
+    fronts = [finder for finder in sys.meta_path if getattr(finder, "stands_in", False)]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in fronts] + fronts
+    for name in STOOD_IN:
+        if fronts and PathFinder.find_spec(name) is not None:
+            sys.modules.pop(name, None)
 
 
 def path_of(place: str) -> str:

@@ -29,6 +29,7 @@ from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.corpus.process.forked_child import ForkedChild
+from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS
 from kernel_assay.oracles.catalog import apart, builtin_ops, contract_of, enter, load_contracts, origin_of
 from kernel_assay.oracles.judging.measure import engine
 from kernel_assay.oracles.references.contract import contract_from
@@ -38,7 +39,7 @@ from kernel_assay.oracles.spec.elsewhere import OutsideError
 _MODULE = "oracles.references.process"
 _FOLLOWING = "kernel_assay.oracles.references.torch.following"
 """What it imports of ours where a reference is made of torch; torch with it."""
-START_SECONDS, ANSWER_SECONDS = 60.0, 10.0
+START_SECONDS, ANSWER_SECONDS = IMPORT_SECONDS + 25.0, 10.0
 """For loading and describing a reference, and for its answer to one case."""
 KEPT = 1 << 27
 """Bytes of answers that are remembered."""

@@ -78,7 +78,7 @@ def _claim(_context: click.Context, _option: click.Parameter, lines: tuple[str, 
 @click.argument("b")
 @click.option("--ulp", type=AtLeast(0), help="Steps in the narrower type that elements may be apart.  [default: 0]")
 @click.option("--nmse", type=AtLeast(0.0), help="Largest normalized mean square error of a tensor.")
-@click.option("--cosine", type=AtLeast(-1.0), help="Smallest cosine of a tensor.")
+@click.option("--cosine", type=AtLeast(-1.0, 1.0), help="Smallest cosine of a tensor.")
 @click.option("--dtype", default="", metavar="NAME", help="Round both to this type first; 1 ULP of it is allowed then.")
 @click.option("--truth", metavar="FILE", help="Judge whether B is farther from it than A.")
 @click.option(

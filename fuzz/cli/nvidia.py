@@ -15,9 +15,10 @@ from kernel_assay.corpus.model.findings import Finding, Sanitized
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.selection import UserKernels
-from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, own_option
+from kernel_assay.fuzz.cli.options import AtLeast, contract_option, json_option, old_corpus_option, own_option
 from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.replay.replay import Item, gather
+from kernel_assay.fuzz.settings import LONGEST
 from kernel_assay.fuzz.triage.sanitize import first_words, order_of, placed_on_gpu, said_of, sanitize
 from kernel_assay.kernels.nvidia import profiler
 from kernel_assay.kernels.nvidia.profiler import Profile
@@ -30,7 +31,7 @@ TARGET = "FINDING|FILE|RUN:INDEX|case:TOKEN"
 
 _timeout = click.option(
     "--timeout",
-    type=click.FloatRange(min=1.0),
+    type=AtLeast(1.0, LONGEST),
     default=60.0,
     show_default=True,
     help="Seconds for one run under one tool.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -15,16 +16,17 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.replay.baseline import check_base
-from kernel_assay.fuzz.settings import SandboxLimits
+from kernel_assay.fuzz.settings import LARGEST, LONGEST, MOST_MB, SandboxLimits
 from kernel_assay.oracles.catalog import add_contract
 from kernel_assay.reports.options import existing_corpus
 
 
 class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
-    """A number that is not too small; one sentence says what it must be, whatever it is instead."""
+    """A finite number that is not too small; one sentence says what it must be, whatever it is instead."""
 
-    def __init__(self, least: float) -> None:
-        self.least = least
+    def __init__(self, least: float, most: float | None = None) -> None:
+        """most: None: any number that is finite, or that 64 bits hold."""
+        self.least, self.most = least, most or (LARGEST if isinstance(least, int) else sys.float_info.max)
         self.name = "integer" if isinstance(least, int) else "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -34,10 +36,11 @@ class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in clic
             number = type(self.least)(value)
         except ValueError:
             number = math.nan
-        if number >= self.least:
+        if self.least <= number <= self.most:
             return number
         option, kind = param.opts[0] if param else "it", "whole number" if self.name == "integer" else "number"
-        raise click.UsageError(f"{option} must be a {kind} of at least {self.least}, not {value!r}")
+        end = f"most {self.most}" if number > self.most else f"least {self.least}"
+        raise click.UsageError(f"{option} must be a {kind} of at {end}, not {value!r}")
 
 
 def corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any]:
@@ -70,7 +73,11 @@ def box_options(command: Callable[..., int]) -> Callable[..., int]:
 
     usual = SandboxLimits()
     timed = click.option(
-        "--timeout", type=AtLeast(0.01), default=usual.timeout, show_default=True, help="Seconds for one execution."
+        "--timeout",
+        type=AtLeast(0.01, LONGEST),
+        default=usual.timeout,
+        show_default=True,
+        help="Seconds for one execution.",
     )(boxed)
     timed = click.option(
         "--open", "in_the_open", is_flag=True, help="Kernels get a network, and write files, with your rights."
@@ -78,7 +85,7 @@ def box_options(command: Callable[..., int]) -> Callable[..., int]:
     return click.option(
         "--memory",
         "memory_mb",
-        type=AtLeast(16),
+        type=AtLeast(16, MOST_MB),
         default=usual.memory_mb,
         show_default=True,
         help="Megabytes a subject may allocate.",

@@ -31,7 +31,7 @@ from kernel_assay.fuzz.cli.options import (
 )
 from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.cli.progress import Progress
-from kernel_assay.fuzz.settings import ENGINES, RunSettings, SandboxLimits, seconds_of
+from kernel_assay.fuzz.settings import ENGINES, MOST_JOBS, MOST_MB, RunSettings, SandboxLimits, seconds_of
 from kernel_assay.reports.book import DEFAULT_CORPUS
 from kernel_assay.reports.json_model import report
 from kernel_assay.reports.plain.run_text import campaign_text
@@ -82,11 +82,11 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
 @click.option("--engine", type=click.Choice(ENGINES), default="conjecture", show_default=True)
 @dtype_option
 @device_option("cpu", "Where the subjects run: cpu, cuda, cuda:NUMBER or cuda:all.")
-@click.option("--jobs", type=AtLeast(1), help="Processes that search.  [default: 1; on GPUs more]")
+@click.option("--jobs", type=AtLeast(1, MOST_JOBS), help="Processes that search.  [default: 1; on GPUs more]")
 @click.option("--max-elements", type=AtLeast(1), help="Of the largest tensor of a case.")
 @click.option(
     "--case-memory",
-    type=AtLeast(1),
+    type=AtLeast(1, MOST_MB),
     metavar="MB",
     help="Of all tensors of a case; with it, shapes of language models that fit are tried.",
 )

@@ -33,6 +33,8 @@ class TorchLoader(PythonLoader):
     name = "torch"
     walled = True
     packages = ("torch",)
+    _device = "cpu"
+    """Where it gives tensors, and takes results."""
 
     def preload(self) -> None:
         """Import torch and hold it to one thread: results must not depend on the machine's load."""
@@ -124,6 +126,11 @@ class TorchLoader(PythonLoader):
         for hook in ("__torch_function__", "__torch_dispatch__"):  # as bound methods they would be new each time
             if not any(_function(getattr(kind, hook)) is _function(getattr(one, hook)) for one in usual):
                 raise TypeError(f"it returned {kind.__name__}, a class that runs code whenever a tensor is looked at")
+        if result.device.type != self._device:
+            raise TypeError(f"it returned a tensor on the device {result.device}, not on {self._device}")
+        if result.layout is not self._torch.strided:
+            layout = str(result.layout).removeprefix("torch.")
+            raise TypeError(f"it returned a tensor of the layout {layout}, not a dense one")
         return result
 
     def is_out_of_memory(self, error: BaseException) -> bool:
@@ -138,6 +145,8 @@ def _function(method: Any) -> Any:
 
 class GpuTorchLoader(Streamed, TorchLoader):
     """Functions of torch tensors on the GPU, each over a copy of the guarded memory, laid out as it is."""
+
+    _device = "cuda"
 
     def __init__(self) -> None:
         self._lent: list[_Lent] = []

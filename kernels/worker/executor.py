@@ -230,6 +230,8 @@ class Executor:
         try:
             count = len(setting.specs)
             results = [access.returned(r) for r in as_tuple(answer, count)] if self.bound.returns else []
+        except NotImplementedError as error:  # of whatever was returned: nothing was declined
+            raise SubjectError(TypeError(f"it returned what cannot be read: {error}")) from error
         except BaseException as error:
             raise SubjectError(error) from error
         damage, mutated = setting.memory.damage(run)

@@ -176,7 +176,7 @@ def _passes_on(file: str) -> bool:
 def _lies_with(file: str, path: str) -> bool:
     """Whether a file lies in the package of another one, or beside it."""
     root, name = package_of(Path(path))
-    if "." in name:
+    if root != Path(path).parent:
         return file.startswith(f"{root / name.partition('.')[0]}/")
     return Path(file).parent == Path(path).parent
 

@@ -25,6 +25,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from kernel_assay.corpus.process.child import taken
+from kernel_assay.corpus.process.interpreter import hand_back
 from kernel_assay.corpus.process.parent_death import adopt_orphans, die_with_parent
 from kernel_assay.kernels.backend_registry import loader_of
 from kernel_assay.kernels.backends.support.walls import fault_note
@@ -266,9 +267,11 @@ def main() -> None:
         enclosure.enter()
     with contextlib.suppress(OSError):  # the folder may be gone
         sys.path[0] = str(Path.cwd())  # a subject may import what lies where the command was given
-    for backend in settings["backends"]:
+    loaders = [loader_of(backend) for backend in settings["backends"]]
+    hand_back()
+    for loader in loaders:
         with contextlib.suppress(ImportError):  # of another interpreter; whoever is loaded says what is lacking
-            loader_of(backend).preload()
+            loader.preload()
     fault_note()
     snapshot()
     gc.collect()

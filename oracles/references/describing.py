@@ -85,7 +85,8 @@ def _annotated(loaded: Loaded) -> dict[str, str]:
     for name, text in found.items():
         if not is_tensor(text) and text.removeprefix("list[").partition("[")[0] in FORMATS:  # nobody else writes that
             tensors_of(loaded.place, name, text)
-    said = {name: text for name, text in found.items() if is_tensor(text) or (".." in text and numbers_of(text))}
+    numbers = [name for name, text in found.items() if ".." in text and numbers_of(loaded.place, name, text)]
+    said = {name: text for name, text in found.items() if is_tensor(text) or name in numbers}
     return said if any(map(is_tensor, said.values())) else {}
 
 
@@ -115,7 +116,7 @@ def _from_table(
     found, divided = Described([], init=init), dict[str, str]()
     for name in [*(n for n in names if n in table)]:
         default = next(p.default for p in loaded.parameters if p.name == name)
-        if isinstance(table[name], str) and (values := numbers_of(table[name])):
+        if isinstance(table[name], str) and (values := numbers_of(loaded.place, name, table[name])):
             first = [default] if isinstance(default, bool | int | float) else []
             found.tried[name] = list(dict.fromkeys([*first, *values]))
             found.attrs[name] = found.tried[name][0]

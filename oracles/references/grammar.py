@@ -7,6 +7,7 @@ A number is `float 0..1` or `int 0..4`, a truth value `bool`.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -60,9 +61,7 @@ def tensors_of(place: str, name: str, text: str) -> Said:
         return _offsets(place, name, axes, match)
     if odd := [axis for axis in axes if not _AXIS.fullmatch(axis)]:
         raise UsageError(f"{place}: the axis {odd[0]!r} of {name} must be a name, a number, or a product, as half*2")
-    ends = [None if match[end] is None else float(match[end]) for end in ("low", "high")]
-    if ends[0] is not None and ends[1] is not None and ends[0] > ends[1]:
-        raise UsageError(f"{place}: {name} = {text!r} is not possible: the range ends before it begins")
+    ends = (None, None) if match["low"] is None else _range(place, name, match)
     if any("0" in axis.split("*") for axis in axes):
         raise UsageError(f"{place}: {name} = {text!r} is not possible: an axis of 0 leaves it empty in every case")
     dtype = "float32" if match["dtype"] == "float" else match["dtype"]
@@ -104,13 +103,26 @@ def _offsets(place: str, name: str, axes: list[str], match: re.Match[str]) -> Sa
     return Said([tensor], Argument(name, "offsets", (name,)), divides=match["end"])
 
 
-def numbers_of(text: str) -> list[Any]:
-    """The values with which a number is tried, plainest first; none, if the words are about something else."""
+def _range(place: str, name: str, match: re.Match[str]) -> tuple[float, float]:
+    """The ends of a range. Raises UsageError for one in which no number lies, or no last one."""
+    low, high = float(match["low"]), float(match["high"])
+    if low > high:
+        raise UsageError(f"{place}: {name} = {match.string!r} is not possible: the range ends before it begins")
+    if not math.isfinite(high - low):
+        raise UsageError(f"{place}: {name} = {match.string!r} is not possible: the range is wider than any number")
+    return low, high
+
+
+def numbers_of(place: str, name: str, text: str) -> list[Any]:
+    """The values with which a number is tried, plainest first; none, if the words are about something else.
+
+    Raises UsageError for a range that is not possible.
+    """
     if text.strip() == "bool":
         return [False, True]
     match = _SCALAR.fullmatch(text.strip())
     if match is None:
         return []
-    low, high = float(match["low"]), float(match["high"])
-    tried = [low, high, (low + high) / 2, low + (high - low) / 4]
+    low, high = _range(place, name, match)
+    tried = [low, high, low / 2 + high / 2, low + (high - low) / 4]
     return list(dict.fromkeys(round(x) if match["kind"] == "int" else x for x in tried))

@@ -18,6 +18,7 @@ from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.reference_place import Target
+from kernel_assay.corpus.process.import_limit import import_limit
 from kernel_assay.oracles.references.examples import examples_in
 
 _TELLING = ("Model", "reference", "ref", "forward")
@@ -49,6 +50,11 @@ class Loaded:
     def is_module(self) -> bool:
         """Whether it is a class of modules."""
         return isinstance(self.target, type)
+
+    @property
+    def stem(self) -> str:
+        """Name of its file, or of the package that it is."""
+        return self.file.parent.name if self.file.name == "__init__.py" else self.file.stem
 
     @property
     def digest(self) -> str:
@@ -144,7 +150,8 @@ def load(place: str, folder: Path) -> Loaded:
     Raises UsageError if there is none, or if its file does not run.
     """
     where, name, examples, _ = target_named = Target.read(place)
-    if not where or ((folder / where).is_dir() and not (folder / where / "__init__.py").is_file()):
+    is_package = not target_named.is_file and (folder / where / "__init__.py").is_file()
+    if not where or ((folder / where).is_dir() and not is_package):
         what = f"{where} is a folder" if where else f"{place!r} names no file"
         raise UsageError(f"the reference {what}; name a file and what is the reference there, as ref.py:fn")
     given = examples_in(place, examples)
@@ -218,10 +225,11 @@ def _imported(name: str, folder: Path) -> tuple[ModuleType, Path]:
 
 
 def _run(work: Callable[[], Any], file: Path) -> None:
-    try:
-        work()
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{file} does not import: {said_of(error, file)}") from error
+    with import_limit(file):
+        try:
+            work()
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"{file} does not import: {said_of(error, file)}") from error
 
 
 def said_of(error: BaseException, file: Path) -> str:

@@ -100,7 +100,7 @@ class Host:
         return {
             **said,
             "name": name,
-            "stem": self.loaded.file.stem,
+            "stem": self.loaded.stem,
             "file": str(self.loaded.file),
             "digest": self.loaded.digest,
             "library": "torch" if self.loaded.torch is not None else "numpy",

@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import warnings
 import zlib
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.formats import bits_of
+from kernel_assay.corpus.formats import FORMATS, bits_of, spelled
 from kernel_assay.corpus.model.base import GENERATOR_VERSION, SCHEMAS
 from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.case import TOKEN, Case, Fill, Special, TensorRecipe
@@ -226,6 +227,15 @@ def test_negative_pokes_are_refused(poke):
 
 
 POKED = TensorRecipe(shape=(9,), dtype="float32", pokes=((0, 0x7FC00000), (3, 0xFF800000), (4, 1), (8, 0x3FC00000)))
+
+
+@pytest.mark.parametrize("dtype", [name for name, fmt in FORMATS.items() if fmt.is_float])
+def test_a_signalling_nan_is_spelled_without_a_warning(dtype):
+    fmt = FORMATS[dtype]
+    for pattern in (fmt.nan_bits, (fmt.inf_bits if fmt.has_inf else fmt.nan_bits - 1) + 1, fmt.sign_bit | fmt.nan_bits):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert spelled(pattern, dtype) == "nan"
 
 
 def test_labels_spell_out_what_was_written():

@@ -94,6 +94,7 @@ FILES = {
     "kernel.py": KERNEL,
     "list.json": "[]",
     "needs_triton.py": f'BACKEND = "triton"\n\n\n{KERNEL}',
+    "none_of_dtypes.py": f"DTYPES = ()\n\n\n{KERNEL}",
     "no_dtypes.py": f"DTYPES = tuple(['float32'])\n\n\n{KERNEL}",
     "no_eps.py": "def rmsnorm(x, weight):\n    return x\n",
     "no_contract.py": "CONTRACT = 1\n",

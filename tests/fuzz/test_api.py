@@ -225,6 +225,8 @@ def test_what_was_stopped_before_it_began_leaves_nothing(kernel):
         ({"seed": -1}, "seed must be at least 0"),
         ({"engine": "magic"}, "engine 'magic' is not known"),
         ({"jobs": 0}, "jobs must be at least 1"),
+        ({"jobs": 10**9}, "jobs must be at most 4096"),
+        ({"seed": 10**26}, "seed must be at most 9223372036854775807"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(words, said):

@@ -134,6 +134,32 @@ def test_a_number_is_asked_for_in_the_same_words_everywhere(fuzz, option, value)
     refused(fuzz("run", "silu", option, value), f"{option} must be a", "number of at least", f"not '{value}'")
 
 
+@pytest.mark.parametrize("option", ["--cases", "--seed", "--jobs", "--max-elements", "--case-memory", "--memory"])
+def test_a_whole_number_has_an_end(fuzz, option):
+    refused(fuzz("run", "silu", option, 10**26), f"{option} must be a whole number of at most", f"not '{10**26}'")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "silu", "--timeout"),
+        ("compare", "a.npy", "b.npy", "--nmse"),
+        ("compare", "a.npy", "b.npy", "--cosine"),
+        ("compare", "a.npy", "b.npy", "--factor"),
+        ("sanitize", "abc", "--timeout"),
+    ],
+)
+def test_a_number_is_finite(fuzz, words):
+    for value in ("inf", "1e999"):
+        refused(fuzz(*words, value, corpus=None), f"{words[-1]} must be a number of at most", f"not '{value}'")
+    refused(fuzz(*words, "nan", corpus=None), f"{words[-1]} must be a number of at least", "not 'nan'")
+
+
+@pytest.mark.parametrize("value", ["9" * 400, f"{'9' * 400}h", "8761h"])
+def test_a_length_of_time_has_an_end(fuzz, value):
+    refused(fuzz("run", "silu", "--budget", value), f"'{value}' is")
+
+
 def test_a_corpus_below_a_file_is_refused(fuzz, tmp_path):
     (tmp_path / "file").write_text("")
     refused(fuzz("run", "silu", *SHORT, corpus=tmp_path / "file" / "corpus"), "not writable")

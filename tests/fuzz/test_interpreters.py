@@ -15,7 +15,7 @@ from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.execution import Execution, OutputReport
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.process.child import HOME
-from kernel_assay.corpus.process.interpreter import LENT, STAND_INS, Interpreter, interpreter, path_of
+from kernel_assay.corpus.process.interpreter import COMPILED, STAND_INS, Interpreter, interpreter, path_of
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import CheckRequest
@@ -96,6 +96,14 @@ def test_numpy_is_enough_and_nothing_else_of_ours_is_there(environment, mine, sa
         assert hold(ones(5), kernel).kind is Kind.PASS
 
 
+def test_a_kernel_has_the_pydantic_that_is_installed_for_it(environment, mine):
+    """Whichever it is: the worker stands on none."""
+    place = environment("venv-a", SILU.format("pydantic, ", "assert pydantic.VERSION == '1.10'"))
+    (place / SITE / "pydantic").mkdir()
+    (place / SITE / "pydantic" / "__init__.py").write_text("VERSION = '1.10'\n")
+    assert hold(ones(5), f"{mine}@{place}").kind is Kind.PASS
+
+
 def test_two_versions_of_a_library_stand_side_by_side(environment, mine, fuzz, tmp_path):
     a, b = environment("venv-a", SILU.format("", WRONG)), environment("venv-b", SILU.format("", ""))
     _, command, shown = re.findall(r"```(?:sh|text)\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[:3]
@@ -137,7 +145,7 @@ def test_a_crash_in_one_interpreter_is_none_in_the_other(environment, mine):
 
 def test_doctor_says_what_an_interpreter_has_and_lacks(environment, fuzz):
     code, out, _ = fuzz("doctor", "--python", environment("plain"))
-    assert (code, f"lent to it: {', '.join(LENT)}\n" in out) == (0, True)
+    assert (code, f"lent to it: {', '.join(COMPILED)}\n" in out) == (0, True)
     rows = " ".join(out.split())
     assert "numpy ready" in rows
     assert "lacks torch: run" in rows
@@ -156,14 +164,13 @@ def test_what_an_interpreter_lacks_is_said_before_anything_runs(environment, min
 
 def test_compiled_packages_are_lent_to_the_same_version_only(environment):
     same = interpreter(path_of(str(environment("plain"))))
-    assert set(same.lent) == set(LENT)
+    assert set(same.lent) == set(COMPILED)
     assert same.goes_without == {}
     other = Interpreter(same.path, "cpython-399", (3, 99, 0), same.has)
-    assert set(other.lent) == {"pydantic", "pydantic_core"}
-    assert (other.lacks(), other.refusal()) == ([], "")
+    assert (other.lent, other.lacks(), other.refusal()) == ({}, [], "")
     assert set(other.goes_without) == {"ml_dtypes", "llvmlite"}
     assert "is Python 3.99.0 and lacks torch" in other.refusal(["torch"])
-    whole = Interpreter(same.path, "cpython-399", (3, 99, 0), same.has | set(LENT))
+    whole = Interpreter(same.path, "cpython-399", (3, 99, 0), same.has | set(COMPILED))
     assert (whole.lent, whole.goes_without, whole.refusal()) == ({}, {}, "")
     assert "needs 3.11 or newer" in Interpreter(same.path, "cpython-38", (3, 8, 0), same.has).refusal()
 
@@ -230,11 +237,22 @@ def test_records_are_the_same_without_pydantic():
         assert (name, label) == (record.id, getattr(record, "label", ""))
 
 
-def test_what_is_no_interpreter_is_refused(tmp_path):
-    program = tmp_path / "false"
-    program.write_text("#!/bin/sh\nexit 3\n")
+@pytest.mark.parametrize("does", ["exit 3", "exit 0", "echo 3", "echo '[1, 2]'", "echo '[1, 2, 3]'"])
+def test_what_is_no_interpreter_is_refused(tmp_path, does):
+    program = tmp_path / "other"
+    program.write_text(f"#!/bin/sh\n{does}\n")
     program.chmod(0o755)
-    with pytest.raises(UsageError, match="does not answer as Python does"):
+    with pytest.raises(UsageError) as refusal:
+        interpreter(str(program))
+    assert str(refusal.value) == f"{program} is no interpreter of Python: it does not answer as one does"
+
+
+def test_a_program_that_does_not_answer_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("kernel_assay.corpus.process.interpreter._SECONDS", 0.2)
+    program = tmp_path / "sleeps"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    with pytest.raises(UsageError, match=r"sleeps does not say within 0\.2 s which Python it is"):
         interpreter(str(program))
 
 

@@ -173,6 +173,11 @@ def test_a_class_that_takes_arguments_is_declined_in_a_sentence(tmp_path):
         ("def f(x: 'float32[n]', o: 'int64[b+1] offsets of k'): return x\n", "o has offsets of k, which is no axis"),
         ("def f(x: 'float32[n]'):\n    x += 1\n    return x * 2\n", "it changes its input 'x' besides what it returns"),
         ("class f(nn.Module):\n    def forward(self, x: 'float32[n] inout'): pass\n", "only a function's input can"),
+        ("def f(x: 'float32[n]', a: 'float 3..1'): return x * a\n", "a = 'float 3..1' is not possible: the range ends"),
+        ("def f(x: 'float32[n]', k: 'int 5..2'): return x * k\n", "k = 'int 5..2' is not possible: the range ends"),
+        ("INPUTS = {'x': 'float32[n]', 'a': 'float 3..1'}\ndef f(x, a): return x\n", "the range ends before it begins"),
+        ("def f(x: 'float32[n]', a: 'float 0..1e999'): return x\n", "the range is wider than any number"),
+        ("def f(x: 'float64[n] -1e308..1e308'): return x\n", "the range is wider than any number"),
         ("DIMS = {'n': (4, 8, 0)}\ndef f(x: 'float32[n]'): return x\n", "and what it is a multiple of, if anything"),
     ],
 )  # fmt: skip

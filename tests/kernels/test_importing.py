@@ -88,3 +88,15 @@ def test_a_module_names_its_file_and_is_not_imported(tmp_path, monkeypatch):
 def test_a_module_that_is_nowhere_is_one_sentence():
     with pytest.raises(UsageError, match="nor a module found here"):
         user_subject("no_such.module:silu", ("silu",))
+
+
+@pytest.mark.parametrize("imported", ["", "from .constants import FACTOR\n"])
+def test_a_package_is_a_module_too(tmp_path, monkeypatch, imported):
+    """Its folder stands beside it under the same name."""
+    written(tmp_path, "mine/constants.py", "FACTOR = 1\n")
+    path = written(tmp_path, "mine/__init__.py", f"FACTOR = 1\n{imported}{KERNEL}")
+    monkeypatch.chdir(tmp_path)
+    subject = user_subject("mine:silu", ())
+    assert (subject.name, subject.path) == ("mine:silu", str(path))
+    assert package_of(path) == (tmp_path, "mine")
+    assert verdicts("mine:silu") == [Kind.PASS]

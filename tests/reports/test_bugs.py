@@ -3,7 +3,7 @@
 import pytest
 
 from kernel_assay.corpus.model.case import Case, Special, TensorRecipe
-from kernel_assay.corpus.model.findings import Environment, Finding, Variant
+from kernel_assay.corpus.model.findings import Element, Environment, Exhibit, Finding, Variant
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Signature, Verdict
@@ -31,6 +31,11 @@ def failing_as(f, dtype, kind):
     return f.but(variants=(Variant(subject=f.subject.key, dtype=dtype, kind=kind),))
 
 
+def leaving(f, got):
+    """The finding, of a kernel that leaves this number in the first element."""
+    return f.but(exhibit=Exhibit(elements=(Element(index=(0, 0), got=got, wanted=2.0),)))
+
+
 NAN = (Special(value="nan", place="last"),)
 LEFT = "out[0] is -1.69e+38, wanted 0; its bytes are 0xFE, as in a local variable that nobody set"
 RAISED = {"kind": Kind.RAISED, "rule": "status"}
@@ -45,12 +50,15 @@ ONE = {
     "failing together": (failing_as(finding(cols=2), "float16", Kind.RAISED), finding(**RAISED, dtype="float16")),
     "values of the same shape": (finding(), finding(**NONFINITE, dtype="float16", layout="transposed")),
     "values that a race has made": (finding(**RACE), finding(**NONFINITE, layout="transposed")),
+    "an input that is not read": (leaving(finding(), 0.0), leaving(finding(**NONFINITE, specials=NAN), 0.0)),
     "what the values give away": (finding(message=LEFT), finding(**NONFINITE, cols=9, message=LEFT, specials=NAN)),
 }
 TWO = {
     "other subjects": (finding(), finding(subject=MINE.but(name="other"))),
     "other kinds": (finding(), finding(**RAISED, cols=6)),
     "NaN in one of them": (finding(), finding(specials=NAN)),
+    "NaN that is read": (leaving(finding(), 0.0), leaving(finding(**NONFINITE, specials=NAN), 1.0)),
+    "NaN in another shape": (leaving(finding(), 0.0), leaving(finding(**NONFINITE, specials=NAN, cols=6), 0.0)),
     "NaN written into one of them": (finding(), finding(pokes=((0, 0x7FC00000),))),
     "other conditions": (finding(gate="cols % 4 != 0"), finding(gate="cols >= 1025", cols=6)),
     "a race in another shape": (finding(**RACE), finding(**NONFINITE, cols=6)),

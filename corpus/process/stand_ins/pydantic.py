@@ -101,6 +101,9 @@ class BaseModel:
         return f"{type(self).__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in type(self).model_fields)})"
 
 
+BaseModel.__annotations__ = {}  # they are no fields, and its module is another's once it is handed back
+
+
 def _dumped(value: Any, mode: str, *, exclude_defaults: bool) -> Any:
     def again(one: Any) -> Any:
         return _dumped(one, mode, exclude_defaults=exclude_defaults)

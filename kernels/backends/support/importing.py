@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.import_limit import import_limit
 
 _OURS = Path(__file__).resolve().parents[2]
 """The folder of the built-in implementations, none of which imports another."""
@@ -30,14 +31,17 @@ def import_file(path: Path) -> ModuleType:
     root, name = package_of(path)
     _make_importable(path.parent, root)
     try:
-        return importlib.import_module(name) if _imports_relatively(path) else _executed(path)
+        with import_limit(path):
+            return importlib.import_module(name) if _imports_relatively(path) else _executed(path)
+    except UsageError:
+        raise
     except BaseException as error:  # SystemExit too
         raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
 
 
 def package_of(path: Path) -> tuple[Path, str]:
     """The folder that a file is imported from, and its dotted name there: that of a module, if it is in no package."""
-    parts, folder = [path.stem], path.parent
+    parts, folder = [] if path.name == "__init__.py" else [path.stem], path.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
@@ -54,6 +58,11 @@ def file_of_module(name: str) -> Path | None:
             return None
         origin, places = spec.origin, list(spec.submodule_search_locations or ())
     return Path(origin) if origin and Path(origin).is_file() else None
+
+
+def stem_of(path: Path) -> str:
+    """Name of a file, or of the package that it is."""
+    return path.parent.name if path.name == "__init__.py" else path.stem
 
 
 def _executed(path: Path) -> ModuleType:

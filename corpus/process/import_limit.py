@@ -1,0 +1,51 @@
+"""A limit to how long a person's file may take to be imported."""
+
+from __future__ import annotations
+
+import signal
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from kernel_assay.corpus.errors import UsageError
+
+IMPORT_SECONDS = 45.0
+_STDLIB = sysconfig.get_path("stdlib")
+
+
+class _EndlessError(BaseException):
+    """Raised in the midst of the file, which is not to catch it."""
+
+
+@contextmanager
+def import_limit(path: Path) -> Iterator[None]:
+    """Raise UsageError if the import of a file, which is what runs inside, does not end, and say where it is.
+
+    Only Python's own code can be stopped so, in the main thread, where nobody else has set an alarm; of other code
+    whoever waits for this process has to lose patience.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getitimer(signal.ITIMER_REAL)[0]:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _ring)
+    signal.setitimer(signal.ITIMER_REAL, IMPORT_SECONDS)
+    try:
+        yield
+    except _EndlessError as endless:
+        raise UsageError(f"{path} does not end its import within {IMPORT_SECONDS:g} s: {endless}") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if signal.getsignal(signal.SIGALRM) is _ring:
+            signal.signal(signal.SIGALRM, before)
+
+
+def _ring(_signal: int, frame: FrameType | None) -> None:
+    """Raise _EndlessError with the place where a file, or what it has called, has got to."""
+    while frame is not None and frame.f_code.co_filename.startswith(("<", f"{_STDLIB}/")):
+        frame = frame.f_back
+    assert frame is not None
+    raise _EndlessError(f"it is still at line {frame.f_lineno} of {frame.f_code.co_filename}")

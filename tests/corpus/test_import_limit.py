@@ -1,0 +1,57 @@
+"""A file whose import does not end is named in one sentence, and so is the line that it has got to."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process import import_limit
+from kernel_assay.kernels.backends.support.importing import import_file
+from kernel_assay.oracles.catalog import add_contract
+from kernel_assay.oracles.references.process import Host
+
+ENDLESS = {
+    "loops": "import time\nwhile True:\n    try:\n        time.sleep(0.01)\n    except Exception:\n        pass\n",
+    "waits": "import threading\n\nthreading.Event().wait()\n",
+    "neighbour": "import beside\n",
+}
+
+
+def reference(path):
+    Host(f"{path}:f", str(path.parent), os.memfd_create("answers"))
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(import_limit, "IMPORT_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("load", [import_file, reference, add_contract])
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_import_that_does_not_end_is_refused(tmp_path, load, name):
+    path = tmp_path / f"{name}_{load.__name__}.py"
+    path.write_text(ENDLESS[name].replace("beside", f"beside_{load.__name__}"))
+    beside = tmp_path / f"beside_{load.__name__}.py"
+    beside.write_text("while True: pass\n")
+    if load is add_contract and name == "neighbour":
+        pytest.skip("a contract stands alone")
+    with pytest.raises(UsageError) as refused:
+        load(path)
+    at = f"line 1 of {beside}" if name == "neighbour" else f"of {path}"
+    assert str(refused.value).startswith(f"{path} does not end its import within 0.3 s: it is still at line ")
+    assert at in str(refused.value)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("short")
+def test_an_alarm_that_is_set_already_is_left_alone():
+    signal.setitimer(signal.ITIMER_REAL, 1000.0)
+    try:
+        with import_limit.import_limit(Path("mine.py")):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] > 999.0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
