@@ -18,7 +18,7 @@ from kernel_assay.corpus.process.channel import frame
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 from kernel_assay.kernels.sandbox.worker_pool import Handle, WorkerPool
 
-LOAD_SECONDS = 60.0
+LOAD_SECONDS = 120.0
 """What loading a subject may take."""
 EACH = 16
 """Subjects to a worker: for fewer, none is started beside the first."""
