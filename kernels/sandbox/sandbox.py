@@ -312,14 +312,11 @@ class Sandbox:
         return Ending(ZYGOTE_LOST, "") if self.pool.loses(self._active) else None
 
     def _ready(self, *warm: str) -> Handle:
-        """A new worker that has been told who its subjects are, and which of them it will be asked for first."""
+        """A new worker that has been told who its subjects are; warm: those that it will be asked for first."""
         handle = self.pool.spawn()
+        handle.due = warm
         with contextlib.suppress(OSError):  # it is dead; _wait finds out how
             handle.channel.send(self._introduction)
-            if warm and not self._sharing.wanted:  # what it makes on a GPU then, it cannot share
-                handle.warm = True
-                handle.loaded.update(warm)
-                handle.channel.send(frame({"warm": warm}, []))
         return handle
 
     def _share(self) -> None:
@@ -387,6 +384,8 @@ class Sandbox:
             self._active.channel.distrust()
             raise GarbledError(str(error)) from error
         pending.histories[key] = self._active.history
+        if not self._sharing.wanted:  # what the spare makes on a GPU now, it cannot share
+            self._spare.warm_up()
         if outcome.execution.status != Status.UNSUPPORTED:
             self._active.warmed.add(key[1])
         if key in pending.excused:

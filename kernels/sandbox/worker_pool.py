@@ -21,7 +21,7 @@ from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.inputs.gradients import NEEDED
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.corpus.process.channel import Channel
+from kernel_assay.corpus.process.channel import Channel, frame
 from kernel_assay.corpus.process.child import handed, start
 from kernel_assay.corpus.process.interpreter import interpreter
 from kernel_assay.corpus.process.scratch_folders import Scratch
@@ -125,6 +125,8 @@ class Handle:
     """Traceback of what failed in it, if it has said that this was its own code; it is about to end."""
     stack: str = ""
     """Where it was when that was last asked for."""
+    due: tuple[str, ...] = ()
+    """Subjects that it is to load before it is needed, once the worker that is needed now has loaded its own."""
     warm: bool = False
     """Whether it has touched what a task touches, a GPU among it, before it is needed."""
     loaded: set[str] = field(default_factory=set)
@@ -138,6 +140,15 @@ class Handle:
         if self.journal >= 0:  # it may be closed twice: when its zygote is lost, and with all others
             os.close(self.journal)
             self.journal = -1
+
+    def warm_up(self) -> None:
+        """Have it load what it is to load, unless it has been told."""
+        if self.due:
+            self.warm = True
+            self.loaded.update(self.due)
+            with contextlib.suppress(OSError):  # it is dead, which shows when it is needed
+                self.channel.send(frame({"warm": self.due}, []))
+            self.due = ()
 
     def is_alone_with(self, keys: Collection[str]) -> bool:
         """Whether it has run nothing, and loaded nothing but these subjects: else others may have changed it."""
