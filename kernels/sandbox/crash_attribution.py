@@ -66,6 +66,8 @@ def accuse(pending: PendingBatch, death: Death) -> None:
         pending.outcomes[key] = death_of(key[1], death.ending, death.late, granted=death.granted)
         if death.late is None:
             pending.proven.add(how)
+        elif death.own:
+            pending.histories[key] = death.history
     else:
         pending.suspects.append((n, replace(task, subjects=task.subjects[:1])))
         ran = [k for k in pending.outcomes if k in death.told]

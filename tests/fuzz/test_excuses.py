@@ -58,7 +58,7 @@ def run(out, x):
 """
 )
 ACROSS = (
-    HEAD.replace('("float32",)', "()")
+    HEAD.replace('DTYPES = ("float32",)\n', "")
     + """
 FIRST = {}
 def run(out, x):
@@ -234,6 +234,15 @@ def test_what_one_call_leaves_to_the_next_is_found_shrunk_and_run_again(fuzz, he
     assert next(f for f in findings() if f.id == first.id).state is State.FIXED
     kernel(here, text)
     assert fuzz("replay", committed)[0] == 1
+
+
+def test_a_hang_that_needs_other_calls_is_run_again_with_them(fuzz, here):
+    kernel(here, COUNTS.format(rule="==") + "        __import__('time').sleep(1e6)\n")
+    assert search(fuzz, "--timeout", 0.4, cases=32)[0] == 1
+    first = min((f for f in findings() if f.verdict.kind is Kind.STATEFUL), key=lambda f: len(f.before))
+    assert 1 <= len(first.before) <= 3
+    assert "no result within 0.4 s" in first.verdict.message
+    assert fuzz("replay", first.id, "--timeout", 0.4)[0] == 1
 
 
 def test_a_sum_that_nobody_clears_is_found(fuzz, here):
