@@ -27,6 +27,7 @@ from kernel_assay.oracles.numerics.bounds import (
     sum_range,
     sum_unit,
 )
+from kernel_assay.oracles.numerics.norms import in_any_order
 from kernel_assay.oracles.spec.axes import Attrs, Dims
 from kernel_assay.oracles.spec.balls import Ball, ball, balls, total
 from kernel_assay.oracles.spec.contract import (
@@ -70,6 +71,8 @@ def budget(q: Question) -> dict[str, Budget]:
     error += (root * (dmu + q.least) + 2.0 * q.least) * weight
     error += _rounded(q, normal, root * weight, weight, v)
     error += (q.u if q.case.dtype != "float64" else 2.0 * q.u) * np.abs(q.want["out"]) + q.least * (1.0 + n**0.5)
+    over, more = in_any_order(q, centred, root, weight)
+    error += more
     lost = (v < max(8.0 * least, 40.0 * q.every.half)) | ~np.isfinite(e_v)
     lost |= (eps < 8.0 * least) & (dmu * dmu > 4.0 * var)
     # Welford's merge squares the difference of two means, up to twice the whole sum; also where the mean overflowed.
@@ -77,12 +80,14 @@ def budget(q: Question) -> dict[str, Budget]:
     huge |= ~((np.abs(mean) + centred.max(axis=-1, keepdims=True, initial=0.0)) ** 2 <= 0.99 * q.every.top)
     top = _top(q)
     highest = normal + np.abs(q.real("bias")) if top == LIMIT else normal
-    if highest.max(initial=0.0) <= 0.99 * top and not lost.any() and not huge.any():
+    if highest.max(initial=0.0) <= 0.99 * top and not (lost | huge | over).any():
         return {"out": Budget(error)}
     normal[np.isnan(normal) & huge] = 0.0
     rest = 1.25 * np.abs(q.want["out"] - q.real("bias")) + 4.0 * q.u * np.abs(q.real("bias")) + q.least
     error = np.where(lost, np.inf, np.where(huge, np.fmax(error, rest), error))
-    return {"out": Budget(error, accept=_accept(q, normal, lost, huge, centred <= 2.0 * (dmu + least)))}
+    mask = _accept(q, normal, lost, huge, centred <= 2.0 * (dmu + least))
+    mask[over] |= PINF | NINF | NAN
+    return {"out": Budget(error, accept=mask)}
 
 
 def _mean_error(q: Question, x: Reals, mean: Reals, var: Reals) -> Reals:

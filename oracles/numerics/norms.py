@@ -52,13 +52,32 @@ def rms_budget(q: Question, weight: Reals, off: float = 0.0) -> Budget:
         error += narrow.half * factor
     error += (q.least * (2.0 + 1.0 / np.sqrt(v))) * factor
     error += q.least * (1.0 + n**0.5)
+    over, more = in_any_order(q, np.abs(x), 1.0 / np.sqrt(v), factor)
+    error += more
     error[lost[:, 0]] = np.inf
     error[x == 0.0] = 0.0  # times anything finite
     top = range_of(q)[1]
     highest = np.abs(q.want["out"]) if top == LIMIT else factor
-    if _below(sum_square, 0.99 * min(largest, every.top)) and _below(highest, 0.99 * top) and not lost.any():
+    usual = _below(sum_square, 0.99 * min(largest, every.top)) and _below(highest, 0.99 * top) and not lost.any()
+    if usual and not over.any():
         return Budget(error)
-    return Budget(error, accept=_accept(q, weight, sum_square, v, lost))
+    mask = _accept(q, weight, sum_square, v, lost)
+    mask[over] |= PINF | NINF | NAN
+    return Budget(error, accept=mask)
+
+
+def in_any_order(q: Question, x: Reals, root: Reals, weight: Reals) -> tuple[NDArray[np.bool_], Reals]:
+    """Say what x * root * weight may come to where a kernel multiplies by the weight first, all as magnitudes.
+
+    Marked is where a product of two overflows, so that Inf comes out, or NaN of Inf times 0. The error is that of a
+    product of two that is less than a normal number.
+    """
+    (tiny, top), number = range_of(q), np.isfinite(x) & np.isfinite(weight)
+    with np.errstate(all="ignore"):
+        of_x, of_root = x * weight, root * weight
+        over = number & ((of_x > 0.99 * top) | (of_root > 0.99 * top))
+        error = q.least * (np.where(of_x < tiny, root, 0.0) + np.where(of_root < tiny, x, 0.0))
+    return over, np.where(number & (weight > 0) & np.isfinite(error), error, 0.0)
 
 
 def _below(x: Reals, limit: float) -> bool:

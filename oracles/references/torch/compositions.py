@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from kernel_assay.oracles.numerics.following.interval_array import Followed
-from kernel_assay.oracles.numerics.following.intervals import freed
+from kernel_assay.oracles.numerics.following.interval_array import Followed, UnfollowedError
+from kernel_assay.oracles.numerics.following.intervals import Span, freed
 
+FOLDED = 8.0
+"""Roundings of what is multiplied out: of both products, of their factors, and of the difference."""
 aten = torch.ops.aten
 
 
@@ -20,9 +23,20 @@ def name_of(func: Any) -> str:
     return name.removeprefix("aten::")
 
 
-def _linear_plus(beta: Any, start: Any, alpha: Any, product: Any) -> Any:
-    product = product if alpha == 1 else product * alpha
-    return product + (start if beta == 1 else start * beta)
+def _linear_plus(multiply: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    (start, *factors), beta, alpha = args, kwargs.get("beta", 1), kwargs.get("alpha", 1)
+    product = multiply(*factors) if alpha == 1 else multiply(*factors) * alpha
+    return begun_with(product, start if beta == 1 else start * beta, factors[0].shape[-1])
+
+
+def begun_with(product: Any, start: Any, terms: int) -> Any:
+    """The sum of a product and of what a kernel may begin it with: then each of its terms is rounded beside that."""
+    made = product + start
+    span, a = made.span, made.followed.arithmetic
+    size = np.abs(start.span.value if hasattr(start, "span") else start.numpy())
+    nothing = (product.span.low == 0) & (product.span.high == 0)
+    error = np.where(nothing | ~np.isfinite(size), 0.0, terms * a.sums * size)
+    return type(made)(Followed(a, a.within_range(Span(span.value, span.low - error, span.high + error))))
 
 
 def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -156,6 +170,27 @@ def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
     return out, mean.squeeze(2), scale.squeeze(2)
 
 
+def _batch_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """With statistics that are given, many kernels, torch's own among them, fold the mean into the bias."""
+    x, weight, bias, mean, var, training, _, eps = args
+    if training:
+        from torch._decomp import decomposition_table  # noqa: PLC0415  not every reference needs it
+
+        return inspect.unwrap(decomposition_table[func])(*args, **kwargs)
+    shape = (1, x.shape[1], *[1] * (x.ndim - 2))
+    mean, scale = mean.reshape(shape), torch.rsqrt(var.reshape(shape) + eps)
+    whole = scale if weight is None else scale * weight.reshape(shape)
+    out = (x - mean) * scale
+    out = out if weight is None else out * weight.reshape(shape)
+    parts, a = [x * whole, mean * whole], out.followed.arithmetic
+    reach = sum(np.maximum(np.abs(part.span.low), np.abs(part.span.high)) for part in parts)
+    error = np.where(np.isfinite(reach), FOLDED * a.unit * np.where(np.isfinite(reach), reach, 0.0), 0.0)
+    span = Span(out.span.value, out.span.low - error, out.span.high + error)
+    out = _freed(type(out)(Followed(a, a.within_range(span))), _infinite(parts[0]) | _infinite(parts[1]))
+    empty = x.new_empty(0)
+    return out if bias is None else out + bias.reshape(shape), empty, empty
+
+
 def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Naively, as many kernels have it: log(1 + exp(x)) loses what is small beside 1."""
     x, rest = args[0], list[Any](args[1:])
@@ -175,6 +210,46 @@ def _elu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return torch.where(x > 0, x * scale if scale != 1 else x, below)
 
 
+def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+    """A softmax in which a row of -Inf gives 0; most kernels make NaN of it, so it may be anything."""
+    made = softmax(_func, args, {})
+    none = np.isneginf(args[0].amax(args[1], keepdim=True).span.value)
+    span = Span(np.where(none, 0.0, made.span.value), made.span.low, made.span.high)
+    return _freed(type(made)(Followed(made.followed.arithmetic, span)), none)
+
+
+def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Scaled dot products; the scale may come before or after the product, which a product allows for."""
+    q, k, v, dropout, causal = [*args, *[0.0, False][max(0, len(args) - 3) :]][:5]
+    scores = _scores(q, k, dropout, causal, kwargs)
+    return torch.matmul(_safe_softmax(None, (scores, -1), {}), v), torch.logsumexp(scores, dim=-1)
+
+
+def _attention_backward(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make its gradients from weights that are made anew."""
+    begun, q, k, v, _, _, dropout, causal = args
+    weights = _safe_softmax(None, (_scores(q, k, dropout, causal, kwargs), -1), {})
+    of_weights = torch.matmul(begun, v.transpose(-2, -1))
+    inner = of_weights - (of_weights * weights).sum(-1, keepdim=True)
+    of_scores = weights * inner * (kwargs.get("scale") or q.shape[-1] ** -0.5)
+    found = torch.matmul(of_scores, k), torch.matmul(of_scores.transpose(-2, -1), q)
+    return *found, torch.matmul(weights.transpose(-2, -1), begun)
+
+
+def _scores(q: Any, k: Any, dropout: float, causal: bool, kwargs: dict[str, Any]) -> Any:
+    """Scaled products of queries and keys, -Inf where they are masked."""
+    if dropout:
+        raise UnfollowedError("it draws random numbers (dropout)")
+    scale = kwargs.get("scale") or q.shape[-1] ** -0.5
+    scores, mask = torch.matmul(q, k.transpose(-2, -1)) * scale, kwargs.get("attn_mask")
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril().logical_not()
+        scores = scores.masked_fill(mask, float("-inf"))
+    elif mask is not None:
+        scores = scores.masked_fill(mask.logical_not(), float("-inf")) if mask.dtype == torch.bool else scores + mask
+    return scores
+
+
 COMPOSED: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _var),
     "square": lambda _f, args, _k: args[0] * args[0],
@@ -187,10 +262,14 @@ COMPOSED: dict[str, Callable[..., Any]] = {
     "gelu": _gelu,
     "native_layer_norm": _layer_norm,
     "native_group_norm": _group_norm,
+    "native_batch_norm": _batch_norm,
+    "_safe_softmax": _safe_softmax,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "silu": lambda _f, args, _k: args[0] * torch.sigmoid(args[0]),
     "leaky_relu": lambda _f, args, k: torch.where(args[0] > 0, args[0], args[0] * [*args[1:], *k.values(), 0.01][0]),
     "elu": _elu,
-    "addmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.mm(*args[1:])),
-    "baddbmm": lambda _f, args, k: _linear_plus(k.get("beta", 1), args[0], k.get("alpha", 1), aten.bmm(*args[1:])),
+    "addmm": lambda _f, args, k: _linear_plus(aten.mm, args, k),
+    "baddbmm": lambda _f, args, k: _linear_plus(aten.bmm, args, k),
 }
 """By name, each called with the operator, its arguments and those by name."""

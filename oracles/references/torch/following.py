@@ -31,7 +31,7 @@ from kernel_assay.oracles.numerics.following.intervals import (
     tried,
 )
 from kernel_assay.oracles.references.torch import operators, ties
-from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, softmax
+from kernel_assay.oracles.references.torch.compositions import COMPOSED, begun_with, name_of
 from kernel_assay.oracles.references.torch.widened import NARROW
 
 LOST = 3
@@ -327,15 +327,25 @@ def _pooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     most = float(np.prod([*window, *([window[0]] if len(window) == 1 else [])]))
 
     def rule(a: Arithmetic, applied: Callable[..., Array], spans: Sequence[Span]) -> Span:
-        return multiplied(a, applied, spans, lambda *ones: (most + 8.0) * applied(*ones))
+        narrow = replace(a, top=a.top / most, sums_top=a.sums_top / most)  # of the sum, before it is divided
+        return multiplied(narrow, applied, spans, lambda *ones: (most + 8.0) * applied(*ones))
 
     return _with(func, args, kwargs, rule)
 
 
 def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Add the bias behind the sum."""
+    """Add the bias, before the sum or behind it; anything, where a weight that is no number meets what is padded."""
     made = _with(func, (args[0], args[1], None, *args[3:]), kwargs, _scaled)
-    return made if args[2] is None else made + args[2].reshape(-1, *[1] * (made.ndim - 2))
+    x, weight, bias, _, padding, _, transposed = args[:7]
+    odd = ~np.isfinite(tracked(made.followed.arithmetic, weight).span.value)
+    if odd.any() and any(padding) and not transposed:
+        marks = torch.from_numpy(odd.astype(np.float64))
+        met = func(torch.ones(x.shape, dtype=torch.float64), marks, None, *args[3:])
+        all_of_it = marks.flatten(1).sum(1).reshape(-1, *[1] * (made.ndim - 2))
+        made = Tracked(Followed(made.followed.arithmetic, freed(made.span, _numpy(met < all_of_it))))
+    if bias is None:
+        return made
+    return begun_with(made, bias.reshape(-1, *[1] * (made.ndim - 2)), max(weight[0].numel(), weight[:, 0].numel()))
 
 
 def _convolution_backward(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -429,46 +439,6 @@ def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return made
 
 
-def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
-    """A softmax in which a row of -Inf gives 0; most kernels make NaN of it, so it may be anything."""
-    made = softmax(_func, args, {})
-    none = np.isneginf(args[0].amax(args[1], keepdim=True).span.value)
-    span = Span(np.where(none, 0.0, made.span.value), made.span.low, made.span.high)
-    return Tracked(Followed(made.followed.arithmetic, freed(span, np.broadcast_to(none, span.value.shape))))
-
-
-def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Scaled dot products; the scale may come before or after the product, which _scaled allows for."""
-    q, k, v, dropout, causal = [*args, *[0.0, False][max(0, len(args) - 3) :]][:5]
-    scores = _scores(q, k, dropout, causal, kwargs)
-    return torch.matmul(_safe_softmax(None, (scores, -1), {}), v), torch.logsumexp(scores, dim=-1)
-
-
-def _attention_backward(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make its gradients from weights that are made anew."""
-    begun, q, k, v, _, _, dropout, causal = args
-    weights = _safe_softmax(None, (_scores(q, k, dropout, causal, kwargs), -1), {})
-    of_weights = torch.matmul(begun, v.transpose(-2, -1))
-    inner = of_weights - (of_weights * weights).sum(-1, keepdim=True)
-    of_scores = weights * inner * (kwargs.get("scale") or q.shape[-1] ** -0.5)
-    found = torch.matmul(of_scores, k), torch.matmul(of_scores.transpose(-2, -1), q)
-    return *found, torch.matmul(weights.transpose(-2, -1), begun)
-
-
-def _scores(q: Any, k: Any, dropout: float, causal: bool, kwargs: dict[str, Any]) -> Any:
-    """Scaled products of queries and keys, -Inf where they are masked."""
-    if dropout:
-        raise UnfollowedError("it draws random numbers (dropout)")
-    scale = kwargs.get("scale") or q.shape[-1] ** -0.5
-    scores, mask = torch.matmul(q, k.transpose(-2, -1)) * scale, kwargs.get("attn_mask")
-    if causal:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril().logical_not()
-        scores = scores.masked_fill(mask, float("-inf"))
-    elif mask is not None:
-        scores = scores.masked_fill(mask.logical_not(), float("-inf")) if mask.dtype == torch.bool else scores + mask
-    return scores
-
-
 _RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(operators.MOVES, _moved),
     **dict.fromkeys(operators.FOUND, _found),
@@ -492,9 +462,6 @@ _RULES: dict[str, Callable[..., Any]] = {
     "masked_fill": lambda _f, args, _k: _chosen(_f, (args[1], args[2], args[0]), {}),
     "_to_copy": _copied,
     "rsub": lambda _f, args, _k: tracked(_arithmetic(args), args[1]) - args[0],
-    "_safe_softmax": _safe_softmax,
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "convolution_backward": _convolution_backward,
     "max_pool2d_with_indices_backward": _unpooled,
 }
