@@ -16,6 +16,7 @@ from kernel_assay.oracles.numerics.following.intervals import (
     chosen,
     elementwise,
     multiplied,
+    of_shares,
     summed,
     tried,
     words,
@@ -65,6 +66,8 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         """What it came of, if a form without cancellation may begin with it."""
         self.product: Product | None = None
         """Its factors, if it is a product."""
+        self.exponent = 0.0
+        """The largest magnitude that it is an exponential of, or a sum of exponentials; 0: it is none."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Numpy's elementwise functions, matrix products and reductions."""
@@ -150,6 +153,7 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         made = Followed(self.arithmetic, Span(*(np.asarray(move(x)) for x in self.span)))
         if self.product is not None:
             made.product = self.product.moved(move, self.shape)
+        made.exponent = self.exponent
         return made
 
     def __setitem__(self, key: Any, new: Any) -> None:
@@ -295,8 +299,13 @@ def _applied(a: Arithmetic, ufunc: np.ufunc, method: str, inputs: Sequence[Any],
 def multiplied_out(a: Arithmetic, name: str, span: Span, operands: Sequence[Followed]) -> Followed:
     """What an elementwise operation makes, which knows its factors if it is a product."""
     product = product_of(name, operands, a.log.stores) if operands else None
+    if name == "divide" and operands and all(x.exponent for x in operands):
+        span = of_shares(a, span, max(x.exponent for x in operands))
     made = Followed(a, in_any_order(a, span, product))
     made.product = product
+    if name == "exp" and operands:
+        size = np.abs(operands[0].span.value)
+        made.exponent = float(size.max(initial=0.0, where=np.isfinite(size)))
     return made
 
 
@@ -322,7 +331,9 @@ def _reduced(
     if ufunc is np.add:
         named = rest[1] if method == "reduce" and not rest[0] else {}
         where = {"axis": named.get("axis", 0), "keepdims": bool(named.get("keepdims"))}
-        return _noted(a, summed(a, function, x.span), "sum" if method == "reduce" else "", (x,), **where)
+        total = _noted(a, summed(a, function, x.span), "sum" if method == "reduce" else "", (x,), **where)
+        total.exponent = x.exponent
+        return total
     if ufunc is np.multiply:
         count = partial(_call_with, getattr(np.add, method), rest)
         return Followed(a, multiplied(a, function, [x.span], count))

@@ -258,6 +258,15 @@ def summed(a: Arithmetic, function: Callable[[Array], Array], span: Span) -> Spa
     return freed(a.within_range(Span(value, low, high)), strange)
 
 
+def of_shares(a: Arithmetic, span: Span, exponent: float) -> Span:
+    """A quotient of exponentials, whose exponents a kernel may make smaller first, by a difference that is rounded.
+
+    exponent: the largest magnitude of an exponent, which the largest is taken from.
+    """
+    error = 2.0 * a.unit * exponent * _size(span.value)
+    return a.within_range(Span(span.value, np.maximum(span.low - error, np.minimum(span.low, 0.0)), span.high + error))
+
+
 def multiplied(
     a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span], count: Callable[..., Array] | None = None
 ) -> Span:

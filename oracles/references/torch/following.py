@@ -216,8 +216,10 @@ def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(parts[0], torch.Tensor):
         single = _joined(a, parts, free)
         single.unsure = ties.moved(func, args, kwargs) if single.places else None
-        if name in operators.ARRANGES | operators.VIEWS and (old := args[0].followed.product) is not None:
-            single.followed.product = old.moved(lambda x: _numpy(func(_tensor(x), *args[1:], **kwargs)), args[0].shape)
+        if name in operators.ARRANGES | operators.VIEWS:
+            old, single.followed.exponent = args[0].followed.product, args[0].followed.exponent
+            arrange = lambda x: _numpy(func(_tensor(x), *args[1:], **kwargs))  # noqa: E731
+            single.followed.product = old.moved(arrange, args[0].shape) if old is not None else None
         return single
     made = [_joined(a, parts, lost) for *parts, lost in zip(*parts, free or parts[0], strict=True)]
     return made if isinstance(parts[0], list) else tuple(made)
@@ -375,7 +377,9 @@ def _summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if args[0].dtype == torch.bool or not args[0].dtype.is_floating_point:
         return _moved(func, args, kwargs)
     function = lambda x: _numpy(func(torch.from_numpy(np.asarray(x, np.float64)), *args[1:], **kwargs))  # noqa: E731
-    return Tracked(Followed(a, summed(a, function, args[0].span)))
+    total = Followed(a, summed(a, function, args[0].span))
+    total.exponent = args[0].followed.exponent
+    return Tracked(total)
 
 
 def _prod(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
