@@ -1,4 +1,4 @@
-"""What dtypes a reference gives its outputs: it is asked, for inputs of each dtype."""
+"""Ask a reference what dtypes it gives its outputs, for inputs of each dtype."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def _applied(a: Arithmetic, ufunc: np.ufunc, method: str, inputs: Sequence[Any],
 
 
 def multiplied_out(a: Arithmetic, name: str, span: Span, operands: Sequence[Followed]) -> Followed:
-    """What an elementwise operation makes, which knows its factors if it is a product."""
+    """Make the result of an elementwise operation, which knows its factors if it is a product."""
     product = product_of(name, operands, a.log.stores) if operands else None
     if name == "divide" and operands and all(x.exponent for x in operands):
         span = of_shares(a, span, max(x.exponent for x in operands))

@@ -171,7 +171,7 @@ def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
 
 
 def _batch_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """With statistics that are given, many kernels, torch's own among them, fold the mean into the bias."""
+    """Normalize by statistics that are given; many kernels, torch's own among them, fold the mean into the bias."""
     x, weight, bias, mean, var, training, _, eps = args
     if training:
         from torch._decomp import decomposition_table  # noqa: PLC0415  not every reference needs it

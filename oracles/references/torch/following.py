@@ -77,7 +77,7 @@ class Tracked(torch.Tensor):
 
     @property
     def span(self) -> Span:
-        """Its limits."""
+        """The limits."""
         return self.followed.span
 
     @property
