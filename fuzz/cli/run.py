@@ -15,6 +15,7 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
+from kernel_assay.corpus.storage.atomic_files import write_atomic
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.campaign.clock import Ended
@@ -33,7 +34,7 @@ from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
 from kernel_assay.fuzz.cli.progress import Progress
 from kernel_assay.fuzz.settings import ENGINES, MOST_JOBS, MOST_MB, RunSettings, SandboxLimits, seconds_of
 from kernel_assay.reports.book import DEFAULT_CORPUS
-from kernel_assay.reports.json_model import report
+from kernel_assay.reports.json_model import report, to_json
 from kernel_assay.reports.plain.run_text import campaign_text
 from kernel_assay.reports.plain.terminal import say
 from kernel_assay.reports.words import count
@@ -230,7 +231,7 @@ def conclude(result: api.RunResult, corpus: Path, json_path: str | None = None) 
     summary = report(book)
     full: UsageError | None = None
     try:
-        write_json(str(path), summary)
+        write_atomic(path, to_json(summary) + "\n")
     except UsageError as error:  # what was found is said all the same
         full = error
     say(campaign_text(book), err=to_stdout)

@@ -95,11 +95,10 @@ def test_ctrl_c_while_the_interpreter_ends_does_not_decide_the_exit_code(monkeyp
 
 
 def test_what_was_found_is_told_where_no_summary_can_be_written(fuzz, tmp_path, monkeypatch):
-    def full(path, summary):
-        if path:
-            raise UsageError(f"{path} cannot be written (No space left on device)")
+    def full(path, text):
+        raise UsageError(f"{path} cannot be used (No space left on device); make room there")
 
-    monkeypatch.setattr("kernel_assay.fuzz.cli.run.write_json", full)
+    monkeypatch.setattr("kernel_assay.fuzz.cli.run.write_atomic", full)
     (tmp_path / "kernel.py").write_text(RIGHT + "    out[:, 3:4] = 0\n")
     words = ("--peer", "none", "--cases", 64, "--seed", 1, "--quiet", "--corpus", tmp_path / "corpus")
     code, out, err = fuzz("run", "--subject", tmp_path / "kernel.py", *words)
