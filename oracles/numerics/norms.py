@@ -72,7 +72,7 @@ def in_any_order(q: Question, x: Reals, root: Reals, weight: Reals) -> tuple[NDA
     Marked is where a product of two overflows, so that Inf comes out, or NaN of Inf times 0. The error is that of a
     product of two that is less than a normal number.
     """
-    (tiny, top), number = range_of(q), np.isfinite(x) & np.isfinite(weight)
+    (tiny, top), number = range_of(q), np.isfinite(x) & np.isfinite(weight) & np.isfinite(root)
     with np.errstate(all="ignore"):
         of_x, of_root = x * weight, root * weight
         over = number & ((of_x > 0.99 * top) | (of_root > 0.99 * top))
