@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +16,6 @@ from kernel_assay.kernels.backends.cuda_support.driver import Window, device_cou
 from kernel_assay.kernels.backends.cuda_support.gpu_memory import Streamed
 from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned
-from kernel_assay.kernels.backends.support.free_memory import BYTES, blocks
 
 _WHEELS = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 """Distributions that have the package."""
@@ -29,8 +27,6 @@ class CupyLoader(Streamed, PythonLoader):
     name = "cupy"
     packages = ("cupy",)
     gpu_only = True
-    _fill: Callable[[], Any] = list
-    """Fills what the pool of the stream that a call works on hands out next."""
 
     def unavailable(self) -> str:
         """Needs the package and a GPU."""
@@ -51,16 +47,10 @@ class CupyLoader(Streamed, PythonLoader):
         self._cupy.zeros(1)
         self._wait()
 
-    def free_memory(self, sizes: Collection[int], run: int) -> AbstractContextManager[None]:
-        """Fill blocks of cupy's pool, which it hands out first when as much is asked for; each stream has its own."""
-
-        def fill() -> None:
-            for size in sizes:
-                for block in [self._cupy.empty(size, np.uint8) for _ in blocks(size)]:
-                    block.fill(BYTES[run])
-
-        self._fill = list if exact() else fill
-        return nullcontext()
+    def _block(self, size: int, byte: int) -> Any:
+        block = self._cupy.empty(size, np.uint8)
+        block.fill(byte)
+        return block
 
     def load(self, path: Path, function: str) -> Callable[..., Any]:
         """The function, so that it may be called with numpy views."""

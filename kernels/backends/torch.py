@@ -5,8 +5,7 @@ An error after which nothing runs on the GPU any more ends the process, as a cra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -19,7 +18,6 @@ from kernel_assay.kernels.backends.cuda_support.driver import DRIVER, Window, ex
 from kernel_assay.kernels.backends.cuda_support.gpu_memory import Streamed, absent
 from kernel_assay.kernels.backends.cuda_support.late_streams import arrive_late
 from kernel_assay.kernels.backends.support.base import PythonLoader, Returned, place_of
-from kernel_assay.kernels.backends.support.free_memory import BYTES, blocks
 from kernel_assay.kernels.backends.support.guard import ALIGNMENT
 from kernel_assay.kernels.backends.support.importing import as_function
 from kernel_assay.kernels.backends.support.rearranged import Differentiated, gradient_of, rearranged
@@ -151,8 +149,6 @@ class GpuTorchLoader(Streamed, TorchLoader):
     def __init__(self) -> None:
         self._lent: list[_Lent] = []
         """Of the last call: what it returns may lie there."""
-        self._fill: Callable[[], Any] = list
-        """Fills what the pool of the stream that a call works on hands out next."""
         self._room: Any = None
         """Bytes on the GPU, for the first window of a call; others have their own."""
 
@@ -165,11 +161,8 @@ class GpuTorchLoader(Streamed, TorchLoader):
         self._torch.empty(1, device="cuda").fill_(0)
         DRIVER.check()
 
-    def free_memory(self, sizes: Collection[int], run: int) -> AbstractContextManager[None]:
-        """Fill blocks of torch's pool, which it hands out first when as much is asked for; each stream has its own."""
-        fill = lambda: [[self._bytes(size).fill_(BYTES[run]) for _ in blocks(size)] for size in sizes]  # noqa: E731
-        self._fill = list if exact() else fill
-        return nullcontext()
+    def _block(self, size: int, byte: int) -> Any:
+        return self._bytes(size).fill_(byte)
 
     def wrap(self, view: Array) -> Array:
         """The view itself: it is copied when the function is called."""

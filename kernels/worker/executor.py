@@ -332,14 +332,15 @@ def _masks(access: Access, first: Returned, second: Returned) -> Iterator[tuple[
     fmt = format_of(first.dtype)
     one, other = access.bits(first), access.bits(second)
 
-    def full_of(byte: int) -> int:
-        return int.from_bytes(bytes([byte]) * fmt.dtype.itemsize, "little", signed=True)
-
+    given, own, again = (
+        int.from_bytes(bytes([byte]) * fmt.dtype.itemsize, "little", signed=True)
+        for byte in (POISONS[0], BYTES[0], POISONS[1])
+    )
     for start in range(0, len(one), PIECE):
         x, y = one[start : start + PIECE], other[start : start + PIECE]
         if access.same(x, y):
             continue
-        unwritten = ((x == full_of(POISONS[0])) | (x == full_of(BYTES[0]))) & (y == full_of(POISONS[1]))
+        unwritten = ((x == given) | (x == own)) & (y == again)
         differing = (x != y) & ~unwritten
         if fmt.is_float:  # which NaN it is, is up to the compiler
             differing &= ~(access.is_nan(x, first.dtype) & access.is_nan(y, first.dtype))

@@ -31,7 +31,7 @@ def asked(described: Described, outputs: Collection[str], run: Run) -> OutputDty
     floats = {t.name: t.dtype for t in described.tensors if format_of(t.dtype).is_float}
     usual = next(iter(floats.values()), "float32")
     known = {one: made for one in FLOATS if (made := _given(run, dict.fromkeys(floats, one)))}
-    if made := _given(run, floats):
+    if floats != dict.fromkeys(floats, usual) and (made := _given(run, floats)):
         known[usual] = made
     found = OutputDtypes()
     for name in outputs:

@@ -32,7 +32,7 @@ from kernel_assay.oracles.numerics.following.interval_array import Followed
 from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span
 from kernel_assay.oracles.references.contract import contract_from
 from kernel_assay.oracles.references.describing import describe
-from kernel_assay.oracles.references.description import Described, random_tensor
+from kernel_assay.oracles.references.description import Described, Tensor, random_tensor
 from kernel_assay.oracles.references.differences import compared
 from kernel_assay.oracles.references.gradients import Derived
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
@@ -229,7 +229,7 @@ class Host:
                 'inputs are, as INPUTS = {"x": "float32[rows, cols]"} and DIMS = {"rows": (1, 64)}'
             ) from error
         found, about = self._with_changed(), self.described
-        about.optional -= {t.name for t in about.tensors if t.name in about.optional and not self._does_without(t.name)}
+        about.optional -= {t.name for t in about.tensors if t.name in about.optional and not self._does_without(t)}
         given, floats = self._given, {n for n, x in found.items() if "float" in str(getattr(x, "dtype", ""))}
         self.dtypes = asked(self.described, floats, lambda dtypes: self._tried(about, about.example, dtypes))
         kept = {f"{one.name}{AFTER}" for one in self.described.arguments if one.inout}
@@ -251,19 +251,18 @@ class Host:
         learn_multiples(self.described, self._takes)
         return made
 
-    def _does_without(self, name: str) -> bool:
+    def _does_without(self, tensor: Tensor) -> bool:
         """Whether it runs without an input."""
-        rest = [t for t in self.described.tensors if t.name != name]
-        try:
-            self._tried(replace(self.described, tensors=rest), self.described.example)
-        except (Exception, SystemExit):  # noqa: BLE001  a user's own code
-            return False
-        return True
+        rest = [t for t in self.described.tensors if t is not tensor]
+        return self._runs(replace(self.described, tensors=rest), self.described.example)
 
     def _takes(self, dims: Mapping[str, int]) -> bool:
         """Whether it runs with some extents."""
+        return self._runs(self.described, dims)
+
+    def _runs(self, described: Described, dims: Mapping[str, int]) -> bool:
         try:
-            self._tried(self.described, dims)
+            self._tried(described, dims)
         except (Exception, SystemExit):  # noqa: BLE001  a user's own code
             return False
         return True

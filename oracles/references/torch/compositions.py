@@ -52,7 +52,7 @@ def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     dims = list(range(x.ndim)) if dims is None or list(dims) == [] else list(dims)
     count = int(np.prod([x.shape[d] for d in dims]))
     mean = x.sum(dims, keepdim=True) / count
-    found = _squares(x, mean, dims) / max(0, count - correction)
+    found = _centred(x, mean, dims)[1] / max(0, count - correction)
     found = torch.sqrt(found) if name.startswith("std") else found
     if not kwargs.get("keepdim", False):
         drop = sorted((d % x.ndim for d in dims), reverse=True) if x.ndim else []
@@ -61,15 +61,15 @@ def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (found, mean) if name.endswith("mean") else found
 
 
-def _squares(x: Any, mean: Any, dims: list[int]) -> Any:
-    """The sum of squares of what is left without the mean; anything, where the squares before that overflow."""
+def _centred(x: Any, mean: Any, dims: list[int]) -> tuple[Any, Any]:
+    """Differences from the mean, and the sum of their squares; anything, where the squares before that overflow."""
     off = x - mean
     found = (off * off).sum(dims, keepdim=True)
     whole = (x * x).sum(dims, keepdim=True).span
-    return _freed(found, np.isposinf(whole.high) & np.isfinite(whole.value))
+    return off, without_limits(found, np.isposinf(whole.high) & np.isfinite(whole.value))
 
 
-def _freed(x: Any, strange: Any) -> Any:
+def without_limits(x: Any, strange: Any) -> Any:
     """Take the limits away where something is strange."""
     strange = np.broadcast_to(strange, tuple(x.shape))
     return type(x)(Followed(x.followed.arithmetic, freed(x.span, strange))) if np.any(strange) else x
@@ -132,7 +132,7 @@ def _log_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> 
     if not _by_logarithms(args[0]):
         return shifted - log
     made = args[0] - (top + log)
-    return _freed(made, np.isinf(top.span.value))  # there a logarithm has no one answer
+    return without_limits(made, np.isinf(top.span.value))  # there a logarithm has no one answer
 
 
 def _by_logarithms(x: Any) -> bool:
@@ -151,8 +151,9 @@ def _layer_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
     x, shape, weight, bias, eps = args
     dims = list(range(x.ndim - len(shape), x.ndim))
     mean = x.mean(dims, keepdim=True)
-    scale = torch.rsqrt(_squares(x, mean, dims) / int(np.prod(shape)) + eps)
-    out = (x - mean) * scale
+    off, squares = _centred(x, mean, dims)
+    scale = torch.rsqrt(squares / int(np.prod(shape)) + eps)
+    out = off * scale
     out = out if weight is None else out * weight
     return out if bias is None else out + bias, mean, scale
 
@@ -161,11 +162,12 @@ def _group_norm(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> A
     x, weight, bias, n, c, _, groups, eps = args
     y = x.reshape(n, groups, -1)
     mean = y.mean([2], keepdim=True)
-    scale = torch.rsqrt(_squares(y, mean, [2]) / max(1, y.shape[2]) + eps)
-    out, shape = ((y - mean) * scale).reshape(x.shape), (1, c, *[1] * (x.ndim - 2))
+    off, squares = _centred(y, mean, [2])
+    scale = torch.rsqrt(squares / max(1, y.shape[2]) + eps)
+    out, shape = (off * scale).reshape(x.shape), (1, c, *[1] * (x.ndim - 2))
     if weight is not None:  # many kernels, torch's own among them, fold the mean into the bias: Inf - Inf
         folded = [(one.expand(y.shape).reshape(x.shape) * weight.reshape(shape)) for one in (y * scale, mean * scale)]
-        out = _freed(out * weight.reshape(shape), _infinite(folded[0]) | _infinite(folded[1]))
+        out = without_limits(out * weight.reshape(shape), _infinite(folded[0]) | _infinite(folded[1]))
     out = out if bias is None else out + bias.reshape(shape)
     return out, mean.squeeze(2), scale.squeeze(2)
 
@@ -186,7 +188,7 @@ def _batch_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     reach = sum(np.maximum(np.abs(part.span.low), np.abs(part.span.high)) for part in parts)
     error = np.where(np.isfinite(reach), FOLDED * a.unit * np.where(np.isfinite(reach), reach, 0.0), 0.0)
     span = Span(out.span.value, out.span.low - error, out.span.high + error)
-    out = _freed(type(out)(Followed(a, a.within_range(span))), _infinite(parts[0]) | _infinite(parts[1]))
+    out = without_limits(type(out)(Followed(a, a.within_range(span))), _infinite(parts[0]) | _infinite(parts[1]))
     empty = x.new_empty(0)
     return out if bias is None else out + bias.reshape(shape), empty, empty
 
@@ -215,7 +217,7 @@ def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) ->
     made = softmax(_func, args, {})
     none = np.isneginf(args[0].amax(args[1], keepdim=True).span.value)
     span = Span(np.where(none, 0.0, made.span.value), made.span.low, made.span.high)
-    return _freed(type(made)(Followed(made.followed.arithmetic, span)), none)
+    return without_limits(type(made)(Followed(made.followed.arithmetic, span)), none)
 
 
 def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

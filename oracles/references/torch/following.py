@@ -31,7 +31,7 @@ from kernel_assay.oracles.numerics.following.intervals import (
     tried,
 )
 from kernel_assay.oracles.references.torch import operators, ties
-from kernel_assay.oracles.references.torch.compositions import COMPOSED, begun_with, name_of
+from kernel_assay.oracles.references.torch.compositions import COMPOSED, begun_with, name_of, without_limits
 from kernel_assay.oracles.references.torch.widened import NARROW
 
 LOST = 3
@@ -265,7 +265,7 @@ def _put(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     made = (_multiplied if adds else _moved)(func, args, kwargs)
     if (marked := ties.put(name_of(func), tuple(made.shape), args)) is None:
         return made
-    return Tracked(Followed(made.followed.arithmetic, freed(made.span, marked)))
+    return without_limits(made, marked)
 
 
 def _unpooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -273,7 +273,7 @@ def _unpooled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     begun, x, kernel, stride, padding, dilation = args[:6]
     made, how = _multiplied(func, args, kwargs), (kernel, stride or kernel, padding, dilation)
     marked = ties.shared(*tracked(made.followed.arithmetic, x).span[1:], tuple(begun.shape), how)
-    return Tracked(Followed(made.followed.arithmetic, freed(made.span, marked)))
+    return without_limits(made, marked)
 
 
 def _extreme(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -344,7 +344,7 @@ def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         marks = torch.from_numpy(odd.astype(np.float64))
         met = func(torch.ones(x.shape, dtype=torch.float64), marks, None, *args[3:])
         all_of_it = marks.flatten(1).sum(1).reshape(-1, *[1] * (made.ndim - 2))
-        made = Tracked(Followed(made.followed.arithmetic, freed(made.span, _numpy(met < all_of_it))))
+        made = without_limits(made, _numpy(met < all_of_it))
     if bias is None:
         return made
     return begun_with(made, bias.reshape(-1, *[1] * (made.ndim - 2)), max(weight[0].numel(), weight[:, 0].numel()))
