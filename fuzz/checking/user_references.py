@@ -183,6 +183,21 @@ class ReferenceProcess:
             return {"refused": str(gone)}
         return dict(found)
 
+    def native(self, case: Case) -> Mapping[str, Array]:
+        """The outputs of the reference itself in the dtypes of the case's inputs; none, if it fails there."""
+        if self.differentiated:
+            return {}
+        try:
+            said = self._told({"native": case.model_dump(mode="json")}, ANSWER_SECONDS)
+        except GoneError:
+            self.close()
+            return {}
+        found, at = {}, 0
+        for name, shape in said.get("shapes", {}).items():
+            size = 8 * math.prod(shape)
+            found[name], at = np.frombuffer(os.pread(self._memory, size, at)).reshape(shape), at + size
+        return found
+
     def shapes(self, case: Case) -> Mapping[str, tuple[int, ...]]:
         """Shapes of the outputs. Raises OutsideError."""
         return {name: four[0].shape for name, four in self._outputs(case, _USUAL).items()}

@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.model.case import Case, TensorRecipe
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import EVERY, INPUT, Numerics
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.oracles.judging.judge import Evidence, judge, value_failures
 from kernel_assay.oracles.spec.axes import shape_of
-from kernel_assay.oracles.spec.contract import ALL, Contract
+from kernel_assay.oracles.spec.contract import ALL, Contract, Reals
 
 SAYING = 0.125
 """Of an output's largest number: a budget larger than that excuses anything."""
+AS_FAR = 4.0
+"""How many times the error of a reference itself, in 16 bits, that of a kernel may be that rounds as it does."""
 TRIALS = 4
 """Cases beside those that fail, for a claim that fits two of them by chance."""
 LENGTHS, FEW, MOST_ELEMENTS = (4096, 512, 256, 128, 64), 4, 1 << 14
@@ -84,12 +86,15 @@ def unclaimed(cases: Sequence[Evidence], others: Callable[[], Sequence[Evidence]
     first, rest = cases[0], cache(others)
     contract, subject = first.reference.contract, first.subject
     for numerics in candidates(contract, subject.numerics, first.reference.case.dtype):
-        failing = all(_explains(e, numerics) for e in cases) and any(_says(e, numerics) for e in cases)
+        own = contract.estimated and EVERY in numerics.intermediates
+        says = all(map(_own_arithmetic, cases)) if own else any(_says(e, numerics) for e in cases)
+        failing = says and all(_explains(e, numerics) for e in cases)
         if failing and all(_explains(e, numerics) for e in rest()):
             more = numerics.model_dump(exclude_defaults=True)
             constant = f"numerics = {_toml(more)}" if subject.backend == "cuda" else f"NUMERICS = {more}"
             words = _described(contract, subject.numerics, numerics, first.reference.case.dtype)
-            return f"consistent with {words}: declare {constant}, if that is intended"
+            alike = ", as the reference itself in torch is" if own else ""
+            return f"consistent with {words}{alike}: declare {constant}, if that is intended"
     return ""
 
 
@@ -129,9 +134,34 @@ def candidates(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numer
 
 
 def _of_estimated(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numerics]:
-    """Another formula, but no type: such a budget follows the coarsest one, which would excuse what is left out."""
+    """Another formula, or the arithmetic in which the reference itself fails.
+
+    No other type: such a budget follows the coarsest one, which would excuse what is left out.
+    """
     if "log" in contract.intermediates:
         yield _also(said, {"log": "float64" if dtype == "float64" else "float32"})
+    if format_of(dtype).bits == 16 and EVERY not in said.intermediates:
+        yield _also(said, {EVERY: INPUT})
+
+
+def _own_arithmetic(e: Evidence) -> bool:
+    """Whether the reference itself, run in the dtypes of the inputs, fails as well, and is about as far off."""
+    elsewhere = e.reference.contract.elsewhere
+    made = elsewhere.native(e.reference.case) if elsewhere is not None else {}
+    if made.keys() != e.outputs.keys() or any(x.shape != e.outputs[name].shape for name, x in made.items()):
+        return False
+    with np.errstate(all="ignore"):
+        outputs = {name: x.astype(e.outputs[name].dtype) for name, x in made.items()}
+        return would_excuse(judge(e.reference, e.subject, e.execution, outputs)) and all(
+            _off(got, e.want(name)) <= AS_FAR * _off(outputs[name], e.want(name)) for name, got in e.outputs.items()
+        )
+
+
+def _off(got: Array, want: Reals) -> float:
+    """The largest error; Inf where one of both is no number and the other is another thing."""
+    wide = got.astype(np.float64)
+    error = np.where((wide == want) | (np.isnan(wide) & np.isnan(want)), 0.0, np.abs(wide - want))
+    return float(np.nan_to_num(error, nan=np.inf).max(initial=0.0))
 
 
 def _also(said: Numerics, more: dict[str, str]) -> Numerics:

@@ -45,6 +45,9 @@ class Elsewhere(Protocol):
     def positions(self, case: Case) -> Mapping[str, tuple[int, Array, Array]]:
         """Each output that holds positions: the axis that they are on, and limits of the numbers that they are of."""
 
+    def native(self, case: Case) -> Mapping[str, Array]:
+        """The outputs, as float64, of the reference itself in the dtypes of the inputs; none, if it fails there."""
+
     def prepare(self, cases: Sequence[Case]) -> None:
         """Ask about cases that will be asked about, all at once."""
 

@@ -10,7 +10,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process import import_limit
 from kernel_assay.kernels.backends.support.importing import import_file
 from kernel_assay.oracles.catalog import add_contract
-from kernel_assay.oracles.references.process import Host
+from kernel_assay.oracles.references.host import Host
 
 ENDLESS = {
     "loops": "import time\nwhile True:\n    try:\n        time.sleep(0.01)\n    except Exception:\n        pass\n",

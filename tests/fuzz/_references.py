@@ -3,7 +3,7 @@
 import os
 import sys
 
-from kernel_assay.oracles.references.process import Host
+from kernel_assay.oracles.references.host import Host
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 LINEAR = """

@@ -11,7 +11,7 @@ from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.reference_place import ReferencePlace, Target, option_for
 from kernel_assay.corpus.model.subject import Numerics
-from kernel_assay.oracles.references.process import Refused
+from kernel_assay.oracles.references.host import Refused
 from kernel_assay.oracles.references.torch import ties
 
 FORMULAS = """

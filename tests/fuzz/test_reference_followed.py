@@ -12,7 +12,7 @@ from _references import HEAD, LINEAR, hosted
 
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.subject import Numerics
-from kernel_assay.oracles.references.process import Refused
+from kernel_assay.oracles.references.host import Refused
 
 ONE = """
 torch.relu(x)
@@ -184,10 +184,42 @@ def test_a_reference_of_numpy_is_followed_as_contracts_are(tmp_path):
 def test_following_imports_no_compiler(tmp_path):
     """It takes a second and a half, and what follows is no more compiled than what is followed."""
     (tmp_path / "ref.py").write_text(HEAD + LINEAR)
-    code = "import os, sys; from kernel_assay.oracles.references.process import Host; "
+    code = "import os, sys; from kernel_assay.oracles.references.host import Host; "
     code += "Host('ref.py:Model', '.', os.memfd_create('answers')); print('torch._dynamo' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )
     assert done.stdout == "False\n", done.stderr
+
+
+CASTS = """
+F.silu(x.float()).to(x.dtype) * x
+F.silu(x.float()).type_as(x) * x
+F.silu(x.float()).to(x) * x
+(F.silu(x.float()) * 1.5).type(x.dtype) * x
+F.softmax(x, 1, dtype=torch.float32).to(x.dtype) * x
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("formula", CASTS)
+def test_a_conversion_to_the_type_of_an_input_rounds_where_that_is_narrow(tmp_path, formula, dtype):
+    host = hosted(tmp_path, BODY.format(formula))
+    (want,), (span,) = (x.values() for x in host.answer(case_of(dtype=dtype), Numerics()))
+    room = np.maximum(span.high - want, want - span.low) / np.abs(want)
+    unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+    assert unit / 8 < room.max() < 1.5 * unit, "one rounding in the middle"
+    (eager,) = host.native(case_of(dtype=dtype)).values()
+    assert (np.abs(eager - want) <= (1.01 * room + unit) * np.abs(want)).all()
+
+
+@pytest.mark.parametrize(
+    ("formula", "dtype"),
+    [(CASTS[0], "float32"), ("F.silu(y := x.float()).to(y.dtype) * x", "float16"), ("F.silu(x) * x", "bfloat16")],
+)
+def test_a_conversion_to_a_wide_type_rounds_nothing(tmp_path, formula, dtype):
+    (want,), (span,) = (
+        x.values() for x in hosted(tmp_path, BODY.format(formula)).answer(case_of(dtype=dtype), Numerics())
+    )
+    assert (np.maximum(span.high - want, want - span.low) <= 1e-5 * np.abs(want)).all()

@@ -302,3 +302,28 @@ def test_an_optional_input_of_a_module_is_left_out_of_some_cases(here, fuzz, fun
     (here / "mine.py").write_text(HEAD + KERNELS.format(factor))
     code, out, _ = fuzz(*searched("--reference", "masked.py", "--subject", f"mine.py:{function}"))
     assert (code, "[mask float32[x0, d]]" in out) == (factor - 1, True), out
+
+
+EAGER = """
+def normed(x, w):
+    off = x - x.mean(-1, keepdim=True)
+    return off / torch.sqrt(off.pow(2).mean(-1, keepdim=True) + 1e-5) * w
+"""
+
+
+def test_a_kernel_that_rounds_as_the_reference_itself_does_is_told_of_its_claim(here, fuzz):
+    text = EAGER.replace("(x, w)", "(x: 'bfloat16[rows, cols]', w: 'bfloat16[cols]')")
+    (here / "ref.py").write_text(HEAD + text)
+
+    def claims(kernel):
+        (here / "mine.py").write_text(kernel)
+        code, out, _ = fuzz(*searched("--reference", "ref.py:normed", "--subject", "mine.py"))
+        return code, [line for line in out.splitlines() if line.strip().startswith("claim")]
+
+    rounding = "import torch\n" + EAGER.replace("normed", "run")
+    code, lines = claims(rounding)
+    assert code == 1
+    assert "as the reference itself in torch is: declare NUMERICS = {'intermediates': {'all': 'input'}}" in lines[0]
+    assert claims("NUMERICS = {'intermediates': {'all': 'input'}}\n" + rounding) == (0, [])
+    tail = "def run(x, w):\n    y = normed(x.float(), w.float())\n    y[:, 16:] *= 2\n    return y.to(x.dtype)\n"
+    assert claims("import torch\n" + EAGER + tail) == (1, []), "the reference is not that far off"

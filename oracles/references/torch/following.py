@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.oracles.numerics.following.interval_array import Followed, UnfollowedError, followed, multiplied_out
 from kernel_assay.oracles.numerics.following.intervals import (
     Arithmetic,
@@ -32,7 +32,10 @@ from kernel_assay.oracles.numerics.following.intervals import (
 )
 from kernel_assay.oracles.references.torch import operators, ties
 from kernel_assay.oracles.references.torch.compositions import COMPOSED, begun_with, name_of, without_limits
+from kernel_assay.oracles.references.torch.native_types import casts_of, native_of
 from kernel_assay.oracles.references.torch.widened import NARROW
+
+__all__ = ["Made", "Names", "Tracked", "begin", "casts_of", "given", "tracked"]
 
 LOST = 3
 """In place of the number of a limit: the values, but NaN where there may be anything."""
@@ -54,6 +57,8 @@ class Tracked(torch.Tensor):
     """Of positions: the axis that they are on, and limits of the numbers that stand there."""
     unsure: Array | None = None
     """Marks of positions: another one may be taken with equal right."""
+    native: torch.dtype | None = None
+    """The type that it has where the reference is run as it stands; None: it is not known, or no matter."""
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001
 
     @staticmethod
@@ -73,7 +78,12 @@ class Tracked(torch.Tensor):
     ) -> Any:
         """Every operator that one of them takes part in."""
         del types
-        return _operated(func, args, kwargs or {})
+        made = _operated(func, args, kwargs or {})
+        if (native := native_of(args, kwargs)) is not None and name_of(func) != "_to_copy":
+            for one in made if isinstance(made, tuple | list) else (made,):
+                if isinstance(one, Tracked):
+                    one.native = native
+        return made
 
     @property
     def span(self) -> Span:
@@ -89,6 +99,13 @@ class Tracked(torch.Tensor):
     def may_be_nan(self) -> bool:
         """Whether there is such an element."""
         return self.span.low.dtype.kind == "f" and bool(self.anything.any())
+
+
+def given(array: Followed, x: Array) -> Tracked:
+    """An input, made of numbers of the kernel's own type."""
+    made = Tracked(array)
+    made.native = getattr(torch, format_of(x.dtype).name, None) if x.dtype != np.longdouble else None
+    return made
 
 
 def begin(arithmetic: Arithmetic) -> None:
@@ -431,15 +448,23 @@ def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Another type: a wider one changes nothing, a narrower one rounds, whole numbers are cut off."""
     x, dtype = args[0], kwargs.get("dtype")
     if dtype is None or (dtype.is_floating_point and dtype not in _UNITS and x.dtype.is_floating_point):
-        return _moved(aten.clone.default, args, {})
+        return _native(_moved(aten.clone.default, args, {}), dtype or x.native)
     if dtype in _UNITS and x.dtype.is_floating_point:
-        return Tracked(x.followed.astype(_UNITS[dtype]))
+        value, low, high = x.span
+        rounded = x.followed.astype(_UNITS[dtype]).span  # the reference itself is computed in float64 throughout
+        span = Span(value, np.fmin(low, rounded.low), np.fmax(high, rounded.high))
+        return _native(Tracked(Followed(x.followed.arithmetic, span)), dtype)
     wide = torch.float64 if dtype.is_floating_point else dtype
     parts = [torch.from_numpy(part).to(wide) for part in x.span]
     del func
     made = Tracked(Followed(x.followed.arithmetic, Span(*map(_numpy, parts))))
     if not dtype.is_floating_point and not x.dtype.is_floating_point:
         made.places, made.source = x.places, x.source
+    return _native(made, dtype)
+
+
+def _native(made: Tracked, dtype: torch.dtype) -> Tracked:
+    made.native = dtype
     return made
 
 
