@@ -13,7 +13,7 @@ from kernel_assay.corpus.model.subject import Subject
 
 DEFAULT_SECONDS = 60.0
 """Of a run that says neither seconds nor cases."""
-GENERATION = 4
+GENERATION = 5
 """Counts up when the same seed and index give another case; runs that began before keep theirs."""
 
 

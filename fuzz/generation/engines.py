@@ -41,6 +41,11 @@ NEAR_SINCE = 4
 NEAR = 1 / 8
 """Share of cases that are the last one of their op with a few other elements."""
 
+SMALLEST_SINCE = 5
+"""The generation of runs that have cases of the smallest extents there are."""
+SMALLEST, FIRST_SMALLEST = 64, 9
+"""One case of an op in so many is as small as it can be without being empty, and which is the first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -153,6 +158,9 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
     if far := _far(target, run_seed, index, number):
         return far
     shapes = () if target.memory is None else turn(contract, run_seed, number)
+    if target.generation >= SMALLEST_SINCE and number % SMALLEST == FIRST_SMALLEST:
+        smallest = {name: dim.least or dim.multiple for name, dim in contract.dims.items()}
+        return Proposal(index, compiled(target, generate(target, random, shapes=(smallest,))[0]), ())
     if not shapes and (long := long_turn(contract, target.longest, run_seed, number)):
         roomy = replace(target, contract=long.contract, max_elements=None, memory=None)
         return Proposal(index, *generate(roomy, random, shapes=(long.dims,)), is_long=True)

@@ -33,6 +33,8 @@ HANG_SECONDS = 0.5
 """While a hang is shrunk, a case that takes longer counts as hanging."""
 FIELDS = 32
 """Fields among which one case at least is run in check mode, as one in four is."""
+CLEAR = 2.0
+"""Times its budget: an error as large as this is hardly rounding that a budget has left out."""
 CAUGHT = "check"
 """The rule of what a kernel's own backend has seen: no worker dies of it."""
 
@@ -96,10 +98,15 @@ class Shrinker:
     _memo: dict[str, Checked] = field(default_factory=dict)
 
     def same(self, verdict: Verdict) -> bool:
-        """Whether it is the failure being shrunk: op, subject, kind and dtype, and the law if it is one."""
+        """Whether it is the failure being shrunk: op, subject, kind and dtype, and the law if it is one.
+
+        An error that is clearly over the line does not become one of rounding that hardly is.
+        """
         if not verdict.failed or verdict.signature is None or self.target.signature is None:
             return False
         kept = not self.target.law or verdict.law == self.target.law
+        if verdict.rule == self.target.rule == "rho":
+            kept &= verdict.rho >= min(self.target.rho, CLEAR)
         return kept and verdict.signature.coarse == self.target.signature.coarse
 
     def admits(self, case: Case) -> bool:

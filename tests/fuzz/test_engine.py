@@ -19,6 +19,8 @@ from kernel_assay.fuzz.generation.elites import LEAST_LEAD, Elite, Elites
 from kernel_assay.fuzz.generation.engines import (
     BATCH,
     ENGINES,
+    FIRST_SMALLEST,
+    SMALLEST_SINCE,
     Target,
     conjecture_engine,
     generate,
@@ -226,3 +228,16 @@ def test_a_share_of_the_cases_is_contracted_and_the_rest_are_what_they_were(name
     assert [c.but(contracted=False).id for c in mixed] == [c.id for c in plain]
     assert len(mixed) / 6 < sum(c.contracted for c in mixed) < len(mixed) / 3
     assert not any(is_checked(c) for c in mixed if c.contracted)
+
+
+@pytest.mark.parametrize("op", sorted(load_contracts()))
+def test_one_of_the_first_cases_is_as_small_as_it_can_be(op):
+    contract = contract_of(op)
+    dims = [contract.dims_of(propose([Target(contract)], seed, FIRST_SMALLEST, Elites()).case) for seed in range(8)]
+    smallest = {name: dim.least or dim.multiple for name, dim in contract.dims.items()}
+    assert sum(found == smallest for found in dims) >= 5, "the others are the last case once more"
+
+
+def test_runs_that_began_before_have_no_such_case():
+    target = Target(contract_of("softmax"), generation=SMALLEST_SINCE - 1)
+    assert propose([target], 1, FIRST_SMALLEST, Elites()).choices

@@ -42,6 +42,16 @@ def run(out, x):
     out[...] = (w / (1.0 + np.exp(-w))).astype(x.dtype)
 """
 
+TAIL_AND_ROUNDING = """
+import numpy as np
+OP = "silu"
+
+def run(out, x):
+    w = x.astype(np.float64)
+    out[...] = (w / (1.0 + np.exp(-w)) * (1 + 6e-7)).astype(x.dtype)
+    out[:, out.shape[1] // 4 * 4 :] *= 2
+"""
+
 
 def tensor(*shape, dtype="float32", seed=5, distribution="normal", **fields):
     return TensorRecipe(shape=shape, dtype=dtype, fill=Fill(distribution=distribution, seed=seed), **fields)
@@ -58,7 +68,11 @@ def silu(*shape, **fields):
 @pytest.fixture(scope="module")
 def examiner(tmp_path_factory):
     own = []
-    for name, text in (("sometimes", SOMETIMES), ("crashes", CRASHES)):
+    for name, text in (
+        ("sometimes", SOMETIMES),
+        ("crashes", CRASHES),
+        ("tail_and_rounding", TAIL_AND_ROUNDING),
+    ):
         path = tmp_path_factory.mktemp("own") / f"{name}.py"
         path.write_text(text)
         own.append(user_subject(str(path), ()))
@@ -179,3 +193,10 @@ def test_what_does_not_show_again_is_flaky(examiner):
 def test_the_smallest_case_says_who_agrees_with_whom(examiner):
     finding = find(examiner, "silu/bug_tail", silu(5, 7))
     assert "numpy_float32" in finding.verdict.blame
+
+
+def test_a_large_error_does_not_become_one_that_is_hardly_over_the_line(examiner):
+    assert 1 < fail(examiner, "silu/tail_and_rounding", silu(4, 4)).verdict.rho < 2
+    finding = find(examiner, "silu/tail_and_rounding", silu(37, 22))
+    assert finding.case.tensors["x"].shape == (1, 1)
+    assert finding.verdict.rho > 1e5
