@@ -33,6 +33,18 @@ PAIRS = {
         "F.linear(x, w, b)",
         "sum((x[:, k, None] * w[:, k] for k in range(x.shape[1])), b.expand(len(x), -1))",
     ),
+    "bias first, where it is added": (
+        '{"x": "float32[n, k] -4..4", "w": "float32[o, k] -1..1", "b": "float32[o] -40..40"}',
+        "x, w, b",
+        "x @ w.T + b",
+        "sum((x[:, k, None] * w[:, k] for k in range(x.shape[1])), b.expand(len(x), -1))",
+    ),
+    "a bias of several batches": (
+        '{"x": "float32[n, m, k] -4..4", "w": "float32[k, o] -1..1", "b": "float32[o] -40..40"}',
+        "x, w, b",
+        "(x @ w).reshape(x.shape[0], -1, w.shape[1]) + b",
+        "sum((x[:, :, k, None] * w[k] for k in range(x.shape[2])), b.expand(x.shape[0], x.shape[1], -1))",
+    ),
     "sum of a mean": ('{"x": "float32[n, 1, h, w]"}', "x", "F.avg_pool2d(x, 2)", "F.avg_pool2d(x, 2)"),
     "largest exponent first": (
         '{"x": "float32[n, m] -80..80"}',

@@ -66,6 +66,8 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         """What it came of, if a form without cancellation may begin with it."""
         self.product: Product | None = None
         """Its factors, if it is a product."""
+        self.terms: Callable[[], Array] | None = None
+        """Of a sum of products: tells how many there are in each element."""
         self.exponent = 0.0
         """The largest magnitude that it is an exponential of, or a sum of exponentials; 0: it is none."""
 
@@ -150,9 +152,14 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _arranged(self, move: Callable[[Array], Array]) -> Followed:
         """The same elements at other places."""
-        made = Followed(self.arithmetic, Span(*(np.asarray(move(x)) for x in self.span)))
+        return self.arranged(Followed(self.arithmetic, Span(*(np.asarray(move(x)) for x in self.span))), move)
+
+    def arranged(self, made: Followed, move: Callable[[Array], Array]) -> Followed:
+        """What has the same elements at other places, which is told of what they came of."""
         if self.product is not None:
             made.product = self.product.moved(move, self.shape)
+        if (terms := self.terms) is not None:
+            made.terms = lambda: move(terms())
         made.exponent = self.exponent
         return made
 
@@ -268,7 +275,15 @@ def _known(
             raise UnfollowedError(f"it calls numpy.{function.__name__}, which has several results")
         return _real(np.asarray(result))
 
-    return Followed(a, rule(a, applied, [followed(a, args[i]).span for i in places]))
+    made = Followed(a, rule(a, applied, spans := [followed(a, args[i]).span for i in places]))
+    made.terms = terms_of(applied, spans) if rule is multiplied else None
+    return made
+
+
+def terms_of(function: Callable[..., Array], spans: Sequence[Span]) -> Callable[[], Array]:
+    """What tells how many products there are in each element of a function's sums."""
+    shapes = [span.value.shape for span in spans]
+    return lambda: function(*map(np.ones, shapes))
 
 
 def _applied(a: Arithmetic, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -301,12 +316,24 @@ def multiplied_out(a: Arithmetic, name: str, span: Span, operands: Sequence[Foll
     product = product_of(name, operands, a.log.stores) if operands else None
     if name == "divide" and operands and all(x.exponent for x in operands):
         span = of_shares(a, span, max(x.exponent for x in operands))
+    if name in {"add", "subtract"} and len(operands) == 2:
+        span = _begun_with(a, _begun_with(a, span, *operands), *operands[::-1])
     made = Followed(a, in_any_order(a, span, product))
     made.product = product
     if name == "exp" and operands:
         size = np.abs(operands[0].span.value)
         made.exponent = float(size.max(initial=0.0, where=np.isfinite(size)))
     return made
+
+
+def _begun_with(a: Arithmetic, span: Span, x: Followed, start: Followed) -> Span:
+    """The span of a sum of products and of what a kernel may begin it with: each term is rounded beside that."""
+    if x.terms is None:
+        return span
+    size = np.abs(np.asarray(start.span.value, np.float64))
+    nothing = (x.span.low == 0) & (x.span.high == 0)
+    error = np.where(nothing | ~np.isfinite(size), 0.0, x.terms() * a.sums * size)
+    return a.within_range(Span(span.value, span.low - error, span.high + error))
 
 
 def _noted(a: Arithmetic, span: Span, name: str, operands: Sequence[Any], **where: Any) -> Followed:

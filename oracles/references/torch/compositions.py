@@ -25,18 +25,12 @@ def name_of(func: Any) -> str:
 
 def _linear_plus(multiply: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     (start, *factors), beta, alpha = args, kwargs.get("beta", 1), kwargs.get("alpha", 1)
-    product = multiply(*factors) if alpha == 1 else multiply(*factors) * alpha
-    return begun_with(product, start if beta == 1 else start * beta, factors[0].shape[-1])
-
-
-def begun_with(product: Any, start: Any, terms: int) -> Any:
-    """The sum of a product and of what a kernel may begin it with: then each of its terms is rounded beside that."""
-    made = product + start
-    span, a = made.span, made.followed.arithmetic
-    size = np.abs(start.span.value if hasattr(start, "span") else start.numpy())
-    nothing = (product.span.low == 0) & (product.span.high == 0)
-    error = np.where(nothing | ~np.isfinite(size), 0.0, terms * a.sums * size)
-    return type(made)(Followed(a, a.within_range(Span(span.value, span.low - error, span.high + error))))
+    product = multiply(*factors)
+    if alpha != 1:
+        terms = product.followed.terms
+        product = product * alpha
+        product.followed.terms = terms
+    return product + (start if beta == 1 else start * beta)
 
 
 def _var(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -19,7 +19,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from kernel_assay.corpus.formats import Array, format_of
-from kernel_assay.oracles.numerics.following.interval_array import Followed, UnfollowedError, followed, multiplied_out
+from kernel_assay.oracles.numerics.following.interval_array import (
+    Followed,
+    UnfollowedError,
+    followed,
+    multiplied_out,
+    terms_of,
+)
 from kernel_assay.oracles.numerics.following.intervals import (
     Arithmetic,
     Span,
@@ -31,7 +37,7 @@ from kernel_assay.oracles.numerics.following.intervals import (
     tried,
 )
 from kernel_assay.oracles.references.torch import operators, ties
-from kernel_assay.oracles.references.torch.compositions import COMPOSED, begun_with, name_of, without_limits
+from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, without_limits
 from kernel_assay.oracles.references.torch.native_types import casts_of, native_of
 from kernel_assay.oracles.references.torch.widened import NARROW
 
@@ -234,9 +240,7 @@ def _moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         single = _joined(a, parts, free)
         single.unsure = ties.moved(func, args, kwargs) if single.places else None
         if name in operators.ARRANGES | operators.VIEWS:
-            old, single.followed.exponent = args[0].followed.product, args[0].followed.exponent
-            arrange = lambda x: _numpy(func(_tensor(x), *args[1:], **kwargs))  # noqa: E731
-            single.followed.product = old.moved(arrange, args[0].shape) if old is not None else None
+            args[0].followed.arranged(single.followed, lambda x: _numpy(func(_tensor(x), *args[1:], **kwargs)))
         return single
     made = [_joined(a, parts, lost) for *parts, lost in zip(*parts, free or parts[0], strict=True)]
     return made if isinstance(parts[0], list) else tuple(made)
@@ -326,7 +330,9 @@ def _with(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Callab
             raise UnfollowedError(f"{func} has several results")
         return _numpy(result)
 
-    return Tracked(Followed(a, rule(a, applied, [tracked(a, args[i]).span for i in places], *more)))
+    made = Followed(a, rule(a, applied, spans := [tracked(a, args[i]).span for i in places], *more))
+    made.terms = terms_of(applied, spans) if rule is _scaled else None
+    return Tracked(made)
 
 
 def _multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -364,7 +370,7 @@ def _convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         made = without_limits(made, _numpy(met < all_of_it))
     if bias is None:
         return made
-    return begun_with(made, bias.reshape(-1, *[1] * (made.ndim - 2)), max(weight[0].numel(), weight[:, 0].numel()))
+    return made + bias.reshape(-1, *[1] * (made.ndim - 2))
 
 
 def _convolution_backward(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
