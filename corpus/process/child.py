@@ -162,6 +162,7 @@ class ChildProcess:
     def _ending(self) -> str:
         code = self._exit_code()
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+        how += ", as where memory runs out" if how == "SIGKILL" else ""
         self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - _LAST_WORDS))
         lines = self._words.read().decode("utf-8", "replace").strip().splitlines()
         return f"its process ended ({how})" + (f": {lines[-1]}" if lines else "")

@@ -1,4 +1,4 @@
-"""A limit to how long a person's file may take to be imported."""
+"""A limit to how long a person's file may take to be imported, or to be called for the first time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import sysconfig
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -14,6 +14,8 @@ from kernel_assay.corpus.errors import UsageError
 
 IMPORT_SECONDS = 100.0
 """As long as a compiler may take that a file calls when it is imported (load_inline)."""
+CALL_SECONDS = 40.0
+"""Of a call with small inputs, which may compile as well."""
 _STDLIB = sysconfig.get_path("stdlib")
 
 
@@ -21,9 +23,19 @@ class _EndlessError(BaseException):
     """Raised in the midst of the file, which is not to catch it."""
 
 
+def import_limit(path: Path) -> AbstractContextManager[None]:
+    """Raise UsageError if the import of a file, which is what runs inside, does not end, and say where it is."""
+    return _limit(f"{path} does not end its import", IMPORT_SECONDS)
+
+
+def call_limit(place: str) -> AbstractContextManager[None]:
+    """Raise UsageError if a call of a person's function on small inputs does not end, and say where it is."""
+    return _limit(f"{place}: a call with small inputs does not end", CALL_SECONDS)
+
+
 @contextmanager
-def import_limit(path: Path) -> Iterator[None]:
-    """Raise UsageError if the import of a file, which is what runs inside, does not end, and say where it is.
+def _limit(what: str, seconds: float) -> Iterator[None]:
+    """Raise UsageError if what runs inside does not end.
 
     Only Python's own code can be stopped so, in the main thread, where nobody else has set an alarm; of other code
     whoever waits for this process has to lose patience.
@@ -33,11 +45,11 @@ def import_limit(path: Path) -> Iterator[None]:
         yield
         return
     before = signal.signal(signal.SIGALRM, _ring)
-    signal.setitimer(signal.ITIMER_REAL, IMPORT_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     except _EndlessError as endless:
-        raise UsageError(f"{path} does not end its import within {IMPORT_SECONDS:g} s: {endless}") from None
+        raise UsageError(f"{what} within {seconds:g} s: {endless}") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         if signal.getsignal(signal.SIGALRM) is _ring:

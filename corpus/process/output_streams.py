@@ -11,6 +11,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from kernel_assay.corpus.errors import UsageError
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -18,18 +20,19 @@ _GONE = frozenset({errno.EPIPE, errno.EIO})
 
 
 class _Enduring(io.FileIO):
-    """A descriptor that is turned to nowhere once nobody reads it."""
+    """A descriptor that is turned to nowhere once nobody reads it, or nothing more can be written there."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write as much as is taken."""
+        """Write as much as is taken. Raises UsageError, once, where a disk is full."""
         try:
             return super().write(data) or 0
         except OSError as error:
-            if error.errno not in _GONE:
-                raise
+            trouble = error
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
+        if trouble.errno not in _GONE:
+            raise UsageError(f"what it says cannot be written ({trouble.strerror})") from trouble
         return memoryview(data).nbytes
 
 

@@ -12,8 +12,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.arguments import Argument
 from kernel_assay.oracles.references.description import Tensor
 
@@ -65,6 +67,7 @@ def tensors_of(place: str, name: str, text: str) -> Said:
     if any("0" in axis.split("*") for axis in axes):
         raise UsageError(f"{place}: {name} = {text!r} is not possible: an axis of 0 leaves it empty in every case")
     dtype = "float32" if match["dtype"] == "float" else match["dtype"]
+    _must_hold(place, name, text, dtype, ends)
     tensor = Tensor(name, axes, dtype, ends[0], ends[1], match["below"] or "")
     if dtype == "bool":
         if match["list"] or match["inout"] or match["low"] or match["below"]:
@@ -111,6 +114,15 @@ def _range(place: str, name: str, match: re.Match[str]) -> tuple[float, float]:
     if not math.isfinite(high - low):
         raise UsageError(f"{place}: {name} = {match.string!r} is not possible: the range is wider than any number")
     return low, high
+
+
+def _must_hold(place: str, name: str, text: str, dtype: str, ends: tuple[float | None, float | None]) -> None:
+    """Raise UsageError for whole numbers whose range goes beyond their dtype."""
+    if dtype == "bool" or format_of(dtype).is_float or ends[0] is None or ends[1] is None:
+        return
+    least, most = np.iinfo(format_of(dtype).dtype).min, format_of(dtype).max
+    if ends[0] < least or ends[1] > most:
+        raise UsageError(f"{place}: {name} = {text!r} is not possible: {dtype} ends at {least} and {most:g}")
 
 
 def numbers_of(place: str, name: str, text: str) -> list[Any]:

@@ -20,6 +20,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.reference_place import Target
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.process.import_limit import call_limit
 from kernel_assay.corpus.process.recorded_operators import Operators, recorded
 from kernel_assay.oracles.numerics.estimate import input_of, spans_of
 from kernel_assay.oracles.numerics.following.interval_array import Followed
@@ -123,7 +124,8 @@ class Host:
         arrays = {
             t.name: random_tensor(t, shape_of(t.axes, dims, {}), dims, seed) for seed, t in enumerate(described.tensors)
         }
-        return self._called(described, dims, arrays, described.attrs, width)
+        with call_limit(self.loaded.place):
+            return self._called(described, dims, arrays, described.attrs, width)
 
     def _called(
         self,
@@ -162,7 +164,11 @@ class Host:
             self._must_keep({t.weight: arrays[t.name] for t in described.tensors if t.weight}, weights)
         self._given = given
         changed = {f"{one.name}{AFTER}": made[one.name] for one in described.arguments if one.inout}
-        return {**changed, **self._outputs_of(_new(result, changed.values()))} if changed else self._outputs_of(result)
+        if changed:
+            return {**changed, **self._outputs_of(_new(result, changed.values()))}
+        if isinstance(result, tuple | list) and not result:
+            raise UnfitError(f"{self.loaded.place}: it returns {result!r}, and no tensor")
+        return self._outputs_of(result)
 
     def _must_keep(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Raise UsageError if a call changes weights."""
@@ -286,6 +292,8 @@ class Host:
         for trial in (usual, *others):
             try:
                 found = self._tried(self.described, trial)
+            except UsageError:
+                raise
             except (Exception, SystemExit):  # noqa: BLE001, S112  the first one is told below
                 continue
             self.described.example = dict(trial)

@@ -47,6 +47,14 @@ def test_an_import_that_does_not_end_is_refused(tmp_path, load, name):
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
+def test_a_call_that_does_not_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(import_limit, "CALL_SECONDS", 0.3)
+    path = tmp_path / "calls.py"
+    path.write_text("import numpy as np\ndef f(x: 'float32[n]'):\n    while True: pass\n")
+    with pytest.raises(UsageError, match=r"small inputs does not end within 0.3 s: it is still at line 3 of "):
+        reference(path)
+
+
 @pytest.mark.usefixtures("short")
 def test_an_alarm_that_is_set_already_is_left_alone():
     signal.setitimer(signal.ITIMER_REAL, 1000.0)

@@ -101,6 +101,7 @@ def test_variances_are_not_negative(tmp_path):
         ("DIMS = {'k': 4}\ndef f(x: 'float32[n]'): return x\n", "f", "DIMS names 'k', which is none of n"),
         ("DIMS = {'n': (5, 2)}\ndef f(x: 'float32[n]'): return x\n", "f", "must be an extent, or the"),
         ("def f(x: 'float32[n]'): return 'yes'\n", "f", "its output out is a str; it must be a tensor or an array"),
+        ("def f(x: 'float32[n]'): return ()\n", "f", "it returns (), and no tensor"),
         ("def f(x: 'float32[n]'): return x > 0\n", "f", "its output out is bool, which is none of float64, float32"),
         ("def f(x: 'float32[n]'): return x + torch.rand_like(x)\n", "f", "two runs of the reference on one input"),
         ("def f(x: 'float32[n]'): raise ValueError('no')\n", "f", "for every shape that was tried (ValueError: no"),

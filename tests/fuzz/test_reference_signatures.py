@@ -178,6 +178,7 @@ def test_a_class_that_takes_arguments_is_declined_in_a_sentence(tmp_path):
         ("INPUTS = {'x': 'float32[n]', 'a': 'float 3..1'}\ndef f(x, a): return x\n", "the range ends before it begins"),
         ("def f(x: 'float32[n]', a: 'float 0..1e999'): return x\n", "the range is wider than any number"),
         ("def f(x: 'float64[n] -1e308..1e308'): return x\n", "the range is wider than any number"),
+        ("def f(x: 'int8[n] 0..1000'): return x\n", "is not possible: int8 ends at -128 and 127"),
         ("DIMS = {'n': (4, 8, 0)}\ndef f(x: 'float32[n]'): return x\n", "and what it is a multiple of, if anything"),
     ],
 )  # fmt: skip
