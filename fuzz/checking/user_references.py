@@ -253,11 +253,12 @@ class ReferenceProcess:
         """Raises GoneError."""
         asked = {"cases": [c.model_dump(mode="json") for c in cases], "numerics": numerics.model_dump(mode="json")}
         said = self._told(asked, ANSWER_SECONDS * math.sqrt(len(cases)))
-        self._unfollowed.update(said["unfollowed"])
         try:
+            self._unfollowed.update(said["unfollowed"])
             found = [self._read(one) for one in said["answers"]]
         except (KeyError, ValueError) as error:
-            raise InternalError(f"the process of the reference {self.target} answers out of form: {error}") from error
+            what = "does it fork, or write to descriptors that it has not opened?"
+            raise UsageError(f"the process of the reference {self.target} answers out of form: {what}") from error
         if self.differentiated:
             self._unjudged += sum(one.get("unjudged", 0) for one in said["answers"])
             self._elements += sum(x[0].size for one in found for x in (one.outputs or {}).values())

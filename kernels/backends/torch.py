@@ -89,6 +89,13 @@ class TorchLoader(PythonLoader):
             return self._torch.from_numpy(view)
         return self._torch.from_numpy(view.view(f"i{view.dtype.itemsize}")).view(foreign)
 
+    def form(self, given: Any) -> Any:
+        """Asked of torch itself: the tensor may have attributes of a subject's own by then."""
+        usual = self._torch.Tensor
+        if not isinstance(given, usual):
+            return super().form(given)
+        return type(given), usual.size(given), usual.stride(given), usual.data_ptr(given)
+
     def unwrap(self, result: Any) -> Returned:
         """Accepts CPU tensors, also those that require grad."""
         given = self._plain(result).detach()
@@ -124,6 +131,8 @@ class TorchLoader(PythonLoader):
         for hook in ("__torch_function__", "__torch_dispatch__"):  # as bound methods they would be new each time
             if not any(_function(getattr(kind, hook)) is _function(getattr(one, hook)) for one in usual):
                 raise TypeError(f"it returned {kind.__name__}, a class that runs code whenever a tensor is looked at")
+        if kind is not usual[0]:  # its methods may be its own: what is there is torch's to say
+            result = usual[0].as_subclass(result, usual[0])
         if result.device.type != self._device:
             raise TypeError(f"it returned a tensor on the device {result.device}, not on {self._device}")
         if result.layout is not self._torch.strided:
@@ -149,6 +158,8 @@ class GpuTorchLoader(Streamed, TorchLoader):
     def __init__(self) -> None:
         self._lent: list[_Lent] = []
         """Of the last call: what it returns may lie there."""
+        self._given: Any = None
+        """What it was called with, which lasts until the next call, as any caller's does."""
         self._room: Any = None
         """Bytes on the GPU, for the first window of a call; others have their own."""
 
@@ -179,6 +190,7 @@ class GpuTorchLoader(Streamed, TorchLoader):
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             self._lent = []
+            self._given = None
             try:
                 return self._run(function, args, kwargs)
             except Exception:
@@ -188,7 +200,7 @@ class GpuTorchLoader(Streamed, TorchLoader):
         return call
 
     def _run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        given, named = lend_all(args, kwargs, self._lend)
+        given, named = self._given = lend_all(args, kwargs, self._lend)
         if not self.streamed:
             self._fill()
         with self._torch.device("cuda"):  # where a function makes tensors of its own

@@ -6,6 +6,7 @@ how subjects of a backend are loaded, called and read there.
 
 from __future__ import annotations
 
+import gc
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
@@ -67,6 +68,10 @@ class Access(ABC):
     @abstractmethod
     def given(self, tensor: Any) -> Any:
         """What a subject is called with, for a tensor of the memory: a view of its own for every call."""
+
+    def form(self, given: Any) -> Any:
+        """What a subject must leave as it is of a tensor that it was given, besides its values."""
+        del given
 
     @abstractmethod
     def returned(self, result: Any) -> Returned:
@@ -210,13 +215,19 @@ class Executor:
         """The reason why the subject does not claim to do this case; empty if it does."""
         return self.bound.declines(self.setting.case.attrs, self.setting.case.tensors)
 
-    def call(self, run: int, order: int) -> tuple[Any, int]:
-        """Call it once: what came back, and how many nanoseconds it took. Raises SubjectError."""
+    def call(self, run: int, order: int, given: list[Any] | None = None) -> tuple[Any, int]:
+        """Call it once: what came back, and how many nanoseconds it took. Raises SubjectError.
+
+        given: is filled with what it was called with, and the forms of that: as of any caller's, it lasts beyond the
+        call.
+        """
         setting, access, bound = self.setting, self.access, self.bound
         setting.memory.reset(run)
         access.prepare(setting.memory, setting.case, run, order)
         try:
             arguments, named = setting.arguments(access, self.extra, returns=bound.returns)
+            if given is not None:
+                given += [(one, access.form(one)) for one in (*arguments, *named.values())]
             attributes = bound.attributes(setting.case.attrs)
             with access.free_memory(setting.specs if bound.returns else {}, run):
                 return timed(lambda: access.call(lambda: bound.call(*arguments, **named, **attributes)))
@@ -224,8 +235,18 @@ class Executor:
             raise SubjectError(error) from error
 
     def once(self, run: int, order: int) -> Run:
-        """Call it once, and look at all that it has left. Raises SubjectError."""
-        answer, took = self.call(run, order)
+        """Call it once, and look at all that it has left, before anything is collected. Raises SubjectError."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return self._once(run, order)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _once(self, run: int, order: int) -> Run:
+        given: list[Any] = []
+        answer, took = self.call(run, order, given)
         setting, access = self.setting, self.access
         try:
             count = len(setting.specs)
@@ -235,12 +256,20 @@ class Executor:
         except BaseException as error:
             raise SubjectError(error) from error
         damage, mutated = setting.memory.damage(run)
+        mutated += [name for name in self._reshaped(given) if name not in mutated]
         if not self.bound.returns:
             results = [access.written(tensor) for tensor in setting.memory.tensors()[1]]
         if run == 0:
             results = [access.kept(result, large=setting.large) for result in results]
         kept = None if setting.large else answer
         return Run(took, kept, results, [d.model_dump() for d in damage], mutated, access.loader.warnings())
+
+    def _reshaped(self, given: list[tuple[Any, Any]]) -> list[str]:
+        """Names of inputs that are of another form now, or of other memory."""
+        names = list(self.setting.case.tensors)
+        names = [name for name in names if name not in self.extra] + [name for name in names if name in self.extra]
+        pairs = zip(reversed(names), reversed(given), strict=False)
+        return [name for name, (one, form) in pairs if self.access.form(one) != form]
 
     def twice(self, order: int) -> tuple[Run, Run]:
         """Call it twice. Raises SubjectError, and RaceError if only another stream makes a difference."""

@@ -55,6 +55,10 @@ class HostAccess(Access):
         """The backend's tensor over a view of its own."""
         return self.loader.wrap(tensor[...])
 
+    def form(self, given: Any) -> Any:
+        """What its loader says."""
+        return self.loader.form(given)
+
     def returned(self, result: Any) -> Returned:
         """Read it by the loader."""
         return self.loader.unwrap(result)

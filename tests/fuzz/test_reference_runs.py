@@ -327,3 +327,10 @@ def test_a_kernel_that_rounds_as_the_reference_itself_does_is_told_of_its_claim(
     assert claims("NUMERICS = {'intermediates': {'all': 'input'}}\n" + rounding) == (0, [])
     tail = "def run(x, w):\n    y = normed(x.float(), w.float())\n    y[:, 16:] *= 2\n    return y.to(x.dtype)\n"
     assert claims("import torch\n" + EAGER + tail) == (1, []), "the reference is not that far off"
+
+
+def test_a_reference_that_forks_is_refused(here, fuzz):
+    (here / "ref.py").write_text(NUMPY.format("import os; os.fork()"))
+    (here / "mine.py").write_text("def run(x):\n    return x + x\n")
+    code, _, err = fuzz(*searched("--reference", "ref.py:doubled", "--subject", "mine.py"))
+    assert (code, "does it fork" in err) == (2, True), err

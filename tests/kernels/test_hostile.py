@@ -55,8 +55,39 @@ def test_odd_subjects_earn_a_verdict(tmp_path, body, kind):
     "body",
     ["def run(out, x):\n    out[...] = 0\n    x.shape = (15,)", "def run(x):\n    x.shape = (5, 3)\n    return x + 0"],
 )
-def test_who_changes_the_shape_of_a_view_changes_it_for_nobody_else(tmp_path, body):
-    verdict(tmp_path, body)
+def test_who_changes_the_shape_of_a_view_has_changed_its_input_for_nobody_else(tmp_path, body):
+    assert verdict(tmp_path, body).kind is Kind.INPUT_MUTATED
+
+
+@pytest.mark.parametrize("change", ["x.t_()", "x.data = torch.zeros(3)", "x.resize_(1)", "x.unsqueeze_(0)"])
+def test_an_input_that_is_another_tensor_afterwards_was_changed(tmp_path, change):
+    pytest.importorskip("torch")
+    body = f"import torch\n\ndef run(x):\n    y = torch.zeros(x.shape)\n    {change}\n    return y"
+    assert verdict(tmp_path, body).kind is Kind.INPUT_MUTATED
+
+
+@pytest.mark.parametrize("method", ["contiguous", "detach", "cpu", "numpy", "is_contiguous"])
+def test_a_result_is_read_by_methods_of_torch_and_not_of_its_own(tmp_path, method):
+    pytest.importorskip("torch")
+    own = "torch.zeros(self.shape).numpy()" if method == "numpy" else "torch.zeros(self.shape)"
+    body = (
+        f"import torch\n\nclass T(torch.Tensor):\n    def {method}(self, *a, **k): return {own}\n\n"
+        "def run(x):\n    return torch.ones(x.shape).as_subclass({})"
+    )
+    assert verdict(tmp_path, body.format("T")).kind is Kind.MISMATCH
+    plain = body.format("T").replace("torch.ones(x", "torch.zeros(x")
+    assert verdict(tmp_path, plain).kind is Kind.PASS, "a class of its own is no matter"
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize("later", ["weakref.finalize(x, fill, y)", "gc.callbacks.append(lambda *_: fill(y))"])
+def test_what_is_filled_when_its_inputs_are_dropped_was_not_filled(tmp_path, backend, later):
+    pytest.importorskip(backend)
+    body = (
+        f"import gc, weakref, {backend} as xp\nBACKEND = {backend!r}\n\ndef fill(y): y[...] = 0\n\ndef run(x):\n"
+        f"    y = xp.empty(tuple(x.shape), dtype=x.dtype)\n    {later}\n    return y"
+    )
+    assert verdict(tmp_path, body).kind is Kind.UNWRITTEN
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])

@@ -92,6 +92,12 @@ class Loader(ABC):
     def wrap(self, view: Array) -> Any:
         """The backend's own tensor over the same memory as a numpy view."""
 
+    def form(self, given: Any) -> Any:
+        """What a subject must leave as it is of what `wrap` has made, besides its values."""
+        if isinstance(given, np.ndarray):
+            return type(given), given.shape, given.strides, given.dtype, given.__array_interface__["data"]
+        return None
+
     @abstractmethod
     def unwrap(self, result: Any) -> Returned:
         """The tensor that a return-style subject gave back. Raises TypeError if it is none."""
