@@ -14,7 +14,7 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
-from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference, op_name
+from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference, named_in, op_name
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.layouts.support.problem import HERE, Message, Problem
 from kernel_assay.oracles.spec.contract import Contract
@@ -118,7 +118,7 @@ def judge(
     problem = _written(problem, store.root)
     mine = replace(settings, references=(problem.reference,), subjects=(problem.subject,))
     with head_start(mine, "torch" if problem.later is not None else "") as ahead:
-        contract = add_reference(problem.reference, op=op_name(problem.name))
+        contract = add_reference(problem.reference, op=op_name(problem.name), named=named_in(store))
         _complete(problem, contract)
         on_progress(f"{problem.layout}: {problem.judged} against {problem.reference}")
         result, first = _searched(problem, contract, settings, store, ahead, on_progress)

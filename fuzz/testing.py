@@ -176,7 +176,7 @@ def _op_of(place: str) -> str:
 
 @cache
 def _loaded(place: str, folder: Path) -> str:
-    return add_reference(place, folder, beside=True).name
+    return add_reference(place, folder, named=origin_of).name
 
 
 def hold(case: Case, kernel: Kernel, *, laws: bool = True, limits: SandboxLimits = USUAL) -> Verdict:

@@ -58,8 +58,9 @@ def same_bug(first: Finding, other: Finding) -> bool:
     fail alike; so has what nobody had the time to shrink, as far as values tell. They have not if one's case was seen
     to pass with the other's dtype, or if each has a condition of its own for the same dtype.
     """
-    if first.subject.key != other.subject.key or _is_symptom(other, of=first):
-        return first.subject.key == other.subject.key
+    mine, theirs = first.subject, other.subject
+    if (mine.key, mine.path) != (theirs.key, theirs.path) or _is_symptom(other, of=first):
+        return (mine.key, mine.path) == (theirs.key, theirs.path)  # files of two folders may have one name
     seen, back = _seen(first, other), _seen(other, first)
     if _case(first.case) == _case(other.case) or seen is other.verdict.kind or back is first.verdict.kind:
         return True

@@ -14,6 +14,7 @@ from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.replay.replay import Item, replay_one
 from kernel_assay.fuzz.triage.failures import coarse, event, now
+from kernel_assay.kernels.catalog import resolve
 from kernel_assay.kernels.environment import environment
 
 
@@ -36,6 +37,8 @@ class Known:
     """Ids of the findings that nobody knew before this run."""
     asking: bool = True
     """Whether findings from before this run can still be run again."""
+    _others: set[str] = field(default_factory=set)
+    """Ids of findings about other kernels of the same names, as files of two folders are: their names are taken."""
     _old: dict[str, list[str]] = field(default_factory=dict)
     """Signature key -> ids of findings from before this run that have it: known once they have failed today."""
     _today: dict[str, bool] = field(default_factory=dict)
@@ -64,6 +67,9 @@ class Known:
         if fresh or finding.subject.planted:
             self.learn(finding, fresh=fresh)
             return
+        if not self._is_mine(finding):
+            self._others.add(finding.id)
+            return
         self.filed[finding.id] = finding
         for key in finding.keys:
             if finding.id not in (ids := self._old.setdefault(key, [])):
@@ -80,11 +86,20 @@ class Known:
         if (fresh or finding.subject.planted) and finding.id not in filed:
             filed.append(finding.id)
 
+    def _is_mine(self, finding: Finding) -> bool:
+        """Whether it is about the kernel of this run, or about one whose file is gone, which may be this one."""
+        theirs, mine = resolve(finding.subject), resolve(self.examiner.subjects[finding.subject.key])
+        return theirs == mine or not theirs.is_file()
+
     def own(self, finding: Finding) -> Finding:
-        """The finding under an id that none has which does not fail today: what was repaired stays so."""
+        """The finding under an id that none has which does not fail today, or is about another kernel.
+
+        What was repaired stays so.
+        """
         for twin in count(finding.twin):
             mine = finding.but(twin=twin)
-            if mine.id not in self.filed or self.fails_today(self.filed[mine.id]):
+            free = mine.id not in self.filed and mine.id not in self._others
+            if free or (mine.id in self.filed and self.fails_today(self.filed[mine.id])):
                 return mine
         raise AssertionError
 

@@ -25,7 +25,7 @@ from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.fuzz.checking.library_calls import asked_of
 from kernel_assay.fuzz.checking.selection import as_is, of_described_dtype, only_dtypes, placed, select
 from kernel_assay.fuzz.checking.user_contracts import know_run
-from kernel_assay.fuzz.checking.user_references import add_reference
+from kernel_assay.fuzz.checking.user_references import add_reference, named_in
 from kernel_assay.fuzz.events import Listener, RunStarted, nobody
 from kernel_assay.fuzz.planning.plan import fitted, new_campaign
 from kernel_assay.fuzz.planning.workload import with_workload
@@ -313,7 +313,8 @@ def _limits(settings: RunSettings, resumed: Campaign | None) -> Limits:
 
 def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
     """The record of a run that has not begun."""
-    known = tuple(add_reference(text, grad=settings.grad).name for text in settings.references)
+    named = named_in(store)
+    known = tuple(add_reference(text, grad=settings.grad, named=named).name for text in settings.references)
     chosen = select(
         settings.ops or known,
         files=settings.subjects,

@@ -11,9 +11,9 @@ import math
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pydantic_core import to_json
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.inputs.arguments import Argument
 from kernel_assay.corpus.inputs.gradients import NEEDED
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.reference_place import ReferencePlace, Target
@@ -30,7 +31,8 @@ from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.corpus.process.forked_child import ForkedChild
 from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS
-from kernel_assay.oracles.catalog import apart, builtin_ops, contract_of, enter, load_contracts, origin_of
+from kernel_assay.corpus.storage.protocol import RunStore
+from kernel_assay.oracles.catalog import builtin_ops, contract_of, enter, load_contracts, origin_of
 from kernel_assay.oracles.judging.measure import engine
 from kernel_assay.oracles.references.contract import contract_from
 from kernel_assay.oracles.spec.contract import Contract, Input
@@ -304,14 +306,20 @@ _INHERITED: list[ChildProcess] = []
 
 
 def add_reference(
-    text: str, folder: Path | None = None, *, op: str = "", beside: bool = False, grad: bool = False
+    text: str,
+    folder: Path | None = None,
+    *,
+    op: str = "",
+    grad: bool = False,
+    named: Callable[[str], str] = lambda _: "",
 ) -> Contract:
     """Make a reference known as the contract of an op, which is called after it.
 
     text: `FILE[:NAME]` or `module:NAME`, and maybe examples of its inputs: `FILE:NAME(float32[4, 8], 0.5)`; folder:
-    where a module is looked for; None: here. op: its name; empty: that of the function, or of its file. beside: an op
-    that has the name already stays, and this one gets a number behind it. grad: its gradient is meant, as it is by a
-    NAME that ends in `.grad`. The same reference again is loaded again. Raises UsageError for one that cannot be used.
+    where a module is looked for; None: here. op: its name; empty: that of the function, or of its file. grad: its
+    gradient is meant, as it is by a NAME that ends in `.grad`. named: tells what is called by a name already, which
+    stays; this one then gets a number behind its name. The same reference again is loaded again. Raises UsageError for
+    one that cannot be used.
     """
     target = Target.read(text)
     target = target._replace(grad=grad or target.grad)
@@ -323,11 +331,24 @@ def add_reference(
         target = target._replace(name=said["name"])
     place = ReferencePlace(str(target), "" if target.is_file else str(folder or Path.cwd()), said["digest"])
     op = op or process.usual_op
-    taken = beside and origin_of(op) and apart(origin_of(op)) != place.target
-    if taken:
-        op = next(name for n in count(2) if not origin_of(name := f"{op}_{n}"))
+    names = (op, *(f"{op}_{n}" for n in range(2, 1 << 12)))
+    op = next(name for name in names if not named(name) or _is_at(named(name), place))
     made = contract_from(op, said, _nobody, elsewhere=process, origin=str(place))
     return enter(made)
+
+
+def _is_at(origin: str, place: ReferencePlace) -> bool:
+    """Whether an origin is of the reference at a place, or of one whose file is gone, which may have moved there."""
+    known = ReferencePlace.read(origin)
+    if known is None:
+        return False
+    same = (known.target, known.folder) == (place.target, place.folder)
+    return same or (not known.folder and not Path(Target.read(known.target).where).is_file())
+
+
+def named_in(store: RunStore) -> Callable[[str], str]:
+    """What tells by which reference the findings of an op in a corpus were judged; empty: there are none."""
+    return cache(lambda op: next((f.contract for f in store.findings(op) if f.contract), ""))
 
 
 def op_name(text: str) -> str:
@@ -366,12 +387,24 @@ def described(op: str) -> str:
     """What a reference was found to be, in a line."""
     contract = contract_of(op)
     dtypes = contract.variants[0]
-    inputs = {name: f"{name} {dtypes[name]}[{', '.join(i.axes)}]{_range(i)}" for name, i in contract.inputs.items()}
+    said = contract.elsewhere.said["arguments"] if isinstance(contract.elsewhere, ReferenceProcess) else []
+    kinds = {name: a for a in map(Argument.read, said) for name in a.tensors}
+    inputs = {name: _words(name, dtypes[name], i, kinds.get(name)) for name, i in contract.inputs.items()}
     shown = [f"[{text}]" if name in contract.optional else text for name, text in inputs.items()]
     attrs = [f"{name}={values[0]}" for name, values in contract.attrs.items()]
     untold = contract.elsewhere.said["untold"] if isinstance(contract.elsewhere, ReferenceProcess) else []
     rest = f"; {', '.join(untold)} left out, for nothing says what it is" if untold else ""
     return f"{contract.summary}: {', '.join([*shown, *attrs])}{rest}"
+
+
+def _words(name: str, dtype: str, spec: Input, argument: Argument | None) -> str:
+    """An input as its author writes it."""
+    if argument is not None and argument.kind == "mask":
+        return f"{name} bool[{', '.join(spec.axes)}]"
+    if argument is not None and argument.kind == "offsets":
+        return f"{name} {dtype}[{spec.axes[0]}+1] offsets of {spec.upto}"
+    inout = " inout" if argument is not None and argument.inout else ""
+    return f"{name} {dtype}[{', '.join(spec.axes)}]{_range(spec)}{inout}"
 
 
 def _range(spec: Input) -> str:

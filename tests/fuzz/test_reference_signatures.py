@@ -277,3 +277,16 @@ def test_a_reference_that_names_nothing_is_refused(tmp_path, monkeypatch):
             add_reference(text)
     with pytest.raises(UsageError, match="the subject '' names no file; name one, as kernel"):
         UserKernels([""]).subjects(("softmax",))
+
+
+def test_a_report_shows_arguments_as_their_author_wrote_them(tmp_path, monkeypatch, fuzz):
+    monkeypatch.chdir(tmp_path)
+    body = (
+        "def f(x: 'float32[n]', o: 'int64[b+1] offsets of n', m: 'bool[n]', y: 'float32[n] inout'):\n    y += x * m\n"
+    )
+    (tmp_path / "ref.py").write_text("import torch\n" + body)
+    (tmp_path / "mine.py").write_text("import torch\ndef f(x, o, m, y):\n    y += x * m\n")
+    _, out, _ = fuzz(
+        "run", "--reference", "ref.py:f", "--subject", "mine.py:f", "--cases", "32", "--seed", "1", "--quiet"
+    )
+    assert "x float32[n], o int64[b+1] offsets of n, m bool[n], y float32[n] inout" in out

@@ -38,7 +38,7 @@ from kernel_assay.oracles.numerics.following.intervals import (
 )
 from kernel_assay.oracles.references.torch import operators, ties
 from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, without_limits
-from kernel_assay.oracles.references.torch.native_types import casts_of, native_of
+from kernel_assay.oracles.references.torch.native_types import casts_of, native_of, with_native
 from kernel_assay.oracles.references.torch.widened import NARROW
 
 __all__ = ["Made", "Names", "Tracked", "begin", "casts_of", "given", "tracked"]
@@ -454,24 +454,19 @@ def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Another type: a wider one changes nothing, a narrower one rounds, whole numbers are cut off."""
     x, dtype = args[0], kwargs.get("dtype")
     if dtype is None or (dtype.is_floating_point and dtype not in _UNITS and x.dtype.is_floating_point):
-        return _native(_moved(aten.clone.default, args, {}), dtype or x.native)
+        return with_native(_moved(aten.clone.default, args, {}), dtype or x.native)
     if dtype in _UNITS and x.dtype.is_floating_point:
         value, low, high = x.span
         rounded = x.followed.astype(_UNITS[dtype]).span  # the reference itself is computed in float64 throughout
         span = Span(value, np.fmin(low, rounded.low), np.fmax(high, rounded.high))
-        return _native(Tracked(Followed(x.followed.arithmetic, span)), dtype)
+        return with_native(Tracked(Followed(x.followed.arithmetic, span)), dtype)
     wide = torch.float64 if dtype.is_floating_point else dtype
     parts = [torch.from_numpy(part).to(wide) for part in x.span]
     del func
     made = Tracked(Followed(x.followed.arithmetic, Span(*map(_numpy, parts))))
     if not dtype.is_floating_point and not x.dtype.is_floating_point:
         made.places, made.source = x.places, x.source
-    return _native(made, dtype)
-
-
-def _native(made: Tracked, dtype: torch.dtype) -> Tracked:
-    made.native = dtype
-    return made
+    return with_native(made, dtype)
 
 
 _RULES: dict[str, Callable[..., Any]] = {

@@ -26,6 +26,12 @@ def native_of(*given: Any) -> torch.dtype | None:
     return reduce(torch.promote_types, whole) if whole else None
 
 
+def with_native(made: Any, dtype: torch.dtype | None) -> Any:
+    """The same tensor, which has a type from now on."""
+    made.native = dtype
+    return made
+
+
 def casts_of(tensors: Iterable[Any]) -> AbstractContextManager[Any]:
     """While it is entered, conversions to the types of such tensors round as they would where these are narrow."""
     return _Casts() if any(getattr(x, "native", None) in NARROW for x in tensors) else nullcontext()
