@@ -35,8 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911  one r
             return main(sys.argv[1:])
         finally:  # what is left is the end of the interpreter, which Ctrl-C would turn into a death by a signal
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if "" in arguments:
-        return _say("one of its words is empty", USAGE)
     try:
         result = cli.main(list(arguments), prog_name=program(), standalone_mode=False)
     except click.exceptions.Exit as left:

@@ -122,6 +122,7 @@ def _suited(chosen: settings) -> settings:
 
 
 def _fail(words: str) -> NoReturn:
+    __tracebackhide__ = True
     raise AssertionError(words)
 
 

@@ -153,6 +153,8 @@ def _named(target: str) -> str:
 
 
 def _gather_one(store: Store, target: str, own: UserKernels) -> list[Item]:
+    if not target:
+        raise UsageError("the name of what to run again is empty: is a variable not set?")
     if target.startswith(TOKEN):
         case = case_of(target)
         _refuse_unsound(case, f"the case {target[:40]!r}")

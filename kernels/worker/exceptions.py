@@ -19,6 +19,7 @@ MAX_MESSAGE = 2000
 MAX_DETAIL = 4000
 """Characters of traceback that are kept."""
 
+_OF_NUMPY = "'Tensor' object has no attribute"
 
 _set_rounding, _TO_NEAREST = ctypes.CDLL(None).fesetround, 0
 _perf_counter_ns = time.perf_counter_ns
@@ -72,6 +73,8 @@ def raised(error: BaseException, loader: Loader) -> dict[str, Any]:
     status = Status.LAUNCH_FAILED if loader.is_launch_failure(error) else status
     text = _printable("".join(traceback.format_exception(error)))
     message = _printable(f"{type(error).__name__}: {_words(error)}").rstrip()
+    if loader.name == "torch" and isinstance(error, AttributeError) and _OF_NUMPY in message:
+        message += ' (its file imports torch, so it was given tensors of torch; BACKEND = "numpy" says otherwise)'
     return {"status": status, "message": message[:MAX_MESSAGE], "detail": text[-MAX_DETAIL:]}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping
@@ -56,7 +57,7 @@ class Host:
 
     def __init__(self, place: str, folder: str, memory: int) -> None:
         """memory: a file that numbers are left in. Raises UsageError."""
-        self.memory = memory
+        self.memory, self._process = memory, os.getpid()
         self.loaded: Loaded = load(place, Path(folder))
         self.unfollowed: set[str] = set()
         self._begun = False
@@ -160,6 +161,8 @@ class Host:
         with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(native):
             warnings.simplefilter("ignore")
             result = self.loaded.call(self.loaded.model(described.init_of(dims), numbers), positional, weights, named)
+        if os.getpid() != self._process:  # it has forked, and nobody asks its child
+            os._exit(0)
         if self.loaded.mode == "train":
             self._must_keep({t.weight: arrays[t.name] for t in described.tensors if t.weight}, weights)
         self._given = given

@@ -70,7 +70,7 @@ SHORT = ("--cases", "64", "--seed", "1", "--quiet")
         (("replay", "r1:5"), ("'r1'",)),
         (("run", "silu", "--dtype", "float31"), ("silu/", "not float31")),
         (("shrink", "no-such-finding"), ("no-such-finding",)),
-        (("replay", ""), ("one of its words is empty",)),
+        (("replay", ""), ("the name of what to run again is empty",)),
         (("list", "nonsense"), ("nonsense",)),
     ],
 )

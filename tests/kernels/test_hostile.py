@@ -150,3 +150,12 @@ def test_garbage_in_the_journal_alone_is_a_crash_after_the_timeout(tmp_path):
         "        except OSError:\n            pass\n    time.sleep(60)"
     )
     assert verdict(tmp_path, body, timeout=1.0).kind in {Kind.CRASHED, Kind.TIMEOUT}
+
+
+def test_a_function_of_numpy_in_a_file_that_imports_torch_is_told_how_to_say_so(tmp_path):
+    pytest.importorskip("torch")
+    body = "import torch\n\n\ndef run(x): return x.astype(np.float32) * 0"
+    said = verdict(tmp_path, body, memory_mb=4096)
+    assert said.kind is Kind.RAISED
+    assert "has no attribute 'astype' (its file imports torch" in said.message
+    assert verdict(tmp_path, f'{body}\n\n\nBACKEND = "numpy"', memory_mb=4096).kind is Kind.PASS
