@@ -122,7 +122,6 @@ def _suited(chosen: settings) -> settings:
 
 
 def _fail(words: str) -> NoReturn:
-    __tracebackhide__ = True
     raise AssertionError(words)
 
 
