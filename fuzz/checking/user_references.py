@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +197,7 @@ class ReferenceProcess:
             return {}
         found, at = {}, 0
         for name, shape in said.get("shapes", {}).items():
-            size = 8 * math.prod(shape)
-            found[name], at = np.frombuffer(os.pread(self._memory, size, at)).reshape(shape), at + size
+            (found[name],), at = self._arrays(shape, at, 1)
         return found
 
     def shapes(self, case: Case) -> Mapping[str, tuple[int, ...]]:
@@ -271,17 +271,20 @@ class ReferenceProcess:
             return _Answer(refused=said["refused"])
         found, at = {}, said["at"]
         for name, shape in said["shapes"].items():
-            size = 8 * math.prod(shape)
-            four = [np.frombuffer(os.pread(self._memory, size, at + i * size)).reshape(shape) for i in range(4)]
-            found[name], at = (four[0], four[1], four[2], four[3]), at + 4 * size
+            (want, value, low, high), at = self._arrays(shape, at, 4)
+            found[name] = want, value, low, high
         places = {name: self._positions(one) for name, one in said["positions"].items()}
         return _Answer(outputs=found, positions=places)
 
     def _positions(self, said: Mapping[str, Any]) -> tuple[int, Array, Array]:
-        size = 8 * math.prod(said["shape"])
-        parts = (os.pread(self._memory, size, said["at"] + i * size) for i in range(2))
-        low, high = (np.frombuffer(part).reshape(said["shape"]) for part in parts)
+        (low, high), _ = self._arrays(said["shape"], said["at"], 2)
         return int(said["axis"]), low, high
+
+    def _arrays(self, shape: Sequence[int], at: int, several: int) -> tuple[list[Array], int]:
+        """Arrays of one shape that the process has left behind one another, and where the next one begins."""
+        size = 8 * math.prod(shape)
+        parts = [os.pread(self._memory, size, at + i * size) for i in range(several)]
+        return [np.frombuffer(part).reshape(shape) for part in parts], at + several * size
 
     def _remember(self, case: Case, numerics: Numerics, answer: _Answer) -> None:
         """The latest answers, by the case itself, which lives as long as its answer does."""
@@ -331,7 +334,7 @@ def add_reference(
         target = target._replace(name=said["name"])
     place = ReferencePlace(str(target), "" if target.is_file else str(folder or Path.cwd()), said["digest"])
     op = op or process.usual_op
-    names = (op, *(f"{op}_{n}" for n in range(2, 1 << 12)))
+    names = (op if n == 1 else f"{op}_{n}" for n in count(1))
     op = next(name for name in names if not named(name) or _is_at(named(name), place))
     made = contract_from(op, said, _nobody, elsewhere=process, origin=str(place))
     return enter(made)

@@ -38,7 +38,7 @@ from kernel_assay.oracles.numerics.following.intervals import (
 )
 from kernel_assay.oracles.references.torch import operators, ties
 from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, without_limits
-from kernel_assay.oracles.references.torch.native_types import casts_of, native_of, with_native
+from kernel_assay.oracles.references.torch.native_types import UNITS, casts_of, native_of, with_native
 from kernel_assay.oracles.references.torch.widened import NARROW
 
 __all__ = ["Made", "Names", "Tracked", "begin", "casts_of", "given", "tracked"]
@@ -49,7 +49,6 @@ SCALE = 256.0
 """How much a factor behind a product, as 1 / sqrt(head) is in attention, may make of it."""
 ERF = 12.0
 """Roundings of 1 by which erf may be off: vector units compute 1 - p exp(-x x) (numerics.md 2.2)."""
-_UNITS = {torch.float16: np.float16, torch.bfloat16: np.dtype("bfloat16")}
 aten = torch.ops.aten
 
 
@@ -453,11 +452,11 @@ def _chosen(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
 def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Another type: a wider one changes nothing, a narrower one rounds, whole numbers are cut off."""
     x, dtype = args[0], kwargs.get("dtype")
-    if dtype is None or (dtype.is_floating_point and dtype not in _UNITS and x.dtype.is_floating_point):
+    if dtype is None or (dtype.is_floating_point and dtype not in UNITS and x.dtype.is_floating_point):
         return with_native(_moved(aten.clone.default, args, {}), dtype or x.native)
-    if dtype in _UNITS and x.dtype.is_floating_point:
+    if dtype in UNITS and x.dtype.is_floating_point:
         value, low, high = x.span
-        rounded = x.followed.astype(_UNITS[dtype]).span  # the reference itself is computed in float64 throughout
+        rounded = x.followed.astype(UNITS[dtype]).span  # the reference itself is computed in float64 throughout
         span = Span(value, np.fmin(low, rounded.low), np.fmax(high, rounded.high))
         return with_native(Tracked(Followed(x.followed.arithmetic, span)), dtype)
     wide = torch.float64 if dtype.is_floating_point else dtype

@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-NARROW = (torch.float16, torch.bfloat16)
+UNITS = {torch.float16: np.float16, torch.bfloat16: np.dtype("bfloat16")}
+"""Types that are narrower than what a kernel computes in, and numpy's for them."""
 _DTYPE = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 _CONVERSIONS = (torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as)
 
@@ -34,7 +36,7 @@ def with_native(made: Any, dtype: torch.dtype | None) -> Any:
 
 def casts_of(tensors: Iterable[Any]) -> AbstractContextManager[Any]:
     """While it is entered, conversions to the types of such tensors round as they would where these are narrow."""
-    return _Casts() if any(getattr(x, "native", None) in NARROW for x in tensors) else nullcontext()
+    return _Casts() if any(getattr(x, "native", None) in UNITS for x in tensors) else nullcontext()
 
 
 class _Casts(TorchFunctionMode):
@@ -59,4 +61,4 @@ class _Casts(TorchFunctionMode):
     def _meant(self, value: Any) -> Any:
         """What to convert to, where the reference stands."""
         native = self._asked if value is torch.float64 else getattr(value, "native", None)
-        return native if native in NARROW else value
+        return native if native in UNITS else value
