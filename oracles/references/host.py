@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from kernel_assay.corpus.process.import_limit import call_limit
 from kernel_assay.corpus.process.recorded_operators import Operators, recorded
 from kernel_assay.oracles.numerics.estimate import input_of, spans_of
 from kernel_assay.oracles.numerics.following.interval_array import Followed
-from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span
+from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span, freed
 from kernel_assay.oracles.references.contract import contract_from
 from kernel_assay.oracles.references.describing import describe
 from kernel_assay.oracles.references.description import Described, Tensor, random_tensor
@@ -158,7 +159,8 @@ class Host:
         weights = {t.weight: given.pop(t.name) for t in described.tensors if t.weight}
         made = argued(given, described.arguments)
         positional, named = self._arguments({**made, **attrs})
-        with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(native):
+        by_formula = self.loaded.formulas() if isinstance(width, str) else nullcontext()
+        with np.errstate(all="ignore"), warnings.catch_warnings(), self.loaded.width(native), by_formula:
             warnings.simplefilter("ignore")
             result = self.loaded.call(self.loaded.model(described.init_of(dims), numbers), positional, weights, named)
         if os.getpid() != self._process:  # it has forked, and nobody asks its child
@@ -350,10 +352,34 @@ class Host:
                 if any(one.size for one in want.values()):  # nothing is to be followed in an empty output
                     self._cannot_follow(said_of(error, self.loaded.file))
                 spans = self._fallback(q, dims)
+            spans = self._where_numbers_do(case, dims, inputs, want, spans)
             if self.derived is not None:
                 about = dims, inputs, case.attrs, want, spans, Arithmetic.of(q).unit
                 spans, self.unjudged = self.derived.judged(*about)
         return want, spans
+
+    def _where_numbers_do(
+        self,
+        case: Case,
+        dims: Mapping[str, int],
+        inputs: Mapping[str, Array],
+        want: Mapping[str, Array],
+        spans: Mapping[str, Span],
+    ) -> dict[str, Span]:
+        """The spans, free where the reference has a NaN in float64 that it has not if run in other ways of torch's."""
+        if self.loaded.torch is None or not any(np.isnan(one).any() for one in want.values()):
+            return dict(spans)
+        from kernel_assay.oracles.references.torch.left_out import LeftOut  # noqa: PLC0415  it needs torch
+
+        others: list[Mapping[str, Any]] = []
+        with suppress(Exception), LeftOut():
+            others.append(self._called(self.described, dims, inputs, case.attrs))
+        with suppress(Refused):
+            others += [] if self.derived is not None else [self.native(case)]
+        made = dict(spans)
+        for name, other in ((name, _float64(other[name])) for name in want for other in others):
+            made[name] = freed(made[name], np.isnan(want[name]) & ~np.isnan(other))
+        return made
 
     def native(self, case: Case) -> dict[str, Array]:
         """Outputs of the reference as its user would run it: in the dtypes of the case's inputs. Raises Refused."""

@@ -30,6 +30,9 @@ OPERANDS = {"none": 0.0, "rn": 2.0**-11, "rz": 2.0**-10}
 TANH = 2.0**-10
 """Error of a tanh that is declared to be approximate."""
 
+VANISHING = 4.0
+"""How many times the smallest normal number an exponential may be that a kernel has 0 for."""
+
 
 def words(text: str) -> frozenset[str]:
     """Names of functions, one after the other."""
@@ -218,7 +221,13 @@ def elementwise(a: Arithmetic, name: str, function: Callable[..., Array], spans:
         return Span(value, low, high)
     strange = _strange([np.isnan(x) for x in (value, *corners)], spans) | _pole(name, spans) | _anything(spans)
     span = Span(value, low, high)
-    return freed(span if whole else a.rounded(span, a.error_of(name, spans)), strange)
+    span = span if whole else a.rounded(span, a.error_of(name, spans))
+    return freed(_vanishing(a, span) if name in {"exp", "exp2"} else span, strange)
+
+
+def _vanishing(a: Arithmetic, span: Span) -> Span:
+    """An exponential's limits; where subnormals are flushed, fast ones are 0 a little before (numerics.md 2.2)."""
+    return span._replace(low=np.where(span.low < VANISHING * a.question.tiny, np.fmin(span.low, 0.0), span.low))
 
 
 def _anything(spans: Sequence[Span]) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernel_assay.oracles.numerics.following.interval_array import Followed, UnfollowedError
+from kernel_assay.oracles.numerics.following.interval_array import Followed
 from kernel_assay.oracles.numerics.following.intervals import Span, freed
 
 FOLDED = 8.0
@@ -214,38 +214,6 @@ def _safe_softmax(_func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) ->
     return without_limits(type(made)(Followed(made.followed.arithmetic, span)), none)
 
 
-def _attention(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Scaled dot products; the scale may come before or after the product, which a product allows for."""
-    q, k, v, dropout, causal = [*args, *[0.0, False][max(0, len(args) - 3) :]][:5]
-    scores = _scores(q, k, dropout, causal, kwargs)
-    return torch.matmul(_safe_softmax(None, (scores, -1), {}), v), torch.logsumexp(scores, dim=-1)
-
-
-def _attention_backward(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make its gradients from weights that are made anew."""
-    begun, q, k, v, _, _, dropout, causal = args
-    weights = _safe_softmax(None, (_scores(q, k, dropout, causal, kwargs), -1), {})
-    of_weights = torch.matmul(begun, v.transpose(-2, -1))
-    inner = of_weights - (of_weights * weights).sum(-1, keepdim=True)
-    of_scores = weights * inner * (kwargs.get("scale") or q.shape[-1] ** -0.5)
-    found = torch.matmul(of_scores, k), torch.matmul(of_scores.transpose(-2, -1), q)
-    return *found, torch.matmul(weights.transpose(-2, -1), begun)
-
-
-def _scores(q: Any, k: Any, dropout: float, causal: bool, kwargs: dict[str, Any]) -> Any:
-    """Scaled products of queries and keys, -Inf where they are masked."""
-    if dropout:
-        raise UnfollowedError("it draws random numbers (dropout)")
-    scale = kwargs.get("scale") or q.shape[-1] ** -0.5
-    scores, mask = torch.matmul(q, k.transpose(-2, -1)) * scale, kwargs.get("attn_mask")
-    if causal:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril().logical_not()
-        scores = scores.masked_fill(mask, float("-inf"))
-    elif mask is not None:
-        scores = scores.masked_fill(mask.logical_not(), float("-inf")) if mask.dtype == torch.bool else scores + mask
-    return scores
-
-
 COMPOSED: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _var),
     "square": lambda _f, args, _k: args[0] * args[0],
@@ -260,8 +228,6 @@ COMPOSED: dict[str, Callable[..., Any]] = {
     "native_group_norm": _group_norm,
     "native_batch_norm": _batch_norm,
     "_safe_softmax": _safe_softmax,
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "silu": lambda _f, args, _k: args[0] * torch.sigmoid(args[0]),
     "leaky_relu": lambda _f, args, k: torch.where(args[0] > 0, args[0], args[0] * [*args[1:], *k.values(), 0.01][0]),
     "elu": _elu,
