@@ -46,6 +46,7 @@ def contract_from(
     least = max(math.prod(shape_of(t["axes"], lowest, {})) for t in tensors)
     changed = {one["name"] for one in said["arguments"] if one["inout"]}
     inputs = {t["name"]: _input(t, dense=t["name"] in changed) for t in tensors}
+    inputs |= {t["name"]: _moderate(inputs[t["name"]], t["dtype"]) for t in tensors if t["weight"]}
     of_inputs = dict[str, str]()
     if gradient := said["gradient"]:  # each in the type of what it is the gradient of
         inputs = {name: _moderate(one, plain[name]) for name, one in inputs.items()}
@@ -87,9 +88,10 @@ def _input(t: Mapping[str, Any], *, dense: bool) -> Input:
 
 
 def _moderate(spec: Input, dtype: str) -> Input:
-    """The input without special values, and without numbers of any size: gradients are judged at plain numbers.
+    """The input without special values, and without numbers of any size: weights are so, and what has a gradient.
 
-    A product of many factors, as gradients are, overflows in one order of them and not in another.
+    A kernel may fold weights into one another, and 0 * Inf is NaN there. A product of many factors, as gradients are,
+    overflows in one order of them and not in another.
     """
     if spec.ranged or spec.counts or not format_of(dtype).is_float:
         return replace(spec, specials=False)
