@@ -235,6 +235,7 @@ def _rerun(e: Evidence) -> Verdict | None:
             at = place_of(report.first_differing, report.shape)
             count = f"{report.differing} element{'s' * (report.differing != 1)}"
             text = f"two runs on the same input differ in {count}, first at {report.name}{at}{_both(report)}"
+            text += "".join(f"; also seen: {warning}" for warning in e.execution.warnings[:1])
             told = e.verdict(Kind.NONDETERMINISTIC, "rerun", text, report.name)
             return told.but(digests=(report.digest, report.digest_again)) if report.digest_again else told
     return None

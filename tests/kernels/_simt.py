@@ -93,7 +93,7 @@ class Kernels:
         lines = re.sub("<([^<>]+)>", lambda m: f"line {self.line(m[1])}", text)
         return lines.replace("(line", f"({self.path.name}, line")
 
-    def run(self, entry, *, grid=1, block=32, shared=0, order=ORDERS[0], seed=1, mode=FAST, **arguments):
+    def run(self, entry, *, grid=1, block=32, shared=0, order=ORDERS[0], seed=1, mode=FAST, undefined=0, **arguments):
         """One launch. arguments: of the kernel, in its order; tensors called out... are outputs, all others inputs."""
         module = self.program.module(mode)
         shape = Shape(extent(grid), extent(block), shared)
@@ -103,7 +103,8 @@ class Kernels:
             if isinstance(a, np.ndarray)
         ]
         given = [argument(a) for a in arguments.values()]
-        outcome = module.launch(self.entries.index(entry), shape, given, tensors, order, seed)
+        number = self.entries.index(entry)
+        outcome = module.launch(number, shape, given, tensors, order, seed, undefined=undefined)
         return Ran(outcome, Scene(self.path, module.built, shape, tensors))
 
     def right(self, entry, **how):

@@ -200,9 +200,9 @@ def test_a_bug_earns_its_verdict_by_what_check_mode_sees(write, old, new, kind, 
         ("assert(n != 15);", Kind.CRASHED, r"assertion failed: n != 15 by thread \d+ of block 0 "),
         ("if (i == 3) __syncwarp(0xf0);", Kind.DIVERGENT, r"__syncwarp by lane 3, .* by thread 3 of block 0 "),
         (
-            "if (i > 9) __shfl_sync(~0u, i, 1);",
+            "if (i > 9) __shfl_sync(~0u, i, 1); __any_sync(~0u, 1);",
             Kind.DIVERGENT,
-            r"__shfl_sync of lane 10 reads .* has ended, by thread 10 .*",
+            r"(__any_sync here, while|__shfl_sync here, while) lane .* by thread \d+ of block 0 ",
         ),
     ],
 )

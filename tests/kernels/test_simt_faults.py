@@ -46,16 +46,23 @@ __global__ void tile_and_block(float* out, const float* x, int n) {
   else tile.sync();          // the rest
 }
 
+__global__ void half_elsewhere(float* out, const float* x, int n) {
+  if (ME < 16) {
+    __syncthreads();  // 16
+    out[ME] = x[ME];
+  }
+  __syncthreads();  // all
+}
+__global__ void warp_elsewhere(float* out, const float* x, int n) {
+  if (ME >= 32) __syncthreads();  // second
+  __syncthreads();  // both
+}
+
 // ---- masks ----
-__global__ void from_ended(float* out, const float* x, int n) {
-  if (ME >= 20) return;
-  out[ME] = __shfl_down_sync(ALL, x[ME], 4);  // from the ended
-}
-__global__ void from_outside(float* out, const float* x, int n) {
-  if (ME < 16) out[ME] = __shfl_sync(0xffffu, x[ME], 16);  // from outside
-}
-__global__ void from_beyond(float* out, const float* x, int n) {
-  out[ME] = __shfl_xor_sync(ALL, x[ME], 16);  // far
+__global__ void in_branch(float* out, const float* x, int n) {
+  float v = 0;
+  if (ME < 16) v = __all_sync(ALL, 1);  // half
+  out[ME] = v + __any_sync(ALL, 1);  // any
 }
 __global__ void not_in_mask(float* out, const float* x, int n) {
   out[ME] = __shfl_sync(0xfffffffeu, x[ME], 1);  // without lane 0
@@ -158,17 +165,17 @@ FAULTS = {
         T.BAD_MASK,
         "__any_sync here, while lane 0 of the same warp is at __ballot_sync of <vote>, by thread 31 of block 0 (<ask>)",
     ),
-    "from_ended": (
-        T.BAD_MASK,
-        "__shfl_down_sync of lane 16 reads from lane 20, which has ended, by thread 16 of block 0 (<from the ended>)",
+    "half_elsewhere": (
+        T.DIVERGENT_BARRIER,
+        "divergent barrier: thread 16 of block 0 is here, while 16 others wait at the barrier of <16> (<all>)",
     ),
-    "from_outside": (
-        T.BAD_MASK,
-        "__shfl_sync of lane 0 reads from lane 16, which is not in the mask, by thread 0 of block 0 (<from outside>)",
+    "warp_elsewhere": (
+        T.DIVERGENT_BARRIER,
+        "divergent barrier: thread 32 of block 0 is here, while 32 others wait at the barrier of <both> (<second>)",
     ),
-    "from_beyond": (
+    "in_branch": (
         T.BAD_MASK,
-        "__shfl_xor_sync of lane 0 reads from lane 16, which the block does not have, by thread 0 of block 0 (<far>)",
+        "__any_sync here, while lane 0 of the same warp is at __all_sync of <half>, by thread 31 of block 0 (<any>)",
     ),
     "not_in_mask": (
         T.BAD_MASK,
@@ -210,7 +217,7 @@ def kernels(simt_cache, tmp_path_factory):
 
 def run(kernels, entry, *, n=7, **how):
     x, out = aligned(np.arange(200, dtype=np.float32)), aligned(blank(200))
-    ran = kernels.run(entry, grid=2, block=16 if entry == "from_beyond" else 32, **how, out=out, x=x, n=n)
+    ran = kernels.run(entry, grid=2, block=64 if entry == "warp_elsewhere" else 32, **how, out=out, x=x, n=n)
     again = kernels.run("right", grid=2, block=32, **how, out=out, x=x, n=n)
     assert again.said == ""
     assert out[:32].tolist() == [i ^ 1 for i in range(32)]

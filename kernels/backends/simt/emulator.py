@@ -32,6 +32,8 @@ class Trouble(IntEnum):
     UNINITIALIZED = 11
     READ_ONLY = 12
     BAD_INDEX = 13
+    UNDEFINED_LANE = 14
+    SKIPPED_BARRIER = 15
 
 
 class Argument(ctypes.Structure):
@@ -94,6 +96,7 @@ class _Launch(ctypes.Structure):
         ("warnings", ctypes.c_uint32),
         ("check", ctypes.c_uint32),
         ("ends", ctypes.c_uint32),
+        ("undefined_byte", ctypes.c_uint32),
         ("switches", ctypes.c_uint64),
         ("fault", Fault),
         ("warning", Fault),
@@ -134,7 +137,8 @@ class Outcome:
     """Its trouble is NONE if nothing went wrong."""
     warning: Fault
     warnings: int
-    """Writes that nothing ordered and that changed nothing; the first of them is `warning`."""
+    """Writes that nothing ordered and that changed nothing, undefined values, and barriers that threads skip; the first
+    of them is `warning`."""
     switches: int
     """From one thread to another."""
 
@@ -183,13 +187,15 @@ class Module:
         order: str,
         seed: int,
         ends: int = 0,
+        undefined: int = 0,
     ) -> Outcome:
         """Run a kernel. tensors: all that it may touch; regions of a fault are numbered as in `owners`.
 
-        ends: so many blocks from either end of the grid, and no others; 0: all.
+        ends: so many blocks from either end of the grid, and no others; 0: all. undefined: the byte of which
+        undefined values are made.
         """
         how = _Launch(grid=shape.grid, block=shape.block, dynamic_shared=shape.dynamic_shared, ends=ends)
-        how.order, how.seed = ORDERS.index(order), seed
+        how.order, how.seed, how.undefined_byte = ORDERS.index(order), seed, undefined
         if self.mode is Mode.CHECK:
             regions = (_Region(t.address, t.bytes, UNDEFINED if t.is_output else READ_ONLY) for t in tensors)
             how.check, how.region_count, how.shared_count = 1, len(tensors), len(self._arrays)

@@ -41,6 +41,9 @@ _SENTENCES = {
     Trouble.UNINITIALIZED: "{who} {access}{at}, which nobody has written",
     Trouble.READ_ONLY: "{who} {access}{at}, an input",
     Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
+    Trouble.UNDEFINED_LANE: "{said}: an undefined value, of {who}{at}",
+    Trouble.SKIPPED_BARRIER: "{who} has ended and skips a barrier{at}, though it has reached an earlier one: undefined,"
+    " while today's GPUs wait for nobody who has ended",
 }
 _SIZED = {Trouble.OUT_OF_BOUNDS, Trouble.BAD_INDEX}
 _DYNAMIC = "dynamic shared memory"

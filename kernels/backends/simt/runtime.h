@@ -28,12 +28,14 @@ enum class Trouble : int32_t {
   misaligned,
   divergent_barrier,
   deadlock,
-  bad_mask,            // lanes of a warp disagree about an operation, or a shuffle reads from a lane that is not in it
+  bad_mask,            // lanes of a warp disagree about an operation
   out_of_bounds,
   race,
   uninitialized,
   read_only,
   bad_index,           // of an array whose accesses are not judged: a local one
+  undefined_lane,      // a warning: a shuffle reads from a lane that takes no part in it
+  skipped_barrier,     // a warning: a thread that met the others at a barrier has ended before their next one
 };
 
 // What went wrong, where, and who else was involved. Numbers only: words are made in kernels/backends/simt/faults.py.
@@ -83,9 +85,10 @@ struct Launch {
   const Region* shared_arrays;
   const Subscript* subscripts;  // of the library, in check mode
   uint32_t subscript_count;
-  uint32_t warnings;        // out: unordered accesses that changed nothing
+  uint32_t warnings;        // out: unordered accesses that changed nothing, undefined values, skipped barriers
   uint32_t check;           // 1: the library was compiled for it, judge every access
   uint32_t ends;            // so many blocks from either end of the grid, in this order, and no others; 0: all
+  uint32_t undefined_byte;  // of which undefined values are made
   uint64_t switches;        // out
   Fault fault, warning;     // out
 };

@@ -16,6 +16,9 @@ CHECKED = 4
 """One case in so many is run in check mode too: those whose number is a multiple of it."""
 _FUSED_RESIDUE = 1
 """Of a case's number, divided by CHECKED, where a search draws it contracted."""
+UNDEFINED = (0x7B, 0xF4)
+"""Bytes of which undefined values are made, in either run: finite, large and of opposite sign in all formats of floats,
+so that sums, maxima and minima of the two differ, and other low bits of integers."""
 
 
 @dataclass(slots=True)
@@ -25,6 +28,7 @@ class Schedule:
     order: str = ORDERS[0]
     seed: int = 0
     mode: Mode = Mode.FAST
+    undefined: int = UNDEFINED[0]
     warnings: list[str] = field(default_factory=list)
     """What was seen since it was set."""
 
@@ -37,6 +41,7 @@ class Schedule:
         skipped = 0 if run == 0 or checked else 1 + seed // len(ORDERS) % (len(ORDERS) - 1)
         self.order = ORDERS[(seed + skipped) % len(ORDERS)]
         self.seed = seed
+        self.undefined = UNDEFINED[run]
         self.mode = Mode.CHECK if checked else Mode.FUSED if contracted else Mode.FAST
         self.warnings = []
 

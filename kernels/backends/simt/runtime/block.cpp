@@ -46,8 +46,8 @@ void begin_block(uint64_t number) {
   block_index = {static_cast<unsigned>(number % grid[0]), static_cast<unsigned>(number / grid[0] % grid[1]),
                  static_cast<unsigned>(number / grid[0] / grid[1])};
   S.alive = S.count;
-  S.arrived = S.said_yes = 0;
-  S.current = -1;
+  S.arrived = S.said_yes = S.passed = 0;
+  S.current = S.skipper = -1;
   if (S.shared_bytes) memset(S.shared, poison, S.shared_bytes);
   if (S.launch->dynamic_shared) memset(dynamic_shared, poison, S.launch->dynamic_shared);
   for (int i = 0; i < S.count; ++i) S.threads[i].doing = Doing::fresh;
@@ -66,7 +66,19 @@ void number_threads() {
       for (unsigned x = 0; x < extent[0]; ++x) S.threads[i++].index = {x, y, z};
 }
 
+// Who returns before the first barrier is out of range, as a rule. Who has met the others once is expected again.
+__attribute__((noinline)) void warn_skipped() {
+  Fault f{};
+  f.trouble = static_cast<int32_t>(Trouble::skipped_barrier);
+  f.thread = S.skipper;
+  f.block = static_cast<uint32_t>(S.block);
+  set_place(f, S.barrier_at);
+  warn(f);
+}
+
 void pass_barrier() {
+  if (S.skipper >= 0) warn_skipped();
+  ++S.passed;
   S.vote_result = S.said_yes;
   S.vote_all = S.said_yes == S.arrived;
   S.arrived = S.said_yes = 0;
@@ -105,6 +117,7 @@ void thread_ended() {
   if (checking) shadow_settle();
   S.threads[me].doing = Doing::ended;
   S.warps[warp_of(me)].ended |= bit(lane_of(me));
+  if (S.passed) S.skipper = me;
   --S.alive;
   complete_without(me);
   converge(warp_of(me));

@@ -105,6 +105,10 @@ void set_place(Fault& fault, Place at) {
   snprintf(fault.file, sizeof fault.file, "%s", slash ? slash + 1 : at.file);  // folders are longer than there is room
 }
 
+void warn(const Fault& f) {
+  if (!S.launch->warnings++) S.launch->warning = f;
+}
+
 void guard_begin() {
   static char* stack = static_cast<char*>(malloc(64 << 10));
   stack_t own{};

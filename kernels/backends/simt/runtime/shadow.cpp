@@ -78,10 +78,6 @@ Fault doubt;
   fail(static_cast<Trouble>(f.trouble), {"", 0}, "");
 }
 
-void warn(const Fault& f) {
-  if (!S.launch->warnings++) S.launch->warning = f;
-}
-
 const BlockRecord& block_of(uint32_t when) {
   auto after = std::upper_bound(blocks.begin(), blocks.end(), when,
                                 [](uint32_t t, const BlockRecord& b) { return t < b.begin; });

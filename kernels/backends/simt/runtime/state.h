@@ -49,6 +49,8 @@ struct State {
   uint64_t block;
   // barrier
   int arrived, said_yes, vote_result;
+  int passed;   // barriers of this block, so far
+  int skipper;  // a thread that has ended after the first of them; -1: none
   bool vote_all;
   Place barrier_at;
   // the library's block of shared memory
@@ -95,6 +97,7 @@ inline void converge(int warp) {
 void guard_begin();
 void guard_end();
 void set_place(Fault& fault, Place at);
+void warn(const Fault& fault);  // the first one is kept
 uint64_t relative(const void* code);
 void find_library(const void* anchor);
 uintptr_t library_start();

@@ -31,20 +31,27 @@ int source_of(const Request& t, int lane) {
   }
 }
 
+__attribute__((noinline)) void warn_undefined(const Request& t, const Warp& w, int lane, int from) {
+  const char* why = !(w.all & bit(from)) ? "which the block does not have"
+                    : t.mask & bit(from) ? "which has ended"
+                                         : "which is not in the mask";
+  Fault f{};
+  f.trouble = static_cast<int32_t>(Trouble::undefined_lane);
+  f.thread = S.current + lane - lane_of(S.current);
+  f.block = static_cast<uint32_t>(S.block);
+  set_place(f, t.at);
+  snprintf(f.text, sizeof f.text, "%s of lane %d reads from lane %d, %s", name_of(t.op), lane, from, why);
+  warn(f);
+}
+
+// What is read from a lane that takes no part is undefined, and does no harm to whoever drops it (CUDA C++ Programming
+// Guide, "Warp Shuffle Functions"): it is another value in each run of a case, so that results show whether it is used.
 void shuffle(Request* lanes, const Warp& w, uint32_t mask) {
   for_each(mask, [&](int lane) {
     Request& t = lanes[lane];
     int from = source_of(t, lane);
-    if (!(mask & bit(from))) {
-      char text[160];
-      const char* why = from >= warp_lanes || !(w.all & bit(from)) ? "which the block does not have"
-                        : !(t.mask & bit(from))                    ? "which is not in the mask"
-                                                                   : "which has ended";
-      S.current += lane - lane_of(S.current);
-      snprintf(text, sizeof text, "%s of lane %d reads from lane %d, %s", name_of(t.op), lane, from, why);
-      fail(Trouble::bad_mask, t.at, text);
-    }
-    t.result = lanes[from].value;
+    t.result = mask & bit(from) ? lanes[from].value : S.launch->undefined_byte * 0x0101010101010101u;
+    if (!(mask & bit(from))) warn_undefined(t, w, lane, from);
   });
 }
 
