@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from operator import not_
+
+from pydantic import Field
+
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.kinds import Kind, Status
 
@@ -29,6 +33,8 @@ class OutputReport(Record):
     """Of the second run; both are noted where they differ."""
     differing_bits: tuple[int, ...] = ()
     """Of the first element that differs: what it was in each run."""
+    again: str = Field("", exclude_if=not_)
+    """Bytes of the second run, in C order and base64, where they differ; of a large case, or another form, empty."""
 
 
 class GuardDamage(Record):

@@ -52,6 +52,8 @@ class Numerics(Record):
     """Subnormal intermediates may be flushed to zero; budgets allow it by default."""
     fast_math: bool = False
     """What nvcc's -use_fast_math makes of float32: fast exp, approximate tanh, sines, powers and quotients, and ftz."""
+    order: Literal["fixed", "any"] = Field("fixed", exclude_if=lambda order: order == "fixed")
+    """Whether two runs on one input may differ, as sums do that atomic operations make: each is held to the budget."""
 
     def spelled_out(self, dtype: str) -> Numerics:
         """With what fast_math stands for in other keys, for inputs of this dtype; it does nothing to float64."""

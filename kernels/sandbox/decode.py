@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from base64 import b64decode
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
 
-from kernel_assay.corpus.formats import FORMATS
-from kernel_assay.corpus.model.execution import Execution, GuardDamage
+from kernel_assay.corpus.formats import FORMATS, format_of
+from kernel_assay.corpus.model.execution import Execution, GuardDamage, OutputReport
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.kernels.backends.support.walls import Touch
@@ -53,7 +54,15 @@ def execution_of(key: str, head: dict[str, Any], specs: Collection[str]) -> Exec
         raise ValueError(f"fault {execution.fault} of a run that is {execution.status}")
     if any(extent < 0 for report in execution.outputs for extent in report.shape):
         raise ValueError("an output with fewer than no elements")
+    for report in execution.outputs:
+        if report.again and len(b64decode(report.again, validate=True)) != _size(report):
+            raise ValueError(f"a second run that left another number of bytes in {report.name!r}")
     return execution
+
+
+def _size(report: OutputReport) -> int:
+    """Bytes of an output."""
+    return math.prod(report.shape) * format_of(report.dtype).dtype.itemsize
 
 
 def _touching(key: str, touch: Touch, tail: str) -> Execution:

@@ -12,9 +12,9 @@ from kernel_assay.corpus.model.findings import Group
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.oracles.judging.failure_mask import Mask
-from kernel_assay.oracles.judging.judge import Evidence, apart, place_of
+from kernel_assay.oracles.judging.judge import Evidence, apart
 from kernel_assay.oracles.judging.laws import limits, rounding
-from kernel_assay.oracles.judging.patterns import index_pattern
+from kernel_assay.oracles.judging.patterns import index_pattern, place_of
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.spec.contract import INTERVAL, Groups, Invariant, Question, Reals
 

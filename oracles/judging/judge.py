@@ -1,14 +1,15 @@
 """Decide one execution. Pure: no clock, no randomness, no I/O.
 
 Rules in order, the first that speaks decides: what the sandbox saw (status, red zones, inputs), form (shape, dtype,
-aliasing, layout), poison that stayed, two runs that differ, then values: class, exactness, rho, Z. There is no rtol and
-no atol anywhere (numerics.md 0).
+aliasing, layout), poison that stayed, two runs that differ, then values, of both runs if they may differ: class,
+exactness, rho, Z. There is no rtol and no atol anywhere (numerics.md 0).
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from kernel_assay.oracles.judging.arbiter import Ruling, arbitrate
 from kernel_assay.oracles.judging.failure_mask import Mask, failing, failing_bits, sign_failures, tie_failures
 from kernel_assay.oracles.judging.measure import Measured, measure
 from kernel_assay.oracles.judging.measure_numpy import OVERFLOW, facts_of
-from kernel_assay.oracles.judging.patterns import error_pattern, index_pattern
+from kernel_assay.oracles.judging.patterns import at_index, error_pattern, index_pattern, place_of
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.spec.contract import Budget, Reals
 
@@ -96,7 +97,7 @@ def judge(reference: Reference, subject: Subject, execution: Execution, outputs:
         for rule in RULES:
             if verdict := rule(evidence):
                 return verdict
-        return _judge_values(evidence)
+        return _judge_second(evidence, _judge_values(evidence))
 
 
 _STATUS = {
@@ -231,14 +232,31 @@ def value_failures(e: Evidence, name: str) -> Mask:
 
 def _rerun(e: Evidence) -> Verdict | None:
     for report in e.execution.outputs:
-        if report.differing:
-            at = place_of(report.first_differing, report.shape)
-            count = f"{report.differing} element{'s' * (report.differing != 1)}"
-            text = f"two runs on the same input differ in {count}, first at {report.name}{at}{_both(report)}"
-            text += "".join(f"; also seen: {warning}" for warning in e.execution.warnings[:1])
-            told = e.verdict(Kind.NONDETERMINISTIC, "rerun", text, report.name)
-            return told.but(digests=(report.digest, report.digest_again)) if report.digest_again else told
-    return None
+        if report.differing and not (report.again and e.subject.numerics.order == "any"):
+            return _differs(e, report)
+    return None  # but if it is claimed, see _judge_second
+
+
+def _differs(e: Evidence, report: OutputReport, more: str = "") -> Verdict:
+    at = place_of(report.first_differing, report.shape)
+    count = f"{report.differing} element{'s' * (report.differing != 1)}"
+    text = f"two runs on the same input differ in {count}, first at {report.name}{at}{_both(report)}{more}"
+    text += "".join(f"; also seen: {warning}" for warning in e.execution.warnings[:1])
+    told = e.verdict(Kind.NONDETERMINISTIC, "rerun", text, report.name)
+    return told.but(digests=(report.digest, report.digest_again)) if report.digest_again else told
+
+
+def _judge_second(e: Evidence, first: Verdict) -> Verdict:
+    """The verdict on both runs, by that on the first: where they differ, as is claimed, the second must be right."""
+    differing = [report for report in e.execution.outputs if report.differing]
+    if first.kind is not Kind.PASS or not differing:
+        return first
+    left = {r.name: bytearray(b64decode(r.again)) for r in differing}
+    again = {r.name: np.frombuffer(left[r.name], format_of(r.dtype).dtype).reshape(r.shape) for r in differing}
+    second = _judge_values(replace(e, outputs={**e.outputs, **again}))
+    if second.failed:
+        return _differs(e, differing[0], f"; the first run is right, but of the second {second.message}")
+    return second.but(rho=max(first.rho, second.rho), ulps=max(first.ulps, second.ulps))
 
 
 def _both(report: OutputReport) -> str:
@@ -313,7 +331,7 @@ def _judge_bits(e: Evidence, name: str, got: Array) -> Verdict | None:
         metric="bits",
         value=bad.size,
         limit=0,
-        index=_at_index(first, got.shape),
+        index=at_index(first, got.shape),
         got=float(pair[0]),
         wanted=float(pair[1]),
     )
@@ -374,7 +392,7 @@ def _value_failure(e: Evidence, name: str, budget: Budget, m: Measured, ruling: 
     text += _never_set(e, got.reshape(-1)[worst])
     found = measurements(m, got, want, limit)
     if ruling is not None:
-        place = _at_index(worst, got.shape)
+        place = at_index(worst, got.shape)
         found.insert(1, Measurement(metric="rho_rigorous", value=rho, limit=1.0, index=place, got=y, wanted=r))
     return e.verdict(kind, rule, text, name, index_pattern(bad, got.shape), error_pattern(got, want, bad), found, rho)
 
@@ -455,7 +473,7 @@ def measurements(m: Measured, got: Array, want: Array, limit: float) -> list[Mea
         if index < 0:
             return Measurement(metric=metric, value=value, limit=line)
         y, r = float(pair[0][index]), float(pair[1][index])
-        return Measurement(metric=metric, value=value, limit=line, index=_at_index(index, got.shape), got=y, wanted=r)
+        return Measurement(metric=metric, value=value, limit=line, index=at_index(index, got.shape), got=y, wanted=r)
 
     return [
         at("rho", m.rho, m.worst_index, 1.0),
@@ -469,10 +487,6 @@ def measurements(m: Measured, got: Array, want: Array, limit: float) -> list[Mea
     ]
 
 
-def _at_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(index, shape)) if shape else ()
-
-
 def stateful(verdict: Verdict, before: int) -> Verdict:
     """The verdict on a case that fails after so many others in one process, and passes alone."""
     assert verdict.signature is not None
@@ -480,8 +494,3 @@ def stateful(verdict: Verdict, before: int) -> Verdict:
     signature = verdict.signature.but(kind=Kind.STATEFUL, rule="sequence", index_pattern="none", error_pattern="none")
     text, kind = f"{said}: {verdict.message}", verdict.kind
     return verdict.but(kind=Kind.STATEFUL, rule="sequence", message=text, signature=signature, symptom=kind)
-
-
-def place_of(index: int, shape: tuple[int, ...]) -> str:
-    """A flat index as `[row, column]`; `[]` for a scalar."""
-    return f"[{', '.join(map(str, _at_index(index, shape)))}]"

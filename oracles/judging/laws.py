@@ -14,8 +14,8 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.oracles.judging import measure_numpy
 from kernel_assay.oracles.judging.failure_mask import Mask, default_accept, failing, misclassed
-from kernel_assay.oracles.judging.judge import MANY, RULES, Evidence, apart, place_of
-from kernel_assay.oracles.judging.patterns import index_pattern
+from kernel_assay.oracles.judging.judge import MANY, RULES, Evidence, apart
+from kernel_assay.oracles.judging.patterns import index_pattern, place_of
 from kernel_assay.oracles.spec.contract import ALL, INTERVAL, NINF, PINF, Budget, Contract, Invariant, Law, Reals, View
 
 TAME = (2.0**-30, 2.0**30)

@@ -210,3 +210,13 @@ def _as_narrower(y: Reals, r: Reals, fmt: Format) -> Iterator[Mask]:
         if fmt.is_float and other.is_float and other.precision < fmt.precision:
             held: Any = round_to(y, other).astype(np.float64) == y
             yield held & (np.abs(y - r) < _ulp(r, other))
+
+
+def at_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A flat index as one along each axis."""
+    return tuple(int(i) for i in np.unravel_index(index, shape)) if shape else ()
+
+
+def place_of(index: int, shape: tuple[int, ...]) -> str:
+    """A flat index as `[row, column]`; `[]` for a scalar."""
+    return f"[{', '.join(map(str, at_index(index, shape)))}]"

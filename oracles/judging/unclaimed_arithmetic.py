@@ -37,12 +37,14 @@ _WORDS = {
     "exp": "a {} exp",
     "tanh": "an {} tanh",
     "fast_math": "fast math",
+    "order": "sums in {} order, as atomic operations make them",
 }
 
 
 def would_excuse(verdict: Verdict) -> bool:
-    """Whether a claim is about such a failure at all: one of values, and of one run."""
-    return verdict.kind.facts.of_values and not verdict.law and not verdict.shares
+    """Whether a claim is about such a failure at all: one of values, or of the order in which they are summed."""
+    about = verdict.kind.facts.of_values or verdict.kind is Kind.NONDETERMINISTIC
+    return about and not verdict.law and not verdict.shares
 
 
 def trials(contract: Contract, case: Case) -> list[Case]:
@@ -103,6 +105,7 @@ def candidates(contract: Contract, said: Numerics, dtype: str) -> Iterator[Numer
 
     Of float64 nothing narrower than float32 is supposed, which is what a kernel that widens its inputs so computes in.
     """
+    yield said.but(order="any")
     if contract.estimated:
         yield from _of_estimated(contract, said, dtype)
         return

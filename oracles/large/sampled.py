@@ -23,8 +23,8 @@ from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.remote_array import Outputs, Remote
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.oracles.judging.judge import RULES, Evidence, judge, place_of, value_failures
-from kernel_assay.oracles.judging.patterns import TILES, index_pattern
+from kernel_assay.oracles.judging.judge import RULES, Evidence, judge, value_failures
+from kernel_assay.oracles.judging.patterns import TILES, index_pattern, place_of
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.large.parts import Part, sample
 from kernel_assay.oracles.large.remote_output import Held
@@ -76,7 +76,11 @@ def judge_form(
     for report in execution.outputs:
         if report.unwritten:
             return _unwritten(Evidence(reference, subject, execution, {}), report, outputs[report.name])
-    return _by_rules(Evidence(reference, subject, execution.but(outputs=tuple(written)), {}))
+    found = _by_rules(Evidence(reference, subject, execution.but(outputs=tuple(written)), {}))
+    if found is not None and found.kind is Kind.NONDETERMINISTIC and subject.numerics.order == "any":
+        text = f"{found.message}, as is claimed, but of a large case the second run is not judged"
+        return Verdict(kind=Kind.INCONCLUSIVE, message=text, output=found.output)
+    return found
 
 
 def _by_rules(evidence: Evidence) -> Verdict | None:

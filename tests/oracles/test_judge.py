@@ -1,5 +1,6 @@
 """Each rule on hand-made evidence; the first that speaks decides, and the same evidence gives the same verdict."""
 
+from base64 import b64encode
 from dataclasses import replace
 
 import numpy as np
@@ -128,6 +129,58 @@ def test_one_element_is_no_plural():
     trial = Trial()
     trial.report = {"differing": 1, "first_differing": 0}
     assert trial().message == "two runs on the same input differ in 1 element, first at out[0, 0]"
+
+
+def differing(second, **claim):
+    """The verdict where the first run is right and the second left something else."""
+    trial = Trial(numerics=Numerics(**claim))
+    out = trial.outputs["out"]
+    trial.report = {"differing": 1, "first_differing": 7, "again": b64encode(second(out).tobytes()).decode()}
+    return trial()
+
+
+def nudged(out, by=1):
+    """The next number, or one further away, in one place."""
+    bits = out.copy().view(np.int32)
+    bits[1, 2] += by
+    return bits
+
+
+def test_two_runs_may_differ_if_that_is_claimed_and_both_are_right():
+    assert differing(nudged).kind is Kind.NONDETERMINISTIC
+    both, first = differing(nudged, order="any"), Trial()()
+    assert both.kind is Kind.PASS
+    assert both.rho >= first.rho
+    assert both.ulps > first.ulps
+
+
+def test_a_claim_that_runs_differ_excuses_no_second_run_that_is_wrong():
+    verdict = differing(lambda out: nudged(out, 1 << 12), order="any")
+    assert (verdict.kind, verdict.rule) == (Kind.NONDETERMINISTIC, "rerun")
+    assert (
+        "differ in 1 element, first at out[1, 2]; the first run is right, but of the second out[1, 2]"
+        in verdict.message
+    )
+
+
+def test_a_claim_that_runs_differ_excuses_no_first_run_that_is_wrong():
+    trial = Trial(numerics=Numerics(order="any"))
+    right = trial.outputs["out"].copy()
+    trial.outputs["out"][1, 2] += 1
+    trial.report = {"differing": 1, "first_differing": 7, "again": b64encode(right.tobytes()).decode()}
+    assert trial().kind is Kind.MISMATCH
+
+
+def test_a_claim_that_runs_differ_excuses_no_second_run_that_nobody_can_judge():
+    trial = Trial(numerics=Numerics(order="any"))
+    trial.report = {"differing": 15, "first_differing": 0}
+    assert trial().kind is Kind.NONDETERMINISTIC
+
+
+def test_a_claim_that_is_not_made_is_written_nowhere():
+    """So that records and their identities are what they were."""
+    assert "order" not in Numerics().model_dump()
+    assert Numerics(order="any").model_dump(exclude_defaults=True) == {"order": "any"}
 
 
 def test_a_result_may_follow_the_strides_of_an_input_that_is_not_contiguous():

@@ -1,5 +1,6 @@
 """Claims that nobody made: an honest kernel that rounds is told what to declare, and a bug is not excused."""
 
+from base64 import b64encode
 from random import Random
 
 import numpy as np
@@ -95,8 +96,30 @@ def test_a_bug_is_not_excused(op, spoil):
 def test_only_failures_of_values_have_an_excuse():
     assert would_excuse(Verdict(kind=Kind.MISMATCH))
     assert would_excuse(Verdict(kind=Kind.NONFINITE))
+    assert would_excuse(Verdict(kind=Kind.NONDETERMINISTIC))
     assert not would_excuse(Verdict(kind=Kind.MISMATCH, rule="law:negation"))
     assert not would_excuse(Verdict(kind=Kind.UNWRITTEN))
+
+
+def test_sums_whose_order_changes_are_told_how_to_say_so():
+    contract, subject = contract_of("row_sum"), Subject(op="row_sum", name="mine", backend="cuda")
+
+    def evidence(case, off=1):
+        reference = Reference(contract, case, materialize_all(case))
+        out = reference.want["out"].astype(np.float32)
+        second = (out.view(np.int32) + off).tobytes()
+        report = {"name": "out", "shape": out.shape, "dtype": "float32", "differing": out.size, "first_differing": 0}
+        reports = (OutputReport(**report, again=b64encode(second).decode()),)
+        return Evidence(reference, subject, Execution(status=Status.OK, subject="mine", outputs=reports), {"out": out})
+
+    fill = Fill(distribution="normal", seed=5)
+    case = Case(op="row_sum", tensors={"x": TensorRecipe(shape=(3, 64), dtype="float32", fill=fill)})
+    said = unclaimed([evidence(case)], lambda: [evidence(c, 0) for c in trials(contract, case)])
+    assert said == (
+        "consistent with sums in any order, as atomic operations make them: "
+        'declare numerics = {order = "any"}, if that is intended'
+    )
+    assert unclaimed([evidence(case, 1 << 16)], list) == ""
 
 
 def test_what_is_claimed_already_stays_claimed():
