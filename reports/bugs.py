@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 
@@ -17,6 +18,8 @@ GIVEN_AWAY = "; its bytes are "
 SIZES = range(513)
 """Sizes by which one condition is held against another: two of the longest tiles that conditions speak of."""
 _CONDITION = "fails only if "
+_ACCESS = re.compile(r" (?:reads|writes) (?:(?P<tensor>\w+)\[|\d+ bytes? at byte \d+ of (?P<shared>[\w ]+) \()")
+_PLACE = re.compile(r"\(([^()]+, line \d+)\)")
 _TERMS = (ast.Expression, ast.Compare, ast.BoolOp, ast.And, ast.BinOp, ast.Mod, ast.Name, ast.Load, ast.Constant)
 _RELATIONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -54,9 +57,9 @@ def is_noise(f: Finding) -> bool:
 def same_bug(first: Finding, other: Finding) -> bool:
     """Whether two findings of a subject have one cause, as far as is known.
 
-    They have if both fail on one case, if one condition decides both, if their values give the same away, or if they
-    fail alike; so has what nobody had the time to shrink, as far as values tell. They have not if one's case was seen
-    to pass with the other's dtype, or if each has a condition of its own for the same dtype.
+    They have if both fail on one case, if one condition decides both, if their values give the same away, if one is a
+    symptom of the other, or if they fail alike. They have not if one's case was seen to pass with the other's dtype, or
+    if each has a condition of its own for the same dtype.
     """
     mine, theirs = first.subject, other.subject
     if (mine.key, mine.path) != (theirs.key, theirs.path) or _is_symptom(other, of=first):
@@ -77,11 +80,25 @@ def same_bug(first: Finding, other: Finding) -> bool:
 
 
 def _is_symptom(other: Finding, *, of: Finding) -> bool:
-    """Whether a finding says too little of its own: values that were never looked into, or that a race makes differ."""
+    """Whether a finding says too little of its own.
+
+    Of values that a race makes differ, of those that nobody had the time to look into, and of a statement that runs
+    over an array's end and, before it, to where it goes in other threads: a race with itself.
+    """
+    kinds = of.verdict.kind, other.verdict.kind
     if of.verdict.kind.facts.names_cause and other.verdict.kind is Kind.NONDETERMINISTIC:
         return True
+    if set(kinds) == {Kind.OUT_OF_BOUNDS, Kind.RACE} and _touched(of) & _touched(other):
+        return True
     unshrunk = {State.NEW, State.CONFIRMED}
-    return other.state in unshrunk and of.state not in unshrunk and _in_values({of.verdict.kind, other.verdict.kind})
+    return other.state in unshrunk and of.state not in unshrunk and _in_values(kinds)
+
+
+def _touched(f: Finding) -> set[tuple[str, str]]:
+    """The array and the statement of an access that check mode refused; of accesses by two statements nothing."""
+    access, places = _ACCESS.search(f.verdict.message), set(_PLACE.findall(f.verdict.message))
+    array = access and (access["tensor"] or access["shared"])
+    return {(array, places.pop())} if array and len(places) == 1 else set()
 
 
 def _alike(first: Finding, other: Finding) -> bool:

@@ -42,6 +42,21 @@ RAISED = {"kind": Kind.RAISED, "rule": "status"}
 RACE = {"kind": Kind.RACE, "rule": "check"}
 NONFINITE = {"kind": Kind.NONFINITE, "rule": "class"}
 
+BEYOND = {"kind": Kind.OUT_OF_BOUNDS, "rule": "check"}
+WRITES = "thread (1, 0) of block 0 writes {}[1] (mine.cu, line {}), {}"
+
+
+def beyond(array="out", line=22):
+    return finding(**BEYOND, message=WRITES.format(array, line, "but it has 1 element"))
+
+
+def racing(array="out", line=22, other=22):
+    more = f"which thread (0, 1) wrote (mine.cu, line {other}), and nothing orders the two"
+    return finding(**RACE, cols=9, message=WRITES.format(array, line, more))
+
+
+SHARED = "thread 3 of block 0 {} 4 bytes at byte {} of tile (mine.cu, line 9), {}"
+
 ONE = {
     "other dtypes": (finding(), finding(dtype="float16", cols=6)),
     "the same condition": (finding(gate="cols % 4 != 0"), finding(**RAISED, cols=9, gate="cols % 4 != 0")),
@@ -50,6 +65,15 @@ ONE = {
     "failing together": (failing_as(finding(cols=2), "float16", Kind.RAISED), finding(**RAISED, dtype="float16")),
     "values of the same shape": (finding(), finding(**NONFINITE, dtype="float16", layout="transposed")),
     "values that a race has made": (finding(**RACE), finding(**NONFINITE, layout="transposed")),
+    "an index that is too large": (beyond(), racing()),
+    "an index into shared memory": (
+        finding(**BEYOND, message=SHARED.format("writes", 1024, "but it has 1024 bytes")),
+        finding(
+            **RACE,
+            cols=9,
+            message=SHARED.format("writes", 8, "which thread 4 wrote (mine.cu, line 9), and nothing orders the two"),
+        ),
+    ),
     "an input that is not read": (leaving(finding(), 0.0), leaving(finding(**NONFINITE, specials=NAN), 0.0)),
     "what the values give away": (finding(message=LEFT), finding(**NONFINITE, cols=9, message=LEFT, specials=NAN)),
 }
@@ -61,6 +85,10 @@ TWO = {
     "NaN in another shape": (leaving(finding(), 0.0), leaving(finding(**NONFINITE, specials=NAN, cols=6), 0.0)),
     "NaN written into one of them": (finding(), finding(pokes=((0, 0x7FC00000),))),
     "other conditions": (finding(gate="cols % 4 != 0"), finding(gate="cols >= 1025", cols=6)),
+    "a race in another statement": (beyond(), racing(line=30, other=30)),
+    "a race with another statement": (beyond(), racing(other=30)),
+    "a race in another array": (beyond(), racing(array="sums")),
+    "a race that says no place": (beyond(), finding(**RACE, cols=9)),
     "a race in another shape": (finding(**RACE), finding(**NONFINITE, cols=6)),
     "a dtype that passes": (failing_as(finding(), "float16", Kind.PASS), finding(dtype="float16", cols=6)),
 }
