@@ -59,11 +59,6 @@ __global__ void warp_elsewhere(float* out, const float* x, int n) {
 }
 
 // ---- masks ----
-__global__ void in_branch(float* out, const float* x, int n) {
-  float v = 0;
-  if (ME < 16) v = __all_sync(ALL, 1);  // half
-  out[ME] = v + __any_sync(ALL, 1);  // any
-}
 __global__ void not_in_mask(float* out, const float* x, int n) {
   out[ME] = __shfl_sync(0xfffffffeu, x[ME], 1);  // without lane 0
 }
@@ -172,10 +167,6 @@ FAULTS = {
     "warp_elsewhere": (
         T.DIVERGENT_BARRIER,
         "divergent barrier: thread 32 of block 0 is here, while 32 others wait at the barrier of <both> (<second>)",
-    ),
-    "in_branch": (
-        T.BAD_MASK,
-        "__any_sync here, while lane 0 of the same warp is at __all_sync of <half>, by thread 31 of block 0 (<any>)",
     ),
     "not_in_mask": (
         T.BAD_MASK,
