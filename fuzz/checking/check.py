@@ -21,6 +21,7 @@ from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.process.blas_threads import one_blas_thread
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.checking.large_check import LargeCaseChecker
 from kernel_assay.fuzz.checking.large_policy import is_large
@@ -305,10 +306,11 @@ class Examiner:
         """Judge what came back; beside: the batch that runs meanwhile, whose results are taken in between."""
         rest = iter(outcomes)
         judged = []
-        for sent in in_flight.sent:
-            judged.append(self._judge(sent, next(rest), rest))
-            if beside is not None:
-                self._sandbox.pump(beside.pending)
+        with one_blas_thread():
+            for sent in in_flight.sent:
+                judged.append(self._judge(sent, next(rest), rest))
+                if beside is not None:
+                    self._sandbox.pump(beside.pending)
         for place, checked in sorted(in_flight.checked.items()):
             judged.insert(place, checked)
         return judged
@@ -355,7 +357,7 @@ class Examiner:
 
         Where that fails, judging will say so, when the worker is free again.
         """
-        with contextlib.suppress(UsageError, InternalError):
+        with contextlib.suppress(UsageError, InternalError), one_blas_thread():
             for sent in in_flight.sent:
                 for key in sent.request.subjects:
                     sent.reference.budget(self.subjects[key].numerics)
