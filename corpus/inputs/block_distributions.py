@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kernel_assay.corpus.blocks import ELEMENTS
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.inputs.field import Bits, Window, hashed
+from kernel_assay.corpus.inputs.field import Bits, Window, hashed, modulo
 
 Bytes = NDArray[np.uint8]
 Scales = Callable[[Bits, bool], Bits]
@@ -100,7 +100,7 @@ def form_of(w: Window) -> tuple[int, int]:
 
 def _quants(w: Window, room: int, most: int) -> Bytes:
     if room == ELEMENTS:
-        signed = (w.bits() % np.uint64(2 * most + 1)).astype(np.int16) - np.int16(most)
+        signed = modulo(w.bits(), 2 * most + 1).astype(np.int16) - np.int16(most)
         return signed.astype(np.int8).view(np.uint8)
     return (w.bits() >> np.uint64(56)).astype(np.uint8)
 

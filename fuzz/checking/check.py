@@ -345,11 +345,12 @@ class Examiner:
         return Look(verdict, shown, None)
 
     def _other_cases(self, request: CheckRequest) -> Iterable[tuple[Law, Case]]:
-        for law in self.contracts[request.case.op].laws:
+        contract = self.contracts[request.case.op]
+        for law in contract.laws:
             asked = law if law.name in request.laws and isinstance(law, Law) else None
             if asked is None or (other := asked.transform(request.case)) is None:
                 continue
-            if stays(self.contracts[other.op], other, outside(self.contracts[other.op], request.case)):
+            if stays(contract, other, lambda: outside(contract, request.case)):
                 yield asked, other
 
     def _prepare(self, in_flight: CheckBatch) -> None:

@@ -136,8 +136,11 @@ def _once_more(targets: Sequence[Target], run_seed: int, made: Proposal, elites:
     it is come all the same.
     """
     target, number = targets[made.index % len(targets)], made.index // len(targets)
-    index, before, random = made.index, made.index - len(targets), Random(f"{run_seed}:{made.index}:near")
-    if made.is_long or made.wanted >= 0 or before < index // BATCH * BATCH or random.random() >= NEAR:
+    index, before = made.index, made.index - len(targets)
+    if made.is_long or made.wanted >= 0 or before < index // BATCH * BATCH:
+        return None
+    random = Random(f"{run_seed}:{made.index}:near")
+    if random.random() >= NEAR:
         return None
     if target.memory is not None and turn(target.contract, run_seed, number - len(target.workload)):
         return None

@@ -120,7 +120,7 @@ def fit(contract: Contract, call: Call) -> Case:
         for name, shape in shapes.items()
         for axis, extent in zip(contract.inputs[name].axes, shape, strict=True)
     ]
-    dims = solve(pairs)
+    dims = solve(tuple(pairs))
     if dims is None:
         told = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         axes = ", ".join(f"{name} [{', '.join(contract.inputs[name].axes)}]" for name in shapes)

@@ -111,7 +111,7 @@ class Shrinker:
 
     def admits(self, case: Case) -> bool:
         """Whether a candidate is a case that its op may be asked."""
-        return stays(contract_of(case.op), case, self.granted)
+        return stays(contract_of(case.op), case, lambda: self.granted)
 
     def grant(self, case: Case) -> None:
         """Let candidates be where this case is, which was given."""

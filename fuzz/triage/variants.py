@@ -49,7 +49,7 @@ def recast(case: Case) -> list[Case]:
     contract = contract_of(case.op)
     others = [v for v in contract.variants if dict(v) != present]
     recast_to = (_recast(case, v) for v in others if _suits(case, v))
-    return [case, *(c for c in recast_to if stays(contract, c, outside(contract, case)))]
+    return [case, *(c for c in recast_to if stays(contract, c, lambda: outside(contract, case)))]
 
 
 def _suits(case: Case, variant: Mapping[str, str]) -> bool:

@@ -136,8 +136,9 @@ def scores_of(q: Question) -> Scores:
     scaled, infinite = scale * dot, np.isinf(dot) & np.isfinite(size)
     s = np.where(seen, np.where(np.isfinite(scaled) | infinite, scaled, np.nan), -np.inf)
     top = np.fmax.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
-    weighed = np.where(top == np.inf, s == np.inf, np.isfinite(s))
-    z = np.where(weighed & np.isfinite(s), s - top, 0.0)
+    finite = np.isfinite(s)
+    weighed = np.where(top == np.inf, s == np.inf, finite)
+    z = np.where(weighed & finite, s - top, 0.0)
     p = np.where(weighed, np.exp(z), 0.0)
     p /= np.maximum(p.sum(axis=-1, keepdims=True), LEAST)
     return Scores(a, bt, v, _finite(v), inside, seen, weighed, scale, dot, size, s, top, z, p)
@@ -258,7 +259,9 @@ def _weight_error(q: Question, w: Scores, out: Reals, off: Reals) -> Reals:
     The lesser of a worst case and of Cauchy's inequality; and the result is a mixture of the values that may have any
     weight.
     """
-    weights = np.where(off < 1.0, w.p * np.expm1(off), _grown(w, off))
+    weights, small = w.p * np.expm1(off), off < 1.0
+    if not small.all():
+        weights = np.where(small, weights, _grown(w, off))
     second = np.exp((w.p * off).sum(axis=-1, keepdims=True))
     shift = weights.sum(axis=-1, keepdims=True)
     size, square, mean = _moments(weights, *w.sizes, w.finite)

@@ -326,7 +326,7 @@ class Host:
             if not format_of(t.dtype).is_float and isinstance(given[t.name], Followed):
                 given[t.name] = given[t.name].span.value
         pairs = [(axis, n) for t in there for axis, n in zip(t.axes, given[t.name].shape, strict=True)]
-        return self._called(self.described, solve(pairs) or {}, given, attrs)
+        return self._called(self.described, solve(tuple(pairs)) or {}, given, attrs)
 
     def answer(self, case: Case, numerics: Numerics) -> tuple[dict[str, Array], dict[str, Span]]:
         """The exact outputs, and the limits between which a kernel's may lie. Raises Refused."""

@@ -54,7 +54,7 @@ class Probe:
         axes = {t.name: t.axes for t in self.found.tensors if not t.weight}
         if any(len(axes[name]) != len(shape) for name, shape in shapes.items()):
             return None
-        dims = solve([pair for name, shape in shapes.items() for pair in zip(axes[name], shape, strict=True)])
+        dims = solve(tuple(pair for name, shape in shapes.items() for pair in zip(axes[name], shape, strict=True)))
         said = {dim: init[i] for i, dim in self.found.init_dims.items()}
         same = all(i in self.found.init_dims or value == init[i] for i, value in enumerate(self.found.init))
         if dims is None or not same or any(dims.get(dim, n) != n for dim, n in said.items()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from kernel_assay.corpus.blocks import BLOCKS, BlockFormat, block_format
 from kernel_assay.corpus.model.base import Scalar
@@ -61,8 +61,11 @@ def _extent(axis: str, dims: Dims, attrs: Attrs) -> int:
     return dims[names[0]] * factor if len(names) == 1 else math.prod(dims[n] for n in names) * factor
 
 
-def solve(extents: Sequence[tuple[str, int]]) -> dict[str, int] | None:
+@lru_cache(1 << 12)
+def solve(extents: tuple[tuple[str, int], ...]) -> Dims | None:
     """The dims that axes (filled in) of these extents have; None if they contradict one another.
+
+    Remembered, for a case is asked several times: nobody may change what it returns.
 
     A product of dimensions is divided by those that other axes tell; if these are 0, the rest is 1.
     """

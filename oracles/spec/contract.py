@@ -463,18 +463,18 @@ class Contract:
         for name, recipe in case.tensors.items():
             if len(recipe.shape) != len(self.inputs[name].axes):
                 raise self._misfit(case, name)
-            extents += zip((filled(axis, attrs) for axis in self.inputs[name].axes), recipe.shape, strict=True)
-        found = solve(extents)
+            extents += zip([filled(axis, attrs) for axis in self.inputs[name].axes], recipe.shape, strict=True)
+        found = solve(tuple(extents))
         if found is None:
             whole = (name for n, name in enumerate(case.tensors, 1) if not self._fit(case, n))
             raise self._misfit(case, next(whole))
-        return found
+        return dict(found)
 
     def _fit(self, case: Case, first: int) -> bool:
         """Whether the first so many tensors agree with one another."""
         some, attrs = list(case.tensors.items())[:first], self.attrs_of(case)
         axes = ((filled(a, attrs), e) for n, t in some for a, e in zip(self.inputs[n].axes, t.shape, strict=True))
-        return solve(list(axes)) is not None
+        return solve(tuple(axes)) is not None
 
     def _misfit(self, case: Case, name: str) -> UsageError:
         shape, axes = case.tensors[name].shape, ", ".join(self.inputs[name].axes)

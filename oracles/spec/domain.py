@@ -7,7 +7,8 @@ them, and then a reference may fail or a kernel fail for what nobody has promise
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -35,9 +36,10 @@ def outside(contract: Contract, case: Case) -> frozenset[str]:
     return frozenset(found)
 
 
-def stays(contract: Contract, case: Case, granted: frozenset[str] = frozenset()) -> bool:
-    """Whether a case is within its contract, but for what was granted: what is outside of the case it comes from."""
-    return outside(contract, case) <= granted
+def stays(contract: Contract, case: Case, granted: Callable[[], AbstractSet[str]]) -> bool:
+    """Whether a case is within its contract, but for what is granted: what is outside of the case it comes from."""
+    found = outside(contract, case)
+    return not found or found <= granted()
 
 
 def _dims(contract: Contract, dims: Dims) -> Iterator[str]:
