@@ -134,6 +134,7 @@ class Runner:
         Raises Ended if somebody wants an end, for a resumed run makes it again.
         """
         try:
+            self.examiner.prepare(in_flight)
             return self.examiner.collect(in_flight)
         except Ended as ended:
             if not ended.in_time:

@@ -162,7 +162,7 @@ class Examiner:
     def check(self, requests: Iterable[CheckRequest]) -> list[Checked]:
         """Check a batch now."""
         in_flight = self.latest = self.launch(requests)
-        self._prepare(in_flight)
+        self.prepare(in_flight)
         return self.land(in_flight)
 
     def check_after(self, before: Sequence[Case], request: CheckRequest) -> Checked:
@@ -215,7 +215,7 @@ class Examiner:
 
     def _run_once(self, case: Case, key: str, laws: tuple[str, ...]) -> tuple[CheckBatch, list[dict[str, Outcome]]]:
         in_flight = self.launch([CheckRequest(case, (key,), laws)])
-        self._prepare(in_flight)
+        self.prepare(in_flight)
         return in_flight, self.collect(in_flight)
 
     def evidence(self, case: Case, key: str) -> Evidence:
@@ -256,6 +256,20 @@ class Examiner:
         tasks = [t for s in sent for t in (s.task, *(other for _, other in s.others))]
         pending = self._sandbox.submit(tasks, most_deaths=most_deaths, hang_counts=hang_counts)
         return CheckBatch(pending, sent, large, refused)
+
+    def prepare(self, in_flight: CheckBatch) -> None:
+        """Make what judging takes while the worker runs: the caller waits for it, and has nothing else to do.
+
+        Where that fails, judging will say so, when the worker is free again. It ends when the worker does, which is
+        not to wait for its next batch.
+        """
+        with contextlib.suppress(UsageError, InternalError), one_blas_thread():
+            for sent in in_flight.sent:
+                if in_flight.pending.done:
+                    return
+                for key in sent.request.subjects:
+                    sent.reference.budget(self.subjects[key].numerics)
+                self._sandbox.pump(in_flight.pending)
 
     def collect(self, in_flight: CheckBatch) -> list[dict[str, Outcome]]:
         """Wait until the sandbox is free again; judging can then go on beside the next batch."""
@@ -352,17 +366,6 @@ class Examiner:
                 continue
             if stays(contract, other, lambda: outside(contract, request.case)):
                 yield asked, other
-
-    def _prepare(self, in_flight: CheckBatch) -> None:
-        """Make what judging takes while the worker runs: the caller waits for it, and has nothing else to do.
-
-        Where that fails, judging will say so, when the worker is free again.
-        """
-        with contextlib.suppress(UsageError, InternalError), one_blas_thread():
-            for sent in in_flight.sent:
-                for key in sent.request.subjects:
-                    sent.reference.budget(self.subjects[key].numerics)
-                self._sandbox.pump(in_flight.pending)
 
     def _judge(self, sent: Sent, outcomes: dict[str, Outcome], rest: Iterable[dict[str, Outcome]]) -> Checked:
         executions = {k: o.execution for k, o in outcomes.items()}
