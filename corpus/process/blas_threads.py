@@ -34,7 +34,7 @@ def one_blas_thread() -> Iterator[None]:
 def _controls() -> list[tuple[Callable[[], int], Callable[[int], object]]]:
     """How to ask for and to set the number, of each OpenBLAS in this process; none where numpy has another BLAS."""
     lines = _MAPS.read_text().splitlines() if _MAPS.exists() else []
-    paths = {line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.lower()}
-    libraries = [ctypes.CDLL(path) for path in sorted(paths)]
+    paths = {line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.lower() and ".so" in line}
+    libraries = [ctypes.CDLL(path) for path in sorted(paths) if Path(path).exists()]  # it may have been replaced
     pairs = ((library, name) for library in libraries for name in _NAMES if hasattr(library, name.format("get")))
     return [(getattr(library, name.format("get")), getattr(library, name.format("set"))) for library, name in pairs]
