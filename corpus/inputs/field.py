@@ -28,7 +28,7 @@ ROW = 0x5851F42D
 
 
 _STEPS = np.arange(1 << 16, dtype=np.uint64) * GAMMA
-"""What the coordinates from 0 on are multiplied to: to make them anew takes as long as half of the hash of a row."""
+"""The multiples of coordinates from 0 on: to make them anew takes as long as half of the hash of a row."""
 _FEW = 1 << 10
 """Words of which remainders are taken at once; of more it takes a quarter of the time by quotients, which are fast."""
 

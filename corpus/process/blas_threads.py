@@ -1,4 +1,4 @@
-"""How many threads multiply matrices for numpy."""
+"""The number of threads that multiply matrices for numpy."""
 
 import ctypes
 import itertools
@@ -11,7 +11,7 @@ _MAPS = Path("/proc/self/maps")
 _NAMES = tuple(
     f"{prefix}openblas_{{}}_num_threads{suffix}" for prefix, suffix in itertools.product(("scipy_", ""), ("64_", ""))
 )
-"""What OpenBLAS calls its functions, by how it was built."""
+"""Names of OpenBLAS's functions, by how it was built."""
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _controls() -> list[tuple[Callable[[], int], Callable[[int], object]]]:
-    """How to ask for and to set the number, of each OpenBLAS in this process; none where numpy has another BLAS."""
+    """Functions that tell and set the number, of each OpenBLAS in this process; none where numpy has another BLAS."""
     lines = _MAPS.read_text().splitlines() if _MAPS.exists() else []
     paths = {line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.lower() and ".so" in line}
     libraries = [ctypes.CDLL(path) for path in sorted(paths) if Path(path).exists()]  # it may have been replaced
