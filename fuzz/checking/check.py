@@ -11,8 +11,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import Any, Self
+
+from threadpoolctl import ThreadpoolController
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.campaign import Call
@@ -21,7 +24,6 @@ from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind, Status
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.corpus.process.blas_threads import one_blas_thread
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.checking.large_check import LargeCaseChecker
 from kernel_assay.fuzz.checking.large_policy import is_large
@@ -60,6 +62,20 @@ class Look:
     exhibit: Exhibit
     kept: Kept | None
     """None: the outputs are too large to keep, or there are none."""
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
+    """Have products of matrices use no threads of their own: for small ones they take more time than they save.
+
+    They spin where there is nothing to do, and take the processors that workers and other searches need.
+    """
+    limited: contextlib.AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
+    return limited
 
 
 class Examiner:
