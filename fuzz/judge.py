@@ -25,6 +25,8 @@ SECONDS = 10.0
 """For the search, once the reference is known."""
 END_SECONDS = 6.0
 """For the failures that were met besides the first one, which is the verdict: what is not shrunk by then is filed."""
+MOST_DECLINED = 0.9
+"""Share of its cases that a solution may decline and be judged."""
 FOLDER = "problems"
 """Of the corpus: adapters, one folder each. It is none that workers must not see, and findings name it."""
 
@@ -42,7 +44,7 @@ class Judged(Record):
     """What came of it, for programs."""
 
     verdict: str
-    """`right` or `wrong`."""
+    """`right`, `wrong` or `declined`."""
     layout: str
     reference: str
     subject: str
@@ -73,6 +75,17 @@ class Judgement:
         return self.result.failed
 
     @property
+    def hardly_tried(self) -> bool:
+        """Whether nearly all cases were declined, so that nothing can be said of it."""
+        kinds = self.result.campaign.kinds
+        return not self.wrong and kinds.get(Kind.UNSUPPORTED, 0) > MOST_DECLINED * sum(kinds.values())
+
+    @property
+    def verdict(self) -> str:
+        """`right`, `wrong` or `declined`."""
+        return "wrong" if self.wrong else "declined" if self.hardly_tried else "right"
+
+    @property
     def too_large(self) -> list[dict[str, int]]:
         """The author's shapes that are not tried."""
         process = self.contract.elsewhere
@@ -82,7 +95,7 @@ class Judgement:
     def record(self, corpus: str) -> Judged:
         """The same for programs."""
         return Judged(
-            verdict="wrong" if self.wrong else "right",
+            verdict=self.verdict,
             layout=self.problem.layout,
             reference=self.problem.reference,
             subject=self.problem.subject,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, date, datetime
 from enum import StrEnum
+from operator import not_
 from typing import Literal
 
-from pydantic import NonNegativeInt, PositiveInt, field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
 
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.case import Case
@@ -147,6 +148,8 @@ class Exhibit(Record):
     """Details of a failing execution that a person is shown."""
 
     output: str = ""
+    outputs: tuple[str, ...] = Field((), exclude_if=not_)
+    """All of them, of an op that has several."""
     shape: tuple[int, ...] = ()
     dtype: str = ""
     failing: int = 0

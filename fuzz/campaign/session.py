@@ -325,6 +325,8 @@ def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
         python=settings.python,
     )
     chosen = chosen if settings.dtypes else [of_described_dtype(s) for s in chosen]
+    if settings.judged:  # nobody who is judged says that he is meant to be wrong
+        chosen = [s.but(planted="") for s in chosen]
     subjects = placed(only_dtypes(chosen, settings.dtypes), settings.device)
     subjects = as_is(subjects) if settings.as_is else subjects
     seed = settings.seed if settings.seed is not None else SystemRandom().getrandbits(32)

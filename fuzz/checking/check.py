@@ -40,7 +40,7 @@ from kernel_assay.kernels.sandbox.side_by_side import sandbox_of
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.catalog import contract_of, origin_of
 from kernel_assay.oracles.judging.consensus import Heard, blame
-from kernel_assay.oracles.judging.failure_detail import exhibit, exhibit_of_invariant, exhibit_of_law
+from kernel_assay.oracles.judging.failure_detail import exhibit, exhibit_of_invariant, exhibit_of_law, several
 from kernel_assay.oracles.judging.invariants import invariants, judge_invariant
 from kernel_assay.oracles.judging.judge import RULES, Evidence, judge, unsupported
 from kernel_assay.oracles.judging.laws import applies, judge_law, law_of
@@ -244,8 +244,10 @@ class Examiner:
         """A failure seen closely; where another try is dear, what is known without it. before: as of look."""
         if not verdict.kind.facts.dear:
             return self.look(case, key, verdict.law, places_of(verdict), before)
-        name, spec = next(iter(self.contracts[case.op].output_specs(case).items()))
-        unseen = Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=key in self._sandbox.returning)
+        specs = self.contracts[case.op].output_specs(case)
+        name, spec = next(iter(specs.items()))
+        form = {"outputs": several(specs), "shape": spec.shape, "dtype": spec.dtype}
+        unseen = Exhibit(output=name, returns=key in self._sandbox.returning, **form)
         return Look(verdict, unseen, None)
 
     def launch(self, requests: Iterable[CheckRequest], most_deaths: int = 0, hang_counts: int = 1) -> CheckBatch:

@@ -23,12 +23,12 @@ from kernel_assay.fuzz.cli.options import (
     json_option,
     reference_option,
 )
-from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
+from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED, check_json, write_json
 from kernel_assay.fuzz.exhaustive.prove import lines
 from kernel_assay.fuzz.judge import SECONDS, Judgement, UnjudgedError, judge
 from kernel_assay.fuzz.settings import RunSettings, SandboxLimits, seconds_of
 from kernel_assay.reports.forms import formats, write
-from kernel_assay.reports.plain.run_text import findings_text
+from kernel_assay.reports.plain.run_text import declined, findings_text
 from kernel_assay.reports.plain.terminal import say, table
 from kernel_assay.reports.words import count, estimates, notes, workloads
 
@@ -87,7 +87,7 @@ def judge_command(
     if junit_path:
         write(Path(junit_path), formats()["junit"].render(judged.result.book(str(corpus))))
     _write_traces(trace_path, judged.traces)
-    return FOUND if judged.wrong else 0
+    return FOUND if judged.wrong else UNJUDGED if judged.hardly_tried else 0
 
 
 def _write_traces(path: str | None, traces: Sequence[Mapping[str, Any]]) -> None:
@@ -99,10 +99,12 @@ def _tell(judged: Judgement, corpus: str, *, quiet: bool) -> None:
     """Say the verdict, and why."""
     book, c = judged.result.book(corpus), judged.result.campaign
     tried = f"{count(c.cases, 'case')}, {count(c.judged, 'output')} judged in {judged.seconds:.1f} s"
-    head = "wrong" if judged.wrong else "right, as far as it was tried"
-    lines = [f"{head}: {judged.problem.judged} ({judged.problem.layout}; {tried}; seed {c.seed})", *estimates(c)]
+    words = {"right": "right, as far as it was tried", "declined": "not judged, it declines nearly all"}
+    head = f"{words.get(judged.verdict, judged.verdict)}: {judged.problem.judged}"
+    lines = [f"{head} ({judged.problem.layout}; {tried}; seed {c.seed})", *estimates(c)]
     lines += [f"the author's shapes came first: {_dims(judged.contract.shapes)}"] if judged.contract.shapes else []
     lines += workloads(c)
+    lines += [said for said in [declined(c)] if said and not judged.wrong]
     lines += [f"note: {said}" for said in notes(c)]
     lines += [f"too large to be tried: {_dims(judged.too_large)}"] if judged.too_large else []
     lines += [findings_text(book)] if judged.wrong else []

@@ -14,6 +14,8 @@ from kernel_assay.reports.json_model import to_json
 
 FOUND = 1
 """Exit code of a command that has findings to tell of."""
+UNJUDGED = 2
+"""Exit code of a command that could not do what it was asked."""
 
 
 def check_json(path: str | None) -> None:

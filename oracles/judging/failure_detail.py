@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,20 @@ def unseen(evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
     specs = evidence.reference.specs
     name = verdict.output if verdict.output in specs else next(iter(specs))
     spec = specs[name]
-    return Exhibit(output=name, shape=spec.shape, dtype=spec.dtype, returns=returns, detail=evidence.execution.detail)
+    return Exhibit(
+        output=name,
+        outputs=several(specs),
+        shape=spec.shape,
+        dtype=spec.dtype,
+        returns=returns,
+        detail=evidence.execution.detail,
+    )
+
+
+def several(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of outputs, if there are several."""
+    found = tuple(names)
+    return found if len(found) > 1 else ()
 
 
 def exhibit_of_invariant(law: Invariant, evidence: Evidence, verdict: Verdict, *, returns: bool) -> Exhibit:
@@ -64,6 +78,7 @@ def exhibit_of_law(law: Law, base: Evidence, other: Evidence, verdict: Verdict, 
         view = law.view(base.reference.case) if law.view is not None else ()
         return Exhibit(
             output=name,
+            outputs=several(base.reference.specs),
             shape=p.got.shape,
             dtype=fmt.name,
             failing=int(p.bad.sum()),

@@ -27,6 +27,7 @@ from kernel_assay.corpus.process.recorded_operators import Operators, recorded
 from kernel_assay.oracles.numerics.estimate import input_of, spans_of
 from kernel_assay.oracles.numerics.following.interval_array import Followed
 from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span, freed
+from kernel_assay.oracles.references import rough
 from kernel_assay.oracles.references.contract import contract_from
 from kernel_assay.oracles.references.describing import describe
 from kernel_assay.oracles.references.description import Described, Tensor, random_tensor
@@ -37,10 +38,6 @@ from kernel_assay.oracles.references.probing import learn_multiples
 from kernel_assay.oracles.spec.axes import shape_of, solve
 from kernel_assay.oracles.spec.contract import Contract, Question
 from kernel_assay.oracles.spec.plain_case import plain_case
-
-FALLBACK = 16.0
-"""Of what cannot be followed: how many times the difference between float32 and float64 a kernel may be off."""
-
 
 EXTENTS = (8, 16, 12, 32, 64, 60, 1, 128)
 """Extents of all dimensions that are tried where the reference refuses the first."""
@@ -345,7 +342,8 @@ class Host:
         with np.errstate(all="ignore"):
             try:
                 spans = self._followed(q, dims)
-                _must_agree(spans, want)
+                rough.must_agree(spans, want)
+                spans = {name: rough.roomy(span, Arithmetic.of(q).unit) for name, span in spans.items()}
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever comes up is about following it
@@ -366,8 +364,9 @@ class Host:
         want: Mapping[str, Array],
         spans: Mapping[str, Span],
     ) -> dict[str, Span]:
-        """The spans, free where the reference has a NaN in float64 that it has not if run in other ways of torch's."""
-        if self.loaded.torch is None or not any(np.isnan(one).any() for one in want.values()):
+        """The spans, free where the reference has a NaN if run in one of the ways of torch's, and not in others."""
+        floats = [one for one in (*inputs.values(), *want.values()) if one.dtype.kind not in "biu"]
+        if self.loaded.torch is None or all(np.isfinite(one).all() for one in floats):
             return dict(spans)
         from kernel_assay.oracles.references.torch.left_out import LeftOut  # noqa: PLC0415  it needs torch
 
@@ -378,7 +377,7 @@ class Host:
             others += [] if self.derived is not None else [self.native(case)]
         made = dict(spans)
         for name, other in ((name, _float64(other[name])) for name in want for other in others):
-            made[name] = freed(made[name], np.isnan(want[name]) & ~np.isnan(other))
+            made[name] = freed(made[name], np.isnan(want[name]) != np.isnan(other))
         return made
 
     def native(self, case: Case) -> dict[str, Array]:
@@ -435,20 +434,14 @@ class Host:
         return Span(*(np.asarray(part, np.float64) for part in span))
 
     def _fallback(self, q: Question, dims: Mapping[str, int]) -> dict[str, Span]:
-        """The difference that float32 makes to the reference itself, the largest of each row, several times."""
-        u, found = Arithmetic.of(q).unit, {}
+        """What float32, and neighbours of the inputs, change in the reference. Raises Refused."""
         try:
-            narrow = self._called(self.described, dims, q.inputs, q.attrs, "float32")
+            others = [self._called(self.described, dims, q.inputs, q.attrs, "float32")]
+            others += [self._called(self.described, dims, near, q.attrs) for near in rough.neighbours(q.inputs)]
         except (Exception, SystemExit) as error:
             raise Refused(f"in float32, {said_of(error, self.loaded.file)}") from error
-        for name, want in q.want.items():
-            off = np.abs(np.asarray(narrow[name]).astype(np.float64) - want)
-            worst = off.max(axis=-1, keepdims=True, initial=0.0) if off.ndim else off
-            reach = FALLBACK * (worst * (u / 2.0**-24) + u * np.abs(want))
-            strange = not np.isfinite(off[np.isfinite(want)]).all()  # what overflows may spoil anything
-            reach = np.where(np.isfinite(reach) & ~strange, reach, np.inf)
-            found[name] = Span(want, want - reach, want + reach)
-        return found
+        found = {name: [_float64(other[name]) for other in others] for name in q.want}
+        return {name: rough.from_changes(q, want, found[name]) for name, want in q.want.items()}
 
 
 def _float64(x: Any) -> Array:
@@ -468,13 +461,3 @@ def _share(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
         return isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.may_share_memory(first, second)
     return bool(first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr() and first.numel())
-
-
-def _must_agree(spans: Mapping[str, Span], want: Mapping[str, Array]) -> None:
-    """Raise an error if what was followed is not what the reference computes."""
-    for name, span in spans.items():
-        if span.value.shape != want[name].shape:
-            raise RuntimeError(f"followed, {name} has another shape")
-        off = np.abs(span.value - want[name])
-        if (off > 1e-6 * np.abs(want[name]) + np.nan_to_num(span.radius, nan=np.inf) + 1e-12).any():
-            raise RuntimeError(f"followed, {name} has other values")

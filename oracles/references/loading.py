@@ -145,11 +145,27 @@ class Loaded:
         return self._models[key]
 
     def weights(self, init: Sequence[Any]) -> dict[str, Any]:
-        """Parameters and buffers that a case gives, by name; counters are left as they are."""
+        """Parameters and buffers that a case gives, by name; counters, masks and tables are left as they are."""
         if not self.is_module:
             return {}
         state = self.model(init).state_dict(keep_vars=True)
-        return {name: t.detach() for name, t in state.items() if t.is_floating_point()}
+        tables = self._tables(init)
+        return {name: t.detach() for name, t in state.items() if t.is_floating_point() and name not in tables}
+
+    def _tables(self, init: Sequence[Any]) -> set[str]:
+        """Names of buffers of a person's own classes in which nothing is drawn: they are what the class makes."""
+        model, tables = self.model(init), set[str]()
+        for name, buffer in model.named_buffers():
+            owner = model.get_submodule(name.rpartition(".")[0])
+            if not type(owner).__module__.startswith("torch.") and buffer.is_floating_point():
+                tables.add(name)
+        if tables:
+            self.torch.manual_seed(SEED + 1)
+            with self.width("float64"):
+                other = dict(self.target(*init).named_buffers())
+            same = {name for name, buffer in model.named_buffers() if buffer.equal(other[name].to(buffer.dtype))}
+            tables &= same
+        return tables
 
     def call(self, model: Any, inputs: Sequence[Any], weights: Mapping[str, Any], more: Mapping[str, Any]) -> Any:
         """Run it. model: as it was made; weights: by name, of a module."""

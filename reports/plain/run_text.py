@@ -56,7 +56,7 @@ def campaign_text(book: Book) -> str:
         "\n".join(workloads(c)),
         _mended(c),
         _subjects(c),
-        _declined(c),
+        declined(c),
         _sizes(c),
         _fidelity(c),
         _checked(c),
@@ -112,7 +112,7 @@ def kinds_of(c: Campaign, subject: Subject) -> dict[str, int]:
     return c.by_subject.get(subject.key, {})
 
 
-def _declined(c: Campaign) -> str:
+def declined(c: Campaign) -> str:
     """Reasons of a person's own kernels to decline cases, most frequent first."""
     lines = []
     for subject in c.subjects:
@@ -120,9 +120,9 @@ def _declined(c: Campaign) -> str:
         if skipped and Path(subject.path).is_absolute():
             most = list(largest_first(skipped).items())[:MAX_REASONS]
             told = "; ".join(f"{reason} ({count(cases, 'case')})" for reason, cases in most)
-            declined, every = sum(skipped.values()), sum(kinds_of(c, subject).values())
-            many = f"{percent(declined / every)} of its cases, " if declined >= MANY_DECLINED * every else ""
-            lines.append(f"{'warning: ' * bool(many)}{subject.key} declined {many}{declined:,} of {every:,}: {told}")
+            out, every = sum(skipped.values()), sum(kinds_of(c, subject).values())
+            many = f"{percent(out / every)} of its cases, " if out >= MANY_DECLINED * every else ""
+            lines.append(f"{'warning: ' * bool(many)}{subject.key} declined {many}{out:,} of {every:,}: {told}")
     return "\n".join(lines)
 
 

@@ -62,7 +62,14 @@ class Script:
     @property
     def runs(self) -> bool:
         """Whether a file on its own can call the kernel."""
+        if self.several and not self.returns:  # the finding tells the form of one of them
+            return False
         return self.there or (not self.on_gpu and self.finding.subject.backend in RUNNABLE and not self.is_module)
+
+    @property
+    def several(self) -> tuple[str, ...]:
+        """Names of the outputs, if there is more than one."""
+        return self.finding.exhibit.outputs if self.finding.exhibit is not None else ()
 
     @property
     def is_module(self) -> bool:
@@ -210,7 +217,8 @@ class Script:
         dtype = case.dtype if spec.dtype == usual else spec.dtype
         if spec.shape == customary(self.case).shape:
             shape = list(customary(case).shape)
-        return Exhibit(output=self.named_output, shape=tuple(shape), dtype=dtype, returns=bool(self.returns))
+        form = {"outputs": self.several, "shape": tuple(shape), "dtype": dtype}
+        return Exhibit(output=self.named_output, returns=bool(self.returns), **form)
 
     def run(
         self, out: str = "", byte: str = "", values: str = "", other: Other | None = None, shape: Shape | None = None
@@ -243,7 +251,8 @@ class Script:
         plain = [value for name, value in handed.items() if name not in self.named]
         plain += [f"{name}={value}" for name, value in handed.items() if name in self.named]
         if returns:
-            return f"{out} = {text.call(self.kernel, plain, attrs)}"
+            one = f"[{self.several.index(self.named_output)}]" if self.several else ""
+            return f"{out} = {text.call(self.kernel, plain, attrs)}{one}"
         return text.call(self.kernel, [self.handed(out, self.spec.dtype), *plain], attrs)
 
     def blank(self, out: str, byte: str = "", shape: Shape | None = None) -> str:

@@ -1,6 +1,7 @@
 """`judge`: one problem of each layout, by right and wrong solutions, and one sentence for what cannot be judged."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -219,3 +220,23 @@ def test_a_task_of_cudabeaver_for_a_gpu_is_one_sentence(tmp_path, fuzz):
     (folder / "instance.json").write_text('{"task_family": "kernelbench"}')
     (folder / "testbench" / "problem.py").unlink()
     refused(fuzz(*words(folder, tmp_path)), "has no problem.py or testbench/problem.py or reference.py with the class")
+
+
+@pytest.mark.parametrize("said", ['PLANTED = "mismatch"', 'PLANTED = "mismatch"\nSHOWS = "emulator"'])
+def test_a_solution_cannot_say_that_it_is_meant_to_be_wrong(tmp_path, fuzz, said):
+    folder = folder_of(tmp_path, "kernelbench", "wrong")
+    path = folder / "new.py"
+    path.write_text(f"{said}\n{path.read_text()}")
+    code, out, err = fuzz(*words(folder, tmp_path))
+    assert (code, out.startswith("wrong")) == (1, True), out + err
+
+
+@pytest.mark.parametrize(("kept", "code"), [("x.shape[0] % 2", 0), ("x.shape[0] == 128", 2)])
+def test_a_solution_that_declines_nearly_all_is_not_called_right(tmp_path, fuzz, kept, code):
+    folder = folder_of(tmp_path, "kernelbench", "right")
+    path = folder / "new.py"
+    decline = f"        if not ({kept}):\n            raise NotImplementedError\n"
+    path.write_text(re.sub(r"(    def forward\(self, x\):\n)", rf"\1{decline}", path.read_text()))
+    found, out, err = fuzz(*words(folder, tmp_path))
+    assert (found, "declined" in out) == (code, True), out + err
+    assert out.startswith("not judged" if code else "right")

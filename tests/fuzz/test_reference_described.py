@@ -216,3 +216,31 @@ def test_a_parameter_of_which_nothing_is_said_is_named(tmp_path):
     assert hosted(tmp_path, text).described.untold == ["mask"]
     text = text.replace("4)]", "4), torch.ones(3, 4)]")
     assert hosted(tmp_path, text).contract.optional == ("mask",)
+
+
+TABLES = """
+class Model(nn.Module):
+    def __init__(self, width, most):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(width)
+        self.register_buffer("mask", torch.tril(torch.ones(most, most)))
+        self.register_buffer("drawn", torch.randn(width))
+
+    def forward(self, x):
+        n = x.shape[0]
+        return self.mask[:n, :n] @ self.norm(x) + self.drawn
+
+def get_inputs():
+    return [torch.rand(16, 32)]
+
+def get_init_inputs():
+    return [32, 64]
+"""
+
+
+def test_a_buffer_that_a_class_computes_is_no_input(tmp_path):
+    host = hosted(tmp_path, TABLES, "Model")
+    weights = {t.weight for t in host.described.tensors if t.weight}
+    assert weights == {"norm.weight", "norm.bias", "norm.running_mean", "norm.running_var", "drawn"}
+    assert host.described.init[1] == 64
+    assert "most" not in host.described.dims

@@ -10,6 +10,7 @@ import pytest
 import torch
 from _references import HEAD, LINEAR, hosted
 
+from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.subject import Numerics
 from kernel_assay.oracles.references.host import Refused
@@ -82,8 +83,6 @@ def case_of(shape=(6, 8), fill="normal", seed=3, dtype="float32"):
 
 
 def input_of(case):
-    from kernel_assay.corpus.inputs.materialize import materialize_all
-
     return torch.from_numpy(materialize_all(case)["x"])
 
 
@@ -223,3 +222,65 @@ def test_a_conversion_to_a_wide_type_rounds_nothing(tmp_path, formula, dtype):
         x.values() for x in hosted(tmp_path, BODY.format(formula)).answer(case_of(dtype=dtype), Numerics())
     )
     assert (np.maximum(span.high - want, want - span.low) <= 1e-5 * np.abs(want)).all()
+
+
+SCAN = """
+def f(a: "float32[t]", x: "float32[t]"):
+    h, out = torch.zeros(()), []
+    for i in range(len(x)):
+        h = a[i] * h + x[i]
+        out.append(h)
+    return torch.stack(out)
+"""
+
+
+def test_a_recurrence_may_be_computed_as_a_scan(tmp_path):
+    host, worst = hosted(tmp_path, SCAN), 0.0
+    for seed in range(20):
+        a = TensorRecipe(shape=(33,), dtype="float32", fill=Fill(distribution="uniform", seed=seed))
+        case = Case(op="op", tensors={"a": a, "x": a.but(fill=Fill(distribution="normal", seed=seed))})
+        want, spans = host.answer(case, Numerics())
+        given = materialize_all(case)
+        slope, sums, step = given["a"], given["x"], 1
+        while step < len(sums):
+            later = sums[step:] + slope[step:] * sums[:-step], slope[step:] * slope[:-step]
+            sums, slope = (np.concatenate([x[:step], y]) for x, y in zip((sums, slope), later, strict=True))
+            step *= 2
+        off = np.abs(sums - want["out"])
+        worst = max(worst, float((off / (spans["out"].high - want["out"] + 2.0**-24 * np.abs(want["out"]))).max()))
+    assert 0.05 < worst <= 1.0
+
+
+THREE = np.float32(3)
+
+
+@pytest.mark.parametrize(
+    ("formula", "kernel"),
+    [
+        (
+            "torch.quantile(x, 0.5, dim=1), x.var(0, unbiased=False)",
+            lambda x: ((x - x.sum(0) / np.float32(3)) ** 2).mean(0),
+        ),
+        ("torch.from_numpy(x.numpy().mean(0)), x[0]", lambda x: x[:2].sum(0) / np.float32(3) + x[2] / np.float32(3)),
+    ],
+)
+def test_what_cannot_be_followed_is_not_held_to_what_float32_happens_to_hit(tmp_path, formula, kernel):
+    """All rows are alike, so that the reference in float32 is exact, and another order of its steps is not."""
+    host, which = hosted(tmp_path, BODY.format(formula)), "out1" if "quantile" in formula else "out0"
+    missed = 0
+    for seed in range(30):
+        row = np.random.default_rng(seed).normal(0.0, 100.0, 6).astype(np.float32)
+        pokes = tuple((i, int(bits)) for i, bits in enumerate(np.tile(row, 3).view(np.uint32)))
+        case = Case(op="op", tensors={"x": TensorRecipe(shape=(3, 6), dtype="float32", pokes=pokes)})
+        want, spans = host.answer(case, Numerics())
+        off = np.abs(kernel(np.tile(row, (3, 1))).astype(np.float64) - want[which])
+        missed += bool((off > 0).any())
+        assert (off <= spans[which].high - want[which]).all()
+    assert missed, "the kernel is off somewhere"
+
+
+def test_a_polynomial_exp_beside_narrow_intermediates_has_a_budget_that_ends(tmp_path):
+    host = hosted(tmp_path, BODY.format("torch.softmax(x, 1)"))
+    numerics = Numerics(exp="poly3", intermediates={"all": "bfloat16"})
+    want, spans = host.answer(case_of(), numerics)
+    assert (spans["out"].high < 1.5 * want["out"]).all()

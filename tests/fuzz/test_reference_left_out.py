@@ -131,3 +131,24 @@ def test_a_product_is_the_sum_of_the_terms_that_are_not_left_out(first, second, 
                 if not (first_made and p == 0) and not (second_made and q == 0)
             ]
             assert np.array_equal(found[i, j], float(sum(terms)), equal_nan=True)
+
+
+def test_a_nan_that_torch_itself_makes_of_an_infinity_is_nobodys_fault(tmp_path):
+    host = hosted(tmp_path, 'def f(x: "float32[n]"):\n    return F.gelu(x)\n')
+    x = TensorRecipe(shape=(2,), dtype="float32", pokes=pokes((0, np.inf)))
+    want, spans = host.answer(Case(op="op", tensors={"x": x}), Numerics())
+    assert np.isposinf(want["out"][0])
+    lost = bool(torch.nn.functional.gelu(torch.tensor([np.inf, 0.0])).isnan()[0])
+    assert bool(np.isneginf(spans["out"].low[0])) == lost
+
+
+def test_shares_may_be_divided_by_their_sum_at_last(tmp_path):
+    host = hosted(tmp_path, CAUSAL.format("scores"))
+    zeros = TensorRecipe(shape=(4, 1), dtype="float32")
+    large = zeros.but(pokes=pokes(*((i, 1.7e38) for i in range(4))))
+    case = Case(op="op", tensors={"q": zeros, "k": zeros, "v": large})
+    want, spans = host.answer(case, Numerics())
+    assert np.isfinite(want["out"]).all()
+    assert np.isposinf(spans["out"].high).all(), "four of them are too large for a number before they are divided"
+    half = case.but(tensors={"q": zeros, "k": zeros, "v": zeros.but(pokes=pokes((0, 1e30)))})
+    assert np.isfinite(host.answer(half, Numerics())[1]["out"].high).all()

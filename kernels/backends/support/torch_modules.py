@@ -83,8 +83,9 @@ def _matched(model: Any, wanted: list[str], where: str) -> dict[str, str]:
     own = [name for name, t in model.state_dict().items() if t.is_floating_point()]
     if set(wanted) <= set(own):
         return dict(zip(wanted, wanted, strict=True))
-    if len(own) == len(wanted):
-        return dict(zip(wanted, own, strict=True))
+    for names in (own, [name for name, _ in model.named_parameters()]):  # it may have tables of its own
+        if len(names) == len(wanted):
+            return dict(zip(wanted, names, strict=True))
     raise UsageError(
         f"{where} has the parameters {', '.join(own) or 'none'}, but the reference has {', '.join(wanted) or 'none'}: "
         "give them the same names, or as many in the same order"

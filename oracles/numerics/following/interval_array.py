@@ -70,6 +70,8 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
         """Of a sum of products: tells how many there are in each element."""
         self.exponent = 0.0
         """The largest magnitude that it is an exponential of, or a sum of exponentials; 0: it is none."""
+        self.shares = False
+        """Whether it is such a quotient of exponentials, by whose sum a kernel may divide later."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Numpy's elementwise functions, matrix products and reductions."""
@@ -160,7 +162,7 @@ class Followed(np.lib.mixins.NDArrayOperatorsMixin):
             made.product = self.product.moved(move, self.shape)
         if (terms := self.terms) is not None:
             made.terms = lambda: move(terms())
-        made.exponent = self.exponent
+        made.exponent, made.shares = self.exponent, self.shares
         return made
 
     def __setitem__(self, key: Any, new: Any) -> None:
@@ -314,12 +316,13 @@ def _applied(a: Arithmetic, ufunc: np.ufunc, method: str, inputs: Sequence[Any],
 def multiplied_out(a: Arithmetic, name: str, span: Span, operands: Sequence[Followed]) -> Followed:
     """Make the result of an elementwise operation, which knows its factors if it is a product."""
     product = product_of(name, operands, a.log.stores) if operands else None
-    if name == "divide" and operands and all(x.exponent for x in operands):
+    shares = name == "divide" and bool(operands) and all(x.exponent for x in operands)
+    if shares:
         span = of_shares(a, span, max(x.exponent for x in operands))
     if name in {"add", "subtract"} and len(operands) == 2:
         span = _begun_with(a, _begun_with(a, span, *operands), *operands[::-1])
     made = Followed(a, in_any_order(a, span, product))
-    made.product = product
+    made.product, made.shares = product, shares
     if name == "exp" and operands:
         size = np.abs(operands[0].span.value)
         made.exponent = float(size.max(initial=0.0, where=np.isfinite(size)))

@@ -135,7 +135,7 @@ class Arithmetic:
         """Rounding error of one of numpy's elementwise functions."""
         if name in {"exp", "exp2", "expm1"}:
             size = np.minimum(np.abs(spans[0].value), 1e4).astype(np.float64)
-            return exp_error(self.question, size) * (self.unit / self.question.u)
+            return exp_error(self.question, size) + 4.0 * (self.unit - self.question.u)  # a polynomial has its own
         if name == "tanh" and self.question.numerics.tanh == "approx":
             return TANH
         if self.question.numerics.fast_math and (fast := _fast_error(self.question, name, spans)) is not None:

@@ -69,6 +69,24 @@ def without_limits(x: Any, strange: Any) -> Any:
     return type(x)(Followed(x.followed.arithmetic, freed(x.span, strange))) if np.any(strange) else x
 
 
+def divided_late(made: Any, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The product of shares, as of a softmax, and of values: anything where it overflows before it is divided."""
+    if not any(hasattr(x, "followed") and x.followed.shares for x in args):
+        return made
+    reach = func(*map(_undivided, args), **kwargs)
+    return without_limits(made, reach.numpy() > made.followed.arithmetic.top)
+
+
+def _undivided(x: Any) -> Any:
+    """The largest that an operand may be, shares before they are divided by their sum."""
+    if not hasattr(x, "followed"):
+        return x
+    value, _, high = x.span
+    if x.followed.shares:
+        return torch.from_numpy((high > 0).astype(np.float64))
+    return torch.from_numpy(np.where(np.isfinite(value), np.abs(value), 0.0))
+
+
 def _infinite(x: Any) -> Any:
     """Mark where it may be Inf."""
     return np.isinf(x.span.low) | np.isinf(x.span.high)

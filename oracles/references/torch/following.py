@@ -37,7 +37,7 @@ from kernel_assay.oracles.numerics.following.intervals import (
     tried,
 )
 from kernel_assay.oracles.references.torch import operators, ties
-from kernel_assay.oracles.references.torch.compositions import COMPOSED, name_of, without_limits
+from kernel_assay.oracles.references.torch.compositions import COMPOSED, divided_late, name_of, without_limits
 from kernel_assay.oracles.references.torch.native_types import UNITS, casts_of, native_of, with_native
 from kernel_assay.oracles.references.torch.widened import NARROW
 
@@ -45,8 +45,8 @@ __all__ = ["Made", "Names", "Tracked", "begin", "casts_of", "given", "tracked"]
 
 LOST = 3
 """In place of the number of a limit: the values, but NaN where there may be anything."""
-SCALE = 256.0
-"""How much a factor behind a product, as 1 / sqrt(head) is in attention, may make of it."""
+SCALE = 4096.0
+"""How much a factor behind a product, as 1 / sqrt(head) or a batch norm's 1 / sqrt(eps), may make of it."""
 ERF = 12.0
 """Roundings of 1 by which erf may be off: vector units compute 1 - p exp(-x x) (numerics.md 2.2)."""
 aten = torch.ops.aten
@@ -335,7 +335,7 @@ def _with(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rule: Callab
 
 
 def _multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return _with(func, args, kwargs, _scaled)
+    return divided_late(_with(func, args, kwargs, _scaled), func, args, kwargs)
 
 
 def _scaled(a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span]) -> Span:
