@@ -43,14 +43,19 @@ from kernel_assay.corpus.storage.saved_outputs import Kept
 
 FOLDERS = ("regressions", "seeds", "local")
 """What is below a root."""
-_ROOTS: set[Path] = set()
+_HIDDEN: set[Path] = set()
 JOURNALS = ("pending", "elites", "coverage")
 """Kinds of journal that a run keeps."""
 
 
-def roots() -> list[Path]:
-    """The folders of all stores that this process has opened: nothing that runs code under test may show them to it."""
-    return sorted(_ROOTS)
+def hide(*folders: Path) -> None:
+    """Note folders that nothing that runs code under test may show to it."""
+    _HIDDEN.update(folder.absolute() for folder in folders)
+
+
+def hidden() -> list[Path]:
+    """Folders that were noted, among them those of all stores that this process has opened."""
+    return sorted(_HIDDEN)
 
 
 def _refuse_misfits(kept: Kept, where: str) -> None:
@@ -105,7 +110,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
-        _ROOTS.add(self.root.absolute())
+        hide(*(self.root / folder for folder in FOLDERS))
         self._local = self.root / "local"
         self._journals: dict[tuple[str, str], Journal] = {}
         self._held: dict[str, int] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernel_assay.corpus.process.child import HOME, command_of, handed
 from kernel_assay.corpus.process.scratch_folders import Scratch
-from kernel_assay.corpus.storage.file_store import FOLDERS, roots
+from kernel_assay.corpus.storage.file_store import FOLDERS, hidden
 from kernel_assay.kernels.sandbox.compiler_caches import cache_folders
 
 ASKED = "that was asked for"
@@ -23,13 +23,12 @@ _JUDGE = ("fuzz", "oracles", "reports")
 def enclosure_of(scratch: Path, memory_mb: int, environment: Mapping[str, str]) -> dict[str, Any]:
     """What a zygote makes its closed place of; environment: what it gets besides this process's."""
     ours = HOME / "kernel_assay"
-    hidden = [ours / package for package in _JUDGE]
-    hidden += [root / folder for root in (ours / "corpus", *roots()) for folder in FOLDERS]
+    unseen = [*hidden(), *(ours / package for package in _JUDGE), *(ours / "corpus" / folder for folder in FOLDERS)]
     return {
         "scratch": str(scratch),
         "megabytes": memory_mb,
         "writable": cache_folders(environment),
-        "hidden": sorted({str(folder.resolve()) for folder in hidden}),
+        "hidden": sorted({str(folder.resolve()) for folder in unseen}),
     }
 
 
