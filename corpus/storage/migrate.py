@@ -40,11 +40,16 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Raw], Raw]] = {
 }
 """(Kind of record, version) -> the step to the next, a JSON object to a JSON object; it may change its argument.
 
-A step sees one record; a finding's cases come to it as records of their own.
+A step sees one record; those in it, such as a finding's cases, come to it as records of their own.
 """
 
-_NESTED = {"finding": ("case", "original", "before"), "kept": ("case",)}
-"""Kind of record -> its fields that hold a case, or several."""
+_NESTED = {
+    "finding": {"case": "case", "original": "case", "before": "case"},
+    "kept": {"case": "case"},
+    "golden": {"cases": "goldencase"},
+    "goldencase": {"case": "case"},
+}
+"""Kind of record -> its fields that hold a record, or several, and the kind of those."""
 
 
 def _unscaled(tensor: Raw) -> None:
@@ -61,18 +66,18 @@ RECIPES: dict[int, Callable[[Raw], None]] = {1: _unscaled}
 
 
 def upgrade(raw: Raw, kind: str) -> Raw:
-    """A copy of raw in the present schema, cases inside a finding included.
+    """A copy of raw in the present schema, the records inside it included.
 
     raw: the JSON object as it was read. kind: one of SCHEMAS.
     A record that does not state its schema is taken for a current one. Raises UsageError for a newer schema, and for an
     older one from which no step leads here.
     """
     current = _stepped(dict(raw), kind)
-    for name in _NESTED.get(kind, ()):
+    for name, nested in _NESTED.get(kind, {}).items():
         if isinstance(held := current.get(name), dict):
-            current[name] = upgrade(held, "case")
+            current[name] = upgrade(held, nested)
         elif isinstance(held, list):
-            current[name] = [upgrade(one, "case") if isinstance(one, dict) else one for one in held]
+            current[name] = [upgrade(one, nested) if isinstance(one, dict) else one for one in held]
     return _regenerated(current) if kind == "case" else current
 
 

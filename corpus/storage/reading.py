@@ -14,6 +14,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.case import TOKEN, Case
 from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.storage.golden_record import Golden
 from kernel_assay.corpus.storage.migrate import upgrade
 from kernel_assay.corpus.storage.saved_outputs import Kept
 
@@ -87,6 +88,8 @@ def _refuse_drifted(record: Record, where: str) -> None:
         cases = (record.case, record.original, *record.before)
     elif isinstance(record, Kept):
         cases = (record.case,)
+    elif isinstance(record, Golden):
+        cases = tuple(one.case for one in record.cases)
     for case in cases:
         if isinstance(case, Case):
             case.refuse_drifted(where)
