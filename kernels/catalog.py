@@ -324,6 +324,12 @@ def _guess_backend(tree: ast.Module) -> str:
     return next((b for b in ("triton", "cupy", "torch") if b in imported), "numpy")
 
 
+def imports_of(subject: Subject) -> set[str]:
+    """Modules that the file of a subject imports, those on top; none of a CUDA file."""
+    path = resolve(subject)
+    return set() if path.suffix in CUDA else _imported(_tree(path, path.read_bytes()))
+
+
 def _imported(tree: ast.Module) -> set[str]:
     imported: set[str] = set()
     for node in ast.walk(tree):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import platform
 import shutil
 import subprocess
+import sys
+from collections.abc import Collection
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from kernel_assay.corpus.model.findings import Environment
-from kernel_assay.kernels.backend_registry import loaders
+from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.process.interpreter import LIBRARIES, interpreter
+from kernel_assay.kernels.backend_registry import is_on_gpu, loader_of, loaders
 
 _ALWAYS = ("numpy", "hypothesis", "numba", "pydantic", "ml_dtypes")
 
@@ -45,6 +50,32 @@ def environment() -> Environment:
         machine=platform.machine(),
         processor=_processor(),
         packages=dict(sorted(versions.items())),
+    )
+
+
+_VERSIONS = """
+import json, sys
+from importlib.metadata import packages_distributions, version
+found = packages_distributions()
+print(json.dumps({name: version(name) for module in sys.argv[1:] for name in found.get(module, ())}))
+"""
+
+
+def environment_of(subject: Subject, modules: Collection[str]) -> Environment:
+    """Facts that outputs of a subject may depend on: versions in the interpreter that it runs in, and its GPUs.
+
+    modules: what it imports, besides the libraries of its backend. Raises UsageError if its interpreter is gone.
+    """
+    here, names = environment(), {"numpy", *LIBRARIES.get(subject.backend, ()), *modules}
+    said = _output([subject.python or sys.executable, "-c", _VERSIONS, *sorted(names)])
+    versions: dict[str, str] = json.loads(said or "{}")
+    if not subject.python:
+        versions |= loader_of(subject.loader).versions()
+        versions |= {OPENBLAS: core} if (core := here.packages.get(OPENBLAS)) else {}
+    return here.but(
+        python=".".join(map(str, interpreter(subject.python).version)) if subject.python else here.python,
+        packages=dict(sorted(versions.items())),
+        devices=tuple(f"{name}, driver {driver}" for name, driver in gpus()) if is_on_gpu(subject) else (),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any, Self
 from threadpoolctl import ThreadpoolController
 
 from kernel_assay.corpus.errors import InternalError, UsageError
+from kernel_assay.corpus.inputs.materialize import Tensors
 from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Exhibit
@@ -233,6 +234,13 @@ class Examiner:
         in_flight = self.launch([CheckRequest(case, (key,), laws)])
         self.prepare(in_flight)
         return in_flight, self.collect(in_flight)
+
+    def outputs(self, case: Case, key: str) -> tuple[Checked, Tensors]:
+        """One run of a case, which is not large: what is said of it, and what it gave; nothing if it did not end."""
+        in_flight, outcomes = self._run_once(case, key, ())
+        checked = self.judge(in_flight, outcomes)[0]
+        sound = checked.executions[key].status is Status.OK
+        return checked, outcomes[0][key].outputs if sound else {}
 
     def evidence(self, case: Case, key: str) -> Evidence:
         """The evidence of one run of a case, which is not large."""

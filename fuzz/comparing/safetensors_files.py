@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import Array
 from kernel_assay.fuzz.comparing.tensors import SAFETENSORS, Tensor, fits, from_file, stored_as
 
 _LONGEST = 100_000_000
 """Bytes of a header, as the format has it."""
+_CODES = {name: code for code, name in SAFETENSORS.items()}
+
+
+def bytes_of(tensors: Mapping[str, Array]) -> bytes:
+    """The file of some tensors, of dtypes that the format has a name for."""
+    header, parts, end = dict[str, Any](), list[bytes](), 0
+    for name, values in tensors.items():
+        parts.append(values.tobytes())
+        begin, end = end, end + len(parts[-1])
+        header[name] = {"dtype": _CODES[values.dtype.name], "shape": values.shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # the data begin where elements of any type may
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
 
 
 def tensors_of(path: Path) -> list[Tensor]:
