@@ -1,4 +1,4 @@
-"""Find bugs in kernels from Python: the commands run, replay, shrink, prove and compare call these functions.
+"""Find bugs in kernels from Python: run, replay, shrink, prove, compare and golden call these functions.
 
     from kernel_assay.fuzz.api import RunSettings, Store, run
 
@@ -40,6 +40,10 @@ from kernel_assay.fuzz.comparing.compare import Allowed, compare
 from kernel_assay.fuzz.comparing.result import Comparison
 from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
 from kernel_assay.fuzz.exhaustive import prove as exhaustive
+from kernel_assay.fuzz.golden import check as golden_check
+from kernel_assay.fuzz.golden import save as golden_save
+from kernel_assay.fuzz.golden.check import GoldenCheck, Rechecked, Same
+from kernel_assay.fuzz.golden.save import Saved
 from kernel_assay.fuzz.replay import replay as replaying
 from kernel_assay.fuzz.replay.baseline import beside_base
 from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, gather, moved
@@ -64,6 +68,7 @@ __all__ = [
     "FailureMet",
     "Finding",
     "FindingFiled",
+    "GoldenCheck",
     "GradientCheck",
     "InternalError",
     "Item",
@@ -71,6 +76,7 @@ __all__ = [
     "Numerics",
     "Outcome",
     "Proof",
+    "Rechecked",
     "Replayed",
     "Replayer",
     "RunEnded",
@@ -78,7 +84,9 @@ __all__ = [
     "RunSettings",
     "RunStarted",
     "RunStore",
+    "Same",
     "SandboxLimits",
+    "Saved",
     "Shrunk",
     "Stop",
     "Store",
@@ -86,12 +94,14 @@ __all__ = [
     "UserKernels",
     "Verdict",
     "check",
+    "check_golden",
     "check_gradients",
     "compare",
     "gather",
     "prove",
     "replay",
     "run",
+    "save_golden",
     "shrink",
 ]
 
@@ -281,3 +291,37 @@ def prove(
         store.prepare()
         store.save_proof(proof)
     return proof
+
+
+def save_golden(
+    folder: str | Path,
+    *,
+    own: UserKernels,
+    op: str = "",
+    given: Sequence[Case] = (),
+    cases: int = golden_save.CASES,
+    seed: int = 0,
+    dtypes: Sequence[str] = (),
+    device: str = "cpu",
+    limits: SandboxLimits = USUAL,
+) -> Saved:
+    """Save the outputs of one kernel on a list of cases in a new folder, with versions and devices.
+
+    own: the kernel; op: its op, if its file does not say it; given: cases besides those that are drawn; cases: how many
+    are drawn, by the seed. Raises UsageError for a kernel that cannot be run, a folder that exists, and if no case
+    gives outputs.
+    """
+    return golden_save.save(
+        Path(folder), own, op, given, cases=cases, seed=seed, dtypes=dtypes, device=device, limits=limits
+    )
+
+
+def check_golden(
+    folder: str | Path, *, own: UserKernels = NOBODY, device: str = "", limits: SandboxLimits = USUAL
+) -> GoldenCheck:
+    """Run the cases of such a folder again, and say of each whether its outputs are equal, within budget, or changed.
+
+    own: another kernel, or the same in another interpreter; device: where it runs; "": where it ran. Raises UsageError
+    for a folder that is not whole, a kernel that cannot be run, and if nothing can be told of any case.
+    """
+    return golden_check.check(Path(folder), own, device=device, limits=limits)

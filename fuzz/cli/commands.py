@@ -26,6 +26,9 @@ PLACES = {
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
+    "golden": Place(
+        f"{_CLI}.analyze", "Save outputs of a kernel, and say later, or elsewhere, what has changed.", "golden_command"
+    ),
     "judge": Place(
         f"{_CLI}.judge", "Judge the solution of a problem: KernelBench, gpu-mode, flashinfer-bench.", "judge_command"
     ),
