@@ -1,6 +1,7 @@
 """Every row of docs/errors.md: the command is refused with that sentence and nothing else, and exit code 2."""
 
 import contextlib
+import hashlib
 import io
 import json
 import re
@@ -16,6 +17,7 @@ from kernel_assay.corpus.model.findings import Environment, Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Signature, Verdict
+from kernel_assay.corpus.storage.golden_record import Golden, GoldenCase
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.kernels.backends.cuda_support.driver import device_count
 from kernel_assay.kernels.backends.simt.toolchain import missing
@@ -162,6 +164,26 @@ def finding(path):
     )
 
 
+def goldens(folder):
+    """Folders of golden outputs that something is wrong with."""
+    about, empty = finding("/home/you/gone.py"), b"\x02" + bytes(7) + b"{}"
+    digest = hashlib.blake2b(empty, digest_size=16).hexdigest()
+    one = GoldenCase(case=about.case, input_digest="", digest=digest, verdict=Verdict(kind=Kind.PASS))
+    golden = Golden(
+        version="", at="", subject=about.subject, environment=about.environment, seed=0, cases=(one,)
+    ).model_dump_json()
+    for name, text, data in (
+        ("torn_golden", "{", empty),
+        ("half_golden", golden, None),
+        ("cut_golden", golden, empty[:-1]),
+        ("lost_golden", golden, empty),
+    ):
+        (folder / name).mkdir()
+        (folder / name / "manifest.json").write_text(text, "utf-8")
+        if data is not None:
+            (folder / name / "00000.safetensors").write_bytes(data)
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A folder with everything that the commands name, and a corpus with one finding."""
@@ -174,6 +196,7 @@ def folder(tmp_path):
     kept = tmp_path / "corpus" / "local" / "findings" / "silu" / f"{one.id}.json"
     kept.parent.mkdir(parents=True)
     kept.write_text(one.model_dump_json(), "utf-8")
+    goldens(tmp_path)
     broken = tmp_path / "torn" / "local" / "findings" / "silu" / f"{one.id}.json"
     broken.parent.mkdir(parents=True)
     broken.write_text("{", "utf-8")

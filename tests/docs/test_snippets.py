@@ -27,6 +27,7 @@ ACTED = [
     "add-an-op.md",
     "cheats.md",
     "compare.md",
+    "golden.md",
     "cuda-on-a-laptop.md",
     "gradients.md",
     "how-budgets-work.md",
