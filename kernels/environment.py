@@ -67,7 +67,7 @@ def environment_of(subject: Subject, modules: Collection[str]) -> Environment:
     modules: what it imports, besides the libraries of its backend. Raises UsageError if its interpreter is gone.
     """
     here, names = environment(), {"numpy", *LIBRARIES.get(subject.backend, ()), *modules}
-    said = _output([subject.python or sys.executable, "-c", _VERSIONS, *sorted(names)])
+    said = _output([subject.python or sys.executable, "-P", "-c", _VERSIONS, *sorted(names)])
     versions: dict[str, str] = json.loads(said or "{}")
     if not subject.python:
         versions |= loader_of(subject.loader).versions()

@@ -15,6 +15,7 @@ from kernel_assay.fuzz import api
 from kernel_assay.fuzz.api import Allowed, compare
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
+from kernel_assay.fuzz.checking.user_references import notes_of
 from kernel_assay.fuzz.cli.options import (
     AtLeast,
     box_options,
@@ -239,6 +240,8 @@ def check_command(
     found = api.check_golden(folder, own=own, device=device, limits=limits)
     for text in golden_text.told(found):
         say(text, err=json_path == "-")
+    for note in notes_of([found.subjects[1].op]):
+        click.echo(f"warning: {note}", err=True)
     write_json(json_path, found)
     good = {api.Same.BIT_EQUAL} if strict else set(api.Same) - {api.Same.CHANGED}
     return 0 if all(one.same in good for one in found.cases) else FOUND

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from kernel_assay.corpus.storage.reading import read_record
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.comparing.safetensors_files import bytes_of, tensors_of
 from kernel_assay.fuzz.golden import save as saving
+from kernel_assay.kernels.backends.simt.toolchain import missing
 from kernel_assay.kernels.sandbox.closing import why_open
 from kernel_assay.oracles.catalog import forget_contracts
 
@@ -34,6 +36,19 @@ def run(x):
         y = (w / (1.0 + np.exp(-w))).astype(x.dtype)
     {more}
     return y
+"""
+CUDA = """// ---
+// op = "silu"
+// entry = "f"
+// args = ["out", "x", "n"]
+// dims = { n = "x.size" }
+// grid = "ceil_div(n, 64)"
+// block = 64
+// ---
+__global__ void f(float* out, const float* x, int n) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  if (i < n) out[i] = x[i] / (1 + expf(-x[i]));
+}
 """
 NEXT = "y[:1, :1] = np.where(np.isfinite(y[:1, :1]), np.nextafter(y[:1, :1], x.dtype.type(1)), y[:1, :1])"
 """The next number, in one element."""
@@ -251,6 +266,11 @@ def test_an_op_of_ones_own_is_found_again(fuzz):
     assert fuzz(*words)[0] == 0
     code, out, _ = fuzz("golden", "check", "g")
     assert (code, "12 bit-equal" in out) == (0, True)
+    Path("ref.py").write_text('def twice(x: "float32[n]"):\n    return x + x + 1\n')
+    forget_contracts()
+    code, out, err = fuzz("golden", "check", "g")
+    assert (code, "12 changed" in out) == (1, True)
+    assert "warning: the reference of g has changed since: " in err
     Path("ref.py").unlink()
     forget_contracts()
     refused(fuzz("golden", "check", "g"), "the reference of g is gone")
@@ -300,6 +320,39 @@ def recipe(folder, **changes):
     said = json.loads((folder / "manifest.json").read_text())
     said["cases"][0]["case"] |= changes
     (folder / "manifest.json").write_text(json.dumps(said))
+
+
+def test_a_recipe_of_an_older_version_is_brought_up_to_date(fuzz):
+    save()
+    recipe(Path("g"), generator_version=1)
+    code, out, _ = fuzz("golden", "check", "g")
+    assert (code, "1 bit-equal" in out) == (0, True)
+
+
+@pytest.mark.skipif(bool(missing()), reason="no compiler")
+def test_what_was_saved_on_the_cpu_is_checked_on_a_gpu():
+    Path("mine.cu").write_text(CUDA)
+    golden = ("golden", "save", "--subject", "mine.cu", "--out", "g", *FEW)
+    assert on_gpu(*golden)[0] == 0
+    code, out, err = on_gpu("golden", "check", "g", "--device", "cuda")
+    assert (code, err) == (0, "")
+    assert "12 bit-equal" in out
+    assert ["its device", "cpu", "cuda"] in [re.split(" {2,}", line.strip()) for line in out.splitlines()]
+    code, _, err = on_gpu("golden", "check", "g", "--device", "cuda", "--subject", "mine.py")
+    assert (code, err) == (2, "kassay: silu/mine does not run on device 'cuda'\n")
+
+
+def on_gpu(*words):
+    """A command where the stand-in for a GPU is: exit code, output, and what it says beside."""
+    paths = [str(Path(__file__).with_name("_gpu")), str(Path(__file__).parents[2])]
+    done = subprocess.run(
+        [sys.executable, "-m", "kernel_assay.fuzz", *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_a_recipe_that_makes_other_inputs_tells_nothing(fuzz):
