@@ -95,7 +95,7 @@ def _kept_sizes(name: str, dim: Dim, refused: frozenset[str]) -> Dim:
     multiple = math.lcm(dim.multiple, *(m for m in MODULI if f"{name} % {m} != 0" in refused))
     low = max([dim.low, *(n for n in POWERS if f"{name} < {n}" in refused)])
     high = min([dim.high, *(n for n in POWERS if f"{name} > {n}" in refused)])
-    return Dim(low, high, multiple) if -(-low // multiple) <= high // multiple else dim
+    return Dim(low, high, multiple, dim.usual) if -(-low // multiple) <= high // multiple else dim
 
 
 @dataclass

@@ -21,7 +21,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.fuzz.generation import size_distribution
 from kernel_assay.fuzz.generation.declines import AS_IF, narrowed
 from kernel_assay.fuzz.generation.elites import Elites
-from kernel_assay.fuzz.generation.model_shapes import elements_of, far_turn, long_turn, turn
+from kernel_assay.fuzz.generation.model_shapes import far_turn, is_beyond, long_turn, tiled_turn, turn
 from kernel_assay.fuzz.generation.near_repeats import near_repeat
 from kernel_assay.fuzz.generation.size_distribution import Draws
 from kernel_assay.fuzz.generation.strategies import MAX_WORK, ROOM_QUESTION, build, cases
@@ -142,7 +142,7 @@ def _once_more(targets: Sequence[Target], run_seed: int, made: Proposal, elites:
     random = Random(f"{run_seed}:{made.index}:near")
     if random.random() >= NEAR:
         return None
-    if target.memory is not None and turn(target.contract, run_seed, number - len(target.workload)):
+    if _shapes(target, run_seed, number - len(target.workload)):
         return None
     last = propose(targets, run_seed, before, elites)
     near = None if last.is_long else near_repeat(last.case, random)
@@ -160,7 +160,7 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
         )
     if far := _far(target, run_seed, index, number):
         return far
-    shapes = () if target.memory is None else turn(contract, run_seed, number)
+    shapes = _shapes(target, run_seed, number)
     if target.generation >= SMALLEST_SINCE and number % SMALLEST == FIRST_SMALLEST:
         smallest = {name: dim.least or dim.multiple for name, dim in contract.dims.items()}
         return Proposal(index, compiled(target, generate(target, random, shapes=(smallest,))[0]), ())
@@ -173,6 +173,12 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
     steer = _steer(parent.choices, random) if parent else {}
     case, choices = generate(target, random, steer, shapes)
     return Proposal(index, compiled(target, case), choices, parent.cell if parent else "")
+
+
+def _shapes(target: Target, run_seed: int, number: int) -> tuple[Dims, ...]:
+    """Shapes that case `number` of an op may have; () if it is an ordinary case."""
+    shapes = () if target.memory is None else turn(target.contract, run_seed, number)
+    return shapes or tiled_turn(target.contract, target.max_elements, run_seed, number)
 
 
 def _of_workload(target: Target, random: Random, index: int, number: int) -> Proposal:
@@ -200,11 +206,6 @@ def like(contract: Contract, model: Case) -> Contract:
         variants=tuple(v for v in found.variants if all(v[name] == t for name, t in dtypes.items())),
         attrs={name: (value,) for name, value in contract.attrs_of(model).items()},
     )
-
-
-def is_beyond(contract: Contract, dims: Dims, elements: int, work: int) -> bool:
-    """Whether a case of these extents has more elements in its largest tensor, or more work."""
-    return elements_of(contract, dims) > elements or (contract.work is not None and contract.work(dims) > work)
 
 
 FAVOURED = 4

@@ -14,7 +14,7 @@ from random import Random
 from kernel_assay.corpus.blocks import ELEMENTS
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.fuzz.generation.strategies import MAX_WORK, Choose, build, distributions_for
+from kernel_assay.fuzz.generation.strategies import MAX_WORK, Choose, build, distributions_for, lowest_of
 from kernel_assay.oracles.spec.axes import Dims, shape_of
 from kernel_assay.oracles.spec.contract import Contract, Input
 
@@ -77,6 +77,8 @@ BROAD = 1 << 20
 """From here on a fourth of them is long along two dims, which is about their square root; below, ordinary ones are."""
 WIDER = 4
 """A long case has at most so many times as many elements, and that many times the work, as its dim alone tells."""
+BESIDE = (-1, 0, 1, 1)
+"""Multiples of a dim that such an extent is off, by chance."""
 FLAT = ("zeros", "ones", "constant_rows")
 """Distributions of half of the inputs of long cases: sums of many equal terms go wrong in their own way."""
 
@@ -104,6 +106,27 @@ def long_turn(contract: Contract, most: int, run_seed: int, number: int) -> Long
     fitting = (s for s in shapes if s is not None and elements_of(contract, s) <= most)
     shape = next(fitting, None)
     return None if shape is None else Long(_flattened(contract, random), shape)
+
+
+TILED, TILED_EVERY = (64, 128, 256, 512), 6
+"""Extents of one dim, beyond its usual ones, and how many cases of an op there are to one that has such an extent."""
+
+
+def tiled_turn(contract: Contract, most: int | None, run_seed: int, number: int) -> tuple[Dims, ...]:
+    """The extent that one dim has in case `number` of an op whose dims are small usually; () if it is an ordinary case.
+
+    Dims come in turn, and the extents of each. most: elements of the largest tensor.
+    """
+    names = [name for name, dim in contract.dims.items() if dim.usual]
+    if number % TILED_EVERY != 2 or not names:
+        return ()
+    times, at = divmod(number // TILED_EVERY, len(names))
+    name, dim = names[at], contract.dims[names[at]]
+    extents = [tile + off * dim.multiple for tile in TILED if tile <= dim.high for off in BESIDE]
+    lowest, room = lowest_of(contract), most or contract.max_elements
+    found = [{name: _near(contract, name, extent)} for extent in extents]
+    fitting = tuple(s for s in found if not is_beyond(contract, {**lowest, **s}, room, MAX_WORK))
+    return tuple(_shuffled(f"{contract.name}:{name}", fitting, run_seed))[times % max(1, len(fitting)) :][:1]
 
 
 FAR = {1 << 32: 1 << 13, 1 << 31: 1 << 11}
@@ -147,7 +170,7 @@ def _stretched(contract: Contract, base: int, order: Sequence[str], random: Rand
     excess = elements_of(contract, {**shape, **dict.fromkeys(stretched, extent)}) / base
     if excess > WIDER:
         extent = int(extent / (math.sqrt(excess) if both else excess))
-    off = random.choice((-1, 0, 1, 1))
+    off = random.choice(BESIDE)
     shape |= {d: _near(contract, d, extent + off * contract.dims[d].multiple) for d in stretched}
     reached = all(shape[d] > extent - 2 * contract.dims[d].multiple for d in stretched)
     return shape if reached and (contract.work is None or contract.work(shape) <= WIDER * max(base, MAX_WORK)) else None
@@ -164,6 +187,11 @@ def elements_of(contract: Contract, dims: Dims) -> int:
     """Elements of the largest tensor, with the plainest attributes."""
     attrs = {name: values[0] for name, values in contract.attrs.items()}
     return max(math.prod(shape_of(axes, dims, attrs)) for axes in contract.axes)
+
+
+def is_beyond(contract: Contract, dims: Dims, elements: int, work: int) -> bool:
+    """Whether a case of these extents has more elements in its largest tensor, or more work."""
+    return elements_of(contract, dims) > elements or (contract.work is not None and contract.work(dims) > work)
 
 
 def _flattened(contract: Contract, random: Random) -> Contract:

@@ -108,7 +108,8 @@ def build(
     """One case from a sequence of choices.
 
     memory: bytes of all inputs and outputs; shapes: of which it has the first that fits into that, instead of the dims
-    that are chosen (which are asked for all the same); generation: of the lists that answers choose from.
+    that are chosen (which are asked for all the same, and fitted around a shape that does not name them); generation:
+    of the lists that answers choose from.
     Raises UsageError if no case is small enough.
     """
     variants = contract.variants
@@ -119,8 +120,11 @@ def build(
     room = min(most, ROOMS[choose(0, len(ROOMS) - 1)])
     dims, attrs = _choose_dims(contract, choose), _choose_attrs(contract, choose)
     within = Room(room, most, memory, variant)
-    given = (shape for shape in shapes if memory is None or memory_of(contract, variant, shape, attrs) <= memory)
-    dims = dict(next(given, ())) or _fit(contract, dims, attrs, within)
+    lowest = lowest_of(contract)
+    fitting = (s for s in shapes if memory is None or memory_of(contract, variant, {**lowest, **s}, attrs) <= memory)
+    given = next(fitting, {})
+    whole = given and len(given) == len(dims)
+    dims = dict(given) if whole else _fit(contract, {**dims, **given}, attrs, within, {**lowest, **given})
     present = _choose_inputs(contract, choose)
     fills = _probe(contract, choose, dims, variant)
     frame = Frame(dims, attrs, choose, generation, plain=bool(fills))
@@ -225,9 +229,13 @@ class Room:
     variant: Mapping[str, str]
 
 
-def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room) -> dict[str, int]:
+def lowest_of(contract: Contract) -> dict[str, int]:
+    """The smallest extents."""
+    return {name: dim.least for name, dim in contract.dims.items()}
+
+
+def _fit(contract: Contract, dims: dict[str, int], attrs: Attrs, room: Room, lowest: Dims) -> dict[str, int]:
     """Halve the largest dimension until every tensor and the work fit; halving keeps what is odd about a size."""
-    lowest = {name: dim.least for name, dim in contract.dims.items()}
     tensors = [product_of(axes, attrs) for axes in contract.axes]
     while _too_many(tensors, dims, room.elements) or _too_large(contract, dims, attrs, room):
         wide = [name for name, extent in dims.items() if extent > lowest[name]]

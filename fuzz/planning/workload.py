@@ -18,7 +18,8 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.workload import Call, read_calls
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.checking.user_references import NOT_BUILT_IN, ReferenceProcess
-from kernel_assay.fuzz.generation.engines import Target, is_beyond
+from kernel_assay.fuzz.generation.engines import Target
+from kernel_assay.fuzz.generation.model_shapes import is_beyond
 from kernel_assay.fuzz.generation.strategies import memory_of
 from kernel_assay.fuzz.planning.plan import deciding, targets
 from kernel_assay.oracles.catalog import contract_of

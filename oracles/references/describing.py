@@ -15,7 +15,7 @@ from typing import Any
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.arguments import Argument
-from kernel_assay.oracles.references.description import MOST, SMALL, Described, Tensor, safe_name
+from kernel_assay.oracles.references.description import SMALL, Described, Tensor, safe_name, usual_range
 from kernel_assay.oracles.references.grammar import Said, is_tensor, mask, numbers_of, tensors_of
 from kernel_assay.oracles.references.loading import Loaded, UnfitError
 from kernel_assay.oracles.references.probing import Probe, init_parameters
@@ -207,8 +207,7 @@ def _main(found: Described) -> str:
 
 
 def _ranges(found: Described, names: Mapping[str, Any]) -> None:
-    most = MOST.get(len(names), 48)
-    found.dims = dict.fromkeys(names, (1, most))
+    found.dims = dict.fromkeys(names, usual_range(len(names)))
     found.example = {name: SMALL[i % len(SMALL)] for i, name in enumerate(names)}
 
 

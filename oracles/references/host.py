@@ -36,7 +36,7 @@ from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, sa
 from kernel_assay.oracles.references.output_dtypes import OutputDtypes, asked
 from kernel_assay.oracles.references.probing import learn_multiples
 from kernel_assay.oracles.spec.axes import shape_of, solve
-from kernel_assay.oracles.spec.contract import Contract, Question
+from kernel_assay.oracles.spec.contract import Contract, Dim, Question
 from kernel_assay.oracles.spec.plain_case import plain_case
 
 EXTENTS = (8, 16, 12, 32, 64, 60, 1, 128)
@@ -290,7 +290,7 @@ class Host:
     def _tried_somehow(self) -> dict[str, Any]:
         """Run it with the extents of its examples, or others, if it refuses those; raises what it raises to them."""
         usual, ends = self.described.example, self.described.dims
-        others = [{name: min(max(n, low), high) for name, (low, high, *_) in ends.items()} for n in EXTENTS]
+        others = [{name: min(max(n, one[0]), Dim(*one).most) for name, one in ends.items()} for n in EXTENTS]
         for trial in (usual, *others):
             try:
                 found = self._tried(self.described, trial)

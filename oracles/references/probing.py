@@ -9,9 +9,10 @@ from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import format_of
-from kernel_assay.oracles.references.description import LARGE, MOST, SMALL, Described, Tensor, safe_name
+from kernel_assay.oracles.references.description import LARGE, SMALL, Described, Tensor, safe_name, usual_range
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, said_of
 from kernel_assay.oracles.spec.axes import shape_of, solve
+from kernel_assay.oracles.spec.contract import Dim
 
 SPAN = 24
 """Up to twice this, extents are tried to see what all that are taken are multiples of."""
@@ -197,7 +198,7 @@ class Probe:
     def _settle(self) -> None:
         """Ranges of dimensions, of indices, and of inputs that must not be negative."""
         example = self.found.example
-        self.found.dims = dict.fromkeys(example, (1, MOST.get(len(example), 48)))
+        self.found.dims = dict.fromkeys(example, usual_range(len(example)))
         for t in self.found.tensors:
             if not format_of(t.dtype).is_float and not t.below:
                 self._index(t)
@@ -238,13 +239,13 @@ def _multiples(
 def learn_multiples(found: Described, takes: Callable[[Mapping[str, int]], bool]) -> None:
     """Find dimensions of which the reference takes multiples of a number only, as of a number of groups."""
     for name, ends in found.dims.items():
-        low, high = max(1, ends[0]), min(ends[1], 2 * max(found.example[name], SPAN))
-        if len(ends) > 2 or low >= high or takes({**found.example, name: found.example[name] + 1}):
+        low, high = max(1, ends[0]), min(Dim(*ends).most, 2 * max(found.example[name], SPAN))
+        if len(ends) == 3 or low >= high or takes({**found.example, name: found.example[name] + 1}):
             continue
         taken = [n for n in range(low, high + 1) if takes({**found.example, name: n})]
         step = math.gcd(*taken)
         if len(taken) > 1 and step > 1 and taken == [n for n in range(low, high + 1) if n % step == 0]:
-            found.dims[name] = (ends[0], ends[1], step)
+            found.dims[name] = (*ends[:2], step, *ends[3:])
 
 
 def init_parameters(loaded: Loaded) -> list[Any]:

@@ -48,11 +48,12 @@ OPEN_END = 1e4
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """The range of one named dimension, inclusive, and what it should be a multiple of."""
+    """The range of one named dimension, inclusive, its multiples, and where most cases end (0: high)."""
 
     low: int = 0
     high: int = 4096
     multiple: int = 1
+    usual: int = 0
 
     @property
     def least(self) -> int:
@@ -61,8 +62,9 @@ class Dim:
 
     @property
     def most(self) -> int:
-        """The largest extent that is tried."""
-        return self.high // self.multiple * self.multiple
+        """The largest extent that is tried in most cases."""
+        end = min(self.high, self.usual) if 0 < self.usual >= self.least else self.high
+        return end // self.multiple * self.multiple
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,8 +468,7 @@ class Contract:
             extents += zip([filled(axis, attrs) for axis in self.inputs[name].axes], recipe.shape, strict=True)
         found = solve(tuple(extents))
         if found is None:
-            whole = (name for n, name in enumerate(case.tensors, 1) if not self._fit(case, n))
-            raise self._misfit(case, next(whole))
+            raise self._misfit(case, next(name for n, name in enumerate(case.tensors, 1) if not self._fit(case, n)))
         return dict(found)
 
     def _fit(self, case: Case, first: int) -> bool:
@@ -494,7 +495,5 @@ class Contract:
         }
 
     def _output_dtype(self, out: Output, case: Case) -> str:
-        if not out.like:
-            return out.dtype.format(**self.attrs_of(case))
-        dtype = case.tensors[out.like].dtype
-        return out.widened if out.widened and format_of(dtype).bits == 8 else dtype
+        dtype = case.tensors[out.like].dtype if out.like else out.dtype.format(**self.attrs_of(case))
+        return out.widened if out.like and out.widened and format_of(dtype).bits == 8 else dtype

@@ -127,6 +127,28 @@ def test_ops_of_ones_own_keep_to_their_ranges():
     assert shapes_of(replace(own(), dims={"n": Dim(0, 9)})) == ()
 
 
+@pytest.mark.parametrize("most", [None, 512])
+def test_of_many_dims_that_are_small_one_is_beyond_a_tile_now_and_then(most):
+    axes = {"q": ("b", "h", "s"), "k": ("b", "h", "t")}
+    contract = replace(
+        own(),
+        dims={**dict.fromkeys("bhs", Dim(1, 300, 1, 48)), "t": Dim(4, 300, 4, 48)},
+        inputs={name: Input(one) for name, one in axes.items()},
+        outputs={"out": Output(("b", "s", "t"), like="q")},
+        variants=({"q": "float32", "k": "float32"},),
+        max_elements=1 << 15,
+    )
+    cases = [propose([Target(contract, max_elements=most)], 1, i, Elites([])).case for i in range(288)]
+    found = [contract.dims_of(case) for case in cases]
+    assert max(t.size for case in cases for t in case.tensors.values()) <= (most or 1 << 15)
+    assert all(sum(n > 48 for n in dims.values()) <= 1 for dims in found)
+    assert sum(max(dims.values()) > 48 for dims in found) < len(found) / 4
+    for name in contract.dims:
+        met, step = {dims[name] for dims in found}, contract.dims[name].multiple
+        assert {64, 64 + step, 128 if most else 256 + step} <= met
+    assert all(dims["t"] % 4 == 0 for dims in found)
+
+
 def test_an_op_whose_smallest_case_is_too_large_is_refused():
     with pytest.raises(UsageError, match="the smallest case of mine needs more elements or memory"):
         build(own(512), Random(1).randint, memory=1000)
