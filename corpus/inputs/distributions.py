@@ -277,6 +277,12 @@ def ends(w: Window) -> Values:
     return values.astype(w.format.dtype)[modulo(w.bits(), 3).astype(np.int64)]
 
 
+@distribution("structured", **RANGED)
+def either(w: Window) -> Values:
+    """Only low and high."""
+    return np.array(limits_of(w)).astype(w.format.dtype)[modulo(w.bits(), 2).astype(np.int64)]
+
+
 @distribution("structured", **RANGED)  # independent, but equal terms round alike in a narrow range, as in `offset`
 def between(w: Window) -> Values:
     """Uniform in [low, high], both ends included."""
@@ -346,7 +352,9 @@ def lowest(fmt: Format) -> float:
 def limits_of(w: Window) -> tuple[int, int] | tuple[float, float]:
     """The least and the largest number that the window may show. Raises UsageError without `low` and `high`."""
     if not {"low", "high"} <= set(w.params):
-        raise UsageError("the distributions least, ends, between, tapered and whole need the params low and high")
+        raise UsageError(
+            "the distributions least, ends, either, between, tapered and whole need the params low and high"
+        )
     return limits(w.params["low"], w.params["high"], w.format.name)
 
 

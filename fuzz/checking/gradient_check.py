@@ -83,7 +83,8 @@ def _plain(contract: Contract, case: Case) -> Case:
     for number, (name, recipe) in enumerate(case.tensors.items()):
         spec = contract.inputs[name]
         plain = format_of(recipe.dtype).is_float
-        fill = Fill(distribution="between" if spec.ranged else "normal", seed=number, params=recipe.fill.params)
+        usual = "normal" if not spec.ranged else spec.distributions[0] if spec.distributions else "between"
+        fill = Fill(distribution=usual, seed=number, params=recipe.fill.params)
         tensors[name] = recipe.but(layout="contiguous", specials=(), pokes=(), **({"fill": fill} if plain else {}))
     return case.but(tensors=tensors)
 

@@ -390,13 +390,15 @@ def described(op: str) -> str:
     """What a reference was found to be, in a line."""
     contract = contract_of(op)
     dtypes = contract.variants[0]
-    said = contract.elsewhere.said["arguments"] if isinstance(contract.elsewhere, ReferenceProcess) else []
-    kinds = {name: a for a in map(Argument.read, said) for name in a.tensors}
+    said = contract.elsewhere.said if isinstance(contract.elsewhere, ReferenceProcess) else {}
+    kinds = {name: a for a in map(Argument.read, said.get("arguments", [])) for name in a.tensors}
+    full = [t["name"] for t in said.get("tensors", []) if t["triangular"]]
     inputs = {name: _words(name, dtypes[name], i, kinds.get(name)) for name, i in contract.inputs.items()}
     shown = [f"[{text}]" if name in contract.optional else text for name, text in inputs.items()]
     attrs = [f"{name}={values[0]}" for name, values in contract.attrs.items()]
-    untold = contract.elsewhere.said["untold"] if isinstance(contract.elsewhere, ReferenceProcess) else []
+    untold = said.get("untold", [])
     rest = f"; {', '.join(untold)} left out, for nothing says what it is" if untold else ""
+    rest += f"; {', '.join(full)} triangular in the example, drawn full" if full else ""
     return f"{contract.summary}: {', '.join([*shown, *attrs])}{rest}"
 
 
@@ -411,7 +413,9 @@ def _words(name: str, dtype: str, spec: Input, argument: Argument | None) -> str
 
 
 def _range(spec: Input) -> str:
-    return f" < {spec.below}" if spec.below else f" {spec.low:g}..{spec.high:g}" if spec.low is not None else ""
+    if spec.below or spec.low is None:
+        return f" < {spec.below}" if spec.below else ""
+    return f" of {spec.low:g}, {spec.high:g}" if spec.distributions else f" {spec.low:g}..{spec.high:g}"
 
 
 def unfollowed_of(ops: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -285,7 +285,7 @@ def _probe(contract: Contract, choose: Choose, dims: dict[str, int], variant: Ma
 def distributions_for(spec: Input, dtype: str, generation: int = GENERATION) -> tuple[str, ...]:
     """Names a tensor of this input may be filled with, plainest first."""
     if spec.ranged:
-        return (*RANGED, "whole", "whole") if spec.inner else RANGED
+        return spec.distributions or ((*RANGED, "whole", "whole") if spec.inner else RANGED)
     if spec.distributions:
         return tuple(name for name in spec.distributions if _is_drawn(name, generation))
     if spec.packed:

@@ -316,7 +316,11 @@ def write_out(case: Case) -> Iterator[Case]:
     contract = contract_of(case.op)
     for name, t in case.tensors.items():
         spec = contract.inputs[name]
-        if (t.fill.params and not spec.ranged) or not 0 < t.size <= MAX_DATA or t.layout == "broadcast":
+        if (
+            (t.fill.params and (not spec.ranged or spec.distributions))
+            or not 0 < t.size <= MAX_DATA
+            or t.layout == "broadcast"
+        ):
             continue
         plain = t.fill.but(distribution="least" if spec.ranged else "zeros", scale=1.0, seed=0)
         base = t.but(specials=(), origin=(), pokes=(), fill=_in_range(spec, plain))
@@ -338,7 +342,7 @@ def plainer_pokes(case: Case) -> Iterator[Case]:
     contract = contract_of(case.op)
     for name, t in case.tensors.items():
         fmt, spec = format_of(t.dtype), contract.inputs[name]
-        for i, (index, bits) in enumerate(t.pokes):
+        for i, (index, bits) in enumerate(() if spec.ranged and spec.distributions else t.pokes):
             for plain in _plainer_bits(bits, fmt.bits, fmt.precision, fmt.is_float):
                 if spec.holds(fmt.number(plain)):
                     yield with_tensor(case, name, pokes=(*t.pokes[:i], (index, plain), *t.pokes[i + 1 :]))

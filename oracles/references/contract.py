@@ -84,7 +84,10 @@ def _input(t: Mapping[str, Any], *, dense: bool) -> Input:
     layouts = ("contiguous",) if dense else ()
     if t["below"] or t["upto"]:
         return Input(tuple(t["axes"]), below=t["below"], upto=t["upto"], layouts=layouts)
-    return Input(tuple(t["axes"]), low=t["low"], high=t["high"], layouts=layouts)
+    names = ("either",) if t["two"] else ()
+    return Input(
+        tuple(t["axes"]), low=t["low"], high=t["high"], layouts=layouts, distributions=names, inner=not t["two"]
+    )
 
 
 def _moderate(spec: Input, dtype: str) -> Input:

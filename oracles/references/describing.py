@@ -16,6 +16,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.arguments import Argument
 from kernel_assay.oracles.references.description import SMALL, Described, Tensor, safe_name, usual_range
+from kernel_assay.oracles.references.examples import Example
 from kernel_assay.oracles.references.grammar import Said, is_tensor, mask, numbers_of, tensors_of
 from kernel_assay.oracles.references.loading import Loaded, UnfitError
 from kernel_assay.oracles.references.probing import Probe, init_parameters
@@ -24,6 +25,8 @@ from kernel_assay.oracles.spec.axes import dims_in, shape_of
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 MOST_TRIED = 200
 """Extents with which a module is tried that a table describes."""
+FEW_TO_SEE = 16
+"""Elements of an example of floats, at least, whose two numbers are all that there are."""
 ADVICE = 'give the file get_inputs(), or a table such as INPUTS = {"x": "float32[rows, cols]"}'
 
 
@@ -267,4 +270,10 @@ def _from_example(loaded: Loaded, name: str, value: Any) -> Said:
     tensor = Tensor(name, [], dtype, shape=tuple(value.shape))
     if not format_of(dtype).is_float and 0 not in tensor.shape:
         tensor.low, tensor.high = float(value.min()), float(value.max())
+    elif math.prod(tensor.shape) >= FEW_TO_SEE and not isinstance(value, Example):
+        low, high = float(value.min()), float(value.max())
+        if low < high and math.isfinite(high - low) and bool(((value == low) | (value == high)).all()):
+            tensor.low, tensor.high, tensor.two = low, high, True
+        if len(tensor.shape) == 2 and len({*tensor.shape}) == 1 and hasattr(value, "tril"):
+            tensor.triangular = any(bool((half == value).all()) for half in (value.tril(), value.triu()))
     return Said([tensor])

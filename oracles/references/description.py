@@ -39,6 +39,10 @@ class Tensor:
     """Its name in the module's state; empty: an input of the call."""
     shape: tuple[int, ...] = ()
     """Of the example."""
+    two: bool = False
+    """Its ends are all the numbers that there are."""
+    triangular: bool = False
+    """The example was."""
 
 
 @dataclass
@@ -97,7 +101,7 @@ def random_tensor(t: Tensor, shape: Sequence[int], dims: Mapping[str, int], seed
     fmt = format_of(t.dtype)
     if fmt.is_float:
         low, high = -2.0 if t.low is None else t.low, 2.0 if t.high is None else t.high
-        return draw.uniform(low, high, shape)
+        return draw.choice([low, high], shape) if t.two else draw.uniform(low, high, shape)
     low, high = (0, dims[t.below] - 1) if t.below else (int(t.low or 0), int(t.high or 0))
     high = dims[t.upto] if t.upto else high
     return draw.integers(low, high + 1, shape).astype(fmt.dtype)

@@ -100,7 +100,7 @@ class Input:
             raise UsageError(f"the range of an input must have finite ends, not {ends}; leave out an end that is open")
         if sorted(ends) != ends:
             raise UsageError(f"the range of an input is empty: low={self.low} is above high={self.high}")
-        if ends and (self.below or self.upto or self.distributions):
+        if ends and (self.below or self.upto or self.distributions not in {(), ("either",)}):
             raise UsageError("an input has either a range or `below` and distributions of its own, not both")
 
     @property

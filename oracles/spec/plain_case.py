@@ -29,7 +29,7 @@ def plain_case(
 
 def _distribution(spec: Input, dtype: str) -> str:
     if spec.ranged:
-        return "between"
+        return spec.distributions[0] if spec.distributions else "between"
     if spec.packed:
         return "blocks"
     usual = "normal" if format_of(dtype).is_float else "uniform"

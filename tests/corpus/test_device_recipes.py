@@ -48,7 +48,7 @@ PARAMS = {
     "edge_indices": ({}, *COUNTS[:2]),
     "exact_integers": ({}, {"bound": 2**40 + 3}),
     "every_bits": (*UNTOUCHED, {"skip": 16}, {"skip": 70}, {"skip": -2}),
-    **dict.fromkeys(("least", "ends", "between", "tapered", "whole"), RANGES),
+    **dict.fromkeys(("least", "ends", "either", "between", "tapered", "whole"), RANGES),
     **dict.fromkeys(("exact_blocks", "blocks", "wild_blocks", "every_blocks"), BLOCKS),
 }
 FILLS = [(name, dtype) for name in DISTRIBUTIONS for dtype in FORMATS]

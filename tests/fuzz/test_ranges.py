@@ -72,7 +72,7 @@ def test_values_lie_within_after_rounding(dtype, low, high):
     except UsageError:
         return
     assert low <= first <= last <= high
-    for name in RANGED:
+    for name in (*RANGED, "either"):
         for scale in (1.0, 2.0**63):
             values = filled(name, low, high, dtype, scale=scale)
             assert values.dtype == FORMATS[dtype].dtype
@@ -168,7 +168,7 @@ def test_cutting_keeps_the_values():
 def test_nobody_else_is_filled_from_a_range():
     assert {d for d in DISTRIBUTIONS if DISTRIBUTIONS[d].floats or DISTRIBUTIONS[d].integers} == set(DISTRIBUTIONS) - {
         *RANGED,
-        *("every_bits", "exact_blocks", "blocks", "wild_blocks", "every_blocks"),
+        *("either", "every_bits", "exact_blocks", "blocks", "wild_blocks", "every_blocks"),
     }
     for contract in load_contracts().values():
         for name, spec in contract.inputs.items():

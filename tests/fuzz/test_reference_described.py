@@ -4,6 +4,10 @@ import pytest
 from _references import LINEAR, axes, hosted
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.materialize import materialize_all
+from kernel_assay.fuzz.generation.elites import Elites
+from kernel_assay.fuzz.generation.engines import Target, propose
+from kernel_assay.fuzz.generation.strategies import distributions_for
 from kernel_assay.oracles.references.contract import FLOATS
 
 INIT = "class M(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        {}\n"
@@ -75,6 +79,43 @@ def test_a_table_and_annotations_say_the_same(tmp_path):
 def test_one_line_corrects_the_range_of_a_dimension(tmp_path):
     text = 'DIMS = {"cols": (8, 64), "rows": 3}\ndef f(x: "float32[rows, cols]"): return x.sum(1)\n'
     assert hosted(tmp_path, text).described.dims == {"rows": (3, 3), "cols": (8, 64)}
+
+
+def test_only_what_nobody_gives_a_range_is_longer_than_usual(tmp_path):
+    text = 'DIMS = {"d": (1, 64)}\ndef f(x: "float32[a, b, c, d]"): return x\n'
+    contract = hosted(tmp_path, text).contract
+    assert {name: (dim.most, dim.high) for name, dim in contract.dims.items()} == {
+        **dict.fromkeys("abc", (48, 300)),
+        "d": (64, 64),
+    }
+
+
+@pytest.mark.parametrize(
+    ("example", "ends", "two"),
+    [
+        ("(torch.arange(16) % 2 * 2 - 1).float()", (-1.0, 1.0), True),
+        ("(torch.arange(16) % 2).bfloat16()", (0.0, 1.0), True),
+        ("(torch.arange(15) % 2).float()", (None, None), False),
+        ("(torch.arange(16) % 3).float()", (None, None), False),
+        ("torch.tensor([0.0, -torch.inf] * 8)", (None, None), False),
+        ("torch.tensor([0.0, torch.nan] * 8)", (None, None), False),
+        ("torch.ones(16)", (None, None), False),
+    ],
+)
+def test_an_example_of_two_numbers_says_that_there_are_no_others(tmp_path, example, ends, two):
+    text = f"class M(nn.Module):\n    def forward(self, x): return x + 1\ndef get_inputs(): return [{example}]\n"
+    host = hosted(tmp_path, text, "M")
+    (told,), spec = host.described.tensors, host.contract.inputs["x"]
+    assert ((told.low, told.high), told.two) == (ends, two)
+    assert (distributions_for(spec, told.dtype) == ("either",)) == two
+    case = propose([Target(host.contract)], 1, 5, Elites([])).case
+    assert not two or {*materialize_all(case)["x"].reshape(-1).tolist()} <= {*ends}
+
+
+def test_an_example_that_is_triangular_is_known_as_such(tmp_path):
+    text = "class M(nn.Module):\n    def forward(self, x, y): return x @ y\n"
+    text += "def get_inputs(): return [torch.rand(4, 4).tril(), torch.rand(4, 4)]\n"
+    assert [t.triangular for t in hosted(tmp_path, text, "M").described.tensors] == [True, False]
 
 
 def test_variances_are_not_negative(tmp_path):

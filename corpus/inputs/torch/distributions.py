@@ -244,6 +244,12 @@ def ends(w: DeviceWindow) -> Tensor:
 
 
 @sampler
+def either(w: DeviceWindow) -> Tensor:
+    """Only low and high."""
+    return _listed(w, *limits_of(w.of))[remainder(w.bits(), 2)]
+
+
+@sampler
 def between(w: DeviceWindow) -> Tensor:
     """Uniform in [low, high], both ends included."""
     low, high = limits_of(w.of)
