@@ -34,7 +34,9 @@ class Scratch:
     def close(self) -> None:
         """Remove it, with all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
+        if self._lock >= 0:  # it may be closed twice, and the number be another file's by then
+            os.close(self._lock)
+            self._lock = -1
 
 
 @cache

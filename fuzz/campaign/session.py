@@ -6,7 +6,7 @@ import math
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from random import SystemRandom
@@ -149,8 +149,8 @@ def run(
 
     resume: go on with the latest run of the store that was interrupted, for what is left of its time, or for the
     settings' own; of these only the limits, jobs, strict and base count. began: when its time began, by
-    `time.monotonic`; None: now. ahead: what workers come from, if somebody has started it. A listener that raises ends
-    the run with care, and its exception is raised then.
+    `time.monotonic`; None: now. ahead: what workers come from, if somebody has started it, who closes it. A listener
+    that raises ends the run with care, and its exception is raised then.
 
     Raises UsageError for what cannot be searched, CancelledError if it was stopped before it began, InternalError for a
     fault of the tool before the search. What ends the search itself is in the result: what was found first is kept.
@@ -158,7 +158,7 @@ def run(
     began = time.monotonic() if began is None else began
     crew_of(settings.device, settings.jobs)  # what is wrong with them is said before anything else happens
     store.prepare()
-    with ahead or (HeadStart() if resume else head_start(settings)) as start:
+    with nullcontext(ahead) if ahead else HeadStart() if resume else head_start(settings) as start:
         search = _run(settings, store, on_event, stop or Stop(), began, start, resume=resume)
     if search.deaf is not None:
         raise search.deaf

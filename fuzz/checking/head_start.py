@@ -32,16 +32,16 @@ class HeadStart:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         """Close what nobody has taken."""
-        if self._pool is not None:
-            self._pool.close()
+        self.take(())
 
     def take(self, subjects: Sequence[Subject]) -> WorkerPool | None:
-        """The pool, if it is one for these subjects; it is the caller's from then on."""
-        pool, fits = self._pool, not any(s.python for s in subjects)
-        if pool is None or not fits or pool.backends != tuple(sorted({s.loader for s in subjects})):
-            return None
-        self._pool = None
-        return pool
+        """The pool, if it is one for these subjects; it is the caller's from then on. Another one is closed."""
+        pool, self._pool = self._pool, None
+        fits = not any(s.python for s in subjects)
+        if pool is None or (fits and pool.backends == tuple(sorted({s.loader for s in subjects}))):
+            return pool
+        pool.close()
+        return None
 
 
 def head_start(settings: RunSettings, guess: str = "") -> HeadStart:

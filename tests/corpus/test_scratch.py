@@ -66,3 +66,12 @@ def test_a_link_to_elsewhere_is_not_followed(folder, tmp_path_factory):
     (folder / "kernel-assay-run-link").symlink_to(elsewhere)
     Scratch().close()
     assert (elsewhere / "file").exists()
+
+
+def test_who_closes_it_twice_closes_no_file_of_others(folder):
+    made = Scratch()
+    made.close()
+    with (folder / "other").open("w") as other:
+        made.close()
+        other.write("open")
+    assert (folder / "other").read_text() == "open"

@@ -83,6 +83,7 @@ def test_only_those_that_fit_are_taken():
     mine = [s for s in subjects_of("silu") if s.loader == "numpy"]
     with HeadStart(pool := FakePool("torch")) as ahead:
         assert ahead.take(mine) is None
+        assert pool.closed == 1, "nobody else can want it"
     assert pool.closed == 1
     with HeadStart(pool := FakePool("numpy")) as ahead:
         assert ahead.take(mine) is pool

@@ -114,6 +114,15 @@ def test_two_files_are_a_pair(tmp_path):
         recognised([folder / "model.py", folder / "model.py"])
 
 
+def test_a_solution_that_does_not_itself_import_torch_is_judged(tmp_path, fuzz):
+    """Its workers are others than those that were started before that was known."""
+    folder = folder_of(tmp_path, "kernelbench", "right")
+    (folder / "new.py").rename(folder / "impl.py")
+    (folder / "new.py").write_text("from impl import ModelNew\n")
+    code, out, err = fuzz(*words(folder / "model.py", tmp_path, folder / "new.py"))
+    assert (code, out.startswith("right")) == (0, True), out + err
+
+
 @pytest.mark.parametrize("layout", sorted(BASE))
 def test_a_missing_solution_is_told(tmp_path, fuzz, layout):
     missing = {
