@@ -8,12 +8,16 @@ it: its own, one that lies beside it, or one of its package. What libraries do i
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from itertools import islice
+from mmap import mmap
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from kernel_assay.kernels.backends.support.importing import package_of
@@ -24,6 +28,13 @@ _ORACLE = re.compile(r"kernel_assay\.oracles\.(?!spec\b).*")
 _MEMORY = re.compile(r"/proc/[^/]+/(task/[^/]+/)?mem")
 _FOREIGN = {"ptrace": "the memory of other processes", "process_vm_readv": "the memory of other processes"}
 _FOREIGN["process_vm_writev"] = _FOREIGN["ptrace"]
+_IMPORTS: dict[type, list[CodeType]] = {
+    kind: [kind.get_data.__code__, kind.get_code.__code__, kind.exec_module.__code__]
+    for kind in (SourceFileLoader, SourcelessFileLoader)
+}
+"""Code of loaders that opens a file to execute it as a module, the innermost first: they may be asked to read, too."""
+_MOST_SEEN = 1 << 16
+"""Bytes of evidence that are kept."""
 _TELLS = {
     "sys.settrace": "sets a trace function for all calls",
     "sys.setprofile": "sets a profile function for all calls",
@@ -36,15 +47,20 @@ class Witness:
     def __init__(self, files: Mapping[str, Path], sources: Sequence[str]) -> None:
         """files: of each subject that is not trusted, by key; sources: `FILE:NAME` of what says what is right."""
         self._files = {key: str(path) for key, path in files.items()}
-        self._sources = dict(source.rpartition(":")[::2] for source in sources)
-        self._evidence: dict[str, str] = {}
+        self._names = dict(source.rpartition(":")[::2] for source in sources)
+        """Files of references, as the code of each is called -> the function or class there."""
+        self._sources = {one: name for file, name in self._names.items() if (one := _inode(file))}
+        """The same files, whatever they are called."""
+        self._seen = mmap(-1, _MOST_SEEN)
+        """Evidence, a line of JSON each, in memory shared with forked children: what they do is its act, too."""
         self._current = ""
         self._ran: set[str] | None = None
         """Files of the code that was executed since a subject was closely watched; None: it is not."""
 
     def evidence(self, key: str) -> str:
         """What a subject was seen to do, in half a sentence; empty: nothing."""
-        return self._evidence.get(key, "")
+        lines = self._seen[: self._seen.find(b"\0", 0)].splitlines()
+        return next((str(what) for who, what in map(json.loads, lines) if who == key), "")
 
     def begin(self, key: str, *, closely: bool) -> None:
         """A subject is loaded or called from now on. closely: what changes up to the next `look` is nobody else's."""
@@ -78,8 +94,10 @@ class Witness:
         return all(is_stdlib(file) or self._owners(file) for file in self._ran)
 
     def _accuse(self, keys: Sequence[str], what: str) -> None:
-        for key in keys:
-            self._evidence.setdefault(key, what)
+        for line in (f"{json.dumps([key, what])}\n".encode() for key in keys if not self.evidence(key)):
+            end = self._seen.find(b"\0", 0)
+            if end + len(line) < _MOST_SEEN:
+                self._seen[end : end + len(line)] = line
 
     def _owners(self, file: str) -> tuple[str, ...]:
         """The subjects whose code a file holds: those of that file, else the one that runs, if it lies with it."""
@@ -130,9 +148,10 @@ class Witness:
         name = os.fsdecode(path)
         if _MEMORY.fullmatch(name):
             self._acts(f"opens {name}")
-        elif self._sources and _source_of(name) in self._sources:
-            if next(_frames()).f_code.co_filename.startswith("<frozen importlib"):
-                self._listen_to_calls()  # to import it is no offence: it may hold helpers, or a class to derive from
+        elif self._sources and (known := self._sources.get(_inode(_source_of(name)) or (0, 0))):
+            if imported := _imported():  # which is no offence: it may hold helpers, or a class to derive from
+                self._names[imported] = known
+                self._listen_to_calls()
             else:
                 self._acts(f"reads the reference's source, {Path(name).name}")
 
@@ -152,7 +171,7 @@ class Witness:
     def _calls(self, frame: FrameType, event: str, _: Any) -> None:
         """Told of every call, once the reference was imported: to call it is to return what it says is right."""
         code = frame.f_code
-        name = self._sources.get(code.co_filename)
+        name = self._names.get(code.co_filename)
         named = bool(name) and code.co_qualname in {name, f"{name}.forward"}
         if event == "call" and named and code.co_flags & inspect.CO_OPTIMIZED and self._current:  # no class's body
             what = f"calls the reference, {code.co_qualname} of {Path(code.co_filename).name}"
@@ -181,7 +200,25 @@ def _lies_with(file: str, path: str) -> bool:
     return Path(file).parent == Path(path).parent
 
 
+def _imported() -> str:
+    """What the code is called that is being made of a file which Python itself opens to import it; empty: none is."""
+    frames = list(islice(_frames(), 3))
+    own = frames[1].f_locals if len(frames) > 1 else {}
+    if [frame.f_code for frame in frames] != _IMPORTS.get(type(own.get("self"))):
+        return ""
+    return str(own.get("source_path") or own["path"])
+
+
 def _source_of(name: str) -> str:
-    """The whole path of a file, or of what it was compiled from."""
+    """The path of a file, or of what it was compiled from."""
     path = Path(os.path.realpath(name))
-    return str(path.parent.parent / f"{path.name.partition('.')[0]}.py") if path.suffix == ".pyc" else str(path)
+    return str(path.parent.parent / f"{path.name.partition('.')[0]}.py") if path.suffix == ".pyc" else name
+
+
+def _inode(file: str) -> tuple[int, int] | None:
+    """Device and number of a file, which it has under whatever name; None: there is none."""
+    try:
+        found = Path(file).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino

@@ -181,7 +181,7 @@ def test_a_reference_may_be_imported_and_not_called(tmp_path):
 
 def test_the_body_of_a_reference_that_is_a_class_is_no_call_of_it():
     witness = Witness({"mine/a": Path("/nowhere/a.py")}, ())
-    witness._sources, witness._current = {"/nowhere/ref.py": "Model"}, "mine/a"
+    witness._names, witness._current = {"/nowhere/ref.py": "Model"}, "mine/a"
     text = "class Model:\n    def forward(self):\n        return 1\n"
     seen = []
     for more in ("class Mine(Model): pass\n", "Model().forward()\n"):
@@ -191,8 +191,8 @@ def test_the_body_of_a_reference_that_is_a_class_is_no_call_of_it():
             exec(code, {"__name__": "ref"})
         finally:
             sys.setprofile(None)
-        seen.append(dict(witness._evidence))
-    assert seen == [{}, {"mine/a": "it calls the reference, Model.forward of ref.py"}]
+        seen.append(witness.evidence("mine/a"))
+    assert seen == ["", "it calls the reference, Model.forward of ref.py"]
 
 
 def test_only_what_changed_while_a_subject_ran_alone_counts_without_its_code(monkeypatch):
