@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -59,7 +60,7 @@ def user_subject(text: str, ops: tuple[str, ...], launch: str = "", python: str 
     if not path_text:
         raise UsageError(f"the subject {text!r} names no file; name one, as kernel.py or kernel.py:run")
     module = file_of_module(path_text) if function and not Path(path_text).is_file() else None
-    path = present((module or Path(path_text)).resolve())
+    path = present(Path(os.path.realpath(module or path_text)))  # of links in a circle it makes something
     if path.suffix not in {".py", *CUDA}:
         others = "nor a .toml file of edits, nor a module found here"
         raise UsageError(f"{path_text} is neither a .py nor a .cu file, {others}")

@@ -327,7 +327,7 @@ def add_reference(
     target = Target.read(text)
     target = target._replace(grad=grad or target.grad)
     if target.is_file:
-        target = target._replace(where=str(Path(target.where).resolve()))
+        target = target._replace(where=os.path.realpath(target.where))
     process = ReferenceProcess(str(target), folder or Path.cwd())
     said = process.said
     if target.is_file:

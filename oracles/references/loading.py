@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -187,7 +188,7 @@ def load(place: str, folder: Path) -> Loaded:
     given = examples_in(place, examples)
     place = str(target_named._replace(examples="", grad=False))
     if target_named.is_file:
-        module, file = _executed((folder / where).resolve())
+        module, file = _executed(Path(os.path.realpath(folder / where)))
     else:
         module, file = _imported(where, folder)
     name = name or next((one for one in _TELLING if hasattr(module, one)), "") or _only(module)

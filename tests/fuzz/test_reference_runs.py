@@ -216,6 +216,7 @@ def test_other_dtypes_are_tried_when_they_are_asked_for(here):
     ("words", "said"),
     [
         (("--reference", "none.py"), "none.py does not exist"),
+        (("--reference", "circle.py"), "circle.py does not exist"),
         (("--reference", "linear.py:Nobody"), "linear.py has no function or class 'Nobody'; it has Model"),
         (("--reference", "no.module:f"), "no.module does not import: ModuleNotFoundError"),
         (
@@ -227,6 +228,7 @@ def test_other_dtypes_are_tried_when_they_are_asked_for(here):
 )
 def test_bad_requests_are_refused(here, fuzz, words, said):
     (here / "ends.py").write_text("import os\nos._exit(3)\n")
+    (here / "circle.py").symlink_to("circle.py")
     refused(fuzz("run", *words, "--subject", "right.py", "--cases", "8"), said)
 
 

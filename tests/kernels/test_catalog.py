@@ -197,6 +197,8 @@ def test_annotated_constants_are_read(write):
 
 def test_what_is_no_kernel_file_is_refused(write, tmp_path):
     assert "does not exist" in refusal(tmp_path / "absent.py")
+    (tmp_path / "circle.py").symlink_to("circle.py")
+    assert "does not exist" in refusal(tmp_path / "circle.py")
     assert "neither a .py nor a .cu file, nor a .toml file of edits" in refusal(write("", "notes.txt"))
     (tmp_path / "folder.py").mkdir()
     assert "is no file" in refusal(tmp_path / "folder.py")
