@@ -28,7 +28,7 @@ from kernel_assay.fuzz.cli.options import (
     own_option,
     reference_option,
 )
-from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
+from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.comparing.compare import FACTOR
 from kernel_assay.fuzz.comparing.text import told
 from kernel_assay.fuzz.golden import text as golden_text
@@ -145,7 +145,7 @@ def compare_command(
 
     Files: .safetensors, .npy, .npz, .pt and .pth, and plain elements (--raw). They are read in pieces, of any size.
     """
-    check_json(json_path)
+    check_files(json_path)
     found = compare(
         a,
         b,
@@ -208,7 +208,7 @@ def save_command(
 
     OP is its op, if the file does not say it. Exit code 1 if a case fails already; what it gave is saved all the same.
     """
-    check_json(json_path)
+    check_files(json_path)
     with Store(corpus) as store:
         given = [item.case for item in api.gather(store, targets, own)] if targets else []
     saved = api.save_golden(
@@ -236,7 +236,7 @@ def check_command(
 
     --subject runs another kernel, or the same in another interpreter. Exit code 1 if a case has changed.
     """
-    check_json(json_path)
+    check_files(json_path)
     found = api.check_golden(folder, own=own, device=device, limits=limits)
     for text in golden_text.told(found):
         say(text, err=json_path == "-")

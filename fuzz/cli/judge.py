@@ -23,7 +23,7 @@ from kernel_assay.fuzz.cli.options import (
     json_option,
     reference_option,
 )
-from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED, check_json, write_json
+from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED, check_files, write_json
 from kernel_assay.fuzz.exhaustive.prove import lines
 from kernel_assay.fuzz.judge import SECONDS, Judgement, UnjudgedError, judge
 from kernel_assay.fuzz.settings import RunSettings, SandboxLimits, seconds_of
@@ -66,8 +66,7 @@ def judge_command(
     """
     if budget and cases:
         raise UsageError("--budget and --cases exclude one another; name one of them")
-    for path in (json_path, junit_path, trace_path):
-        check_json(path)
+    check_files(json_path, junit_path, trace_path)
     settings = RunSettings(
         seconds=None if cases else seconds_of(budget) if budget else SECONDS,
         cases=cases,

@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import AtLeast, contract_option, json_option, old_corpus_option, own_option
-from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
+from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.replay.replay import Item, gather
 from kernel_assay.fuzz.settings import LONGEST
 from kernel_assay.fuzz.triage.sanitize import first_words, order_of, placed_on_gpu, said_of, sanitize
@@ -113,7 +113,7 @@ def profile_command(*, target: str, own: UserKernels, timeout: float, corpus: Pa
 
 def _items(target: str, own: UserKernels, corpus: Path, json_path: str | None, program: str) -> list[Item]:
     """Items to be run, placed on the GPU. Raises UsageError if they cannot be, or if there is no such program."""
-    check_json(json_path)
+    check_files(json_path)
     if why := missing(program):
         raise UsageError(f"nothing can be asked of {program} here: {why}")
     with Store(corpus) as store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,20 @@ UNJUDGED = 2
 """Exit code of a command that could not do what it was asked."""
 
 
-def check_json(path: str | None) -> None:
-    """Refuse, before a long search, a file that nothing can be written to, by UsageError."""
-    folder = Path(path or "-").parent
-    if not folder.is_dir():
-        raise UsageError(f"{path} cannot be written: {folder} is no folder")
+def check_files(*paths: str | Path | None) -> None:
+    """Refuse, before a long search, files that nothing can be written to, by UsageError."""
+    for path in (one for one in paths if one and one != "-"):
+        folder, file = Path(path).parent, Path(os.path.realpath(path))
+        if not folder.is_dir():
+            raise UsageError(f"{path} cannot be written: {folder} is no folder")
+        is_new = not file.exists()
+        if is_new or file.is_file() or file.is_dir():  # whoever reads a pipe would take this for the end
+            try:
+                file.open("ab").close()
+            except OSError as error:
+                raise UsageError(f"{path} cannot be written ({error.strerror})") from error
+            if is_new:
+                file.unlink(missing_ok=True)
 
 
 def write_json(path: str | None, summary: Record | Sequence[Record | dict[str, Any]]) -> None:

@@ -23,7 +23,7 @@ from kernel_assay.fuzz.cli.options import (
     own_option,
     reference_option,
 )
-from kernel_assay.fuzz.cli.output import FOUND, write_json
+from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.replay.replay import Outcome, Replayed
 from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.reports.book import Book
@@ -67,6 +67,7 @@ def command(
 
     A failure that showed once, and does not show now, counts with --strict.
     """
+    check_files(json_path, junit, markdown, sarif)
     with Store(corpus) as store:
         results = api.replay(targets, store=store, own=own, device=device, base=base, limits=limits)
     return conclude(results, corpus, json_path, strict=strict, junit=junit, markdown=markdown, sarif=sarif)

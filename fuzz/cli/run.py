@@ -30,7 +30,7 @@ from kernel_assay.fuzz.cli.options import (
     json_option,
     subject_option,
 )
-from kernel_assay.fuzz.cli.output import FOUND, check_json, write_json
+from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.cli.progress import Progress
 from kernel_assay.fuzz.settings import ENGINES, MOST_JOBS, MOST_MB, RunSettings, SandboxLimits, seconds_of
 from kernel_assay.reports.book import DEFAULT_CORPUS
@@ -163,7 +163,7 @@ def command(
         strict=strict,
         base=base,
     )
-    check_json(json_path)
+    check_files(json_path)
     if grad and not subjects:
         return _alone(settings, json_path)
     with Store(corpus) as store, stopping(api.Stop()) as stop:

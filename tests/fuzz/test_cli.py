@@ -16,6 +16,7 @@ from _silu import RIGHT
 
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.cli.output import check_files
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD = RIGHT + "    out[:, 3:4] = 0\n"
@@ -393,9 +394,18 @@ def test_a_search_that_cannot_begin_leaves_nothing_to_resume(fuzz, tmp_path):
     assert (code, "there is no interrupted run" in err) == (2, True)
 
 
-def test_a_summary_that_cannot_be_written_is_noticed_before_the_search(fuzz):
-    code, _, err = fuzz("run", "silu", "--cases", "8", "--json", "nowhere/x.json")
-    assert (code, "nowhere/x.json cannot be written" in err) == (2, True)
+def test_files_that_can_be_written_are_left_as_they_are_until_then(tmp_path):
+    (tmp_path / "old.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("new.json")
+    check_files(None, "-", tmp_path / "old.json", str(tmp_path / "link.json"), "/dev/null")
+    assert (tmp_path / "old.json").read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.json", "old.json"]
+
+
+@pytest.mark.parametrize("place", ["nowhere/x.json", "/proc/x.json", "."])
+def test_a_summary_that_cannot_be_written_is_noticed_before_the_search(fuzz, place):
+    code, _, err = fuzz("run", "silu", "--cases", "8", "--json", place)
+    assert (code, f"{place} cannot be written" in err) == (2, True)
     code, _, err = fuzz("run", "--resume")
     assert (code, "there is no interrupted run" in err) == (2, True)
 
