@@ -121,7 +121,8 @@ def _executed(file: Path) -> ModuleType:
             exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102  a user's own file
         except (Exception, SystemExit) as error:
             said = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}{_moved(error)}"
-            raise UsageError(f"{file} does not import: {' '.join(said.split())}{_line_of(error, file)}") from error
+            words = " ".join(said.split()).removesuffix(":")
+            raise UsageError(f"{file} does not import: {words}{_line_of(error, file)}") from error
     return module
 
 

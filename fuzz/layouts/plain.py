@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Record, Scalar
@@ -48,6 +50,19 @@ class Schema(Record):
     """Of the first input; none: the one that it has."""
     shapes: tuple[dict[str, int], ...] = ()
     """Extents that are tried first."""
+
+    @field_validator("attrs")
+    @classmethod
+    def _numbers(cls, attrs: dict[str, Scalar | None]) -> dict[str, Scalar | None]:
+        """Read 1e-6 as a number, which YAML takes for text where there is no dot."""
+        return {name: _number(value) for name, value in attrs.items()}
+
+
+def _number(value: Scalar | None) -> Scalar | None:
+    with suppress(ValueError):
+        if isinstance(value, str) and math.isfinite(number := float(value)):
+            return number
+    return value
 
 
 def recognise(folder: Path) -> Problem | None:

@@ -39,12 +39,12 @@ def describe(loaded: Loaded, run: Callable[[Described, Mapping[str, int]], Any])
         _plain(value, f"argument {n} of {loaded.target.__name__}")
         for n, value in enumerate(loaded.examples("get_init_inputs"))
     ]
-    table = {} if loaded.given else dict(loaded.said("INPUTS") or _annotated(loaded))
+    table = {} if loaded.given else _table(loaded, "INPUTS", '{"x": "float32[rows, cols]"}') or _annotated(loaded)
     if loaded.is_module and not init and any(p.default is p.empty for p in init_parameters(loaded)):
         raise UsageError(f"{loaded.place}: {loaded.target.__name__} takes arguments; give the file get_init_inputs()")
     found = _from_table(loaded, table, init, run) if table else _from_examples(loaded, init, run)
     _defaults(loaded, found)
-    for name, said in dict(loaded.said("DIMS") or {}).items():
+    for name, said in _table(loaded, "DIMS", '{"rows": (1, 64)}').items():
         ends = (said, said) if type(said) is int else said
         form = isinstance(ends, tuple | list) and len(ends) in {2, 3} and all(type(n) is int for n in ends)
         if not form or not 0 <= ends[0] <= ends[1] or ends[-1] < 1:
@@ -62,10 +62,23 @@ def describe(loaded: Loaded, run: Callable[[Described, Mapping[str, int]], Any])
     return found
 
 
+def _table(loaded: Loaded, name: str, usual: str) -> dict[str, Any]:
+    """What the file says of several names; usual: what that may look like. Raises UsageError."""
+    said = loaded.said(name) or {}
+    if not isinstance(said, Mapping):
+        raise UsageError(
+            f"{loaded.place}: {name} is of the type {type(said).__name__}, not a dict; write {name} = {usual}, say"
+        )
+    return dict(said)
+
+
 def _named_shapes(loaded: Loaded, found: Described) -> list[dict[str, int]]:
     """Extents that the file lists itself. Raises UsageError."""
     fixed = {name: ends[0] for name, ends in found.dims.items() if ends[0] == ends[1]}
-    shapes = [{**fixed, **one} for one in loaded.said("SHAPES") or []]
+    listed = loaded.said("SHAPES") or []
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, Mapping) for one in listed):
+        raise UsageError(f"{loaded.place}: SHAPES is no list of dicts; write SHAPES = [{{'rows': 8}}], say")
+    shapes = [{**fixed, **one} for one in listed]
     for one in shapes:
         if set(one) != set(found.dims) or any(type(n) is not int or n < 0 for n in one.values()):
             raise UsageError(

@@ -268,7 +268,7 @@ def said_of(error: BaseException, file: Path) -> str:
     lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(file)]
     words = " ".join(str(error).split())
     short = words if len(words) <= 200 else words[:200] + "..."
-    return f"{type(error).__name__}: {short}" + (f" (line {lines[-1]})" if lines else "")
+    return type(error).__name__ + (f": {short}" if short else "") + (f" (line {lines[-1]})" if lines else "")
 
 
 def _own(module: ModuleType) -> list[str]:

@@ -202,6 +202,14 @@ def test_shapes_of_the_author_come_first_unless_they_are_too_large(tmp_path, fuz
     )
 
 
+def test_numbers_that_yaml_takes_for_text_are_numbers(tmp_path):
+    folder = folder_of(tmp_path, "plain", "right")
+    text = BASE["plain"]["problem.yaml"] + "attrs: {eps: 1e-6, how: tanh, most: inf, n: 3, k: 0.5..1.5}\n"
+    (folder / "problem.yaml").write_text(text)
+    (adapter,) = recognised([folder]).files.values()
+    assert "'eps': 1e-06, 'how': 'tanh', 'most': 'inf', 'n': 3, 'k': '0.5..1.5'}" in adapter
+
+
 def test_a_solution_in_cuda_that_needs_a_gpu_is_told_by_a_status_and_no_finding(tmp_path, fuzz):
     folder = folder_of(tmp_path, "flashinfer:cuda", "right")
     host = "#include <torch/extension.h>\ntorch::Tensor run(torch::Tensor x) { return x; }\n"

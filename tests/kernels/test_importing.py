@@ -9,7 +9,7 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.generation.engines import Target, generate
-from kernel_assay.kernels.backends.support.importing import file_of_module, package_of
+from kernel_assay.kernels.backends.support.importing import file_of_module, import_file, package_of
 from kernel_assay.kernels.catalog import user_subject
 from kernel_assay.oracles.catalog import contract_of
 
@@ -83,6 +83,13 @@ def test_a_module_names_its_file_and_is_not_imported(tmp_path, monkeypatch):
     assert (subject.path, subject.function) == (str(path), "silu")
     assert "mine" not in sys.modules
     assert verdicts("mine.kernel:silu") == [Kind.PASS]
+
+
+def test_an_exception_without_words_is_its_type(tmp_path):
+    path = tmp_path / "silent.py"
+    path.write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(UsageError, match=r"silent\.py does not import: KeyboardInterrupt$"):
+        import_file(path)
 
 
 def test_a_module_that_is_nowhere_is_one_sentence():

@@ -36,7 +36,8 @@ def import_file(path: Path) -> ModuleType:
     except UsageError:
         raise
     except BaseException as error:  # SystemExit too
-        raise UsageError(f"{path} does not import: {type(error).__name__}: {error}") from error
+        words = f"{type(error).__name__}: {error}".removesuffix(": ")  # many an exception says nothing
+        raise UsageError(f"{path} does not import: {words}") from error
 
 
 def package_of(path: Path) -> tuple[Path, str]:
