@@ -20,6 +20,7 @@ from pydantic_core import from_json, to_json
 import kernel_assay
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.channel import Channel, Message, frame
+from kernel_assay.corpus.process.import_limit import NOTICE_SECONDS, say_waiting
 from kernel_assay.corpus.process.interpreter import STAND_INS, STOOD_IN
 from kernel_assay.corpus.process.parent_death import die_with_parent
 
@@ -150,9 +151,12 @@ class ChildProcess:
             raise GoneError(self._ending()) from error
         return self.hear(seconds)
 
-    def hear(self, seconds: float) -> Message:
-        """The next message. Raises GoneError."""
+    def hear(self, seconds: float, what: str = "") -> Message:
+        """The next message. Raises GoneError. what: loads until then, and a person is told of it if that takes long."""
         try:
+            if what and seconds > NOTICE_SECONDS and not self._channel.ready(NOTICE_SECONDS):
+                say_waiting(what, seconds)
+                seconds -= NOTICE_SECONDS
             if not self._channel.ready(seconds):
                 raise GoneError(f"it did not finish in {seconds:g} s", silent=True)
             return self._channel.receive()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sysconfig
 import threading
@@ -16,11 +17,22 @@ IMPORT_SECONDS = 100.0
 """As long as a compiler may take that a file calls when it is imported (load_inline)."""
 CALL_SECONDS = 40.0
 """Of a call with small inputs, which may compile as well."""
+NOTICE_SECONDS = 10.0
+"""After which a person is told what is waited for."""
 _STDLIB = sysconfig.get_path("stdlib")
 
 
 class _EndlessError(BaseException):
     """Raised in the midst of the file, which is not to catch it."""
+
+
+def say_waiting(what: str, most: float) -> None:
+    """Tell a person of what has been loading for NOTICE_SECONDS: on stderr, where nobody has set up Python's logging.
+
+    most: seconds after which it is refused.
+    """
+    words = "waiting for %s to load, for %g s so far; it is refused after %g s"
+    logging.getLogger("kernel_assay").warning(words, what, NOTICE_SECONDS, most)
 
 
 def import_limit(path: Path) -> AbstractContextManager[None]:

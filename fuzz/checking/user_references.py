@@ -95,7 +95,7 @@ class ReferenceProcess:
         load_contracts()  # they and numba take a while to import, as what that process needs does
         engine()
         try:
-            said = self._process.hear(START_SECONDS)
+            said = self._process.hear(START_SECONDS, self.target)
         except GoneError as gone:
             self.close()
             raise UsageError(f"the reference {self.target} cannot be loaded: {gone}") from gone

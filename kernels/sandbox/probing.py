@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.process.channel import frame
+from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS, NOTICE_SECONDS, say_waiting
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 from kernel_assay.kernels.sandbox.worker_pool import Handle, WorkerPool
 
@@ -65,6 +66,8 @@ class Probing:
         self._idle = [*(make() for _ in range(helpers)), first]
         self._busy: dict[Handle, tuple[str, float]] = {}
         """What each worker loads, and until when it may, by the clock."""
+        self._told = set[str]()
+        """Those that a person knows to be waited for."""
         self._clock = Clock()
 
     def run(self) -> Probed:
@@ -112,6 +115,9 @@ class Probing:
         now, here = time.monotonic(), self._clock()
         for handle, (key, until) in list(self._busy.items()):
             if here < until and now < self._ready_by(key):
+                if key not in self._told and here >= until - LOAD_SECONDS + NOTICE_SECONDS:
+                    self._told.add(key)
+                    say_waiting(key, IMPORT_SECONDS)
                 continue
             del self._busy[handle]
             self._pool.kill(handle)

@@ -63,7 +63,7 @@ def describe(loaded: Loaded, run: Callable[[Described, Mapping[str, int]], Any])
 
 
 def _table(loaded: Loaded, name: str, usual: str) -> dict[str, Any]:
-    """What the file says of several names; usual: what that may look like. Raises UsageError."""
+    """Read what the file says of several names; usual: what that may look like. Raises UsageError."""
     said = loaded.said(name) or {}
     if not isinstance(said, Mapping):
         raise UsageError(

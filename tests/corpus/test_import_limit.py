@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.process import import_limit
+from kernel_assay.corpus.process import child, import_limit
+from kernel_assay.fuzz.checking.check import Examiner
+from kernel_assay.fuzz.checking.user_references import ReferenceProcess
 from kernel_assay.kernels.backends.support.importing import import_file
+from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.kernels.sandbox import probing
 from kernel_assay.oracles.catalog import add_contract
 from kernel_assay.oracles.references.host import Host
 
@@ -63,3 +67,17 @@ def test_an_alarm_that_is_set_already_is_left_alone():
             assert signal.getitimer(signal.ITIMER_REAL)[0] > 999.0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def test_what_loads_for_long_is_named(tmp_path, monkeypatch, caplog):
+    for module in (import_limit, child, probing):
+        monkeypatch.setattr(module, "NOTICE_SECONDS", 0.1)
+    (tmp_path / "ref.py").write_text("import time\ntime.sleep(1)\ndef silent(x: 'float32[n]'):\n    return x\n")
+    (tmp_path / "mine.py").write_text("import time\nOP = 'silu'\ntime.sleep(1)\ndef run(x):\n    return x\n")
+    ReferenceProcess(f"{tmp_path}/ref.py:silent", tmp_path).close()
+    with Examiner([user_subject(f"{tmp_path}/mine.py", ())]):
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        f"waiting for {tmp_path}/ref.py:silent to load, for 0.1 s so far; it is refused after 125 s",
+        "waiting for silu/mine to load, for 0.1 s so far; it is refused after 100 s",
+    ]
