@@ -277,12 +277,6 @@ def ends(w: Window) -> Values:
     return values.astype(w.format.dtype)[modulo(w.bits(), 3).astype(np.int64)]
 
 
-@distribution("structured", **RANGED)
-def either(w: Window) -> Values:
-    """Only low and high."""
-    return np.array(limits_of(w)).astype(w.format.dtype)[modulo(w.bits(), 2).astype(np.int64)]
-
-
 @distribution("structured", **RANGED)  # independent, but equal terms round alike in a narrow range, as in `offset`
 def between(w: Window) -> Values:
     """Uniform in [low, high], both ends included."""
@@ -427,3 +421,9 @@ def wild_blocks(w: Window) -> Values:
 def every_blocks(w: Window) -> Values:
     """Packed blocks with every pattern of d once in 256 rows of 256 blocks; quants in order from `start` on."""
     return ramp(w)
+
+
+@distribution("structured", **RANGED)  # the last: ranks of others decide what is shrunk to what
+def either(w: Window) -> Values:
+    """Only low and high."""
+    return np.array(limits_of(w)).astype(w.format.dtype)[modulo(w.bits(), 2).astype(np.int64)]
