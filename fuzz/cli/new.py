@@ -1,4 +1,4 @@
-"""`new` and `record`: files that a run starts from, as an op, a kernel, CUDA, or the shapes that a program asks for."""
+"""`new`, `record` and `trace`: files that a run starts from, and programs that are run and watched."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.checking.selection import claims
 from kernel_assay.fuzz.cli.options import contract_option, reference_option
+from kernel_assay.fuzz.cli.output import check_json, write_json
 from kernel_assay.kernels.catalog import resolve, subjects_of
 from kernel_assay.kernels.recording.recorder import record
+from kernel_assay.kernels.recording.traced import trace_program
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.forms import write
 from kernel_assay.reports.words import count
@@ -76,6 +78,38 @@ def record_command(
     said = f"{count(len(found.calls), 'distinct call')} of {made:,} in {output}"
     click.echo(f"nothing was recorded: {found.empty}" if found.empty else f"recorded  {said}", err=True)
     return found.exit_code
+
+
+@click.command("trace", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("kassay-trace"),
+    show_default=True,
+    help="Folder for the inputs of what made a NaN or Inf, with a program that runs it again.",
+)
+@click.option("--stop", is_flag=True, help="End the program at the first NaN or Inf that comes through.")
+@click.option("--json", "json_path", metavar="FILE", help="Write all that was seen as JSON.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def trace_command(*, output: Path, stop: bool, json_path: str | None, command: tuple[str, ...]) -> int:
+    """Say which operator of COMMAND made the first NaN or Inf, forward or backward, and from what.
+
+    COMMAND is run as it is, as `python train.py`; what was seen is told on standard error, the first failure within a
+    second. The exit code is that of COMMAND, and 2 if it succeeded and torch was never called.
+    """
+    check_json(json_path)
+    traced = trace_program(
+        command, output, stop=stop, found=lambda event: click.echo(f"trace: {event.title()}", err=True)
+    )
+    if traced.empty and not traced.exit_code:
+        raise UsageError(f"nothing was seen: {traced.empty}")
+    write_json(json_path, [story.record() for story in traced.stories])
+    for line in (line for story in traced.stories for line in story.lines()):
+        click.echo(line, err=True)
+    if traced.empty:
+        click.echo(f"nothing was seen: {traced.empty}", err=True)
+    return traced.exit_code
 
 
 def new(what: str, name: str, op: str, folder: Path) -> tuple[list[Path], str]:

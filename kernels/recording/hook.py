@@ -134,10 +134,11 @@ def _named(value: Any) -> Any:
 
 
 class Threads:
-    """Has operators recorded in each thread: what torch asks for that belongs to a thread, and must end with it."""
+    """Sees operators in each thread: what torch asks for that belongs to a thread, and must end with it."""
 
-    def __init__(self) -> None:
-        self._kind: Any = None
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        """make: of torch what is entered in each thread, as a context manager."""
+        self._make, self._kind = make, None
         self._local = threading.local()
         start = threading.Thread.start
 
@@ -150,9 +151,9 @@ class Threads:
         threading.Thread.start = started  # type: ignore[method-assign, assignment]
         atexit.register(self._leave)
 
-    def torch_is_there(self, torch: ModuleType, calls: Calls) -> None:
+    def torch_is_there(self, torch: ModuleType) -> None:
         """Begin in the thread that has imported torch, and in all that start later."""
-        self._kind = _recording(torch, calls)
+        self._kind = self._make(torch)
         if threading.current_thread() is threading.main_thread() or getattr(self._local, "ends", False):
             self._enter()
 
@@ -300,16 +301,32 @@ def begin(folder: Path) -> None:
     wanted: dict[str, list[Callable[[ModuleType], None]]] = {}
 
     def at(name: str, do: Callable[..., None], *more: Any) -> None:
-        wanted.setdefault(name, []).append(lambda module: _attempt(folder, do, module, calls, *more))
+        wanted.setdefault(name, []).append(lambda module: _attempt(folder, do, module, *more))
 
-    if said["modules"]:
-        at("torch", record_modules, said["modules"])
-    if not (said["modules"] or said["functions"]):
-        at("torch", Threads().torch_is_there)
-    for label in said["functions"]:
+    if "trace" in said:
+        at("torch", Threads(lambda torch: trace(torch, folder, **said["trace"])).torch_is_there)
+    elif said["modules"]:
+        at("torch", record_modules, calls, said["modules"])
+    elif not said["functions"]:
+        at("torch", Threads(lambda torch: _recording(torch, calls)).torch_is_there)
+    for label in said.get("functions", ()):
         name, _, path = label.partition(":")
-        at(name, record_function, path, label)
+        at(name, record_function, calls, path, label)
     sys.meta_path.insert(0, AfterImport(wanted))
+
+
+def trace(torch: ModuleType, folder: Path, *, stop: bool) -> Any:
+    """Begin a trace, by the files beside this one, and return what each thread enters; it writes to the folder."""
+    here = Path(__file__).with_name("__init__.py")
+    spec = importlib.util.spec_from_file_location("kassay_tracing", here, submodule_search_locations=[str(here.parent)])
+    assert spec is not None
+    sys.modules["kassay_tracing"] = importlib.util.module_from_spec(spec)
+    told = importlib.import_module("kassay_tracing.events").Told(folder)
+    kind = importlib.import_module("kassay_tracing.watch").Watch
+    watch = kind(torch, folder=folder / "cases", stop=stop, tell=told.write)
+    os.register_at_fork(after_in_child=watch.forked)
+    atexit.register(watch.close)
+    return watch.mode
 
 
 def _attempt(folder: Path, do: Callable[..., None], *given: Any) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import struct
-import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,27 +17,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.workload import Call, text_of
 from kernel_assay.corpus.storage.atomic_files import write_atomic
 from kernel_assay.kernels.recording.hook import MOST_CALLS
-
-LOOK_SECONDS = 1.0
-"""How often the file is written anew while the program runs."""
-OF_KEYS = (signal.SIGINT, signal.SIGQUIT)
-OF_OTHERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that mean what the recorded program makes of them."""
-HOOK = Path(__file__).with_name("hook.py")
-UNCOMPILED = {"TORCH_COMPILE_DISABLE": "1", "TORCHDYNAMO_DISABLE": "1"}
-"""Has torch.compile compile nothing: what is compiled calls no functions, modules or operators any more."""
-LOADS_HOOK = """\
-import importlib.util
-import pathlib
-import sys
-
-spec = importlib.util.spec_from_file_location("kassay_recording", {hook!r})
-module = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = module
-spec.loader.exec_module(module)
-module.start(pathlib.Path({folder!r}))
-"""
-"""It must run in interpreters that have none of our packages."""
+from kernel_assay.kernels.recording.program import run_hooked, why_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,59 +51,12 @@ def record(
         raise UsageError(f"{path} cannot be written: {path.absolute().parent} is no folder that can be written to")
     with tempfile.TemporaryDirectory(prefix="kassay-record-") as name:
         folder = Path(name)
-        (folder / "asked.json").write_text(json.dumps({"functions": [*functions], "modules": [*modules]}))
-        (folder / "sitecustomize.py").write_text(LOADS_HOOK.format(hook=str(HOOK), folder=name))
-        code = _run(command, folder, path)
+        asked = {"functions": [*functions], "modules": [*modules]}
+        code = run_hooked(command, folder, asked, lambda: _write(path, _gathered(folder)))
         calls, troubles = _gathered(folder), _troubles(folder)
         _write(path, calls)
         found = Recording(calls, code, warnings=tuple(troubles))
         return found if calls else replace(found, empty=_why_empty(folder, command, [*functions, *modules]))
-
-
-def _run(command: Sequence[str], folder: Path, path: Path) -> int:
-    """The exit code of the command, during which the file is kept up to date."""
-    before = os.environ.get("PYTHONPATH")
-    env = {**os.environ, **UNCOMPILED, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])])}
-    try:
-        process = subprocess.Popen(command, env=env)
-    except OSError as error:
-        raise UsageError(f"{command[0]} cannot be started ({error.strerror})") from error
-    size = 0
-    with _passing_on(process):
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(LOOK_SECONDS)
-                return 128 - code if code < 0 else code
-            if (now := sum(part.stat().st_size for part in folder.glob("*.jsonl"))) != size:
-                size = now
-                with contextlib.suppress(UsageError):  # the program goes on; it is said in the end
-                    _write(path, _gathered(folder))
-
-
-@contextlib.contextmanager
-def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let the program decide what a signal means: a key of the terminal has reached it already, others are sent on."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        del frame
-        if number not in OF_KEYS or not _before_a_terminal():
-            process.send_signal(number)
-
-    old = {number: signal.signal(number, handle) for number in (*OF_KEYS, *OF_OTHERS)}
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-
-
-def _before_a_terminal() -> bool:
-    """Whether keys of a terminal send signals to this process, and so to all of its group."""
-    try:
-        with Path("/dev/tty").open("rb", buffering=0) as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False
 
 
 def _write(path: Path, calls: Sequence[Call]) -> None:
@@ -166,9 +95,6 @@ def _troubles(folder: Path) -> list[str]:
 
 def _why_empty(folder: Path, command: Sequence[str], wanted: Sequence[str]) -> str:
     """A reason why nothing was recorded."""
-    processes = [json.loads(part.read_text("utf-8")) for part in sorted(folder.glob("*.process"))]
-    if not processes:
-        return f"{command[0]} has started no Python that could be recorded (-I, -E and -S keep the recording out)"
-    if not any(one["torch"] for one in processes):
-        return f"{processes[0]['executable']} has no torch"
+    if why := why_unseen(folder, command):
+        return why
     return f"{' '.join(command)} never called {' or '.join(wanted) if wanted else 'torch'}"

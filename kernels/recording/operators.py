@@ -1,0 +1,90 @@
+"""What is known of torch's operators before they run, for watch.py, in programs that have none of our packages."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+SKIPPED = frozenset(
+    [
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "set_",
+        "_unsafe_view",
+        "_reshape_alias",
+        "lift_fresh",
+        "zero_",
+        "fill_",
+        "normal_",
+        "uniform_",
+        "random_",
+        "bernoulli_",
+        "ones_like",
+        "zeros_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+    ]
+)
+"""Operators whose output depends on no element of an input; memory that nobody has written is among it."""
+MOVES = frozenset(
+    [
+        "clone",
+        "cat",
+        "stack",
+        "neg",
+        "abs",
+        "relu",
+        "relu_",
+        "threshold_backward",
+        "contiguous",
+        "where",
+        "gather",
+        "index_select",
+        "embedding",
+        "constant_pad_nd",
+        "flip",
+        "roll",
+        "repeat",
+        "masked_fill",
+        "minimum",
+        "maximum",
+    ]
+)
+"""Operators that give nothing that they did not get: it is looked at if an input is known not to be finite."""
+SCALER = "_amp_foreach_non_finite_check_and_unscale_"
+READS = "_local_scalar_dense"
+
+
+class About(NamedTuple):
+    """What is known of an operator before it runs."""
+
+    name: str
+    names: tuple[str, ...]
+    skipped: bool
+    """Whether its output is not looked at."""
+    moves: bool
+    writes: tuple[int, ...]
+    """Positions of arguments that it changes."""
+    overwrites: bool
+    """Whether what they held before is not read."""
+
+
+@functools.cache
+def about_of(func: Any) -> About:
+    """Look at the schema of an operator, once."""
+    known = func._schema.arguments  # noqa: SLF001
+    name = str(func).rpartition(".")[0]
+    short = name.rpartition(".")[2]
+    takes = any("Tensor" in str(one.type) for one in known)
+    writes = tuple(i for i, one in enumerate(known) if one.alias_info is not None and one.alias_info.is_write)
+    skipped = func.is_view or not takes or short in SKIPPED
+    overwrites = short == "copy_" or "out" in str(func).rpartition(".")[2]
+    return About(name, tuple(one.name for one in known), skipped, short in MOVES, writes, overwrites)
