@@ -5,59 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-SKIPPED = frozenset(
-    [
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "set_",
-        "_unsafe_view",
-        "_reshape_alias",
-        "lift_fresh",
-        "zero_",
-        "fill_",
-        "normal_",
-        "uniform_",
-        "random_",
-        "bernoulli_",
-        "ones_like",
-        "zeros_like",
-        "full_like",
-        "rand_like",
-        "randn_like",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-    ]
+_WITHOUT_INPUT = (
+    "empty empty_like empty_strided new_empty new_empty_strided resize_ set_ lift_fresh zero_ fill_ normal_"
 )
+_ALIKE = "uniform_ random_ bernoulli_ ones_like zeros_like full_like rand_like randn_like new_zeros new_ones new_full"
+SKIPPED = frozenset(f"{_WITHOUT_INPUT} {_ALIKE} _unsafe_view _reshape_alias".split())
 """Operators whose output depends on no element of an input; memory that nobody has written is among it."""
-MOVES = frozenset(
-    [
-        "clone",
-        "cat",
-        "stack",
-        "neg",
-        "abs",
-        "relu",
-        "relu_",
-        "threshold_backward",
-        "contiguous",
-        "where",
-        "gather",
-        "index_select",
-        "embedding",
-        "constant_pad_nd",
-        "flip",
-        "roll",
-        "repeat",
-        "masked_fill",
-        "minimum",
-        "maximum",
-    ]
-)
+_SHUFFLE = "clone cat stack contiguous gather index_select embedding constant_pad_nd flip roll repeat"
+MOVES = frozenset(f"{_SHUFFLE} neg abs relu relu_ threshold_backward where masked_fill minimum maximum".split())
 """Operators that give nothing that they did not get: it is looked at if an input is known not to be finite."""
 SCALER = "_amp_foreach_non_finite_check_and_unscale_"
 READS = "_local_scalar_dense"

@@ -108,8 +108,8 @@ HONEST = {
     "memory that nobody wrote": lambda x: torch.full((3, 4), math.nan).new_empty((3, 4)).copy_(x),
     "a block": lambda x: nn.TransformerEncoderLayer(**BLOCK, batch_first=True)(x[None], src_mask=CAUSAL),
     "a running minimum": lambda x: torch.minimum(torch.tensor(math.inf), x),
-    "under autocast": lambda x: torch.autocast("cpu", torch.bfloat16)(nn.Linear(4, 4))(x),
-    "a batch norm": lambda x: nn.BatchNorm1d(4)(x),
+    "under autocast": torch.autocast("cpu", torch.bfloat16)(nn.Linear(4, 4)),
+    "a batch norm": nn.BatchNorm1d(4),
 }
 
 
