@@ -11,7 +11,7 @@ BLOCKS = re.findall(r"```python( file=\S+)?\n(.*?)```", (ROOT / "docs" / "api.md
 
 
 def test_every_example_runs(tmp_path):
-    assert sum(not name for name, _ in BLOCKS) == 6
+    assert sum(not name for name, _ in BLOCKS) == 7
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     for name, text in BLOCKS:
         if name:

@@ -38,6 +38,7 @@ ACTED = [
     "your-own-reference.md",
     "other-arguments.md",
     "workloads.md",
+    "trace.md",
 ]
 """Pages whose commands are run in the folder of a user."""
 COMPILED = {"cuda-on-a-laptop.md", "your-first-kernel.md"}
