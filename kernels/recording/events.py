@@ -159,7 +159,7 @@ class Story:
         if self.trouble:
             yield f"not everything was seen: {self.trouble}"
         none = "" if failures else "nothing came through that is not finite; "
-        yield f"{none}{self.operators:,} operators, {self.checked:,} outputs checked"
+        yield f"{none}operators {self.operators:,}, outputs checked {self.checked:,}"
 
     def record(self) -> dict[str, Any]:
         """All of it, for JSON."""

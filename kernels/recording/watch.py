@@ -28,6 +28,7 @@ MOST_KNOWN = 64
 """Non-finite tensors that are remembered before those that are gone are looked for."""
 MEASURED, OF_ALL = 512, 64
 """Of so many runs of so many operators the first is searched for subnormal numbers, too."""
+LONGEST_TROUBLE = 160
 MOST_SITES = 1 << 16
 """Nodes of autograd whose place in the forward pass is remembered."""
 
@@ -93,7 +94,7 @@ class Watch:
         held = args
         if about.writes and not about.overwrites and not about.name.endswith(SCALER):
             with self._guarded():
-                held = [cloned(self._torch, one) if i in about.writes else one for i, one in enumerate(args)]
+                held = [self._before(one) if i in about.writes else one for i, one in enumerate(args)]
         out = func(*args, **kwargs)
         with self._guarded():
             self._after(func, about, held, kwargs, out)
@@ -107,7 +108,9 @@ class Watch:
         except NonFiniteError:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it is none of the program's
-            self.story.trouble = self.story.trouble or f"{type(error).__name__}: {error}".split("\n", 1)[0]
+            self.story.trouble = (
+                self.story.trouble or f"{type(error).__name__}: {error}".split("\n", 1)[0][:LONGEST_TROUBLE]
+            )
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -203,6 +206,14 @@ class Watch:
 
     # Before and after an operator.
 
+    def _before(self, value: Any) -> Any:
+        """Copy what is about to be changed, with what is known of it."""
+        copy = cloned(self._torch, value)
+        for old, new in zip(tensors(self._torch, value), tensors(self._torch, copy), strict=True):
+            if self._bad and self._counts(old) and key(old) in self._bad:
+                self._mark(new, self._bad[key(old)][1])
+        return copy
+
     def _after(self, func: Any, about: About, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
         self.story.operators += 1
         if about.name.endswith(SCALER):
@@ -225,7 +236,7 @@ class Watch:
     def _counts(self, tensor: Any) -> bool:
         """Whether it has elements that can be looked at."""
         floats = tensor.is_floating_point() or tensor.is_complex()
-        seen = floats and tensor.layout is self._torch.strided and tensor.device.type != "meta"
+        seen = floats and tensor.layout is self._torch.strided and not tensor.is_nested and tensor.device.type != "meta"
         return seen and not isinstance(tensor, self._strange)
 
     def _inputs(self, about: About, args: Sequence[Any], kwargs: Any) -> Iterator[tuple[str, Any]]:
@@ -316,9 +327,9 @@ class Watch:
 
     def _event(self, origin: str, record: _Record, where: int | str, tensor: Any) -> int:
         """The number of an event; the inputs of a new one are written down."""
-        index, value, n = self._first(tensor)
+        holder, tensor = self._parameter(tensor) if origin == "came in" else ("", tensor)
+        index, value, n = self._first(tensor.detach())
         kind, op, site = named(value), record.about.name, record.site
-        holder = self._parameter(tensor) if origin == "came in" else ""
         if holder and self._optimizer:
             origin, op, site = "made", f"the step of {self._optimizer}", Site()
         key = (kind.lstrip("-"), origin, op, site, holder)
@@ -365,10 +376,12 @@ class Watch:
         value = tensor[tuple(index)].item()
         return index, value if isinstance(value, float) else math.nan, int(mask.sum())
 
-    def _parameter(self, tensor: Any) -> str:
-        """The name of the parameter that has this storage."""
-        found = [(root, name) for root in self._roots for name, one in root.named_parameters() if same(one, tensor)]
-        return next((f"{type(root).__name__}.{name}" for root, name in found), "")
+    def _parameter(self, tensor: Any) -> tuple[str, Any]:
+        """The name of the parameter that has this storage, and the parameter, of which the tensor may be a view."""
+        found = (
+            (root, name, one) for root in self._roots for name, one in root.named_parameters() if same(one, tensor)
+        )
+        return next(((f"{type(root).__name__}.{name}", one) for root, name, one in found), ("", tensor))
 
     def _mark(self, tensor: Any, events: frozenset[int]) -> None:
         from torch.multiprocessing.reductions import StorageWeakRef  # noqa: PLC0415  the program has it

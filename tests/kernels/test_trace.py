@@ -169,6 +169,42 @@ def test_nan_that_comes_in_with_data_is_said_to_come_in():
     assert "mat1[0, 1] is NaN, 1 of 2 elements" in traced.report
 
 
+def test_a_parameter_that_is_not_finite_is_named_with_its_own_index():
+    model = nn.Linear(2, 2)
+    with torch.no_grad():
+        model.weight[0, 1] = math.nan
+    with trace(model) as traced:
+        model(torch.ones(1, 2))
+    assert "Linear.weight[0, 1] is NaN, 1 of 4 elements" in traced.report
+
+
+def test_steps_by_hand_in_place_are_followed():
+    w = torch.ones(3, requires_grad=True)
+    with trace() as traced:
+        for _ in range(3):
+            (w.pow(2).sum() * 1e30).backward()
+            with torch.no_grad():
+                w -= 1e20 * w.grad
+            w.grad = None
+    (first,) = traced.story.failures
+    assert (first.op, first.kind) == ("aten.mul", "Inf"), traced.report
+
+
+def test_a_traced_run_computes_the_same_bits():
+    def run(within):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Dropout(0.3), nn.BatchNorm1d(8))
+        optimizer = torch.optim.Adam(model.parameters())
+        with within:
+            for _ in range(5):
+                optimizer.zero_grad()
+                model(torch.randn(6, 4)).square().mean().backward()
+                optimizer.step()
+        return torch.cat([one.detach().flatten() for one in model.parameters()])
+
+    assert torch.equal(run(trace()), run(contextlib.nullcontext()))
+
+
 def test_who_passed_it_on_and_where_it_came_out():
     model = nn.Sequential(Layer(torch.log), nn.Tanh())
     with trace(model) as traced:
@@ -348,7 +384,10 @@ def test_a_program_runs_as_it_is_and_is_told_of(tmp_path, how):
 
 def test_nothing_is_left_by_a_program_that_is_right(tmp_path):
     done = traced_program(tmp_path, "import torch\ntorch.ones(3).exp()\n")
-    assert (done.returncode, "nothing came through that is not finite; 1 operator" in done.stderr) == (0, True)
+    assert (
+        done.returncode,
+        "nothing came through that is not finite; operators 1, outputs checked 1" in done.stderr,
+    ) == (0, True)
     assert [one.name for one in tmp_path.iterdir()] == ["train.py"]
 
 
