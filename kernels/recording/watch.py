@@ -230,8 +230,9 @@ class Watch:
         self.story.checked += len(outs)
         if self.story.operators // MEASURED % OF_ALL == 0:
             self._measure(f"{about.name}{site}", outs)
-        if known or any(self._level(one) for one in outs):
-            self._look(_Record(func, about, args, kwargs, list(self._inputs(about, args, kwargs)), outs, site))
+        levels = [self._level(one) for one in outs]
+        if known or any(levels):
+            self._look(levels, _Record(func, about, args, kwargs, list(self._inputs(about, args, kwargs)), outs, site))
 
     def _counts(self, tensor: Any) -> bool:
         """Whether it has elements that can be looked at."""
@@ -295,12 +296,12 @@ class Watch:
             return NAN
         return INF if bool(tensor.isinf().any()) else FINITE
 
-    def _look(self, record: _Record) -> None:
+    def _look(self, found: Sequence[int], record: _Record) -> None:
         """Say whether an operator made what is not finite, passed it on, or had it go."""
         levels = [(name, one, self._level(one)) for name, one in record.ins]
         bad = [(name, one) for name, one, level in levels if level]
         worst_in = max([given(record.args, record.kwargs), *(level for *_, level in levels)])
-        outs = [(i, one, self._level(one)) for i, one in enumerate(record.outs)]
+        outs = [(i, one, level) for i, (one, level) in enumerate(zip(record.outs, found, strict=True))]
         number, worst = max(((i, level) for i, _, level in outs), key=lambda pair: pair[1])
         before = frozenset(i for name, one in bad for i in self._origin(record, name, one))
         place = f"{record.about.name}{record.site}"
