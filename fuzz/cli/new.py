@@ -17,7 +17,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.checking.selection import claims
 from kernel_assay.fuzz.cli.options import contract_option, reference_option
-from kernel_assay.fuzz.cli.output import check_json, write_json
+from kernel_assay.fuzz.cli.output import check_files, write_json
 from kernel_assay.kernels.catalog import resolve, subjects_of
 from kernel_assay.kernels.recording.recorder import record
 from kernel_assay.kernels.recording.traced import trace_program
@@ -98,7 +98,7 @@ def trace_command(*, output: Path, stop: bool, json_path: str | None, command: t
     COMMAND is run as it is, as `python train.py`; what was seen is told on standard error, the first failure within a
     second. The exit code is that of COMMAND, and 2 if it succeeded and torch was never called.
     """
-    check_json(json_path)
+    check_files(json_path)
     traced = trace_program(
         command, output, stop=stop, found=lambda event: click.echo(f"trace: {event.title()}", err=True)
     )
