@@ -434,7 +434,7 @@ class Host:
         return Span(*(np.asarray(part, np.float64) for part in span))
 
     def _fallback(self, q: Question, dims: Mapping[str, int]) -> dict[str, Span]:
-        """What float32, and neighbours of the inputs, change in the reference. Raises Refused."""
+        """Limits by what float32, and neighbours of the inputs, change in the reference. Raises Refused."""
         try:
             others = [self._called(self.described, dims, q.inputs, q.attrs, "float32")]
             others += [self._called(self.described, dims, near, q.attrs) for near in rough.neighbours(q.inputs)]

@@ -1,4 +1,4 @@
-"""How wrong a kernel may be, roughly: what small changes do to a reference that nobody can follow, and a last room."""
+"""Rough limits: what small changes do to a reference that nobody can follow, and a last room."""
 
 from __future__ import annotations
 

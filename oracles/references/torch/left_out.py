@@ -1,4 +1,4 @@
-"""What a reference computes if a factor of 0 leaves out what it is multiplied by, NaN and Inf among it.
+"""Results of a reference if a factor of 0 leaves out what it is multiplied by, NaN and Inf among it.
 
 A formula multiplies by a mask, or by the weight 0 of a masked key; many kernels, and torch's own, do not read what that
 would meet. An input of floats that is 0 leaves nothing out.
@@ -22,7 +22,7 @@ aten = torch.ops.aten
 
 
 class LeftOut(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is entered, zeros that were computed leave out their factors, and -Inf in a mask what it is added to."""
+    """Zeros that were computed leave out their factors, and -Inf in a mask what it is added to, while it is entered."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
