@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kernel_assay.corpus.blocks import ELEMENTS
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.inputs.field import Bits, Window, hashed, modulo
+from kernel_assay.corpus.inputs.field import Bits, Window, hashed, remainder
 
 Bytes = NDArray[np.uint8]
 Scales = Callable[[Bits, bool], Bits]
@@ -60,7 +60,7 @@ def ramp(w: Window) -> NDArray[Any]:
 
 
 def climbing(room: int, start: int) -> Bytes:
-    """The quants start, start + 1, ... of a block, modulo what they can be, in the bytes behind its scales."""
+    """The quants start, start + 1, ... of a block, remainder what they can be, in the bytes behind its scales."""
     quants = np.arange(start, start + ELEMENTS)
     if room == ELEMENTS:
         return quants.astype(np.uint8)
@@ -100,7 +100,7 @@ def form_of(w: Window) -> tuple[int, int]:
 
 def _quants(w: Window, room: int, most: int) -> Bytes:
     if room == ELEMENTS:
-        signed = modulo(w.bits(), 2 * most + 1).astype(np.int16) - np.int16(most)
+        signed = remainder(w.bits(), 2 * most + 1).astype(np.int16) - np.int16(most)
         return signed.astype(np.int8).view(np.uint8)
     return (w.bits() >> np.uint64(56)).astype(np.uint8)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.formats import Format, format_of
 from kernel_assay.corpus.inputs.block_distributions import exact, packed, plain, ramp, wild
-from kernel_assay.corpus.inputs.field import MASK, Window, mixed, modulo
+from kernel_assay.corpus.inputs.field import MASK, Window, mixed, remainder
 
 Values = NDArray[Any]
 Nature = Literal["iid", "structured", "adversarial"]
@@ -90,14 +90,14 @@ def ones(w: Window) -> Values:
 def small_integers(w: Window) -> Values:
     """Integers from -4 to 4 (0 to 8 for unsigned types)."""
     low = 0.0 if w.format.kind == "uint" else -4.0
-    return modulo(w.bits(), 9).astype(np.float64) + low
+    return remainder(w.bits(), 9).astype(np.float64) + low
 
 
 @distribution("iid")
 def uniform(w: Window) -> Values:
     """Uniform in [-1, 1); the whole range for integer types; integers below `below` if given."""
     if "below" in w.params:
-        return modulo(w.bits(), max(1, int(w.params["below"]))).astype(np.int64)
+        return remainder(w.bits(), max(1, int(w.params["below"]))).astype(np.int64)
     if not w.format.is_float:
         return raw_bits(w)
     return w.uniform() * 2.0 - 1.0
@@ -139,7 +139,7 @@ def lone_lane(w: Window) -> Values:
 @distribution("iid", integers=False)
 def wide(w: Window) -> Values:
     """Normal times a power of two from 2**-6 to 2**6."""
-    exponent = modulo(w.bits(2), 13).astype(np.int64) - 6
+    exponent = remainder(w.bits(2), 13).astype(np.int64) - 6
     return np.ldexp(normal(w), exponent)
 
 
@@ -147,14 +147,14 @@ def wide(w: Window) -> Values:
 def exact_integers(w: Window) -> Values:
     """Integers up to `bound` in magnitude (default 8): sums stay exact in any order if the contract chose the bound."""
     bound = max(0, int(w.params.get("bound", 8)))
-    return modulo(w.bits(), 2 * bound + 1).astype(np.float64) - float(bound)
+    return remainder(w.bits(), 2 * bound + 1).astype(np.float64) - float(bound)
 
 
 @distribution("structured", integers=False)
 def powers_of_two(w: Window) -> Values:
     """Plus or minus 2**k, k from -3 to 3: products are exact."""
     sign = 1.0 - 2.0 * (w.bits(1) & np.uint64(1)).astype(np.float64)
-    return np.ldexp(sign, modulo(w.bits(), 7).astype(np.int64) - 3)
+    return np.ldexp(sign, remainder(w.bits(), 7).astype(np.int64) - 3)
 
 
 @distribution("structured", integers=False)
@@ -173,7 +173,7 @@ def constant_rows(w: Window) -> Values:
 @distribution("structured")
 def ties(w: Window) -> Values:
     """Only the values 0, 1 and 2: many equal maxima."""
-    return modulo(w.bits(), 3).astype(np.float64)
+    return remainder(w.bits(), 3).astype(np.float64)
 
 
 @distribution("structured", integers=False)
@@ -229,7 +229,7 @@ def log_uniform(w: Window) -> Values:
     mantissa_bits = f.precision - 1
     mantissa = w.bits(1) & np.uint64((1 << mantissa_bits) - 1)
     top = f.emax - f.emin + 1  # biased exponent of the largest binade
-    any_exponent = np.uint64(1) + modulo(w.bits(2), top)
+    any_exponent = np.uint64(1) + remainder(w.bits(2), top)
     stratum = w.bits(3) & np.uint64(15)
     exponent = np.select(
         [stratum < 11, stratum < 12, stratum < 13, stratum < 14],
@@ -274,7 +274,7 @@ def ends(w: Window) -> Values:
     """Only low, high and the number of [low, high] that is nearest to zero."""
     low, high = limits_of(w)
     values = np.array([nearest_zero(low, high), low, high])
-    return values.astype(w.format.dtype)[modulo(w.bits(), 3).astype(np.int64)]
+    return values.astype(w.format.dtype)[remainder(w.bits(), 3).astype(np.int64)]
 
 
 @distribution("structured", **RANGED)  # independent, but equal terms round alike in a narrow range, as in `offset`
@@ -283,7 +283,7 @@ def between(w: Window) -> Values:
     low, high = limits_of(w)
     if isinstance(low, int) and isinstance(high, int):
         span = high - low + 1
-        steps = w.bits() if span >> 64 else modulo(w.bits(), span)
+        steps = w.bits() if span >> 64 else remainder(w.bits(), span)
         return (steps + np.uint64(low & 0xFFFFFFFFFFFFFFFF)).view(np.int64).astype(w.format.dtype)
     share = w.uniform()
     values = low * (1.0 - share) + high * share  # high - low may overflow
@@ -308,7 +308,7 @@ def whole(w: Window) -> Values:
     centre, first, last = whole_of(low, high)
     if first > last:
         return least(w)
-    values = modulo(w.bits(), 9).astype(np.float64) + (centre - 4.0)
+    values = remainder(w.bits(), 9).astype(np.float64) + (centre - 4.0)
     return np.clip(np.clip(values, first, last), low, high).astype(w.format.dtype)
 
 
@@ -426,4 +426,4 @@ def every_blocks(w: Window) -> Values:
 @distribution("structured", **RANGED)  # the last: ranks of others decide what is shrunk to what
 def either(w: Window) -> Values:
     """Only low and high."""
-    return np.array(limits_of(w)).astype(w.format.dtype)[modulo(w.bits(), 2).astype(np.int64)]
+    return np.array(limits_of(w)).astype(w.format.dtype)[remainder(w.bits(), 2).astype(np.int64)]

@@ -1,7 +1,7 @@
 """An infinite random field: value = f(seed, coordinates), by integer hashing alone.
 
 A tensor is a window on the field, so cutting rows or columns from either end keeps the values of what is left.
-The hash is the finalizer of splitmix64 (Steele, Lea, Flood 2014), applied axis by axis; integer arithmetic modulo
+The hash is the finalizer of splitmix64 (Steele, Lea, Flood 2014), applied axis by axis; integer arithmetic remainder
 2**64 gives the same bits on every machine and in every library.
 """
 
@@ -36,7 +36,7 @@ def _steps(first: int, stop: int) -> Bits:
     return _STEPS[first:stop] if stop <= len(_STEPS) else np.arange(first, stop, dtype=np.uint64) * GAMMA
 
 
-def modulo(words: Bits, divisor: int) -> Bits:
+def remainder(words: Bits, divisor: int) -> Bits:
     """The remainders of words, by quotients, which take a quarter of the time for many of them."""
     by = np.uint64(divisor)
     return words - words // by * by

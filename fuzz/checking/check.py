@@ -254,8 +254,13 @@ class Examiner:
             return self.look(case, key, verdict.law, places_of(verdict), before)
         specs = self.contracts[case.op].output_specs(case)
         name, spec = next(iter(specs.items()))
-        form = {"outputs": several(specs), "shape": spec.shape, "dtype": spec.dtype}
-        unseen = Exhibit(output=name, returns=key in self._sandbox.returning, **form)
+        unseen = Exhibit(
+            output=name,
+            outputs=several(specs),
+            shape=spec.shape,
+            dtype=spec.dtype,
+            returns=key in self._sandbox.returning,
+        )
         return Look(verdict, unseen, None)
 
     def launch(self, requests: Iterable[CheckRequest], most_deaths: int = 0, hang_counts: int = 1) -> CheckBatch:

@@ -217,8 +217,13 @@ class Script:
         dtype = case.dtype if spec.dtype == usual else spec.dtype
         if spec.shape == customary(self.case).shape:
             shape = list(customary(case).shape)
-        form = {"outputs": self.several, "shape": tuple(shape), "dtype": dtype}
-        return Exhibit(output=self.named_output, returns=bool(self.returns), **form)
+        return Exhibit(
+            output=self.named_output,
+            outputs=self.several,
+            shape=tuple(shape),
+            dtype=dtype,
+            returns=bool(self.returns),
+        )
 
     def run(
         self, out: str = "", byte: str = "", values: str = "", other: Other | None = None, shape: Shape | None = None

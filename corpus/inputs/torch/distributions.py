@@ -244,12 +244,6 @@ def ends(w: DeviceWindow) -> Tensor:
 
 
 @sampler
-def either(w: DeviceWindow) -> Tensor:
-    """Only low and high."""
-    return _listed(w, *limits_of(w.of))[remainder(w.bits(), 2)]
-
-
-@sampler
 def between(w: DeviceWindow) -> Tensor:
     """Uniform in [low, high], both ends included."""
     low, high = limits_of(w.of)
@@ -344,3 +338,9 @@ def wild_blocks(w: DeviceWindow) -> Tensor:
 def every_blocks(w: DeviceWindow) -> Tensor:
     """Packed blocks with every pattern of d once in 256 rows of 256 blocks."""
     return ramp(w)
+
+
+@sampler
+def either(w: DeviceWindow) -> Tensor:
+    """Only low and high."""
+    return _listed(w, *limits_of(w.of))[remainder(w.bits(), 2)]
