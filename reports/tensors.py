@@ -6,6 +6,7 @@ import numpy as np
 
 from kernel_assay.corpus.formats import Array, format_of, spelled
 from kernel_assay.corpus.inputs.materialize import materialize
+from kernel_assay.corpus.inputs.structures import STRUCTURES
 from kernel_assay.corpus.model.case import POKES, Case, TensorRecipe
 
 MOST = 1 << 22
@@ -27,7 +28,9 @@ def filled(t: TensorRecipe) -> str:
     """Words for how a tensor gets its values."""
     fill = t.fill
     words = [fill.distribution]
-    words += [f"{_PARAMS.get(name, name)} {value}" for name, value in fill.params.items()]
+    words += [
+        name if name in STRUCTURES else f"{_PARAMS.get(name, name)} {value}" for name, value in fill.params.items()
+    ]
     words += [f"times {fill.scale:g}"] if fill.scale != 1 else []
     words += [f"field {fill.seed}"] if fill.seed else []
     words += [f"{s.value} at {s.place}" for s in t.specials]

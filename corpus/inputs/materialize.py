@@ -12,6 +12,7 @@ from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
 from kernel_assay.corpus.inputs.field import Window
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.specials import written
+from kernel_assay.corpus.inputs.structures import STRUCTURES, structure_of
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 
 Tensors = dict[str, Array]
@@ -21,7 +22,8 @@ def materialize(recipe: TensorRecipe) -> Array:
     """The tensor's values, C-contiguous (except for `broadcast`: a read-only view with stride 0).
 
     Raises UsageError for a distribution, layout, dtype or special that is not known, for an origin whose rank is not
-    the shape's, for a poke that is wider than the dtype, and for a flip along an axis that the shape does not have.
+    the shape's, for a poke that is wider than the dtype, for a flip along an axis that the shape does not have, and for
+    a structure of what is not square.
     """
     made = unrepeated(recipe)
     return _dense(made) if made is recipe else np.broadcast_to(_dense(made), recipe.shape)
@@ -89,7 +91,9 @@ def _dense(recipe: TensorRecipe) -> Array:
         for where, pattern in exceptions(recipe):
             carrier[where] = pattern
     axis = flip_of(recipe)
-    return values if axis is None else np.ascontiguousarray(np.flip(values, axis))
+    values = values if axis is None else np.ascontiguousarray(np.flip(values, axis))
+    structure = structure_of(recipe.fill.params, recipe.shape)
+    return STRUCTURES[structure](values) if structure else values
 
 
 def _filled(window: Window, fill: Fill) -> Array:

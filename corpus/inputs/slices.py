@@ -18,6 +18,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.inputs.field import Window
 from kernel_assay.corpus.inputs.materialize import exceptions, flip_of, materialize, unrepeated, window_of
+from kernel_assay.corpus.inputs.structures import structure_of
 from kernel_assay.corpus.model.case import TensorRecipe
 
 Indices = NDArray[np.int64]
@@ -56,7 +57,8 @@ def made_in_pieces(recipe: TensorRecipe, most: int = AT_ONCE) -> Iterator[tuple[
     """
     made = unrepeated(recipe)
     window = window_of(made)
-    plain = flip_of(made) is None and not made.specials and not made.pokes
+    structured = structure_of(made.fill.params, made.shape)
+    plain = not structured and flip_of(made) is None and not made.specials and not made.pokes
     for piece in pieces(made.shape, most):
         if plain:
             part = seen(window, piece)
@@ -97,6 +99,8 @@ def _checked(recipe: TensorRecipe, axis: int, indices: Sequence[int] | Indices) 
 def _dense(recipe: TensorRecipe, axes: list[Indices]) -> Array:
     """Make a recipe that repeats nothing, at these indices of every axis."""
     window_of(recipe)  # refuses what cannot be made
+    if structure_of(recipe.fill.params, recipe.shape):
+        return np.ascontiguousarray(materialize(recipe)[np.ix_(*axes)])
     flip = flip_of(recipe)
     if flip is not None:
         axes = [recipe.shape[flip] - 1 - along if axis == flip else along for axis, along in enumerate(axes)]

@@ -28,7 +28,8 @@ class Fill(Record):
     """Every value is multiplied by this before it is rounded to the dtype."""
     params: dict[str, int | float] = {}
     """`below`: values are integers in [0, below); `bound`: see exact_integers; `shift`: added to every value;
-    `flip`: the axis along which the tensor is reversed at last, special values and all."""
+    `flip`: the axis along which the tensor is reversed, special values and all; `lower`, `upper`, `diagonal`,
+    `symmetric`: the structure that the last two axes are given at last (corpus/inputs/structures.py)."""
 
 
 class Special(Record):
@@ -60,6 +61,8 @@ class TensorRecipe(Record):
         return math.prod(self.shape)
 
 
+MATRICES = ("diagonal", "lower", "upper", "symmetric")
+"""Structures that a fill may name (corpus/inputs/structures.py)."""
 POKES = 4
 """Written-out elements that a label names."""
 
@@ -128,6 +131,7 @@ class Case(Record):
 def _tensor_label(name: str, t: TensorRecipe, usual: str) -> str:
     text = f"{name}={'x'.join(map(str, t.shape)) or 'scalar'}"
     text += f":{t.fill.distribution}" + (f"*{t.fill.scale:g}" if t.fill.scale != 1 else "")
+    text += "".join(f",{name}" for name in MATRICES if name in t.fill.params)
     text += f"#{t.fill.seed}" if t.fill.seed else ""
     text += f":{t.dtype}" if t.dtype != usual else ""
     text += f"/{t.layout}" if t.layout != "contiguous" else ""

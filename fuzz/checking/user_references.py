@@ -392,13 +392,11 @@ def described(op: str) -> str:
     dtypes = contract.variants[0]
     said = contract.elsewhere.said if isinstance(contract.elsewhere, ReferenceProcess) else {}
     kinds = {name: a for a in map(Argument.read, said.get("arguments", [])) for name in a.tensors}
-    full = [t["name"] for t in said.get("tensors", []) if t["triangular"]]
     inputs = {name: _words(name, dtypes[name], i, kinds.get(name)) for name, i in contract.inputs.items()}
     shown = [f"[{text}]" if name in contract.optional else text for name, text in inputs.items()]
     attrs = [f"{name}={values[0]}" for name, values in contract.attrs.items()]
     untold = said.get("untold", [])
     rest = f"; {', '.join(untold)} left out, for nothing says what it is" if untold else ""
-    rest += f"; {', '.join(full)} triangular in the example, drawn full" if full else ""
     return f"{contract.summary}: {', '.join([*shown, *attrs])}{rest}"
 
 
@@ -408,8 +406,9 @@ def _words(name: str, dtype: str, spec: Input, argument: Argument | None) -> str
         return f"{name} bool[{', '.join(spec.axes)}]"
     if argument is not None and argument.kind == "offsets":
         return f"{name} {dtype}[{spec.axes[0]}+1] offsets of {spec.upto}"
+    structure = f" {spec.structure}" if spec.structure else ""
     inout = " inout" if argument is not None and argument.inout else ""
-    return f"{name} {dtype}[{', '.join(spec.axes)}]{_range(spec)}{inout}"
+    return f"{name} {dtype}[{', '.join(spec.axes)}]{_range(spec)}{structure}{inout}"
 
 
 def _range(spec: Input) -> str:

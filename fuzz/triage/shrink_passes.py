@@ -260,8 +260,8 @@ def plainer_distribution(case: Case) -> Iterator[Case]:
 
 
 def _in_range(spec: Input, fill: Fill) -> Fill:
-    """The fill, told the range of an input that has one."""
-    return fill.but(params=spec.params({}, {})) if spec.ranged else fill
+    """The fill, told the range and the structure of an input that has one."""
+    return fill.but(params=spec.params({}, {})) if spec.ranged or spec.structure else fill
 
 
 @shrink_pass
@@ -317,7 +317,8 @@ def write_out(case: Case) -> Iterator[Case]:
     for name, t in case.tensors.items():
         spec = contract.inputs[name]
         if (
-            (t.fill.params and (not spec.ranged or spec.distributions))
+            (t.fill.params and not spec.structure and not spec.ranged)
+            or (spec.ranged and spec.distributions)
             or not 0 < t.size <= MAX_DATA
             or t.layout == "broadcast"
         ):

@@ -79,7 +79,7 @@ def _plain(contract: Contract, name: str, tensor: TensorRecipe, trial: int) -> T
     spec = contract.inputs[name]
     free = not (spec.distributions or spec.counts or spec.packed or spec.ranged)
     drawn = (*("normal",) * TRIALS, "positive", "ones")[trial + 2]
-    fill = tensor.fill.but(distribution=drawn, scale=1.0, params={}) if free else tensor.fill
+    fill = tensor.fill.but(distribution=drawn, scale=1.0, params=spec.params({}, {})) if free else tensor.fill
     return tensor.but(fill=fill.but(seed=trial + 1), specials=(), pokes=())
 
 

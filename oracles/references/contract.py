@@ -9,6 +9,7 @@ from typing import Any
 
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.inputs.distributions import DISTRIBUTIONS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.oracles.spec.axes import shape_of
 from kernel_assay.oracles.spec.contract import Contract, Dim, Dims, Input, Output, Reals
@@ -47,6 +48,8 @@ def contract_from(
     changed = {one["name"] for one in said["arguments"] if one["inout"]}
     inputs = {t["name"]: _input(t, dense=t["name"] in changed) for t in tensors}
     inputs |= {t["name"]: _moderate(inputs[t["name"]], t["dtype"]) for t in tensors if t["weight"]}
+    if said["library"] == "numpy" and any(t["structure"] for t in tensors):  # nobody knows what its zeros may leave out
+        inputs = {name: _moderate(one, plain[name]) for name, one in inputs.items()}
     of_inputs = dict[str, str]()
     if gradient := said["gradient"]:  # each in the type of what it is the gradient of
         inputs = {name: _moderate(one, plain[name]) for name, one in inputs.items()}
@@ -81,12 +84,20 @@ def contract_from(
 
 def _input(t: Mapping[str, Any], *, dense: bool) -> Input:
     """One input. dense: it is changed in place, in the memory of an output."""
-    layouts = ("contiguous",) if dense else ()
+    layouts: tuple[str, ...] = ("contiguous",) if dense else ()
+    if t["structure"] and not dense:
+        layouts = tuple(name for name in LAYOUTS if name != "broadcast")  # whose rows are one
     if t["below"] or t["upto"]:
         return Input(tuple(t["axes"]), below=t["below"], upto=t["upto"], layouts=layouts)
     names = ("either",) if t["two"] else ()
     return Input(
-        tuple(t["axes"]), low=t["low"], high=t["high"], layouts=layouts, distributions=names, inner=not t["two"]
+        tuple(t["axes"]),
+        low=t["low"],
+        high=t["high"],
+        layouts=layouts,
+        distributions=names,
+        structure=t["structure"],
+        inner=not t["two"],
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.arguments import Argument
+from kernel_assay.corpus.inputs.structures import seen_structure
 from kernel_assay.oracles.references.description import SMALL, Described, Tensor, safe_name, usual_range
 from kernel_assay.oracles.references.examples import Example
 from kernel_assay.oracles.references.grammar import Said, is_tensor, mask, numbers_of, tensors_of
@@ -287,6 +288,6 @@ def _from_example(loaded: Loaded, name: str, value: Any) -> Said:
         low, high = float(value.min()), float(value.max())
         if low < high and math.isfinite(high - low) and bool(((value == low) | (value == high)).all()):
             tensor.low, tensor.high, tensor.two = low, high, True
-        if len(tensor.shape) == 2 and len({*tensor.shape}) == 1 and hasattr(value, "tril"):
-            tensor.triangular = any(bool((half == value).all()) for half in (value.tril(), value.triu()))
+    if math.prod(tensor.shape) >= FEW_TO_SEE and not isinstance(value, Example):
+        tensor.structure = seen_structure(value)
     return Said([tensor])

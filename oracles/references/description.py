@@ -11,6 +11,7 @@ import numpy as np
 
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.inputs.arguments import Argument
+from kernel_assay.corpus.inputs.structures import STRUCTURES
 from kernel_assay.corpus.process.channel import Message
 
 MOST = {0: (4096, 0), 1: (4096, 0), 2: (4096, 0), 3: (512, 256)}
@@ -41,8 +42,8 @@ class Tensor:
     """Of the example."""
     two: bool = False
     """Its ends are all the numbers that there are."""
-    triangular: bool = False
-    """The example was."""
+    structure: str = ""
+    """Of its last two axes (corpus/inputs/structures.py)."""
 
 
 @dataclass
@@ -101,7 +102,8 @@ def random_tensor(t: Tensor, shape: Sequence[int], dims: Mapping[str, int], seed
     fmt = format_of(t.dtype)
     if fmt.is_float:
         low, high = -2.0 if t.low is None else t.low, 2.0 if t.high is None else t.high
-        return draw.choice([low, high], shape) if t.two else draw.uniform(low, high, shape)
+        made = draw.choice([low, high], shape) if t.two else draw.uniform(low, high, shape)
+        return STRUCTURES[t.structure](made) if t.structure else made
     low, high = (0, dims[t.below] - 1) if t.below else (int(t.low or 0), int(t.high or 0))
     high = dims[t.upto] if t.upto else high
     return draw.integers(low, high + 1, shape).astype(fmt.dtype)

@@ -1,7 +1,8 @@
 """The words by which an author says what an input is: `float32[rows, cols] 0..1`, `int64[n] < vocab`, `bool[n]`, ...
 
-An input is `DTYPE[AXES]`, behind it a range, `< DIM` for indices or `offsets of DIM`, and `inout` if it is changed in
-place. `list[...]` around one is a list of such tensors; an axis that ends in `_i` has an extent of its own in each.
+An input is `DTYPE[AXES]`, behind it a range, `< DIM` for indices or `offsets of DIM`, the structure of a matrix
+(`lower`, `upper`, `diagonal` or `symmetric`), and `inout` if it is changed in place. `list[...]` around one is a list
+of such tensors; an axis that ends in `_i` has an extent of its own in each.
 A number is `float 0..1` or `int 0..4`, a truth value `bool`.
 """
 
@@ -17,13 +18,14 @@ import numpy as np
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.inputs.arguments import Argument
+from kernel_assay.corpus.inputs.structures import STRUCTURES
 from kernel_assay.oracles.references.description import Tensor
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 _TEXT = re.compile(
     rf"(?P<list>list\s*\[)?\s*(?P<dtype>\w+)\s*\[(?P<axes>[^\]]*)\]\s*"
     rf"(?:(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})|<\s*(?P<below>\w+)|offsets\s+of\s+(?P<end>\w+))?\s*"
-    rf"(?(list)\]\s*)(?P<inout>inout)?"
+    rf"(?P<structure>{'|'.join(STRUCTURES)})?\s*(?(list)\]\s*)(?P<inout>inout)?"
 )
 _AXIS = re.compile(r"([A-Za-z_]\w*|\d+)(\*([A-Za-z_]\w*|\d+))*")
 _ENDS = re.compile(r"([A-Za-z_]\w*)\s*\+\s*1")
@@ -68,7 +70,12 @@ def tensors_of(place: str, name: str, text: str) -> Said:
         raise UsageError(f"{place}: {name} = {text!r} is not possible: an axis of 0 leaves it empty in every case")
     dtype = "float32" if match["dtype"] == "float" else match["dtype"]
     _must_hold(place, name, text, dtype, ends)
-    tensor = Tensor(name, axes, dtype, ends[0], ends[1], match["below"] or "")
+    structure = match["structure"] or ""
+    if structure and (match["below"] or dtype == "bool" or len(axes) < 2 or axes[-1] != axes[-2]):
+        raise UsageError(
+            f"{place}: {name} = {text!r} is not possible: {structure} are numbers whose last two axes are one"
+        )
+    tensor = Tensor(name, axes, dtype, ends[0], ends[1], match["below"] or "", structure=structure)
     if dtype == "bool":
         if match["list"] or match["inout"] or match["low"] or match["below"]:
             raise UsageError(f"{place}: {name} = {text!r} is not possible: of bool only plain inputs can be")

@@ -153,6 +153,8 @@ class Host:
         with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
             given = {name: self._tensor(a, widths.get(name, native)) for name, a in arrays.items()}
         given = {t.name: given[t.name] for t in described.tensors if t.name in given}
+        for name in (t.name for t in described.tensors if t.structure and t.name in given and self.loaded.torch):
+            given[name] = given[name].clone()  # as if its zeros were computed: they may leave out (torch/left_out.py)
         weights = {t.weight: given.pop(t.name) for t in described.tensors if t.weight}
         made = argued(given, described.arguments)
         positional, named = self._arguments({**made, **attrs})

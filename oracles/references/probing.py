@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
@@ -86,7 +87,7 @@ class Probe:
         trial = Described([], self.found.attrs, arguments=self.found.arguments, init=init)
         for t in self.found.tensors:
             axes = [] if t.weight else [str(swap.get(n, n)) for n in t.shape]
-            trial.tensors.append(Tensor(t.name, axes, t.dtype, t.low, t.high, t.below, t.weight))
+            trial.tensors.append(replace(t, axes=axes))
         try:
             self._fill_weights(trial, init)
             self._run(trial, {})
@@ -151,12 +152,13 @@ class Probe:
 
     def _tie(self) -> None:
         """Axes that can have an extent of their own keep their names; others take that of the ones they go with."""
-        free = set()
-        for t, i in self.ends:
-            dim = f"{t.name}{i}"
-            if self._changes((dim,), t.shape[i]):
-                free.add(dim)
         extents = {f"{t.name}{i}": t.shape[i] for t, i in self.ends}
+        for t in self.found.tensors:
+            if t.structure:  # square in every case
+                *_, rows, columns = (f"{t.name}{i}" for i in range(len(t.shape)))
+                self._merge(rows, [columns], [])
+                del extents[columns]
+        free = {dim for dim, extent in extents.items() if self._changes((dim,), extent)}
         rest = [dim for dim in extents if dim not in free]
         for dim in self.found.init_dims.values():
             rest.insert(0, dim)

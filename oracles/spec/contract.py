@@ -89,7 +89,8 @@ class Input:
     """All values are at least this, also when rounded to the dtype; of special values those in the range are drawn."""
     high: float | None = None
     """All values are at most this. With one end only, the other is OPEN_END away, or where the dtype ends."""
-
+    structure: str = ""
+    """Of the last two axes, which are alike: diagonal, lower, upper or symmetric, in every case."""
     inner: bool = True
     """Whether an input with a range is given small integers, and special values, that lie in it."""
 
@@ -132,11 +133,11 @@ class Input:
         if self.packed:
             form = packed_format(self.axes[-1], attrs)
             return {"block": form.size, "scales": form.scales}
-        if not self.ranged:
-            return {}
-        low = min(self.high or 0.0, 0.0) - OPEN_END if self.low is None else self.low
-        high = max(self.low or 0.0, 0.0) + OPEN_END if self.high is None else self.high
-        return {"low": float(low), "high": float(high)}
+        found: dict[str, int | float] = {self.structure: 1} if self.structure else {}
+        if self.ranged:
+            found["low"] = float(min(self.high or 0.0, 0.0) - OPEN_END if self.low is None else self.low)
+            found["high"] = float(max(self.low or 0.0, 0.0) + OPEN_END if self.high is None else self.high)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from kernel_assay.corpus.inputs.field import Window
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.materialize import is_settled, is_tame, materialize
 from kernel_assay.corpus.inputs.specials import PLACES, VALUES
+from kernel_assay.corpus.inputs.structures import WRITTEN, structure_of
 from kernel_assay.corpus.model.case import TensorRecipe
 from kernel_assay.reports.reproducer import values as text
 from kernel_assay.reports.reproducer.excerpt import excerpt
@@ -147,6 +148,7 @@ class _Tensor:
             *self._lines(),
             *self._exceptions(),
             *self._reversed(),
+            *self._structured(),
             "return array",
         ]
         return f"def {name}():\n" + textwrap.indent("\n".join(lines), "    ")
@@ -154,7 +156,7 @@ class _Tensor:
     def _lines(self) -> Iterator[str]:
         """Yield the lines that turn the distribution's values into the tensor, as corpus.inputs.materialize does."""
         fmt, fill, source = self.format, self.recipe.fill, self.source
-        params = {name: value for name, value in fill.params.items() if name != "flip"}
+        params = {name: value for name, value in fill.params.items() if name not in {"flip", *WRITTEN}}
         bare = self.recipe.but(specials=(), pokes=(), fill=fill.but(params=params))
         if bare.size <= MOST and _constant(made := materialize(bare), fmt):
             yield f"array = {_repeated(source, made, fmt)}"
@@ -224,8 +226,13 @@ class _Tensor:
         said = text.filled(f"SimpleNamespace({', '.join(f'{fact}={value}' for fact, value in facts.items())})")
         return self.source.constant(self.format.name.upper(), said)
 
-    def _reversed(self) -> Iterator[str]:
+    def _structured(self) -> Iterator[str]:
         """Last of all."""
+        if structure := structure_of(self.recipe.fill.params, self.recipe.shape):
+            yield f"array = {WRITTEN[structure].format('array')}"
+
+    def _reversed(self) -> Iterator[str]:
+        """Over the special values, too."""
         flip = self.recipe.fill.params.get("flip")
         if flip is not None:
             yield f"array = np.ascontiguousarray(np.flip(array, {int(flip)}))"

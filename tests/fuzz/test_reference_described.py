@@ -1,5 +1,6 @@
 """What a reference takes: read from a table, from annotations, or found by asking it; and what is refused."""
 
+import numpy as np
 import pytest
 from _references import LINEAR, axes, hosted
 
@@ -112,10 +113,31 @@ def test_an_example_of_two_numbers_says_that_there_are_no_others(tmp_path, examp
     assert not two or {*materialize_all(case)["x"].reshape(-1).tolist()} <= {*ends}
 
 
-def test_an_example_that_is_triangular_is_known_as_such(tmp_path):
+@pytest.mark.parametrize(
+    ("first", "named", "square"),
+    [
+        ("torch.rand(30, 30).tril()", "lower", ("x0", "x0")),
+        ("(lambda a: a + a.T)(torch.rand(30, 30))", "symmetric", ("x0", "x0")),
+        ("torch.rand(30, 30)", "", ("x0", "x1")),
+        ("torch.rand(3, 3).tril()", "", ("x0", "x1")),
+    ],
+)
+def test_an_example_with_a_structure_says_that_every_case_has_it(tmp_path, first, named, square):
     text = "class M(nn.Module):\n    def forward(self, x, y): return x @ y\n"
-    text += "def get_inputs(): return [torch.rand(4, 4).tril(), torch.rand(4, 4)]\n"
-    assert [t.triangular for t in hosted(tmp_path, text, "M").described.tensors] == [True, False]
+    text += f"def get_inputs(): x = {first}; return [x, torch.rand(len(x), len(x))]\n"
+    host = hosted(tmp_path, text, "M")
+    assert [t.structure for t in host.described.tensors] == [named, ""]
+    assert axes(host) == {"x": square, "y": (square[1], "y1")}
+    for number in range(20):
+        case = propose([Target(host.contract)], number, 5, Elites([])).case
+        x = materialize_all(case)["x"]
+        assert not named or (x == x.T if named == "symmetric" else np.tril(x) == x)[~np.isnan(x)].all()
+
+
+def test_words_name_a_structure(tmp_path):
+    text = 'def f(a: "float32[b, n, n] 0..1 lower", c: "list[float32[n, n] symmetric]"): return a @ c[0]\n'
+    found = hosted(tmp_path, text).described.tensors
+    assert [(t.structure, t.low) for t in found] == [("lower", 0.0), *[("symmetric", None)] * 3]
 
 
 def test_variances_are_not_negative(tmp_path):
@@ -138,6 +160,8 @@ def test_variances_are_not_negative(tmp_path):
         ("def f(x: 'float32[n, c'): return x\n", "f", "x = 'float32[n, c' is not understood"),
         ("def f(x: 'float32[n] 5..-5'): return x\n", "f", "x = 'float32[n] 5..-5' is not possible: the range ends"),
         ("INPUTS = {'x': 'float32[n] 1e..5'}\ndef f(x): return x\n", "f", "x = 'float32[n] 1e..5' is not understood"),
+        ("def f(x: 'float32[n, c] lower'): return x\n", "f", "lower are numbers whose last two axes are one"),
+        ("def f(x: 'bool[n, n] upper'): return x\n", "f", "upper are numbers whose last two axes are one"),
         ("def f(x: 'float32[n, c*0]'): return x\n", "f", "is not possible: an axis of 0 leaves it empty"),
         ("INPUTS = {'x': 'float31[n]'}\ndef f(x): return x\n", "f", "x = 'float31[n]' is not understood"),
         ("INPUTS = {'z': 'float32[n]'}\ndef f(): return 1\n", "f", "INPUTS names 'z', which the reference does not"),

@@ -117,6 +117,15 @@ def test_an_input_of_zeros_leaves_nothing_out(tmp_path):
     assert not np.isposinf(spans["out"].high).any()
 
 
+def test_the_zeros_of_a_structure_leave_out_what_they_meet(tmp_path):
+    text = 'def f(x: "float32[n, n]{}", w: "float32[n, n]"):\n    return x @ w\n'
+    x = TensorRecipe(shape=(2, 2), dtype="float32", fill=Fill(distribution="ones"))
+    for words in ("", " lower"):
+        fill = x.fill.but(params={"lower": 1})  # [[1, 0], [1, 1]]
+        case = Case(op="op", tensors={"x": x.but(fill=fill), "w": x.but(pokes=pokes((3, np.nan)))})
+        assert free(hosted(tmp_path, text.format(words)), case).tolist() == [bool(words), False]
+
+
 @given(st.lists(ODD, min_size=6, max_size=6), st.lists(ODD, min_size=6, max_size=6), st.booleans(), st.booleans())
 def test_a_product_is_the_sum_of_the_terms_that_are_not_left_out(first, second, first_made, second_made):
     a, b = torch.tensor(first).double().reshape(2, 3), torch.tensor(second).double().reshape(3, 2)

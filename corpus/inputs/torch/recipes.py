@@ -7,6 +7,7 @@ table of distributions; the field, the rounding and the packed blocks have modul
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from kernel_assay.corpus.inputs.materialize import (
     window_of,
 )
 from kernel_assay.corpus.inputs.slices import pieces, seen
+from kernel_assay.corpus.inputs.structures import structure_of
 from kernel_assay.corpus.inputs.torch.distributions import sampler_of
 from kernel_assay.corpus.inputs.torch.field import CARRIERS, DeviceWindow, dtype_of, real, signed
 from kernel_assay.corpus.inputs.torch.rounding import converted
@@ -63,6 +65,8 @@ def _dense(recipe: TensorRecipe, device: torch.device) -> Tensor:
     axis = flip_of(recipe)
     if axis is not None:
         _reverse(bits, axis)
+    if structure := structure_of(recipe.fill.params, recipe.shape):
+        _STRUCTURED[structure](bits)
     return bits.view(dtype_of(window.format))
 
 
@@ -98,6 +102,20 @@ def _scaled(values: Tensor, fill: Fill) -> Tensor:
 
 
 _NAN = bits_of(math.nan, format_of("float64").dtype)
+
+
+def _mirror(bits: Tensor) -> None:
+    upper = torch.ones(bits.shape[-2:], dtype=torch.bool, device=bits.device).triu_(1)
+    bits.copy_(torch.where(upper, bits.mT, bits))
+
+
+_STRUCTURED: dict[str, Callable[[Tensor], object]] = {
+    "diagonal": lambda bits: bits.tril_().triu_(),
+    "lower": Tensor.tril_,
+    "upper": Tensor.triu_,
+    "symmetric": _mirror,
+}
+"""Those of corpus/inputs/structures.py, in place."""
 
 
 def _reverse(bits: Tensor, axis: int) -> None:

@@ -1,7 +1,7 @@
 """Results of a reference if a factor of 0 leaves out what it is multiplied by, NaN and Inf among it.
 
 A formula multiplies by a mask, or by the weight 0 of a masked key; many kernels, and torch's own, do not read what that
-would meet. An input of floats that is 0 leaves nothing out.
+would meet. An input of floats that is 0 leaves nothing out, unless it has a structure: half of it is not read, perhaps.
 """
 
 from __future__ import annotations
