@@ -169,6 +169,11 @@ class ReferenceProcess:
         return bool(self.said["gradient"])
 
     @property
+    def weights(self) -> frozenset[str]:
+        """Inputs that are weights of a module."""
+        return frozenset(t["name"] for t in self.said["tensors"] if t["weight"])
+
+    @property
     def cotangents(self) -> set[str]:
         """Inputs of the op that the function does not take, of a gradient."""
         return {*self.said["gradient"]["cotangents"].values()} if self.differentiated else set()

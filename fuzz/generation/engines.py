@@ -145,7 +145,8 @@ def _once_more(targets: Sequence[Target], run_seed: int, made: Proposal, elites:
     if _shapes(target, run_seed, number - len(target.workload)):
         return None
     last = propose(targets, run_seed, before, elites)
-    near = None if last.is_long else near_repeat(last.case, random)
+    elsewhere = target.contract.elsewhere
+    near = None if last.is_long else near_repeat(last.case, random, elsewhere.weights if elsewhere else ())
     return None if near is None else Proposal(index, near, (), last.parent)
 
 

@@ -6,6 +6,7 @@ other values around it, unless a case is made for that.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 import numpy as np
@@ -24,9 +25,12 @@ _DRAWS = 8
 """Elements that are looked at for another value."""
 
 
-def near_repeat(case: Case, random: Random) -> Case | None:
-    """The case with a few elements of one input changed; None if it has none that could be."""
-    able = [name for name, t in case.tensors.items() if _may_change(t)]
+def near_repeat(case: Case, random: Random, kept: Collection[str] = ()) -> Case | None:
+    """The case with a few elements of one input changed; None if it has none that could be.
+
+    kept: inputs that do not change from call to call, as weights of a module, with which a module stays what it is.
+    """
+    able = [name for name, t in case.tensors.items() if _may_change(t) and name not in kept]
     name = random.choice(able) if able else ""
     changed = _changed(case.tensors[name], random) if able else None
     return case.but(tensors={**case.tensors, name: changed}) if changed else None

@@ -42,6 +42,10 @@ class Elsewhere(Protocol):
     def differentiated(self) -> bool:
         """Whether it is the gradient of a function."""
 
+    @property
+    def weights(self) -> frozenset[str]:
+        """Inputs that are weights of a module."""
+
     def positions(self, case: Case) -> Mapping[str, tuple[int, Array, Array]]:
         """Each output that holds positions: the axis that they are on, and limits of the numbers that they are of."""
 

@@ -341,3 +341,34 @@ def test_the_children_of_a_reference_that_forks_end(here, fuzz):
     code, out, err = fuzz(*searched("--reference", "ref.py:doubled", "--subject", "mine.py"))
     assert (code, "findings: none" in out) == (0, True), err
     assert time.monotonic() - began < 30, "there are not twice as many with each case"
+
+
+PREPARED = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(12, 12)
+        self.prepared = {{}}
+
+    def forward(self, x):
+        key = {}
+        if key not in self.prepared:
+            self.prepared[key] = {}
+        return {}
+
+def get_inputs(): return [torch.rand(8, 12)]
+"""
+KEPT = {
+    "its weights": ("None", "self.linear.weight.T.contiguous()", "x @ self.prepared[key] + self.linear.bias"),
+    "a result by its shape": ("x.shape", "self.linear(x)", "self.prepared[key].clone()"),
+    "a result by the sum": ("float(x.sum())", "self.linear(x)", "self.prepared[key].clone()"),
+}
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_a_module_may_prepare_its_weights_once_and_keep_nothing_of_its_inputs(here, fuzz, kept):
+    (here / "plain.py").write_text(HEAD + PREPARED.format("None", "None", "self.linear(x)"))
+    (here / "keeps.py").write_text(HEAD + PREPARED.format(*KEPT[kept]))
+    code, out, _ = fuzz(*searched("--reference", "plain.py", "--subject", "keeps.py:Model"))
+    assert code == (0 if kept == "its weights" else 1), out
+    assert ("stateful (sequence)" in out) == (code == 1), out

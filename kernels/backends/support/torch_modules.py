@@ -30,7 +30,7 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
     tensors = [(name, weight, axes) for name, weight, axes in said["tensors"]]
     arguments = [Argument.read(one) for one in said["arguments"]]
     make = _Makes(torch, cls, said)
-    named = _matched(make(said["init"]), [weight for _, weight, _ in tensors if weight], where)
+    named = _matched(make(said["init"], {}), [weight for _, weight, _ in tensors if weight], where)
     extra = [name for name in said.get("optional", []) if name not in said["attrs"]]
     always = [name for name, _, _ in tensors if name not in extra]
     order = names_of([name for name, weight, _ in tensors if not weight], arguments)
@@ -47,9 +47,8 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
                 weights[named[weight]] = tensor
             else:
                 inputs[name] = tensor
-        made = make([dims.get(said["init_dims"].get(str(i), ""), value) for i, value in enumerate(said["init"])])
-        for name, tensor in weights.items():
-            _put(torch, made, name, tensor)
+        init = [dims.get(said["init_dims"].get(str(i), ""), value) for i, value in enumerate(said["init"])]
+        made = make(init, weights)
         rest = argued(inputs, arguments)
         first = [rest.pop(name) for name in takewhile(rest.__contains__, order)]
         with torch.set_grad_enabled(any(tensor.requires_grad for tensor in there.values())):
@@ -64,18 +63,25 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
 
 
 class _Makes:
-    """Makes modules, one for each set of arguments."""
+    """Makes modules, one for each set of arguments, anew where weights change: it may prepare those at its first call.
+
+    It stays while they do, whatever its inputs are: what it wrongly keeps of those is seen.
+    """
 
     def __init__(self, torch: Any, cls: type, said: Mapping[str, Any]) -> None:
         self._torch, self._class, self._mode = torch, cls, said["mode"]
-        self._made: dict[str, Any] = {}
+        self._made: dict[str, tuple[Any, dict[str, Any]]] = {}
 
-    def __call__(self, init: list[Any]) -> Any:
+    def __call__(self, init: list[Any], weights: Mapping[str, Any]) -> Any:
         key = json.dumps(init)
-        if key not in self._made:
+        model, old = self._made.get(key, (None, {}))
+        if model is None or any(name in old and not self._torch.equal(old[name], t) for name, t in weights.items()):
             self._torch.manual_seed(SEED)
-            self._made[key] = self._class(*init).train(self._mode == "train")
-        return self._made[key]
+            model = self._class(*init).train(self._mode == "train")
+        self._made[key] = model, {name: tensor.detach().clone() for name, tensor in weights.items()}
+        for name, tensor in weights.items():
+            _put(self._torch, model, name, tensor)
+        return model
 
 
 def _matched(model: Any, wanted: list[str], where: str) -> dict[str, str]:
