@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from kernel_assay.corpus.formats import Array
-from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span
+from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span, signs
 from kernel_assay.oracles.spec.contract import Question, Reals
 
 FALLBACK = 16.0
@@ -19,12 +19,10 @@ FEW = 4.0
 def neighbours(inputs: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
     """Make the inputs anew, every other float half a step of float32 smaller, the others as much larger."""
     for period in (2, 3):
-        yield {name: x if x.dtype.kind in "biu" else _shaken(x, period) for name, x in inputs.items()}
-
-
-def _shaken(x: Array, period: int) -> Array:
-    signs = np.where(sum(np.indices(x.shape, sparse=True), np.zeros(x.shape, np.int64)) % period, 1.0, -1.0)
-    return np.asarray(x.astype(np.float64) * (1.0 + 2.0**-24 * signs))
+        yield {
+            name: x if x.dtype.kind in "biu" else x.astype(np.float64) * (1.0 + 2.0**-24 * signs(x.shape, period))
+            for name, x in inputs.items()
+        }
 
 
 def from_changes(q: Question, want: Reals, others: Sequence[Reals]) -> Span:

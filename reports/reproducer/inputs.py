@@ -29,7 +29,20 @@ MANY = 8
 """Elements that are set one by one, each in a line of its own; more of them in a loop."""
 _FACTS = ("kind", "is_float", "bits", "precision", "emin", "emax", "has_inf", "inf_bits", "max", "name")
 """What a distribution may ask about a format."""
-_WINDOW = ("kernel_assay.corpus.inputs.field", "Window")
+_FIELD = "kernel_assay.corpus.inputs.field"
+_WINDOW = (_FIELD, "Window")
+_SHORTER = {
+    (_FIELD, "_steps"): '''def _steps(first, stop):
+    """The multiples of GAMMA from one coordinate to before another."""
+    return np.arange(first, stop, dtype=np.uint64) * GAMMA''',
+    (_FIELD, "remainder"): '''def remainder(words, divisor):
+    """The remainders of words."""
+    return words % np.uint64(divisor)''',
+    ("kernel_assay.corpus.inputs.block_distributions", "form_of"): '''def form_of(w):
+    """Bytes and scales of a block."""
+    return int(w.params["block"]), int(w.params["scales"])''',
+}
+"""What is written in place of functions that are longer because they are faster, or refuse what is not the case."""
 
 
 @dataclass(slots=True)
@@ -41,7 +54,7 @@ class Source:
     imports: set[str] = field(default_factory=set)
     roots: dict[tuple[str, str], None] = field(default_factory=dict)
     """Functions of ours to be copied: (module, name)."""
-    instead: dict[tuple[str, str], str] = field(default_factory=dict)
+    instead: dict[tuple[str, str], str] = field(default_factory=lambda: dict(_SHORTER))
     """Text that takes the place of a function of ours."""
     functions: list[str] = field(default_factory=list)
     """Functions that were made for this file."""

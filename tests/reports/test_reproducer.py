@@ -876,7 +876,7 @@ def test_an_excerpt_stands_alone():
 def test_it_is_small_and_tidy(planted):
     for key, finding in planted.items():
         text = reproducer(finding)
-        assert len(text.splitlines()) < 320, key
+        assert len(text.splitlines()) < 300, key
         assert not re.search(r"[ \t]$|\n{4}", text, re.MULTILINE), key
         assert max(map(len, text.splitlines())) <= 180, key
     small = reproducer(observed(SMALL, fault("segfault")))

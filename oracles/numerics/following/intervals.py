@@ -329,7 +329,10 @@ def tried(a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span]) 
 
 def _neighbours(a: Arithmetic, spans: Sequence[Span]) -> list[list[Array]]:
     found = [[s.low for s in spans], [s.high for s in spans], [s.value.astype(a.narrow) for s in spans]]
-    for period in (2, 3):
-        signs = [np.where(np.arange(s.value.size) % period, 1.0, -1.0).reshape(s.value.shape) for s in spans]
-        found.append([s.value * (1.0 + a.unit * sign) for s, sign in zip(spans, signs, strict=True)])
-    return found
+    return found + [[s.value * (1.0 + a.unit * signs(s.value.shape, period)) for s in spans] for period in (2, 3)]
+
+
+def signs(shape: tuple[int, ...], period: int) -> Array:
+    """Signs of changes that are not alike in rows, nor in columns, next to one another: one of a period is down."""
+    places = sum(np.indices(shape, sparse=True), np.zeros(shape, np.int64))
+    return np.where(places % period, 1.0, -1.0)
