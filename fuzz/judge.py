@@ -7,8 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.formats import format_of
+from kernel_assay.corpus.inputs.materialize import materialize_all
 from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
@@ -17,6 +22,8 @@ from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference, named_in, op_name
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.layouts.support.problem import HERE, Message, Problem
+from kernel_assay.oracles.catalog import enter
+from kernel_assay.oracles.references.contract import ordinary
 from kernel_assay.oracles.spec.contract import Contract
 from kernel_assay.oracles.spec.plain_case import plain_case
 from kernel_assay.reports.json_model import Report, report
@@ -44,7 +51,7 @@ class Judged(Record):
     """What came of it, for programs."""
 
     verdict: str
-    """`right`, `wrong` or `declined`."""
+    """`right`, `right_if_ordinary` (it differs for NaN, Inf, very large or small numbers), `wrong` or `declined`."""
     layout: str
     reference: str
     subject: str
@@ -54,7 +61,15 @@ class Judged(Record):
     """Extents of the author's that were tried first."""
     too_large: tuple[dict[str, int], ...] = ()
     """Those that were not."""
+    beyond: tuple[str, ...] = ()
+    """Ids of findings whose inputs are not ordinary, where nothing else failed."""
     report: Report
+
+
+EXTREME = 2.0**20, 2.0**-60
+"""Numbers that are larger, or smaller and not 0, are no ordinary inputs, as NaN and Inf are none."""
+ROUNDED, LEAST = 4, 8
+"""Plain cases by which it is seen whether a reference rounds to 16 bits in between, and their extents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,10 @@ class Judgement:
     """Seconds until the first outputs were judged."""
     seconds: float
     traces: tuple[Message, ...] = ()
+    beyond: api.RunResult | None = None
+    """What failed on inputs that are not ordinary, where nothing else did."""
+    rounds: frozenset[str] = frozenset()
+    """Dtypes to which the reference itself rounds in between."""
 
     @property
     def wrong(self) -> bool:
@@ -82,8 +101,9 @@ class Judgement:
 
     @property
     def verdict(self) -> str:
-        """`right`, `wrong` or `declined`."""
-        return "wrong" if self.wrong else "declined" if self.hardly_tried else "right"
+        """`right`, `right_if_ordinary`, `wrong` or `declined`."""
+        right = "right_if_ordinary" if self.beyond else "right"
+        return "wrong" if self.wrong else "declined" if self.hardly_tried else right
 
     @property
     def too_large(self) -> list[dict[str, int]]:
@@ -103,6 +123,7 @@ class Judgement:
             seconds=round(self.seconds, 2),
             shapes=tuple(map(dict, self.contract.shapes)),
             too_large=tuple(self.too_large),
+            beyond=tuple(f.id for f in self.beyond.findings) if self.beyond else (),
             report=report(self.result.book(corpus)),
         )
 
@@ -134,11 +155,39 @@ def judge(
         contract = add_reference(problem.reference, op=op_name(problem.name), named=named_in(store))
         _complete(problem, contract)
         on_progress(f"{problem.layout}: {problem.judged} against {problem.reference}")
+        rounds = _let_round(contract, problem.dtypes or settings.dtypes or contract.dtypes[:1])
         result, first = _searched(problem, contract, settings, store, ahead, on_progress)
+    beyond = None
+    if result.findings and not result.error and all(map(is_extreme, result.findings)):
+        on_progress("it fails on inputs that are not ordinary; searching those that are")
+        enter(ordinary(contract))
+        again, _ = _searched(problem, contract, settings, store, None, on_progress)
+        result, beyond = again, None if again.failed else result
     result.verify()
     traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
     spent = time.monotonic() - began
-    return Judgement(problem, contract, result, first - began if first else spent, spent, traces)
+    return Judgement(problem, contract, result, first - began if first else spent, spent, traces, beyond, rounds)
+
+
+def is_extreme(finding: Finding) -> bool:
+    """Whether an input of its case has NaN, Inf, or numbers that are very large or very small."""
+    large, small = EXTREME
+    floats = (x for x in materialize_all(finding.case).values() if format_of(x.dtype).is_float)
+    with np.errstate(all="ignore"):
+        sizes = [np.abs(x.astype(np.float64)) for x in floats]
+    return any(bool((~(x < large) | ((x > 0) & (x < small))).any()) for x in sizes)
+
+
+def _let_round(contract: Contract, dtypes: Sequence[str]) -> frozenset[str]:
+    """Let a solution round to 16 bits where the reference itself, run in that type, is not within its budget."""
+    process = contract.elsewhere
+    assert isinstance(process, ReferenceProcess)
+    dims = {name: dim.least for name, dim in contract.dims.items()}
+    shapes = [*contract.shapes, {name: max(n, min(LEAST, contract.dims[name].most)) for name, n in dims.items()}]
+    narrow = [dtype for dtype in dtypes if format_of(dtype).bits == 16 and format_of(dtype).is_float]
+    cases = [plain_case(contract, shapes[0], dtype, seed) for dtype in narrow for seed in range(ROUNDED)]
+    process.rounds = frozenset(case.dtype for case in cases if process.is_off(case))
+    return process.rounds
 
 
 def _searched(
@@ -146,7 +195,7 @@ def _searched(
     contract: Contract,
     settings: api.RunSettings,
     store: Store,
-    ahead: HeadStart,
+    ahead: HeadStart | None,
     on_progress: Callable[[str], None],
 ) -> tuple[api.RunResult, float]:
     """The result of the search, and when the first outputs were judged; 0: none were. Raises UnjudgedError."""

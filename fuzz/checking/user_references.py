@@ -22,12 +22,12 @@ import numpy as np
 from pydantic_core import to_json
 
 from kernel_assay.corpus.errors import InternalError, UsageError
-from kernel_assay.corpus.formats import Array
+from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.inputs.arguments import Argument
 from kernel_assay.corpus.inputs.gradients import NEEDED
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.reference_place import ReferencePlace, Target
-from kernel_assay.corpus.model.subject import Numerics
+from kernel_assay.corpus.model.subject import EVERY, INPUT, Numerics
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.corpus.process.forked_child import ForkedChild
@@ -75,6 +75,8 @@ class ReferenceProcess:
         self.target, self.folder = target, folder
         self.note = ""
         """A sentence about the reference that a person should read."""
+        self.rounds: frozenset[str] = frozenset()
+        """Dtypes in which a kernel may round what the reference itself, as it is written, rounds in between."""
         self._owner = 0
         self._process: ChildProcess | None = None
         self._memory = -1
@@ -180,7 +182,30 @@ class ReferenceProcess:
 
     def prepare(self, cases: Sequence[Case]) -> None:
         """Ask about cases under the usual arithmetic, all at once."""
-        self._ask([case for case in cases if (id(case), _USUAL.id) not in self._known], _USUAL)
+        asked = {case.dtype: self._allowed(case, _USUAL) for case in cases}
+        for dtype, numerics in asked.items():
+            rest = [one for one in cases if one.dtype == dtype and (id(one), numerics.id) not in self._known]
+            self._ask(rest, numerics)
+
+    def _allowed(self, case: Case, numerics: Numerics) -> Numerics:
+        """The arithmetic, with what the reference itself rounds."""
+        if case.dtype not in self.rounds:
+            return numerics
+        return numerics.but(intermediates={EVERY: INPUT, **numerics.intermediates})
+
+    def is_off(self, case: Case) -> bool:
+        """Whether an output of the reference itself is further from the truth than a kernel's may be."""
+        try:
+            limits, native = self.limits(case, _USUAL), self.native(case)
+        except OutsideError:
+            return False
+        for name, x in native.items():
+            fmt, (_, *ends) = format_of(self.said["outputs"][name]), limits[name]
+            with np.errstate(all="ignore"):
+                low, high = (end.astype(fmt.dtype) for end in ends)
+            if fmt.is_float and bool(((x < low) | (x > high)).any()):
+                return True
+        return False
 
     def differences(self, case: Case) -> Message:
         """Compare its gradients with finite differences (oracles/references/differences.py), or say why it cannot."""
@@ -225,6 +250,7 @@ class ReferenceProcess:
         return self._answered(case, numerics).outputs or {}
 
     def _answered(self, case: Case, numerics: Numerics) -> _Answer:
+        numerics = self._allowed(case, numerics)
         key = id(case), numerics.id
         if key not in self._known:
             self._ask([case], numerics)

@@ -40,6 +40,7 @@ from kernel_assay.reports.words import count, estimates, notes, workloads
 @click.option("--seed", type=AtLeast(0), help="Makes the same cases again.  [default: random]")
 @dtype_option
 @device_option("cpu", "Where the solution runs: cpu, cuda, cuda:NUMBER.")
+@click.option("--strict", is_flag=True, help="Failures on NaN, Inf, very large and very small inputs count, too.")
 @click.option("--junit", "junit_path", metavar="FILE", help="Write the verdict as JUnit XML.")
 @click.option("--trace", "trace_path", metavar="FILE", help="Write a trace of each workload (of a definition.json).")
 @box_options
@@ -53,6 +54,7 @@ def judge_command(
     seed: int | None,
     dtypes: tuple[str, ...],
     device: str,
+    strict: bool,
     junit_path: str | None,
     trace_path: str | None,
     limits: SandboxLimits,
@@ -86,7 +88,8 @@ def judge_command(
     if junit_path:
         write(Path(junit_path), formats()["junit"].render(judged.result.book(str(corpus))))
     _write_traces(trace_path, judged.traces)
-    return FOUND if judged.wrong else UNJUDGED if judged.hardly_tried else 0
+    wrong = judged.wrong or (strict and judged.beyond is not None)
+    return FOUND if wrong else UNJUDGED if judged.hardly_tried else 0
 
 
 def _write_traces(path: str | None, traces: Sequence[Mapping[str, Any]]) -> None:
@@ -98,7 +101,11 @@ def _tell(judged: Judgement, corpus: str, *, quiet: bool) -> None:
     """Say the verdict, and why."""
     book, c = judged.result.book(corpus), judged.result.campaign
     tried = f"{count(c.cases, 'case')}, {count(c.judged, 'output')} judged in {judged.seconds:.1f} s"
-    words = {"right": "right, as far as it was tried", "declined": "not judged, it declines nearly all"}
+    words = {
+        "right": "right, as far as it was tried",
+        "right_if_ordinary": "right for ordinary inputs, as far as it was tried",
+        "declined": "not judged, it declines nearly all",
+    }
     head = f"{words.get(judged.verdict, judged.verdict)}: {judged.problem.judged}"
     lines = [f"{head} ({judged.problem.layout}; {tried}; seed {c.seed})", *estimates(c)]
     lines += [f"the author's shapes came first: {_dims(judged.contract.shapes)}"] if judged.contract.shapes else []
@@ -106,7 +113,13 @@ def _tell(judged: Judgement, corpus: str, *, quiet: bool) -> None:
     lines += [said for said in [declined(c)] if said and not judged.wrong]
     lines += [f"note: {said}" for said in notes(c)]
     lines += [f"too large to be tried: {_dims(judged.too_large)}"] if judged.too_large else []
+    if judged.rounds:
+        lines.append(f"its reference rounds to {' and '.join(sorted(judged.rounds))} in between, and so may it")
     lines += [findings_text(book)] if judged.wrong else []
+    if judged.beyond:
+        extreme = "NaN, Inf, or numbers above 1e6 or below 1e-18"
+        lines.append(f"it differs from its reference for inputs with {extreme}; --strict counts that")
+        lines.append(findings_text(judged.beyond.book(corpus)))
     say("\n".join(lines) + "\n", err=quiet)
 
 

@@ -343,10 +343,14 @@ def _exactly(value: np.generic[object]) -> str:
     return f"{float(value) if format_of(value.dtype).is_float else int(value)!r} (0x{raw})"
 
 
+_TELLING = {"float16", "float32", "float64"}
+
+
 def _never_set(e: Evidence, value: np.generic[object]) -> str:
     """What its bytes give away: memory as it was filled before the run, a local variable as the emulator fills it."""
     raw = value.tobytes()
-    if np.isnan(float(value)) and set(raw) == {UNWRITTEN}:
+    telling = format_of(value.dtype).name in _TELLING  # of others a NaN that was computed may look like that
+    if telling and np.isnan(float(value)) and set(raw) == {UNWRITTEN}:
         given = any(raw in array.tobytes() for array in e.reference.inputs.values())
         return "" if given else "; its bytes are 0xFF, as in an output, shared memory or a gap that nobody wrote to"
     if e.subject.backend == "cuda" and e.subject.device == "cpu" and _like_unset(value):

@@ -101,6 +101,12 @@ def _input(t: Mapping[str, Any], *, dense: bool) -> Input:
     )
 
 
+def ordinary(contract: Contract) -> Contract:
+    """The same op with no input that holds NaN, Inf, or numbers of any size."""
+    plain = contract.variants[0]
+    return replace(contract, inputs={name: _moderate(spec, plain[name]) for name, spec in contract.inputs.items()})
+
+
 def _moderate(spec: Input, dtype: str) -> Input:
     """The input without special values, and without numbers of any size: weights are so, and what has a gradient.
 

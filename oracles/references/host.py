@@ -345,7 +345,8 @@ class Host:
             try:
                 spans = self._followed(q, dims)
                 rough.must_agree(spans, want)
-                spans = {name: rough.roomy(span, Arithmetic.of(q).unit) for name, span in spans.items()}
+                a = Arithmetic.of(q)
+                spans = {name: rough.overflowing(rough.roomy(span, a.unit), a) for name, span in spans.items()}
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever comes up is about following it

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from kernel_assay.corpus.formats import Array
-from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span, signs
+from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span, freed, signs
 from kernel_assay.oracles.spec.contract import Question, Reals
 
 FALLBACK = 16.0
 """Of what cannot be followed: how many times what float32 or a neighbour changes a kernel may be off."""
+NEAR_TOP = 2.0**-4
+"""Terms that are larger, of the largest number there is, may overflow in another order, and their sum be no number."""
 FEW = 4.0
 """Roundings that a result which is rounded at all may be off by: a recurrence, say, is also computed as a scan."""
 
@@ -45,6 +47,15 @@ def roomy(span: Span, unit: float) -> Span:
         np.where(low < value, np.fmin(low, value - room), low),
         np.where(high > value, np.fmax(high, value + room), high),
     )
+
+
+def overflowing(span: Span, a: Arithmetic) -> Span:
+    """The span, free where what is summed comes near to the largest number; what has no error has no other order.
+
+    How large terms are is seen from the error, which is that of a rounding of each.
+    """
+    terms = np.where(np.isfinite(span.value), np.maximum(np.abs(span.value), span.radius / a.unit), 0.0)
+    return freed(span, (span.radius > 0) & (terms >= NEAR_TOP * a.top))
 
 
 def must_agree(spans: Mapping[str, Span], want: Mapping[str, Array]) -> None:

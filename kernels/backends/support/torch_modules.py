@@ -52,7 +52,9 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
         rest = argued(inputs, arguments)
         first = [rest.pop(name) for name in takewhile(rest.__contains__, order)]
         with torch.set_grad_enabled(any(tensor.requires_grad for tensor in there.values())):
-            return made(*first, **rest, **attrs)
+            result = made(*first, **rest, **attrs)
+        make.carry_back(init, weights)
+        return result
 
     kinds = inspect.Parameter
     parameters = [kinds(name, kinds.POSITIONAL_ONLY) for name in always]
@@ -65,23 +67,58 @@ def called(torch: Any, cls: type, launch: str, where: str) -> Callable[..., Any]
 class _Makes:
     """Makes modules, one for each set of arguments, anew where weights change: it may prepare those at its first call.
 
-    It stays while they do, whatever its inputs are: what it wrongly keeps of those is seen.
+    It stays while they do, whatever its inputs are: what it wrongly keeps of those is seen. So its weights lie in
+    memory that stays, too.
     """
 
     def __init__(self, torch: Any, cls: type, said: Mapping[str, Any]) -> None:
         self._torch, self._class, self._mode = torch, cls, said["mode"]
         self._made: dict[str, tuple[Any, dict[str, Any]]] = {}
+        """The last one for each set of arguments, and its weights, as they were given."""
 
     def __call__(self, init: list[Any], weights: Mapping[str, Any]) -> Any:
         key = json.dumps(init)
         model, old = self._made.get(key, (None, {}))
-        if model is None or any(name in old and not self._torch.equal(old[name], t) for name, t in weights.items()):
-            self._torch.manual_seed(SEED)
-            model = self._class(*init).train(self._mode == "train")
-        self._made[key] = model, {name: tensor.detach().clone() for name, tensor in weights.items()}
-        for name, tensor in weights.items():
+        if (
+            model is not None
+            and old.keys() == weights.keys()
+            and all(self._same(old[n], t) for n, t in weights.items())
+        ):
+            return model
+        self._torch.manual_seed(SEED)
+        model = self._class(*init).train(self._mode == "train")
+        kept = {n: t if t.requires_grad else _kept(self._torch, t) for n, t in weights.items()}
+        for name, tensor in kept.items():
             _put(self._torch, model, name, tensor)
+        self._made[key] = model, kept
         return model
+
+    def carry_back(self, init: list[Any], weights: Mapping[str, Any]) -> None:
+        """Write what a call has made of weights where they were given, so that it is seen."""
+        _, kept = self._made[json.dumps(init)]
+        for name, given in weights.items():
+            if kept[name] is not given and not self._torch.equal(kept[name], given):
+                given.copy_(kept[name])
+
+    def _same(self, kept: Any, given: Any) -> bool:
+        """Whether a weight is what it was, in memory of the same kind."""
+        alike = kept.stride() == given.stride() and kept.data_ptr() % _ALIGNED == given.data_ptr() % _ALIGNED
+        return alike and not given.requires_grad and bool(self._torch.equal(kept, given))
+
+
+_ALIGNED, _ZONE = 256, 4096
+"""Bytes: of what a place in memory is taken the remainder, and those on either side of a weight."""
+
+
+def _kept(torch: Any, given: Any) -> Any:
+    """A copy in memory of its own, with the strides and the alignment of what was given, and NaN around it."""
+    base = given[tuple(slice(0, 1) if step == 0 else slice(None) for step in given.stride())]
+    size = given.element_size()
+    used = size + sum(size * step * (extent - 1) for extent, step in zip(base.shape, base.stride(), strict=True))
+    room = torch.full((2 * _ZONE + max(0, used) + _ALIGNED,), 0xFF, dtype=torch.uint8, device=given.device)
+    start = _ZONE + (given.data_ptr() - room.data_ptr() - _ZONE) % _ALIGNED
+    whole = room[start : start + max(0, used)].view(given.dtype)
+    return whole.as_strided(base.shape, base.stride()).copy_(base).expand(given.shape)
 
 
 def _matched(model: Any, wanted: list[str], where: str) -> dict[str, str]:
