@@ -35,7 +35,9 @@ PLACES = {
     ),
     "list": Place(f"{_CLI}.list", "List ops, subjects, backends, findings and more."),
     "new": Place(f"{_CLI}.new", "Write a small file that runs, to start from."),
-    "profile": Place(f"{_CLI}.nvidia", "Run a case on the GPU under Nsight Compute.", "profile_command"),
+    "profile": Place(
+        f"{_CLI}.nvidia", "Run a case under a profiler: Nsight Compute, Nsight Systems, torch's.", "profile_command"
+    ),
     "promote": Place(f"{_CLI}.lifecycle", "Keep findings for good: they are replayed in CI.", "promote_command"),
     "prove": Place(f"{_CLI}.judge", "Try a kernel on every input there is.", "prove_command"),
     "record": Place(f"{_CLI}.new", "Write down the shapes that a model run asks of torch.", "record_command"),

@@ -41,6 +41,22 @@ class WrongElement:
     """In C order."""
     dtype: str
     bits: int
+    """Bit pattern of what was got; -1: not always the same."""
+
+    @property
+    def other(self) -> int:
+        """Another bit pattern, which is no NaN either."""
+        return int(self.bits in {0, -1})
+
+    def condition(self, value: str) -> str:
+        """Whether the element is what it was, for gdb; of NaN any. value: an expression for its bits."""
+        fmt = format_of(self.dtype)
+        if self.bits < 0:
+            return ""
+        if fmt.is_float and fmt.has_inf and np.isnan(np.array(self.bits, fmt.carrier).view(fmt.dtype)):
+            infinite = int(np.array(np.inf, fmt.dtype).view(fmt.carrier))
+            return f" if ({value} & {(1 << fmt.bits - 1) - 1:#x}) > {infinite:#x}"
+        return f" if {value} == {self.bits:#x}"
 
 
 def places_of(finding: Finding | None) -> tuple[Place, ...]:
@@ -72,7 +88,8 @@ def wrong_element(finding: Finding | None) -> WrongElement | None:
     if not wrong or format_of(exhibit.dtype).dtype.itemsize > _WIDEST:
         return None
     at, bits = min(wrong)
-    return WrongElement(exhibit.output, at, exhibit.dtype, bits)
+    varies = finding.verdict.kind is Kind.NONDETERMINISTIC
+    return WrongElement(exhibit.output, at, exhibit.dtype, -1 if varies else bits)
 
 
 _WIDEST = 8

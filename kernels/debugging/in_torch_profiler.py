@@ -30,7 +30,7 @@ def main() -> None:
         seen.export_chrome_trace(str(trace))
         rows = [
             {
-                "name": one.key,
+                "operator": one.key,
                 "calls": one.count,
                 "cpu_microseconds": one.self_cpu_time_total,
                 "gpu_microseconds": one.self_device_time_total,

@@ -61,7 +61,6 @@ class Order:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{path} is no order for one run ({type(error).__name__})") from error
 
-
     def call(self, executor: Executor) -> None:
         """Call the subject once. Raises SubjectError."""
         executor.call(self.run, self.case.number if self.turn < 0 else self.turn)

@@ -20,7 +20,7 @@ from kernel_assay.fuzz.cli.options import (
     own_option,
     reference_option,
 )
-from kernel_assay.fuzz.debugging.session import Session, program_session, session_of
+from kernel_assay.fuzz.debugging.session import NOWHERE, Session, program_session, session_of
 from kernel_assay.fuzz.debugging.target import TARGET, aimed, only_one
 from kernel_assay.fuzz.replay.replay import moved
 
@@ -59,14 +59,16 @@ def command(
         session = _session(target, own, device, corpus, scratch.path, commands)
         code, said = session.start(attended=not commands)
     click.echo(said, nl=False)
-    if code and commands:
-        raise UsageError(f"{session.command[0]} ended with exit code {code}")
+    if commands and code == NOWHERE:
+        raise UsageError(
+            "the kernel did not come to where the debugger was to stop; replay says whether it still fails"
+        )
+    if commands and code:
+        raise UsageError(f"{Path(session.command[0]).name} ended with exit code {code}")
     return 0
 
 
-def _session(
-    target: str, own: UserKernels, device: str, corpus: Path, folder: Path, commands: list[str]
-) -> Session:
+def _session(target: str, own: UserKernels, device: str, corpus: Path, folder: Path, commands: list[str]) -> Session:
     if target.endswith(".py") and Path(target).is_file():
         return program_session(target, commands)
     with Store(corpus) as store:
