@@ -36,7 +36,7 @@ NOWHERE = 3
 _GUARDED = {Kind.OUT_OF_BOUNDS, Kind.INPUT_MUTATED}
 """Seen by what a run has left; in check mode at the access itself."""
 _LATE = {Kind.RACE, Kind.UNINITIALIZED}
-"""Known to check mode only some accesses later."""
+"""Known to check mode only some accesses later, and, as nothing orders the accesses, not always of the same ones."""
 _SETTINGS = (
     *("set pagination off", "set confirm off", "set breakpoint pending on"),
     *("set print thread-events off", "set print inferior-events off"),
@@ -163,7 +163,8 @@ def _in_gdb(item: Item, folder: Path, commands: Sequence[str]) -> Session:
     silent = "for stop in gdb.breakpoints():\n    stop.silent = stop.location.startswith('simt_launch')"
     lines = [_HERE, "python", quietly, silent, "end", *go]
     order = order_of(item.case, item.subject)
-    if verdict and (verdict.rule == "check" or verdict.kind in _GUARDED) and not item.case.contracted:
+    seen = verdict and verdict.kind not in _LATE and (verdict.rule == "check" or verdict.kind in _GUARDED)
+    if seen and not item.case.contracted:
         order = replace(order, run=1, turn=item.case.number - item.case.number % CHECKED)
     return _session("gdb", order, folder, commands, [*lines, _ALIVE, "here", "else", *_ENDED, "end"])
 

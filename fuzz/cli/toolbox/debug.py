@@ -23,6 +23,7 @@ from kernel_assay.fuzz.cli.options import (
 from kernel_assay.fuzz.debugging.session import NOWHERE, Session, program_session, session_of
 from kernel_assay.fuzz.debugging.target import TARGET, aimed, only_one
 from kernel_assay.fuzz.replay.replay import moved
+from kernel_assay.fuzz.triage.sanitize import said_of
 
 
 @click.command("debug")
@@ -60,9 +61,9 @@ def command(
         code, said = session.start(attended=not commands)
     click.echo(said, nl=False)
     if commands and code == NOWHERE:
-        raise UsageError(
-            "the kernel did not come to where the debugger was to stop; replay says whether it still fails"
-        )
+        status, message = said_of(said)
+        ran = "the kernel did not come to where it was to stop; replay says whether it still fails"
+        raise UsageError(ran if status in {"", "ok"} else f"the kernel did not run through ({status}): {message}")
     if commands and code:
         raise UsageError(f"{Path(session.command[0]).name} ended with exit code {code}")
     return 0
