@@ -19,16 +19,14 @@ class Place(NamedTuple):
 _CLI = "kernel_assay.fuzz.cli"
 PLACES = {
     "analyze": Place(f"{_CLI}.analyze", "Judge kept outputs again under the contracts of today, running nothing."),
-    "compare": Place(
-        f"{_CLI}.analyze", "Say how far two files of tensors are apart, or two folders.", "compare_command"
-    ),
+    "compare": Place(f"{_CLI}.toolbox.compare", "Say how far two files of tensors are apart, or two folders."),
     "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all built-in ones, or your own."),
     "debug": Place(f"{_CLI}.toolbox.debug", "Run a case in a debugger, stopped where it goes wrong."),
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
     "golden": Place(
-        f"{_CLI}.analyze", "Save outputs of a kernel, and say later, or elsewhere, what has changed.", "golden_command"
+        f"{_CLI}.toolbox.golden", "Save outputs of a kernel, and say later, or elsewhere, what has changed."
     ),
     "judge": Place(
         f"{_CLI}.judge", "Judge the solution of a problem: KernelBench, gpu-mode, flashinfer-bench.", "judge_command"
