@@ -17,7 +17,7 @@ import atexit
 import inspect
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,15 +35,15 @@ from kernel_assay.fuzz.campaign.session import CancelledError, RunResult, Stop, 
 from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.gradient_check import GradientCheck, check_gradients
 from kernel_assay.fuzz.checking.requests import CheckRequest
-from kernel_assay.fuzz.checking.selection import UserKernels, only_dtypes, placed
+from kernel_assay.fuzz.checking.selection import UserKernels, on_device, only_dtypes
 from kernel_assay.fuzz.comparing.compare import Allowed, compare
 from kernel_assay.fuzz.comparing.result import Comparison
 from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
 from kernel_assay.fuzz.exhaustive import prove as exhaustive
-from kernel_assay.fuzz.golden import check as golden_check
-from kernel_assay.fuzz.golden import save as golden_save
 from kernel_assay.fuzz.golden.check import GoldenCheck, Rechecked, Same
+from kernel_assay.fuzz.golden.check import check as check_golden
 from kernel_assay.fuzz.golden.save import Saved
+from kernel_assay.fuzz.golden.save import save as save_golden
 from kernel_assay.fuzz.replay import replay as replaying
 from kernel_assay.fuzz.replay.baseline import beside_base
 from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, gather, moved
@@ -144,13 +144,8 @@ def place_of(kernel: Kernel) -> str:
 def _examiner(place: str, op: str, folder: Path, limits: SandboxLimits) -> tuple[Examiner, Subject]:
     """One sandbox a kernel; folder: where a relative place begins."""
     (subject,) = UserKernels((place,)).subjects((op,))
-    examiner = Examiner(
-        [subject],
-        timeout=limits.timeout,
-        memory_mb=limits.memory_mb,
-        closed=limits.closed,
-        pool=_pool(subject.loader, folder, limits).branch({}) if _shares(subject) else None,
-    )
+    pool = _pool(subject.loader, folder, limits).branch({}) if _shares(subject) else None
+    examiner = Examiner([subject], **asdict(limits), pool=pool)
     atexit.register(examiner.__exit__, None, None, None)
     return examiner, examiner.subjects[subject.key]
 
@@ -223,9 +218,7 @@ def shrink(
     items = moved(gather(store, [target], own), device)
     subjects = list({i.subject.key: i.subject for i in items}.values())
     place = places_of(device)[0] if device else None
-    with Examiner(
-        subjects, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed, place=place
-    ) as examiner:
+    with Examiner(subjects, **asdict(limits), place=place) as examiner:
         found = [(i, *made) for i in items if (made := _shrink_one(examiner, i, seconds)) is not None]
     if found:
         store.prepare()
@@ -280,48 +273,9 @@ def prove(
     contract = contract_of(op)
     house = next((s for s in subjects_of(op) if s.name == kernel), None)
     (subject,) = only_dtypes([house or user_subject(kernel, (op,))], dtypes)
-    if device != "cpu":
-        (subject,) = placed([subject], device)
-        if subject.device == "cpu":
-            raise UsageError(f"{subject.key} does not run on device {device!r}")
-    proof = exhaustive.prove(
-        contract, subject, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed
-    )
+    subject = subject if device == "cpu" else on_device(subject, device)
+    proof = exhaustive.prove(contract, subject, **asdict(limits))
     if store is not None:
         store.prepare()
         store.save_proof(proof)
     return proof
-
-
-def save_golden(
-    folder: str | Path,
-    *,
-    own: UserKernels,
-    op: str = "",
-    given: Sequence[Case] = (),
-    cases: int = golden_save.CASES,
-    seed: int = 0,
-    dtypes: Sequence[str] = (),
-    device: str = "cpu",
-    limits: SandboxLimits = USUAL,
-) -> Saved:
-    """Save the outputs of one kernel on a list of cases in a new folder, with versions and devices.
-
-    own: the kernel; op: its op, if its file does not say it; given: cases besides those that are drawn; cases: how many
-    are drawn, by the seed. Raises UsageError for a kernel that cannot be run, a folder that exists, and if no case
-    gives outputs.
-    """
-    return golden_save.save(
-        Path(folder), own, op, given, cases=cases, seed=seed, dtypes=dtypes, device=device, limits=limits
-    )
-
-
-def check_golden(
-    folder: str | Path, *, own: UserKernels = NOBODY, device: str = "", limits: SandboxLimits = USUAL
-) -> GoldenCheck:
-    """Run the cases of such a folder again, and say of each whether its outputs are equal, within budget, or changed.
-
-    own: another kernel, or the same in another interpreter; device: where it runs; "": where it ran. Raises UsageError
-    for a folder that is not whole, a kernel that cannot be run, and if nothing can be told of any case.
-    """
-    return golden_check.check(Path(folder), own, device=device, limits=limits)

@@ -191,6 +191,14 @@ def placed(subjects: Sequence[Subject], device: str) -> list[Subject]:
     return left
 
 
+def on_device(subject: Subject, device: str) -> Subject:
+    """The subject on a device. Raises UsageError if there is none, or if it does not run there."""
+    found = placed([subject], device)[0]
+    if places_of(device)[0].device != found.device:
+        raise UsageError(f"{subject.key} does not run on device {device!r}")
+    return found
+
+
 def as_is(subjects: Sequence[Subject]) -> list[Subject]:
     """The subjects, those in Triton that are interpreted without what is mended of its interpreter."""
     return [s.but(backend=AS_IS) if (s.backend, s.device) == (INTERPRETED, "cpu") else s for s in subjects]

@@ -19,22 +19,23 @@ class Place(NamedTuple):
 _CLI = "kernel_assay.fuzz.cli"
 PLACES = {
     "analyze": Place(f"{_CLI}.analyze", "Judge kept outputs again under the contracts of today, running nothing."),
-    "compare": Place(
-        f"{_CLI}.analyze", "Say how far two files of tensors are apart, or two folders.", "compare_command"
-    ),
+    "compare": Place(f"{_CLI}.toolbox.compare", "Say how far two files of tensors are apart, or two folders."),
     "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all built-in ones, or your own."),
+    "debug": Place(f"{_CLI}.toolbox.debug", "Run a case in a debugger, stopped where it goes wrong."),
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
     "golden": Place(
-        f"{_CLI}.analyze", "Save outputs of a kernel, and say later, or elsewhere, what has changed.", "golden_command"
+        f"{_CLI}.toolbox.golden", "Save outputs of a kernel, and say later, or elsewhere, what has changed."
     ),
     "judge": Place(
         f"{_CLI}.judge", "Judge the solution of a problem: KernelBench, gpu-mode, flashinfer-bench.", "judge_command"
     ),
     "list": Place(f"{_CLI}.list", "List ops, subjects, backends, findings and more."),
     "new": Place(f"{_CLI}.new", "Write a small file that runs, to start from."),
-    "profile": Place(f"{_CLI}.nvidia", "Run a case on the GPU under Nsight Compute.", "profile_command"),
+    "profile": Place(
+        f"{_CLI}.nvidia", "Run a case under a profiler: Nsight Compute, Nsight Systems, torch's.", "profile_command"
+    ),
     "promote": Place(f"{_CLI}.lifecycle", "Keep findings for good: they are replayed in CI.", "promote_command"),
     "prove": Place(f"{_CLI}.judge", "Try a kernel on every input there is.", "prove_command"),
     "record": Place(f"{_CLI}.new", "Write down the shapes that a model run asks of torch.", "record_command"),

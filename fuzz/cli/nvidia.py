@@ -1,7 +1,8 @@
-"""`sanitize` and `profile`: ask NVIDIA's tools about one case. They need a GPU."""
+"""`sanitize` and `profile`: ask NVIDIA's tools, and torch's profiler, about one case."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,24 +11,21 @@ from typing import Any
 import click
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Finding, Sanitized
-from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.storage.atomic_files import named_trouble
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import AtLeast, contract_option, json_option, old_corpus_option, own_option
 from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
-from kernel_assay.fuzz.replay.replay import Item, gather
+from kernel_assay.fuzz.debugging.profiling import TOOLS as TOOLS_OF_TIME
+from kernel_assay.fuzz.debugging.profiling import by_ncu, by_nsys, by_torch, lacking
+from kernel_assay.fuzz.debugging.target import TARGET, aimed
+from kernel_assay.fuzz.replay.replay import Item
 from kernel_assay.fuzz.settings import LONGEST
-from kernel_assay.fuzz.triage.sanitize import first_words, order_of, placed_on_gpu, said_of, sanitize
-from kernel_assay.kernels.nvidia import profiler
-from kernel_assay.kernels.nvidia.profiler import Profile
-from kernel_assay.kernels.nvidia.run_under_tool import watch
-from kernel_assay.kernels.nvidia.sanitizer import PROGRAM, TOOLS, missing
+from kernel_assay.fuzz.triage.sanitize import placed_here, placed_on_gpu, sanitize
+from kernel_assay.kernels.nvidia.sanitizer import PROGRAM, TOOLS
 from kernel_assay.reports.plain.terminal import table
 from kernel_assay.reports.words import figure
-
-TARGET = "FINDING|FILE|RUN:INDEX|case:TOKEN"
 
 _timeout = click.option(
     "--timeout",
@@ -80,48 +78,85 @@ def sanitize_command(
     return FOUND if errors else 0
 
 
-def profile(case: Case, subject: Subject, seconds: float) -> list[Profile]:
-    """Profile each kernel that a subject launches for a case by ncu. Raises UsageError if it measured nothing."""
-    seen = watch(profiler.command(), order_of(case, subject), seconds=seconds, env={})
-    found = profiler.read(seen.log) or profiler.read(seen.out)
-    if found:
-        return found
-    if seen.code is None:
-        raise UsageError(f"{profiler.PROGRAM} gave no answer within {seconds:.0f} s")
-    status, message = said_of(seen.out)
-    ran = f"the subject did not run through ({status}): {message}" if status not in {"", "ok"} else ""
-    why = ran or profiler.complaint(seen.log + seen.out) or first_words(seen) or "it ended and said nothing"
-    raise UsageError(f"{profiler.PROGRAM} measured nothing of {subject.key}: {why}")
-
-
 @click.command("profile")
 @click.argument("target", metavar=TARGET)
+@click.option("--tool", type=click.Choice(TOOLS_OF_TIME), default="ncu", show_default=True, help="The profiler.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("kassay-profile"),
+    show_default=True,
+    help="Folder for the recordings of nsys, and the traces of torch, which Chrome and Perfetto show.",
+)
 @_asking
-def profile_command(*, target: str, own: UserKernels, timeout: float, corpus: Path, json_path: str | None) -> int:
-    """Run a case on the GPU under Nsight Compute (ncu), whose clocks are left alone, and say what each kernel took."""
-    items = _items(target, own, corpus, json_path, profiler.PROGRAM)
+def profile_command(
+    *, target: str, tool: str, out: Path, own: UserKernels, timeout: float, corpus: Path, json_path: str | None
+) -> int:
+    """Run a case under a profiler, and say what each kernel took: ncu and nsys on the GPU, torch's where it failed.
+
+    ncu leaves the clocks alone; torch tells of the second of two runs, operator by operator.
+    """
+    items = _items(target, own, corpus, json_path, tool)
+    if tool != "ncu":
+        with named_trouble(out):
+            out.mkdir(exist_ok=True)
     rows: list[tuple[str, ...]] = []
     plain: list[dict[str, Any]] = []
+    refused = []
     for item in items:
-        for one in profile(item.case, item.subject, timeout):
-            numbers = (one.microseconds, one.dram, one.sm, one.registers, one.occupancy)
-            rows.append((item.subject.key, one.kernel, *map(figure, numbers)))
-            plain.append(_plain(item, asdict(one)))
-    _tell(json_path, ("subject", "kernel", "us", "DRAM %", "SM %", "registers", "occupancy %"), rows, plain)
+        try:
+            found = _profiled(tool, item, timeout, out)
+        except UsageError as error:
+            refused.append(error)
+            continue
+        rows += [(item.subject.key, *map(_cell, one.values())) for one in found[:_MOST_ROWS]]
+        plain += [_plain(item, one) for one in found]
+    if not plain:
+        raise refused[0]
+    if tool == "nsys":
+        click.echo("\n".join(one["text"] for one in plain), err=json_path == "-")
+    _tell(json_path, _HEADS[tool], rows if tool != "nsys" else [], plain)
+    for why in refused:
+        click.echo(f"warning: {why}", err=True)
+    if tool != "ncu":
+        click.echo(f"recorded in {out}", err=True)
     return 0
 
 
+def _profiled(tool: str, item: Item, seconds: float, out: Path) -> list[dict[str, Any]]:
+    asked, name = (item.case, item.subject, seconds), re.sub(r"\W", "-", f"{item.subject.key}-{item.case.id[:8]}")
+    if tool == "nsys":
+        return [{"report": str(out / f"{name}.nsys-rep"), "text": by_nsys(*asked, out / name)}]
+    return [asdict(one) for one in (by_ncu(*asked) if tool == "ncu" else by_torch(*asked, out / f"{name}.json"))]
+
+
+_PROFILED = 1 << 22
+"""Elements of a case of an op."""
+_HEADS = {
+    "ncu": ("subject", "kernel", "us", "DRAM %", "SM %", "registers", "occupancy %"),
+    "nsys": (),
+    "torch": ("subject", "operator", "calls", "CPU us", "GPU us"),
+}
+_MOST_ROWS = 20
+"""Of a subject; --json has all."""
+
+
+def _cell(value: str | float | None) -> str:
+    return value if isinstance(value, str) else figure(value)
+
+
 def _items(target: str, own: UserKernels, corpus: Path, json_path: str | None, program: str) -> list[Item]:
-    """Items to be run, placed on the GPU. Raises UsageError if they cannot be, or if there is no such program."""
+    """Items to be run, placed on the GPU if the tool looks there. Raises UsageError if nobody can run them."""
     check_files(json_path)
-    if why := missing(program):
+    if why := lacking(program):
         raise UsageError(f"nothing can be asked of {program} here: {why}")
     with Store(corpus) as store:
-        items = gather(store, [target], own)
+        items = aimed(store, target, own, _PROFILED)
     placed, refused = [], []
+    place = placed_here if program == "torch" else placed_on_gpu
     for item in items:
         try:
-            placed.append(replace(item, subject=placed_on_gpu(item.subject)))
+            placed.append(replace(item, subject=place(item.subject)))
         except UsageError as error:
             refused.append(error)
     if not placed:
@@ -149,5 +184,6 @@ def _plain(item: Item, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tell(json_path: str | None, head: Sequence[str], rows: list[tuple[str, ...]], plain: list[dict[str, Any]]) -> None:
-    click.echo(table(head, rows), err=json_path == "-")
+    if rows:
+        click.echo(table(head, rows), err=json_path == "-")
     write_json(json_path, plain)

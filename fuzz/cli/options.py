@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -142,6 +143,20 @@ def dtype_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def device_option(default: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add the device on which subjects run; text: its help."""
     return click.option("--device", default=default, show_default=bool(default), help=text)
+
+
+def _launch_blocking(_context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    """Tell CUDA, in all processes that this one starts."""
+    if wanted:
+        os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
+
+
+def launch_blocking_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the switch that lets an error of CUDA's show where it is made."""
+    text = "Each launch on a GPU waits for its end: an error shows in the line that made it."
+    return click.option("--launch-blocking", is_flag=True, expose_value=False, callback=_launch_blocking, help=text)(
+        command
+    )
 
 
 def _add_contracts(context: click.Context, option: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:

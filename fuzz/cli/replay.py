@@ -19,6 +19,7 @@ from kernel_assay.fuzz.cli.options import (
     contract_option,
     device_option,
     json_option,
+    launch_blocking_option,
     old_corpus_option,
     own_option,
     reference_option,
@@ -42,6 +43,7 @@ from kernel_assay.reports.plain.terminal import say
 @reference_option
 @base_option
 @device_option("", "Where the subjects run (cpu, cuda or cuda:NUMBER), those that can; default: where each failed.")
+@launch_blocking_option
 @click.option("--strict", is_flag=True, help="Failures that do not show, and may still be there, count, too; for CI.")
 @click.option("--junit", type=click.Path(path_type=Path), help="Write the results as JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the results as GitHub shows them.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -109,7 +110,7 @@ def _observed(items: list[Item], limits: SandboxLimits, *, aside: bool) -> list[
     """Run the cases, say what every subject makes of them, and give the failures the form of findings."""
     subjects = list({i.subject.key: i.subject for i in items}.values())
     found = []
-    with Examiner(subjects, timeout=limits.timeout, memory_mb=limits.memory_mb, closed=limits.closed) as examiner:
+    with Examiner(subjects, **asdict(limits)) as examiner:
         for case in {i.case.id: i.case for i in items}.values():
             keys = tuple(i.subject.key for i in items if i.case.id == case.id)
             checked = examiner.check([CheckRequest(case, keys, all_laws(case))])[0]

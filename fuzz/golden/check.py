@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,17 +23,19 @@ from kernel_assay.corpus.storage.file_store import hide
 from kernel_assay.corpus.storage.golden_record import Golden, GoldenCase
 from kernel_assay.corpus.storage.reading import read_record
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.checking.selection import UserKernels
+from kernel_assay.fuzz.checking.selection import UserKernels, on_device
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
 from kernel_assay.fuzz.comparing.distance import Side, distance
 from kernel_assay.fuzz.comparing.result import Distance
 from kernel_assay.fuzz.comparing.safetensors_files import tensors_of
 from kernel_assay.fuzz.comparing.tensors import Tensor
-from kernel_assay.fuzz.golden.running import declined, examiner_of, on_device, only_kernel, ran, surroundings
-from kernel_assay.fuzz.golden.save import MANIFEST, file_name
+from kernel_assay.fuzz.golden.save import MANIFEST, USUAL, declined, file_name, only_kernel, ran
+from kernel_assay.fuzz.replay.replay import NOBODY
 from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.kernels.backends.support.edits import CUDA
-from kernel_assay.kernels.catalog import resolve
+from kernel_assay.kernels.boundary.devices import places_of
+from kernel_assay.kernels.catalog import imports_of, resolve
+from kernel_assay.kernels.environment import environment_of
 from kernel_assay.oracles.catalog import contract_of
 
 OTHER_INPUTS = "its recipe makes other inputs here than it did there"
@@ -97,11 +100,15 @@ def _facts(version: str, subject: Subject, e: Environment) -> dict[str, str]:
     return {**kernel, **place, "kernel-assay": version, "python": e.python, **e.packages}
 
 
-def check(folder: Path, own: UserKernels, *, device: str, limits: SandboxLimits) -> GoldenCheck:
-    """Run the cases of a folder again; own: by another kernel; device: "": where they ran.
+def check(
+    folder: str | Path, *, own: UserKernels = NOBODY, device: str = "", limits: SandboxLimits = USUAL
+) -> GoldenCheck:
+    """Run the cases of a saved folder again, and say of each whether its outputs are equal, within budget, or changed.
 
-    Raises UsageError for a folder that is no whole one, a kernel that is gone, and if nothing can be told of any case.
+    own: another kernel, or the same in another interpreter; device: where it runs; "": where it ran. Raises UsageError
+    for a folder that is not whole, a kernel that cannot be run, and if nothing can be told of any case.
     """
+    folder = Path(folder)
     golden = _read(folder)
     op, there = golden.subject.op, device or golden.subject.device
     know_contracts({op: golden.contract}, str(folder))
@@ -112,7 +119,7 @@ def check(folder: Path, own: UserKernels, *, device: str, limits: SandboxLimits)
             contract_of(op).check(one.case)
     subject = on_device(only_kernel(own, op) if own.files else _again(golden.subject, folder), there)
     hide(folder)
-    with examiner_of(subject, there, limits) as examiner:
+    with Examiner([subject], **asdict(limits), place=places_of(there)[0]) as examiner:
         cases = [_rechecked(examiner, subject, folder / file_name(n), one) for n, one in enumerate(golden.cases)]
     if all(one.same is Same.NOT_TOLD for one in cases):
         raise UsageError(f"none of the {len(cases)} cases of {folder} can be told: {cases[0].now.message}")
@@ -121,7 +128,7 @@ def check(folder: Path, own: UserKernels, *, device: str, limits: SandboxLimits)
         at=golden.at,
         versions=(golden.version, __version__),
         subjects=(golden.subject, subject),
-        environments=(golden.environment, surroundings(subject)),
+        environments=(golden.environment, environment_of(subject, imports_of(subject))),
         cases=tuple(cases),
     )
 

@@ -8,12 +8,13 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, count, islice
 from pathlib import Path
 
 from kernel_assay import __version__
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.materialize import Tensors
 from kernel_assay.corpus.model.campaign import RunOptions
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.kinds import Kind
@@ -22,21 +23,25 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.atomic_files import claimed, named_trouble, write_atomic
 from kernel_assay.corpus.storage.golden_record import Golden, GoldenCase
 from kernel_assay.fuzz.checking.check import Examiner
-from kernel_assay.fuzz.checking.selection import UserKernels, of_described_dtype, only_dtypes
-from kernel_assay.fuzz.checking.subjects import bears
+from kernel_assay.fuzz.checking.selection import UserKernels, of_described_dtype, on_device, only_dtypes
+from kernel_assay.fuzz.checking.subjects import bears, takes
 from kernel_assay.fuzz.comparing.safetensors_files import bytes_of
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import propose
-from kernel_assay.fuzz.golden.running import examiner_of, on_device, only_kernel, ran, surroundings
 from kernel_assay.fuzz.planning.plan import fitted, new_campaign, targets
 from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.fuzz.triage.failures import now
-from kernel_assay.oracles.catalog import origin_of
+from kernel_assay.kernels.boundary.devices import places_of
+from kernel_assay.kernels.catalog import imports_of
+from kernel_assay.kernels.environment import environment_of
+from kernel_assay.oracles.catalog import load_contracts, origin_of
+from kernel_assay.oracles.spec.elsewhere import OutsideError
 
 MANIFEST = "manifest.json"
 """Written last: a folder that has none is no whole one."""
 CASES, MOST_CASES = 64, 10_000
 """Cases that are drawn if nobody says how many, and at most: each is a file, and an entry of the manifest."""
+USUAL = SandboxLimits()
 _DRAWS = 8
 """Cases that are drawn for each that is wanted, where a kernel declines most of them."""
 _LOCK = "lock"
@@ -60,26 +65,30 @@ class Saved:
 
 
 def save(
-    folder: Path,
-    own: UserKernels,
-    op: str,
-    given: Sequence[Case],
+    folder: str | Path,
     *,
-    cases: int,
-    seed: int,
-    dtypes: Sequence[str],
-    device: str,
-    limits: SandboxLimits,
+    own: UserKernels,
+    op: str = "",
+    given: Sequence[Case] = (),
+    cases: int = CASES,
+    seed: int = 0,
+    dtypes: Sequence[str] = (),
+    device: str = "cpu",
+    limits: SandboxLimits = USUAL,
 ) -> Saved:
-    """Run a kernel on cases, and save what it gives; given: those besides the ones that are drawn.
+    """Save the outputs of one kernel on a list of cases in a new folder, with versions and devices.
 
-    Raises UsageError for a folder that exists or cannot be written, and if no case gives outputs.
+    own: the kernel; op: its op, if its file does not say it; given: cases besides those that are drawn; cases: how many
+    are drawn, by the seed. Raises UsageError for a kernel that cannot be run, a folder that exists or cannot be
+    written, and if no case gives outputs.
     """
+    folder = Path(folder)
     subject = of_described_dtype(only_kernel(own, op))
     subject = on_device(only_dtypes([subject], dtypes)[0], device)
     if other := next((case for case in given if case.op != subject.op), None):
         raise UsageError(f"{subject.key} is no kernel of {other.op}, of which a stored case is: {other.label}")
-    with _made(folder) as made, examiner_of(subject, device, limits) as examiner:
+    place = places_of(device)[0]
+    with _made(folder) as made, Examiner([subject], **asdict(limits), place=place) as examiner:
         drawn = _drawn(examiner, subject, seed, limits.memory_mb)
         wanted, kept, lost, why = len(given) + cases, list[GoldenCase](), list[tuple[Case, Verdict]](), list[str]()
         for case in chain(given, islice(drawn, _DRAWS * cases)):
@@ -104,7 +113,7 @@ def save(
             at=now(),
             subject=subject,
             contract=origin_of(subject.op),
-            environment=surroundings(subject),
+            environment=environment_of(subject, imports_of(subject)),
             seed=seed,
             cases=tuple(kept),
         )
@@ -151,3 +160,30 @@ def _made(folder: Path) -> Iterator[Path]:
         raise
     finally:
         os.close(lock)
+
+
+def only_kernel(own: UserKernels, op: str = "") -> Subject:
+    """The one kernel that is named. Raises UsageError if it is none, or several, or cannot be read."""
+    references = [c.name for c in load_contracts().values() if c.elsewhere is not None]
+    found = own.subjects([op] if op else references)
+    if len(found) != 1:
+        raise UsageError("golden outputs are those of one kernel; name it, as --subject my_kernel.py")
+    return found[0]
+
+
+def ran(examiner: Examiner, subject: Subject, case: Case) -> tuple[Verdict, str, Tensors]:
+    """The verdict on a run of a case, the digest of its inputs, and its outputs; of what is declined only why."""
+    if not takes(subject, case.dtype):
+        return declined(f"it is for {', '.join(subject.dtypes)} only"), "", {}
+    try:
+        if examiner.is_large(case):
+            return declined("its outputs are too large to be kept"), "", {}
+    except OutsideError as outside:
+        return declined(str(outside)), "", {}
+    checked, outputs = examiner.outputs(case, subject.key)
+    return checked.verdicts[subject.key], checked.input_digest, outputs
+
+
+def declined(why: str) -> Verdict:
+    """The verdict on a case that nobody ran, or that says nothing."""
+    return Verdict(kind=Kind.UNSUPPORTED, rule="status", message=why)

@@ -70,6 +70,15 @@ def _up_to_first(order: Order, deadline: float, beside: Callable[[], object]) ->
             return
 
 
+def placed_here(subject: Subject) -> Subject:
+    """A subject that runs in the tool's own Python. Raises UsageError if it does not, or cannot run here."""
+    if subject.python:
+        raise UsageError(f"{subject.key} runs in {subject.python}; it can be looked into in the tool's own Python only")
+    if why := loader_of(subject.loader).unavailable():
+        raise UsageError(f"{subject.key} cannot run {'on a GPU ' * is_on_gpu(subject)}here, because {why}")
+    return subject
+
+
 def placed_on_gpu(subject: Subject) -> Subject:
     """A subject, placed on the GPU. Raises UsageError, one sentence, if it cannot run there."""
     if is_on_gpu(subject):
@@ -78,11 +87,7 @@ def placed_on_gpu(subject: Subject) -> Subject:
         placed = subject.but(device="cuda")
     else:
         raise UsageError(f"{subject.key} runs on {subject.backend}, which has nothing to do with a GPU")
-    if subject.python:
-        raise UsageError(f"{subject.key} runs in {subject.python}; NVIDIA's tools run kernels in the tool's own Python")
-    if why := loader_of(placed.loader).unavailable():
-        raise UsageError(f"{subject.key} cannot run on a GPU here, because {why}")
-    return placed
+    return placed_here(placed)
 
 
 def order_of(case: Case, subject: Subject) -> Order:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,7 +106,9 @@ class CudaLoader(Loader):
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """Modes in which what is loaded may run."""
+        """Modes in which what is loaded may run; in a debugger others than the first are built when they are wanted."""
+        if os.environ.get(toolchain.DEBUG):
+            return (Mode.FAST,)
         return tuple(mode for mode in Mode if mode is not Mode.FUSED or not no_contraction())
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -39,10 +39,15 @@ class Order:
     outputs: dict[str, TensorSpec]
     subject: Subject
     face: Interface
+    run: int = 0
+    """Of the two runs of a case, as which it is run."""
+    turn: int = -1
+    """The number that chooses in which order threads run; -1: the case's own."""
 
     def write(self, path: Path) -> None:
         """Write the file that the command line names."""
         said = {"case": self.case, "outputs": self.outputs, "subject": self.subject, "face": asdict(self.face)}
+        said |= {"run": self.run, "turn": self.turn}
         path.write_bytes(to_json(said, inf_nan_mode="strings"))
 
     @classmethod
@@ -52,13 +57,21 @@ class Order:
             said = from_json(path.read_bytes())
             outputs = {name: TensorSpec.model_validate(spec) for name, spec in said["outputs"].items()}
             case, subject = Case.model_validate(said["case"]), Subject.model_validate(said["subject"])
-            return cls(case, outputs, subject, Interface.read(said["face"]))
+            return cls(case, outputs, subject, Interface.read(said["face"]), said["run"], said["turn"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"{path} is no order for one run ({type(error).__name__})") from error
 
+    def call(self, executor: Executor) -> None:
+        """Call the subject once. Raises SubjectError."""
+        executor.call(self.run, self.case.number if self.turn < 0 else self.turn)
 
-def run(order: Order) -> tuple[Status, str]:
-    """Run it once; what happened, and why it did not run or how it failed in one line."""
+
+Calling = Callable[[Order, Executor], None]
+"""How a subject is called, by whoever watches it from inside."""
+
+
+def run(order: Order, calling: Calling = Order.call) -> tuple[Status, str]:
+    """Run it; what happened, and why it did not run or how it failed in one line."""
     access = HostAccess(loader_of(order.subject.loader))
     try:
         bound = _bound(order, access)
@@ -71,7 +84,7 @@ def run(order: Order) -> tuple[Status, str]:
     if exact():
         BLANK.update(address_of(view) for view in setting.memory.tensors()[1])
     try:
-        executor.call(0, order.case.number)
+        calling(order, executor)
     except SubjectError as error:
         said = raised(error.cause, access.loader)
         return said["status"], said["message"].partition("\n")[0]
@@ -92,7 +105,7 @@ def main() -> None:
     sys.exit(answer(sys.argv[1:]))
 
 
-def answer(arguments: Sequence[str]) -> int:
+def answer(arguments: Sequence[str], calling: Calling = Order.call) -> int:
     """The exit code; what happened is said on standard output."""
     try:
         if len(arguments) != 1:
@@ -103,6 +116,6 @@ def answer(arguments: Sequence[str]) -> int:
         return _USAGE
     np.seterr(all="ignore")
     warnings.simplefilter("ignore")
-    status, message = run(order)
+    status, message = run(order, calling)
     sys.stdout.write(f"\n{json.dumps({'status': status, 'message': message})}\n")  # a subject may leave a line open
     return 0

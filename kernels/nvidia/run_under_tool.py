@@ -43,27 +43,34 @@ def watch(
     seconds: float,
     env: Mapping[str, str],
     beside: Callable[[], object] = lambda: None,
+    program: Sequence[str] = ("kernels.nvidia.run_once",),
 ) -> Watched:
     """Run an order (kernels/nvidia/run_once.py) under a tool for at most so many seconds.
 
     tool: its command line up to the program, run in a folder that is removed afterwards; it writes `log` there.
-    env: what differs from this process's environment. beside: called again and again meanwhile.
+    env: what differs from this process's environment. beside: called again and again meanwhile. program: the module
+    that runs the order, and what it is told behind that.
     """
     with closing(Scratch("watched-")) as scratch:
         folder = scratch.path
         order.write(folder / "order.json")
-        code = _run(tool, folder, env, seconds, beside)
+        code = _run(tool, program, folder, env, seconds, beside)
         out, err = (_end(folder / stream, _TAIL) for stream in ("out", "err"))
         log = folder / "log"
         return Watched(code, out, err, _beginning(log, _MOST_LOG) if log.is_file() else "")
 
 
 def _run(
-    tool: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float, beside: Callable[[], object]
+    tool: Sequence[str],
+    program: Sequence[str],
+    folder: Path,
+    env: Mapping[str, str],
+    seconds: float,
+    beside: Callable[[], object],
 ) -> int | None:
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-        order = str(folder / "order.json")
-        process = start("kernels.nvidia.run_once", order, under=tool, folder=folder, environment=env, out=out, err=err)
+        words = program[0], str(folder / "order.json"), *program[1:]
+        process = start(*words, under=tool, folder=folder, environment=env, out=out, err=err)
         try:
             return _code(process, seconds, beside)
         finally:

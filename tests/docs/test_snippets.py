@@ -7,6 +7,7 @@ dates, names of runs, addresses of memory, and the width of columns.
 
 import importlib.util
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ ACTED = [
     "add-an-op.md",
     "cheats.md",
     "compare.md",
+    "debug-a-finding.md",
     "golden.md",
     "cuda-on-a-laptop.md",
     "gradients.md",
@@ -41,7 +43,7 @@ ACTED = [
     "trace.md",
 ]
 """Pages whose commands are run in the folder of a user."""
-COMPILED = {"cuda-on-a-laptop.md", "your-first-kernel.md"}
+COMPILED = {"cuda-on-a-laptop.md", "debug-a-finding.md", "your-first-kernel.md"}
 """Pages with a kernel in CUDA C++."""
 ON_A_LAPTOP = "Test your CUDA kernel on a laptop"
 """A section of the README."""
@@ -97,6 +99,8 @@ def lost_of(read):
 def test_a_page_shows_what_its_commands_print(page, name):
     if name in COMPILED and lacking():
         pytest.skip("no compiler")
+    if name == "debug-a-finding.md" and not shutil.which("gdb"):
+        pytest.skip("no gdb")
     read = page(name)
     assert lost_of(read) == []
     assert set(read.codes) <= {0, 1}, "a page has no command that is refused"

@@ -35,6 +35,17 @@ open(words[words.index("--log-file") + 1], "w").write(how.get("log", ""))
 __import__("time").sleep(how.get("sleeps", 0))
 sys.exit(how.get("code", 0))
 """
+NSYS = """#!{python}
+import sys
+words = sys.argv[1:]
+how = __import__("json").loads({how!r})
+open({calls!r}, "a").write(" ".join(words[: words.index({python!r})]) + "\\n")
+if how.get("runs", True):
+    open(words[words.index("--output") + 1] + ".nsys-rep", "w").write("a report")
+    print('{{"status": "ok", "message": ""}}')
+    print(" ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):")
+sys.exit(how.get("code", 0))
+"""
 BEYOND = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 2 bytes
 =========     at wrong(__half *, const __half *)+0x90 in wrong.cu:3
@@ -75,6 +86,9 @@ class Bench:
 
     def ncu(self, **how):
         self._write("ncu", NCU, how)
+
+    def nsys(self, **how):
+        self._write("nsys", NSYS, how)
 
     def _write(self, name, text, how):
         path = self.folder / name

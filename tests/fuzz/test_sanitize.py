@@ -196,14 +196,17 @@ def test_no_answer_is_an_error_of_usage_and_is_not_kept(fuzz, bench, found):
     assert snapshot() == before
 
 
-@pytest.mark.parametrize(("command", "program"), [("sanitize", "compute-sanitizer"), ("profile", "ncu")])
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [(["sanitize"], "compute-sanitizer"), (["profile"], "ncu"), (["profile", "--tool", "nsys"], "nsys")],
+)
 def test_without_the_program_or_a_gpu_it_is_said(fuzz, monkeypatch, found, bench, command, program):
     real = shutil.which
     monkeypatch.setattr(sanitizer, "which", lambda name: None if name == program else real(name))
-    refused(fuzz(command, found.id), f"{program} is not on the PATH")
+    refused(fuzz(*command, found.id), f"{program} is not on the PATH")
     monkeypatch.setattr(sanitizer, "which", lambda name: f"/bin/{name}")
     monkeypatch.setattr(sanitizer, "device_count", lambda: 0)
-    refused(fuzz(command, found.id), "there is no CUDA device")
+    refused(fuzz(*command, found.id), "there is no CUDA device")
     assert bench.asked == []
 
 
@@ -386,3 +389,59 @@ def test_where_nothing_was_measured_it_is_said_why(fuzz, bench, found, how, word
 def test_a_profiler_that_hangs_is_ended(fuzz, bench, found):
     bench.ncu(sleeps=600)
     refused(fuzz("profile", found.id, "--timeout", "2"), "ncu gave no answer within 2 s")
+
+
+def test_nsys_records_and_its_tables_are_shown(fuzz, bench, found):
+    bench.nsys()
+    code, out, err = fuzz("profile", found.id, "--tool", "nsys", "--json", "x.json")
+    assert (code, err) == (0, "recorded in kassay-profile\n")
+    assert "** CUDA GPU Kernel Summary" in out
+    (told,) = json.loads(Path("x.json").read_text())
+    assert Path(told["report"]).read_text() == "a report"
+    assert "--trace cuda,nvtx --sample none --force-overwrite true --stats true" in " ".join(bench.asked)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [({"runs": False, "code": 1}, "it ended and said nothing"), ({"runs": False}, "said nothing")]
+)
+def test_where_nsys_saw_nothing_it_is_said(fuzz, bench, found, how, words):
+    bench.nsys(**how)
+    refused(fuzz("profile", found.id, "--tool", "nsys"), "nsys measured nothing of silu/wrong: ", words)
+
+
+TORCH = "import torch\nOP = 'silu'\n\n\ndef run(x):\n    return torch.mul(x, torch.sigmoid(x))\n"
+
+
+def test_torch_profiles_operators_on_the_cpu_and_leaves_a_trace(fuzz):
+    pytest.importorskip("torch")
+    Path("mine.py").write_text(TORCH)
+    code, out, err = fuzz("profile", CASE.token, "--subject", "mine.py", "--tool", "torch", "--json", "x.json")
+    assert (code, err) == (0, "recorded in kassay-profile\n")
+    assert out.splitlines()[0].split() == ["subject", "operator", "calls", "CPU", "us", "GPU", "us"]
+    told = {one["operator"]: one for one in json.loads(Path("x.json").read_text())}
+    assert told["aten::sigmoid"]["calls"] == told["aten::mul"]["calls"] == 1
+    assert told["aten::sigmoid"]["cpu_microseconds"] > 0
+    (trace,) = Path("kassay-profile").iterdir()
+    assert "aten::sigmoid" in {e.get("name") for e in json.loads(trace.read_text())["traceEvents"]}
+
+
+def test_an_op_is_profiled_by_its_name_at_a_shape_of_models(fuzz):
+    pytest.importorskip("torch")
+    Path("mine.py").write_text(f"{TORCH}    \n")
+    assert fuzz("profile", "silu", "--subject", "mine.py", "--tool", "torch", "--json", "x.json")[0] == 0
+    names = {one["operator"] for one in json.loads(Path("x.json").read_text())}
+    assert {"aten::mul", "aten::sigmoid"} <= names
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (RIGHT, "it calls no operator of torch"),
+        (f"{RIGHT}    raise ValueError('no')\n", "did not run through (raised): ValueError: no"),
+    ],
+)
+def test_what_torch_cannot_profile_is_said(fuzz, text, words):
+    pytest.importorskip("torch")
+    Path("mine.py").write_text(text)
+    said = fuzz("profile", CASE.token, "--subject", "mine.py", "--tool", "torch")
+    refused(said, "torch.profiler measured nothing of silu/mine: ", words)

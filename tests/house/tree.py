@@ -4,7 +4,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fuzz", "kernels", "oracles", "corpus", "reports")
-MACHINERY = ("backends", "boundary", "sandbox", "worker", "nvidia", "recording")
+MACHINERY = ("backends", "boundary", "sandbox", "worker", "nvidia", "recording", "debugging")
 """Folders of kernels/ that hold no implementations of an op."""
 
 

@@ -58,7 +58,7 @@ def works(script, monkeypatch):
             return [said(subject.name, t, **(fields if f"{subject.name} {t}" == other else {})) for t in tools]
 
         monkeypatch.setattr(script, "sanitize", sanitize)
-        monkeypatch.setattr(script, "profile", lambda *_: [Profile("check", 2.5, 1.0, 2.0, 16.0, 50.0)])
+        monkeypatch.setattr(script, "by_ncu", lambda *_: [Profile("check", 2.5, 1.0, 2.0, 16.0, 50.0)])
 
     return tools
 
@@ -96,7 +96,7 @@ def test_a_profiler_that_measures_nothing_is_marked(script, works, monkeypatch, 
         raise UsageError("no permission")
 
     works()
-    monkeypatch.setattr(script, "profile", refuse)
+    monkeypatch.setattr(script, "by_ncu", refuse)
     assert script.main() == 1
     assert "no permission" in next(line for line in capsys.readouterr().out.splitlines() if "WRONG" in line)
 

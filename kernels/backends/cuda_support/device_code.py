@@ -7,6 +7,7 @@ compile for an architecture without a warning, and what does each kernel need th
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from typing import Any
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.cuda_support.front_matter import FrontMatter
-from kernel_assay.kernels.backends.simt.toolchain import cache_folder, cuda_headers, digest_of, workplace
+from kernel_assay.kernels.backends.simt.toolchain import DEBUG, cache_folder, cuda_headers, digest_of, workplace
 from kernel_assay.kernels.backends.support.includes import included
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -83,7 +84,8 @@ def kept_for(front: FrontMatter, architecture: str) -> Compiled:
 
 def _options(front: FrontMatter, architecture: str) -> list[str]:
     fast = ["--use_fast_math"] if front.numerics.get("fast_math") else []
-    lines = "--generate-line-info"  # for compute-sanitizer and profilers; it changes no instruction
+    # Lines are for compute-sanitizer and profilers, and change no instruction; all the rest is for cuda-gdb.
+    lines = "--device-debug" if os.environ.get(DEBUG) else "--generate-line-info"
     return [f"--gpu-architecture={architecture}", "--std=c++17", lines, *fast]
 
 

@@ -107,11 +107,17 @@ def compiler() -> tuple[str, str]:
     return version, machine
 
 
+DEBUG = "KERNEL_ASSAY_DEBUG"
+"""Environment variable, not empty where a debugger watches: kernels are compiled for it, here and for a GPU."""
+
+
 def _flags(mode: Mode) -> tuple[str, ...]:
     """Flags of the compiler, for kernels; one of them is known to g++ since version 12."""
     version = compiler()[0].partition(".")[0]
     unset = [f"-ftrivial-auto-var-init={_UNSET[mode]}"] if version.isdigit() and int(version) >= 12 else []
-    return (*_FLAGS[mode], *unset)
+    # g++ contracts products and sums only where it optimizes.
+    debug = ("-g", "-Og" if mode is Mode.FUSED else "-O0") if os.environ.get(DEBUG) else ()
+    return (*_FLAGS[mode], *unset, *debug)
 
 
 @cache
@@ -274,7 +280,8 @@ def runtime() -> Path:
             return library
         made = Path(folder) / library.name
         sources = sorted(map(str, (HOME / "runtime").glob("*.cpp")))
-        flags = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
+        # -g: a debugger asks for the types of threadIdx and blockIdx, which lie here
+        flags = ("-std=c++17", "-O2", "-g", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
         name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
         _run([gxx(), *flags, name, *_includes(), *sources, "-o", str(made)], folder)
         made.replace(library)

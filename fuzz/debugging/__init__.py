@@ -1,0 +1,1 @@
+"""A case under a debugger or a profiler, in a process of its own."""

@@ -1,0 +1,1 @@
+"""One case in a process that a person looks into: by pdb, or by torch's profiler."""
