@@ -257,3 +257,50 @@ def test_a_solution_that_declines_nearly_all_is_not_called_right(tmp_path, fuzz,
     found, out, err = fuzz(*words(folder, tmp_path))
     assert (found, "declined" in out) == (code, True), out + err
     assert out.startswith("not judged" if code else "right")
+
+
+PAIR = "import torch\nfrom torch import nn\n\nclass {}(nn.Module):\n    def forward(self, x): return {}\n"
+EXAMPLES = "def get_inputs(): return [torch.rand(6, 20){}]\ndef get_init_inputs(): return []\n"
+ORDINARY = {  # a solution of torch.softmax(x, 1) or x.amax(1), and whether it is right
+    "a maximum that loses NaN": ("x.amax(1)", "x.nan_to_num(-torch.inf).amax(1)", "right_if_ordinary"),
+    "a sum before its product": ("(x * 2).sum(1)", "x.sum(1) * 2", "right"),
+    "no maximum": ("x.softmax(1)", "x.exp() / x.exp().sum(1, keepdim=True)", "wrong"),
+    "no last column": ("x.amax(1)", "x.nan_to_num(-torch.inf)[:, : max(1, x.shape[1] // 8 * 8)].amax(1)", "wrong"),
+}
+
+
+@pytest.mark.parametrize("what", ORDINARY)
+def test_what_only_differs_for_odd_inputs_is_right_for_ordinary_ones(tmp_path, fuzz, what):
+    reference, mine, verdict = ORDINARY[what]
+    folder = tmp_path / "pair"
+    folder.mkdir()
+    (folder / "one.py").write_text(PAIR.format("Model", reference) + EXAMPLES.format(""))
+    (folder / "one_new.py").write_text(PAIR.format("ModelNew", mine))
+    code, out, err = fuzz(*words(folder, tmp_path, "--json", tmp_path / "o.json"))
+    told = json.loads((tmp_path / "o.json").read_text())
+    assert (told["verdict"], code, bool(told["beyond"])) == (verdict, int(verdict == "wrong"), "if" in verdict), (
+        out + err
+    )
+    assert out.startswith({"right_if_ordinary": "right for ordinary inputs"}.get(verdict, verdict))
+    if verdict == "right_if_ordinary":
+        assert "it differs from its reference for inputs with NaN, Inf" in out
+        assert fuzz(*words(folder, tmp_path, "--strict"))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("mine", "verdict"),
+    [
+        ("torch.nn.functional.silu(x * 3) * x", "right"),
+        ("(lambda y: (y * y.float().sigmoid()).to(x.dtype).float() * x.float())((x * 3).float()).to(x.dtype)", "right"),
+        ("torch.nn.functional.silu(x * 3.1) * x", "wrong"),
+    ],
+)
+def test_a_solution_may_round_where_its_reference_does(tmp_path, fuzz, mine, verdict):
+    folder = tmp_path / "pair"
+    folder.mkdir()
+    examples = EXAMPLES.format(".bfloat16()")
+    (folder / "one.py").write_text(PAIR.format("Model", "torch.nn.functional.silu(x * 3) * x") + examples)
+    (folder / "one_new.py").write_text(PAIR.format("ModelNew", mine))
+    code, out, err = fuzz(*words(folder, tmp_path))
+    assert (code, out.startswith(f"{verdict},")) == (int(verdict == "wrong"), verdict == "right"), out + err
+    assert "its reference rounds to bfloat16 in between, and so may it" in out
