@@ -280,7 +280,11 @@ class ReferenceProcess:
         if self._process is None or self._owner != os.getpid():
             self._start()
         assert self._process is not None
-        return self._process.ask(message, seconds)
+        try:
+            return self._process.ask(message, seconds)
+        except BaseException:  # the end of a run, too: what it has not answered yet is no answer to the next question
+            self.close()
+            raise
 
     def _answers(self, cases: Sequence[Case], numerics: Numerics) -> list[_Answer]:
         """Raises GoneError."""
