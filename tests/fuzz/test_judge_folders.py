@@ -278,9 +278,8 @@ def test_what_only_differs_for_odd_inputs_is_right_for_ordinary_ones(tmp_path, f
     (folder / "one_new.py").write_text(PAIR.format("ModelNew", mine))
     code, out, err = fuzz(*words(folder, tmp_path, "--json", tmp_path / "o.json"))
     told = json.loads((tmp_path / "o.json").read_text())
-    assert (told["verdict"], code, bool(told["beyond"])) == (verdict, int(verdict == "wrong"), "if" in verdict), (
-        out + err
-    )
+    found = told["verdict"], code, bool(told["beyond"])
+    assert found == (verdict, int(verdict == "wrong"), "if" in verdict), out + err
     assert out.startswith({"right_if_ordinary": "right for ordinary inputs"}.get(verdict, verdict))
     if verdict == "right_if_ordinary":
         assert "it differs from its reference for inputs with NaN, Inf" in out

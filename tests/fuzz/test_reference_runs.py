@@ -8,10 +8,12 @@ from _references import HEAD, LINEAR
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.reference_place import ReferencePlace, option_for
+from kernel_assay.corpus.process.child import ChildProcess
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.oracles.catalog import contract_of, forget_contracts
+from kernel_assay.oracles.spec.plain_case import plain_case
 from kernel_assay.reports.reproducer.script import reproducer
 
 pytestmark = pytest.mark.usefixtures("no_references")
@@ -165,6 +167,20 @@ def test_the_library_takes_references_too(here):
     assert [f.signature.op for f in result.findings] == ["doubled"]
     assert result.campaign.references == {"doubled": "the function doubled of ref.py: x float32[rows, cols] -4..4"}
     assert api.check(result.findings[0].case, "mine.py").kind == "mismatch"
+
+
+def test_an_answer_that_nobody_waited_for_is_none_to_the_next_question(here, monkeypatch):
+    contract = add_reference(f"{here}/linear.py")
+    first, second = (plain_case(contract, dict.fromkeys(contract.dims, n)) for n in (2, 3))
+
+    def hear(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChildProcess, "hear", hear)
+        with pytest.raises(KeyboardInterrupt):
+            contract.elsewhere.prepare([first])
+    assert contract.elsewhere.shapes(second) == {"out": (3, 3)}
 
 
 def test_several_processes_have_a_reference_each(here, fuzz):
