@@ -49,9 +49,9 @@ from kernel_assay.fuzz.replay import replay as replaying
 from kernel_assay.fuzz.replay.baseline import beside_base
 from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, gather, moved
 from kernel_assay.fuzz.settings import RunSettings, SandboxLimits
-from kernel_assay.fuzz.timing.measure import RoundsTimed
-from kernel_assay.fuzz.timing.measure import measure as measure  # noqa: PLC0414  part of this interface
-from kernel_assay.fuzz.timing.plan import TimeSettings, time_kernels
+from kernel_assay.fuzz.timing.measure import RoundsTimed, measure
+from kernel_assay.fuzz.timing.plan import TimeSettings
+from kernel_assay.fuzz.timing.plan import time_kernels as time
 from kernel_assay.fuzz.timing.rounds import TimingLimits
 from kernel_assay.fuzz.triage.failures import Failure, Found, put_away
 from kernel_assay.fuzz.triage.sanitize import watched
@@ -291,14 +291,3 @@ def prove(
         store.prepare()
         store.save_proof(proof)
     return proof
-
-
-def time(
-    settings: TimeSettings, *, store: Store, on_event: Callable[[RoundsTimed], None] | None = None
-) -> TimingRun:
-    """Time implementations against one another, in interleaved rounds, and keep the result in the store.
-
-    on_event: called in this thread after each round. A wrong output, or a time that cannot be true, is a finding of the
-    result (TimingRun.failed). Raises UsageError for what cannot be found, loaded or kept.
-    """
-    return time_kernels(settings, store=store, on_event=on_event)
