@@ -39,8 +39,8 @@ BURST_SECONDS, BURST_CALLS, BURSTS = 0.03, 20_000, 6
 """Of calls in a row, and how often that is tried: a machine that is busy makes anybody late."""
 UNTRUE, SLACK, GPU_SLACK = 2.0, 3e-5, 1e-3
 """Times are untrue from this factor on, beyond so many seconds a call, which a launch on a GPU may take on the host."""
-NEW = 5
-"""Inputs that are tried at most to see that no results were kept: one call is easily disturbed."""
+NEW, KEPT = 5, 3.0
+"""Inputs that are tried at most to see that no results were kept, as one call is easily disturbed; and the factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class CaseTimer:
         else:
             if self._is_large(subject):
                 self._variants = 1
-            took = [self._judged(lane, self._variant(n)) for n in range(self._variants) if lane.is_live]
+            took = self._judged(lane, *((self._variant(n), self._asked(1)) for n in range(self._variants)))
             if lane.is_live:
                 self._choose_calls(lane, min(took))
 
@@ -167,16 +167,17 @@ class CaseTimer:
         except OutsideError:
             return False
 
-    def _judged(self, lane: _Lane, case: Case, *, new: bool = False) -> float:
-        """Judge a round of one call; its seconds."""
-        request = CheckRequest(case, (lane.subject.key,), round=self._asked(1, new=new))
+    def _judged(self, lane: _Lane, *asked: tuple[Case, Round]) -> list[float]:
+        """Judge rounds that follow one another at once; seconds of a call of each."""
+        key = lane.subject.key
         try:
-            checked = self._examiner.check([request])[0]
+            found = self._examiner.check([CheckRequest(case, (key,), round=one) for case, one in asked])
         except UsageError as error:  # no part of it is small enough to be judged
             lane.problem = str(error)
-            return float("nan")
-        self._note(lane, checked)
-        return self._seconds(lane, checked.executions[lane.subject.key], 1)
+            return [float("nan")] * len(asked)
+        for checked in found:
+            self._note(lane, checked)
+        return [self._seconds(lane, one.executions[key], 1) for one in found]
 
     def _note(self, lane: _Lane, checked: Checked) -> None:
         verdict = checked.verdicts[lane.subject.key]
@@ -222,7 +223,7 @@ class CaseTimer:
 
     def _look_again(self, lane: _Lane, case: Case, wrong: str) -> None:
         """A round went wrong: judge one like it, for a verdict in the usual words."""
-        self._judged(lane, case)
+        self._judged(lane, (case, self._asked(1)))
         if lane.is_live:
             lane.finding = f"a timed round went wrong, and one after it did not: {wrong}"
 
@@ -251,19 +252,20 @@ class CaseTimer:
                 lane.seconds.append(took)
 
     def _distrust(self, lane: _Lane) -> None:
-        """See that it is as fast with new inputs, and by the supervisor's clock."""
+        """See that it is as fast with new inputs as with known ones, one call each, and by the supervisor's clock."""
         if not lane.is_live:
             return
-        usual = max(lane.seconds)
-        new = float("inf")
+        new = known = float("inf")
         for number in range(NEW):
-            new = min(new, self._judged(lane, self._variant(self._variants + number), new=True))
-            if not lane.is_live or (number and new <= UNTRUE * usual + lane.slack):
+            strange = self._variant(self._variants + number), self._asked(1, new=True)
+            usual, first = self._judged(lane, (self._case, self._asked(1)), strange)
+            known, new = min(known, usual), min(new, first)
+            if not lane.is_live or (number and new <= KEPT * known + lane.slack):
                 break
         else:
             lane.finding = (
                 f"its times are those of results that it had kept: with new inputs a call takes {new:.3g} s, "
-                f"else {usual:.3g} s"
+                f"with others {known:.3g} s"
             )
         if lane.is_live:
             self._burst(lane)
