@@ -31,6 +31,8 @@ LEAST_ROUNDS, FEWEST = 7, 2
 """Rounds after which noise is believed, and that are run even if time is over."""
 ROUND_SECONDS, MOST_SECONDS, MOST_CALLS = 1e-3, 0.03, 1000
 """Calls of a round take so long together, unless the whole round then takes longer than the second."""
+ALIKE, RENEW = 3, 20
+"""How many times its own number of calls somebody has at most, and the rounds after which processes are new."""
 LEAD_SECONDS = 0.01
 """A call that takes less has one before it in each round that is not timed."""
 STABLE, WARM_SHARE, WARM_ROUNDS = 0.05, 0.2, 10
@@ -101,12 +103,17 @@ class CaseTimer:
         """Time them; told: called with the number of each round and the largest noise so far."""
         for lane in self._lanes:
             self._prepare(lane)
+        calls = max(lane.calls for lane in self._lanes)
+        for lane in self._lanes:  # alike where they are about as fast: the first call of a round is not like the others
+            lane.calls = min(calls, ALIKE * lane.calls)
         began = time.monotonic()
         self._warm_up(began)
         rounds = 0
         while live := [lane for lane in self._lanes if lane.is_live]:
             self._round(live, rounds)
             rounds += 1
+            if rounds % RENEW == 0:
+                self._renew(live)
             noise = max((noise_of(tuple(lane.seconds)) for lane in live if lane.is_live), default=0.0)
             told(rounds, noise)
             if rounds >= LEAST_ROUNDS and noise <= self._limits.noise:
@@ -237,6 +244,14 @@ class CaseTimer:
             if stable or time.monotonic() - began > WARM_SHARE * self._limits.seconds:
                 return
             before = now
+
+    def _renew(self, live: list[_Lane]) -> None:
+        """Have new processes: where the memory of one lies makes it a little faster or slower for all its life."""
+        for lane in live:
+            if lane.is_live and not is_on_gpu(lane.subject):
+                self._examiner.sandbox.renew(lane.subject.key)
+                for number in range(self._variants + 1):
+                    self._turn(lane, number)
 
     def _turn(self, lane: _Lane, number: int) -> float:
         asked = replace(self._asked(lane.calls, quiet=True), lead=lane.lead)

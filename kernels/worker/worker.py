@@ -45,8 +45,8 @@ _monotonic_ns = time.monotonic_ns
 """The clock as it was before a subject could put another in its place."""
 _TASK, _POSITION, _SINCE, _WALLED, _FAULT = range(5)
 """What stands where in the journal."""
-_Timing = tuple[Round, dict[str, Run]]
-"""A round, and the first run of its case, if there was one."""
+_Timing = tuple[Round, dict[str, Run], Setting | None]
+"""A round, the first run of its case, if there was one, and another case for a call before it."""
 _GPU = "cuda"
 """The device of large cases, as torch calls it."""
 
@@ -64,6 +64,8 @@ class _CaseSettings:
         """How it is timed."""
         self.kept: dict[str, dict[str, Run]] = {}
         """First runs, by subject, of a case that is timed."""
+        self.before: _CaseSettings | None = None
+        """Those of another case of the same shape, if there are any."""
         dtypes = [*(tensor.dtype for tensor in case.tensors.values()), *(spec.dtype for spec in outputs.values())]
         self.unknown = next((dtype for dtype in dtypes if dtype not in FORMATS), "")
         """A dtype that cannot be made in this interpreter; empty: none."""
@@ -241,8 +243,10 @@ class Worker:
         asked, word = Round(**task["round"]), repr((task["case"], task["outputs"]))
         while word not in self._rooms and len(self._rooms) >= asked.rooms:
             self._rooms.pop(next(iter(self._rooms))).leave()
+        before = next(reversed(self._rooms.values()), None)
         rooms = self._rooms.setdefault(word, _CaseSettings.read(task, way))
         rooms.round, rooms.way = asked, way if rooms.large else ""
+        rooms.before = before if asked.new else None
         return rooms
 
     def _run_and_tell(self, rooms: _CaseSettings, said: Head, position: int, *, last: bool) -> None:
@@ -276,7 +280,8 @@ class Worker:
         try:
             setting, access = rooms.of(subject)
             self._note(number, position)
-            timing = (rooms.round, rooms.kept.setdefault(key, {})) if rooms.round else None
+            before = rooms.before.of(subject)[0] if rooms.before else None
+            timing = (rooms.round, rooms.kept.setdefault(key, {}), before) if rooms.round else None
             head, payload = self._watched(setting, access, key, timing, last=last)
             return head, payload, lent(payload, rooms.way)
         except Exception as error:
