@@ -1,7 +1,8 @@
 """Time implementations against one another: in each round every one of them runs once, in a freshly shuffled order.
 
-Each has a worker of its own, and a new one now and then. Before it counts, its timed outputs are judged, and it runs until it is warm;
-afterwards it runs on inputs that it has never seen, and many times in a row with nobody's clock but the supervisor's.
+Each has a worker of its own, and a new one now and then. Before it counts, its timed outputs are judged, and it runs
+until it is warm; afterwards it runs on inputs that it has never seen, and many times in a row with nobody's clock but the
+supervisor's.
 """
 
 from __future__ import annotations

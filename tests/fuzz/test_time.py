@@ -416,3 +416,18 @@ def test_ctrl_c_ends_it_within_seconds(tmp_path):
     assert time.monotonic() - begin < 5
     assert process.returncode == 130
     assert b"Traceback" not in err
+
+
+def test_processes_are_new_now_and_then(tmp_path, monkeypatch):
+    from kernel_assay.fuzz.timing import rounds
+    from kernel_assay.kernels.sandbox.sandbox import Sandbox
+
+    renewed = []
+    monkeypatch.setattr(rounds, "RENEW", 2)
+    real = Sandbox.renew
+    monkeypatch.setattr(Sandbox, "renew", lambda self, *keys: (renewed.extend(keys), real(self, *keys)))
+    limits = TimingLimits(seconds=4.0)
+    run = measure([row_sum_case()], kernels(tmp_path, right=RIGHT, slow=SLOW), limits=limits, roofline=False)
+    assert {"row_sum/right", "row_sum/slow"} <= set(renewed)
+    assert [one.ranked for one in run.timed] == [True, True]
+    assert len({len(one.seconds) for one in run.timed}) == 1
