@@ -1,7 +1,7 @@
 """Time implementations against one another: in each round every one of them runs once, in a freshly shuffled order.
 
 Each has a worker of its own, and a new one now and then. Before it counts, its timed outputs are judged, and it runs
-until it is warm; afterwards it runs on inputs that it has never seen, and many times in a row with nobody's clock but the
+until it is warm; afterwards it runs on inputs that it has never seen, and many times in a row by no clock but the
 supervisor's.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from secrets import token_hex
@@ -79,9 +79,7 @@ def measure(
         clocks_watched(place.device, place.environment) as clocks,
         Examiner(
             subjects,
-            timeout=sandbox.timeout,
-            memory_mb=sandbox.memory_mb,
-            closed=sandbox.closed,
+            **asdict(sandbox),
             place=replace(place, environment={**place.environment, "GLIBC_TUNABLES": KEPT_MEMORY}),
             apart=True,
         ) as examiner,
