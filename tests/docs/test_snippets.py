@@ -30,6 +30,7 @@ ACTED = [
     "compare.md",
     "debug-a-finding.md",
     "golden.md",
+    "how-fast-is-it.md",
     "cuda-on-a-laptop.md",
     "gradients.md",
     "how-budgets-work.md",
