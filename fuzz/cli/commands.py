@@ -33,6 +33,7 @@ PLACES = {
         f"{_CLI}.judge", "Judge the solution of a problem: KernelBench, gpu-mode, flashinfer-bench.", "judge_command"
     ),
     "list": Place(f"{_CLI}.list", "List ops, subjects, backends, findings and more."),
+    "matrix": Place(f"{_CLI}.toolbox.matrix", "Run a test matrix: op, dtype, shapes, layout, device and kernel."),
     "new": Place(f"{_CLI}.new", "Write a small file that runs, to start from."),
     "profile": Place(f"{_CLI}.nvidia", "Run a case on the GPU under Nsight Compute.", "profile_command"),
     "promote": Place(f"{_CLI}.lifecycle", "Keep findings for good: they are replayed in CI.", "promote_command"),

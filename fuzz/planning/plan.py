@@ -138,7 +138,7 @@ def new_campaign(
         updated=now(),
         goals=dict.fromkeys(goals_of(reach_of(ops, space)), -1),
         space=space,
-        layouts={op: found for op in ops if (found := _layouts_of(contract_of(op), subjects))},
+        layouts={op: found for op in ops if (found := layouts_of(contract_of(op), subjects))},
         estimated=tuple(op for op in ops if contract_of(op).estimated),
         contracts={op: place for op in ops if (place := origin_of(op))},
         references={op: described(op) for op in ops if contract_of(op).elsewhere},
@@ -165,7 +165,7 @@ def limited(campaign: Campaign, shapes: Sequence[Dims], layouts: Sequence[str]) 
 
 
 def fitting_shapes(contract: Contract, shapes: Sequence[Dims]) -> tuple[Dims, ...]:
-    """The shapes that name the dims of an op. Raises UsageError if none does, or one has extents that it cannot have."""
+    """The shapes that name the dims of an op. Raises UsageError if none does, or the op has no such extents."""
     found = [dims for dims in shapes if set(dims) == set(contract.dims)]
     if not found:
         raise UsageError(f"no shape is one of {contract.name}, whose dims are {', '.join(contract.dims)}")
@@ -210,7 +210,7 @@ def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space
     """
     spaces = {}
     first, everyone = next(iter(contract.inputs)), [s for s in subjects if s.op == contract.name]
-    mine, narrow = deciding(contract.name, everyone), _layouts_of(contract, everyone)
+    mine, narrow = deciding(contract.name, everyone), layouts_of(contract, everyone)
     layouts = tuple(dict.fromkeys(one for n, i in contract.inputs.items() for one in narrow.get(n, layouts_for(i))))
     for dtype in dict.fromkeys(variant[first] for variant in contract.variants):
         takers = [s.name for s in everyone if takes(s, dtype)]
@@ -231,7 +231,7 @@ def deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
     return [s for s in everyone if s.is_own] or everyone
 
 
-def _layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
+def layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
     """Inputs that are given in some of their layouts only, as the others are declined by all that decide."""
     found: dict[str, tuple[str, ...]] = {}
     ranks = {name: len(spec.axes) for name, spec in contract.inputs.items()}

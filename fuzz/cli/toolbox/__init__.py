@@ -1,0 +1,1 @@
+"""Commands beside the search: one file each."""
