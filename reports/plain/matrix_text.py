@@ -8,7 +8,7 @@ from kernel_assay.corpus.model.matrix import CellResult, MatrixRun, Standing
 from kernel_assay.reports.plain.terminal import table
 from kernel_assay.reports.words import count, first_of
 
-QUIET = 8
+QUIET = 3
 """Cells of a kind, expected and skipped ones, that are told one by one."""
 
 
