@@ -15,8 +15,8 @@ from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import BESIDE, Finding, State
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.model.matrix import MatrixRun
+from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store

@@ -41,7 +41,7 @@ class Cell(Record):
     @property
     def name(self) -> str:
         """The cell as one word: `softmax/float32/any/transposed/cpu/numpy`."""
-        return "/".join((self.op, self.dtype, self.shapes, self.layout, self.device, self.kernel))
+        return f"{self.op}/{self.dtype}/{self.shapes}/{self.layout}/{self.device}/{self.kernel}"
 
 
 class Standing(StrEnum):
@@ -90,6 +90,11 @@ class CellResult(Record):
     seconds: float = 0.0
 
     @property
+    def to_run(self) -> bool:
+        """Whether a run has yet to come to it."""
+        return self.wanted and self.standing is Standing.NOT_RUN and self.reason == NOT_REACHED
+
+    @property
     def done(self) -> bool:
         """Whether its cases were judged."""
         return bool(self.run)
@@ -121,7 +126,7 @@ class MatrixRun(Record):
     @property
     def finished(self) -> bool:
         """Whether every cell has been come to that was asked for."""
-        return not any(one.wanted and one.reason == NOT_REACHED for one in self.results)
+        return not any(one.to_run for one in self.results)
 
     @property
     def expected(self) -> frozenset[str]:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernel_assay.corpus.errors import UsageError, about
+from kernel_assay.corpus.formats import FORMATS
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.model.matrix import ANY, AXES, BUILTIN, Cell, CellResult, Standing
 from kernel_assay.corpus.model.reference_place import ReferencePlace
 from kernel_assay.corpus.model.subject import Subject
@@ -63,7 +65,7 @@ class Cells:
         """A person's own kernels, by how they are written: what to call them elsewhere, and what is known of them."""
         found = {}
         for number, said in enumerate(self.definition.matrix.subjects):
-            text = said.file if isinstance(said, Kernel) else said
+            text = _text(said)
             if text == BUILTIN or text.startswith(_PREFIX):
                 continue
             with about(self.definition.at("subjects", number)):
@@ -83,6 +85,7 @@ class Cells:
         only: patterns as `device=cpu`. Raises UsageError for an entry that fits no cell.
         """
         matrix = self.definition.matrix
+        self._must_be_known()
         cells = list({cell.name: cell for cell in self._every()}.values())
         self._must_be_used(cells)
         for kind, entries in (("include", matrix.include), ("exclude", matrix.exclude)):
@@ -93,6 +96,8 @@ class Cells:
             self._must_fit(kind, some, cells)
         if not cells:
             raise UsageError(f"{self.definition.path}: no cell is left; take something out of include or exclude")
+        if not any(_asked(cell, only) for cell in cells):
+            raise UsageError(f"no cell of {self.definition.path} is one of --only {' --only '.join(only)}")
         return [self._planned(cell, _asked(cell, only)) for cell in cells]
 
     def expected(self, cell: Cell) -> Expected | None:
@@ -104,16 +109,16 @@ class Cells:
         for number, entry in enumerate(self.definition.matrix.xfail):
             if entry.until < self.today:
                 place = self.definition.at("xfail", number)
-                yield f"{place}: its time was over on {entry.until} ({entry.issue}): repair the kernel, or move the date"
+                yield f"{place}: it was expected until {entry.until} ({entry.issue}): repair that, or move the date"
 
     def _planned(self, cell: Cell, asked: bool) -> CellResult:
         """The record of a cell before anything is run."""
         kernel = [self.own[cell.subject][1].source_digest] if cell.subject in self.own else []
         made = CellResult(cell=cell, source=" ".join([*kernel, *_digest(origin_of(cell.op))]))
-        if skip := _first(self.definition.matrix.skip, cell):
-            return made.but(standing=Standing.SKIPPED, reason=skip.reason)
         if not asked:
             return made.but(reason="left out by --only", wanted=False)
+        if skip := _first(self.definition.matrix.skip, cell):
+            return made.but(standing=Standing.SKIPPED, reason=skip.reason)
         if why := _unavailable(cell.backend, cell.device):
             skipped = self.definition.matrix.missing == "skip"
             return made.but(standing=Standing.SKIPPED if skipped else Standing.NOT_RUN, reason=why)
@@ -127,7 +132,13 @@ class Cells:
             for subject, backend, kernels in self._kernels(op, device):
                 for dtype, shapes, layout in product(matrix.dtypes or contract.dtypes, matrix.shapes, matrix.layouts):
                     cell = Cell(
-                        op=op, dtype=dtype, shapes=shapes, layout=layout, device=device, subject=subject, backend=backend
+                        op=op,
+                        dtype=dtype,
+                        shapes=shapes,
+                        layout=layout,
+                        device=device,
+                        subject=subject,
+                        backend=backend,
                     )
                     takers = [s for s in kernels if dtype in contract.dtypes and takes(s, dtype)]
                     if takers and self._has_shapes(cell) and _has_layout(contract, layout, takers):
@@ -141,7 +152,7 @@ class Cells:
                 house.setdefault(one.backend, []).append(one)
         here = not _no_device(device)
         for said in self.definition.matrix.subjects:
-            text = said.file if isinstance(said, Kernel) else said
+            text = _text(said)
             if text in self.own:
                 subject = self.own[text][1]
                 if subject.op == op and _ever(subject.backend, device):
@@ -161,50 +172,53 @@ class Cells:
                 fitting_shapes(contract_of(cell.op), found)
         return bool(found)
 
+    def _must_be_known(self) -> None:
+        """Raise UsageError for a name that nothing has anywhere."""
+        matrix = self.definition.matrix
+        known = {"dtypes": FORMATS, "layouts": (ANY, *LAYOUTS), "shapes": (ANY, *matrix.shape_sets)}
+        for axis, names in known.items():
+            for number, name in enumerate(getattr(matrix, axis)):
+                if name not in names:
+                    place = self.definition.at(axis, number)
+                    raise UsageError(f"{place}: {name!r} is not known; the known ones are {', '.join(names)}")
+        dims = {op: frozenset(contract_of(op).dims) for op in self.ops}
+        for name, shapes in matrix.shape_sets.items():
+            place = self.definition.at("shape_sets", name)
+            if name not in matrix.shapes:
+                raise UsageError(f"{place}: nothing names this set; add it to shapes")
+            if not any(frozenset(shape) in dims.values() for shape in shapes):
+                every = "; ".join(f"{op}: {', '.join(contract_of(op).dims)}" for op in self.ops)
+                raise UsageError(f"{place}: no shape has all dims of an op ({every})")
+        for number, said in enumerate(map(_text, matrix.subjects)):
+            if said.startswith(_PREFIX):
+                with about(self.definition.at("subjects", number)):
+                    loader_of(said.removeprefix(_PREFIX))
+
     def _must_be_used(self, cells: Sequence[Cell]) -> None:
         """Raise UsageError for a value of an axis that no cell has."""
-        matrix, at = self.definition.matrix, self.definition.at
-        axes = {"dtypes": "dtype", "shapes": "shapes", "layouts": "layout", "devices": "device"}
-        for axis, name in axes.items():
-            there = {getattr(cell, name) for cell in cells}
-            for number, value in enumerate(getattr(matrix, axis)):
-                if value not in there:
-                    raise UsageError(f"{at(axis, number)}: {self._unused(axis, value)}")
-        for number, said in enumerate(matrix.subjects):
-            text = said.file if isinstance(said, Kernel) else said
-            subject, backend = (BUILTIN, text.removeprefix(_PREFIX)) if text.startswith(_PREFIX) else (text, "")
-            if backend:
-                with about(at("subjects", number)):
-                    loader_of(backend)
-            if not any(c.subject == subject and c.backend == (backend or c.backend) for c in cells):
-                raise UsageError(f"{at('subjects', number)}: {text!r} has no cell: no op, dtype and device here is its")
-        for op in self.ops:
-            if op not in {cell.op for cell in cells}:
-                raise UsageError(f"{self.definition.path}: {op} has no cell: no kernel, dtype and shape here is its")
-        for name in set(matrix.shape_sets) - set(matrix.shapes):
-            raise UsageError(f"{at('shape_sets', name)}: nothing names this set; add it to shapes")
-
-    def _unused(self, axis: str, value: str) -> str:
-        """A sentence about a value that no cell has."""
         matrix = self.definition.matrix
-        if axis == "dtypes":
-            there = dict.fromkeys(dtype for op in self.ops for dtype in contract_of(op).dtypes)
-            return f"no op or kernel here takes {value!r}; the ops have {', '.join(there)}"
-        if axis == "shapes" and value not in matrix.shape_sets:
-            known = ", ".join((ANY, *matrix.shape_sets))
-            return f"the shape set {value!r} is not known; the known ones are {known}"
-        if axis == "shapes":
-            dims = "; ".join(f"{op}: {', '.join(contract_of(op).dims)}" for op in self.ops)
-            return f"no shape of {value!r} names all dims of an op ({dims})"
-        if axis == "layouts":
-            with_layouts(contract_of(self.ops[0]), (value,), {})
-            return f"no kernel here is tried in the layout {value!r}"
-        return f"no kernel here ever runs on {value!r}"
+        there = {
+            "subjects": {name for cell in cells for name in (cell.subject, _PREFIX + cell.backend)},
+            "shapes": {cell.shapes for cell in cells},
+            "layouts": {cell.layout for cell in cells},
+            "dtypes": {cell.dtype for cell in cells},
+            "devices": {cell.device for cell in cells},
+            "ops": {cell.op for cell in cells},
+        }
+        for axis, used in there.items():
+            for number, value in enumerate(self.ops if axis == "ops" else map(_text, getattr(matrix, axis))):
+                if value not in used:
+                    place = self.definition.at(axis, number)
+                    raise UsageError(f"{place}: no cell has {value!r}, for nothing else in the matrix goes with it")
 
     def _must_fit(self, kind: str, entries: Iterable[Where], cells: Sequence[Cell]) -> None:
         for number, entry in enumerate(entries):
             if not any(entry.fits(cell) for cell in cells):
                 raise UsageError(f"{self.definition.at(kind, number)}: it fits no cell")
+
+
+def _text(said: str | Kernel) -> str:
+    return said.file if isinstance(said, Kernel) else said
 
 
 def _first(entries: Iterable[_W], cell: Cell) -> _W | None:

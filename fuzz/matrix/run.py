@@ -14,11 +14,12 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from multiprocessing.util import Finalize
+from typing import Self
 
 from kernel_assay import __version__
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.findings import Finding
-from kernel_assay.corpus.model.matrix import ANY, NOT_REACHED, CellResult, MatrixRun, Standing
+from kernel_assay.corpus.model.matrix import ANY, BUILTIN, CellResult, MatrixRun, Standing
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.matrix_journal import MatrixJournal
@@ -32,8 +33,8 @@ from kernel_assay.kernels.environment import environment
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool, pool_ahead
 from kernel_assay.reports.book import judged_of
 
-END_SECONDS = 20.0
-"""For the end of a cell's run, in which failures are shrunk and filed."""
+LEAST_END, MOST_END = 6.0, 20.0
+"""Seconds for the end of a cell's run, in which failures are shrunk and filed: half of its budget, within these."""
 Told = Callable[[CellResult], None]
 
 
@@ -48,11 +49,15 @@ class CellRunner:
     _pools: dict[str, WorkerPool] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
-    def __enter__(self) -> CellRunner:
+    def __enter__(self) -> Self:
         """The runner itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End those processes."""
+        self.close()
+
+    def close(self) -> None:
         """End those processes."""
         self._stack.close()
         self._pools.clear()
@@ -92,7 +97,7 @@ class CellRunner:
             device=cell.device,
             cases=matrix.cases,
             seed=zlib.crc32(f"{matrix.seed}:{cell.name}".encode()),
-            after_seconds=END_SECONDS,
+            after_seconds=min(MOST_END, max(LEAST_END, seconds_of(matrix.budget) / 2)),
             jobs=1,
             limits=self.limits,
         )
@@ -110,7 +115,7 @@ class CellRunner:
         return HeadStart(self._pools[cell.backend].branch({}))
 
     def _told(self, planned: CellResult, result: api.RunResult) -> CellResult:
-        """What became of a cell, by its run. Raises what has ended that, and UsageError if nothing was judged."""
+        """What became of a cell, by its run. Raises what has ended that."""
         result.verify()
         book, c = result.book(), result.campaign
         news = [f for f in book.real if book.news(f)]
@@ -120,7 +125,8 @@ class CellRunner:
         if result.failed:
             return self._failed(found, news)
         if not judged_of(c.kinds):
-            raise UsageError(_why_nothing(result))
+            declined = c.kinds and found.cell.subject == BUILTIN  # one's own has to be told apart in the matrix
+            return found.but(standing=Standing.SKIPPED if declined else Standing.NOT_RUN, reason=_why_nothing(result))
         entry = self.cells.expected(found.cell)
         if entry is None:
             return found.but(standing=Standing.PASSED, reason="")
@@ -145,8 +151,9 @@ class CellRunner:
 def _why_nothing(result: api.RunResult) -> str:
     """The reason for which most cases of a run were declined."""
     reasons = [(n, why) for seen in result.campaign.statistics.values() for why, n in seen.skipped.items()]
-    why = max(reasons, default=(0, "the budget was over before the first cases came back"))[1]
-    return f"nothing was judged in {result.campaign.cases:,} cases: {why}"
+    if not reasons:
+        return "the budget was over before the first cases came back; give it more time"
+    return f"it declines all of {result.campaign.cases:,} cases: {max(reasons)[1]}"
 
 
 def begun(cells: Cells, store: Store, only: Sequence[str] = (), *, resume: bool = False) -> MatrixRun:
@@ -178,16 +185,14 @@ def begun(cells: Cells, store: Store, only: Sequence[str] = (), *, resume: bool 
     raise UsageError(f"no run of {run.file} as it is now was interrupted; start one without --resume")
 
 
-def run_matrix(
-    runner: CellRunner, run: MatrixRun, *, jobs: int = 1, on_result: Told = lambda _: None
-) -> MatrixRun:
+def run_matrix(runner: CellRunner, run: MatrixRun, *, jobs: int = 1, on_result: Told = lambda _: None) -> MatrixRun:
     """Run what is left of a matrix; what became of all its cells, each in the store as soon as it is known.
 
     jobs: processes, each with a cell at a time. The runner's `stop` ends it: cells that were not over are not reached.
     Raises InternalError.
     """
     found: dict[str, CellResult] = {}
-    left = [one for one in run.results if one.wanted and one.standing is Standing.NOT_RUN and one.reason == NOT_REACHED]
+    left = [one for one in run.results if one.to_run]
     began = time.monotonic()
     runner.store.prepare()
     with closing(MatrixJournal(runner.store.root).begin(run)) as journal:
@@ -228,7 +233,7 @@ def _begin(runner: CellRunner) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     mine = replace(runner, store=Store(runner.store.root), stop=api.Stop(), _pools={}, _stack=ExitStack())
-    Finalize(None, mine.__exit__, exitpriority=1)
+    Finalize(None, mine.close, exitpriority=1)
     _RUNNER.append(mine)
 
 

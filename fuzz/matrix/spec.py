@@ -11,18 +11,35 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+)
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.matrix import ANY, AXES, BUILTIN, Cell
+from kernel_assay.fuzz.settings import seconds_of
 
 Name = Annotated[str, StringConstraints(min_length=1)]
 Names = Annotated[tuple[Name, ...], Field(min_length=1)]
-Patterns = Annotated[tuple[Name, ...], BeforeValidator(lambda said: [said] if isinstance(said, str) else said)]
+Patterns = Name | tuple[Name, ...]
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=3)]
 Issue = Annotated[str, StringConstraints(pattern=r"^(https?://\S+|\S*#\d+|[A-Z][A-Z0-9]*-\d+)$")]
 Path_ = tuple[str | int, ...]
+
+
+def _is_time(text: str) -> str:
+    """Raises ValueError, as pydantic wants it."""
+    try:
+        seconds_of(text)
+    except UsageError as error:
+        raise ValueError(error) from None
+    return text
 
 
 class Kernel(Record):
@@ -47,8 +64,8 @@ class Where(Record):
 
     def fits(self, cell: Cell) -> bool:
         """Whether a cell is one of these."""
-        named = ((getattr(cell, axis), getattr(self, axis)) for axis in AXES)
-        return all(any(fnmatchcase(value, one) for one in patterns) for value, patterns in named if patterns)
+        named = ((getattr(cell, axis), said) for axis in AXES if (said := getattr(self, axis)))
+        return all(any(fnmatchcase(value, one) for one in ([p] if isinstance(p, str) else p)) for value, p in named)
 
 
 class Skip(Where):
@@ -81,7 +98,7 @@ class Matrix(Record):
     """Of the first input; none: all that an op and a kernel have."""
     shapes: Names = (ANY,)
     """Shape sets: `any` (drawn as by a run), those of `shape_sets`, or named ones."""
-    shape_sets: dict[Name, Annotated[tuple[dict[Name, NonNegativeInt], ...], Field(min_length=1)]] = {}
+    shape_sets: dict[Name, Annotated[tuple[dict[Name, NonNegativeInt], ...], Field(min_length=1)]] = Field({})
     """Sets of your own: extents of all dims of an op; one set may have those of several ops."""
     layouts: Names = (ANY,)
     """Memory layouts of inputs: `any` (drawn as by a run), or names (`kassay list layouts`)."""
@@ -98,7 +115,7 @@ class Matrix(Record):
     """What a device or a backend means that is named and not here; `fail`: exit code 2."""
     cases: PositiveInt = 32
     """Of each cell."""
-    budget: Name = "60s"
+    budget: Annotated[str, AfterValidator(_is_time)] = "60s"
     """The longest that a cell may take: 10s, 5m."""
     seed: NonNegativeInt = 0
     """Decides all cases of all cells."""
@@ -135,6 +152,7 @@ def load(path: Path) -> Definition:
         text = path.read_text("utf-8")
         root = yaml.compose(text, yaml.SafeLoader)
         raw = yaml.safe_load(text)
+        twice = next(_twice(root), None) if root else None
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
@@ -143,12 +161,12 @@ def load(path: Path) -> Definition:
         raise UsageError(f"{path}{_marked(error)} is not YAML: {getattr(error, 'problem', None) or error}") from None
     if not isinstance(root, yaml.MappingNode) or not isinstance(raw, dict):
         raise UsageError(f"{path} is no matrix: write `ops: [softmax]` and more (docs/a-matrix-of-tests.md)")
-    for key in _twice(root):
-        raise UsageError(f"{path}, line {key.start_mark.line + 1}: {key.value!r} stands twice")
+    if twice is not None:
+        raise UsageError(f"{path}, line {twice.start_mark.line + 1}: {twice.value!r} stands twice")
     try:
         found = Definition(path, Matrix.model_validate(raw), root)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = max(error.errors(), key=lambda one: len(one["loc"]))  # of the kinds of a union, what fits best
         place = tuple(one for one in first["loc"] if not isinstance(one, str) or _names_a_part(one))
         raise UsageError(f"{Definition(path, Matrix(), root).at(*place)}: {_complaint(first)}") from None
     return found
@@ -164,6 +182,8 @@ def _complaint(first: Any) -> str:
     kind, context = first["type"], first.get("ctx", {})
     if kind == "extra_forbidden":
         return "there is no such key"
+    if kind == "value_error":
+        return str(context["error"])
     if kind == "missing":
         return "it is missing"
     if kind == "string_pattern_mismatch" and "https" in str(context.get("pattern")):
@@ -178,7 +198,7 @@ def _marked(error: Exception) -> str:
 
 def _line(node: yaml.Node, place: Sequence[str | int]) -> int:
     """The line of the part of a file that is named, or of the last one on the way to it that there is."""
-    line = node.start_mark.line + 1
+    line: int = node.start_mark.line + 1
     for step in place:
         if isinstance(node, yaml.MappingNode):
             pair = next((pair for pair in node.value if pair[0].value == step), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -22,7 +21,6 @@ from kernel_assay.fuzz.settings import MOST_JOBS, SandboxLimits
 from kernel_assay.reports.book import Book, matrix_book
 from kernel_assay.reports.forms import formats, write
 from kernel_assay.reports.json_model import report
-from kernel_assay.reports.plain.matrix_text import matrix_headline
 from kernel_assay.reports.plain.terminal import say
 
 
@@ -77,7 +75,7 @@ def command(
     with Store(corpus) as store, stopping(api.Stop()) as stop:
         store.prepare()
         run = begun(cells, store, only, resume=resume)
-        progress = partial(_progress, len(run.results)) if not quiet else lambda _: None
+        progress = _Progress(sum(one.to_run for one in run.results), quiet=quiet)
         with CellRunner(cells, store, limits, stop) as runner:
             run = run_matrix(runner, run, jobs=jobs, on_result=progress)
         book = matrix_book(store, run)
@@ -89,9 +87,18 @@ def command(
     return max(_expired(expired), _code(run), key=(0, UNJUDGED, INTERRUPTED, FOUND).index)
 
 
-def _progress(cells: int, result: CellResult) -> None:
-    said = "" if result.standing is Standing.PASSED else f": {result.reason}"
-    click.echo(f"{result.standing:8} {result.cell.name}{said}", err=True)
+class _Progress:
+    """Says a line a cell."""
+
+    def __init__(self, cells: int, *, quiet: bool) -> None:
+        self._cells, self._quiet, self._over = cells, quiet, 0
+
+    def __call__(self, result: CellResult) -> None:
+        self._over += 1
+        said = f": {result.reason}" if result.reason else ""
+        if not self._quiet:
+            line = f"{self._over:,} of {self._cells:,}  {result.standing:8} {result.cell.name}{said}"
+            click.echo(line, err=True)
 
 
 def _write(book: Book, files: dict[str, str | None]) -> None:
