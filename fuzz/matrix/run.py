@@ -12,8 +12,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from multiprocessing.util import Finalize
+from pathlib import Path
 from typing import Self
 
 from kernel_assay import __version__
@@ -27,6 +28,7 @@ from kernel_assay.fuzz import api
 from kernel_assay.fuzz.campaign.clock import Ended
 from kernel_assay.fuzz.checking.head_start import HeadStart
 from kernel_assay.fuzz.matrix.cells import Cells
+from kernel_assay.fuzz.matrix.spec import load
 from kernel_assay.fuzz.settings import seconds_of
 from kernel_assay.fuzz.triage.failures import now
 from kernel_assay.kernels.environment import environment
@@ -125,7 +127,7 @@ class CellRunner:
         if result.failed:
             return self._failed(found, news)
         if not judged_of(c.kinds):
-            declined = c.kinds and found.cell.subject == BUILTIN  # one's own has to be told apart in the matrix
+            declined = c.kinds and found.cell.subject == BUILTIN  # of one's own `verify` has said it
             return found.but(standing=Standing.SKIPPED if declined else Standing.NOT_RUN, reason=_why_nothing(result))
         entry = self.cells.expected(found.cell)
         if entry is None:
@@ -209,10 +211,14 @@ def run_matrix(runner: CellRunner, run: MatrixRun, *, jobs: int = 1, on_result: 
 
 def _spread(runner: CellRunner, left: Sequence[CellResult], jobs: int) -> Iterator[CellResult]:
     """Yield what becomes of cells, as several processes come to their ends. Raises InternalError if one dies."""
-    context, others = multiprocessing.get_context("fork"), set(multiprocessing.active_children())
-    with ProcessPoolExecutor(min(jobs, len(left)), context, _begin, (runner,)) as crew:
+    context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
+    arguments = (runner.cells.definition.path, runner.cells.today, runner.store.root, runner.limits)
+    with ProcessPoolExecutor(min(jobs, len(left)), context, _begin, arguments) as crew:
         try:
-            for done in as_completed([crew.submit(_run, one) for one in left]):
+            signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)  # they inherit that, and Ctrl-C is not for them
+            waiting = [crew.submit(_run, one) for one in left]
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
+            for done in as_completed(waiting):
                 yield done.result()
         except BrokenProcessPool as error:
             raise InternalError("a process that runs cells of the matrix died") from error
@@ -221,20 +227,25 @@ def _spread(runner: CellRunner, left: Sequence[CellResult], jobs: int) -> Iterat
             for child in set(multiprocessing.active_children()) - others:  # as safe as a kill, which loses nothing
                 child.terminate()
             raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
 
 
+_OURS = (signal.SIGINT, signal.SIGHUP)
 _RUNNER: list[CellRunner] = []
+"""That of a process which runs cells for another."""
 
 
-def _begin(runner: CellRunner) -> None:
-    """Begin the life of a process that runs cells; its end is for the one that has started it."""
+def _begin(path: Path, today: date, root: Path, limits: api.SandboxLimits) -> None:
+    """Begin the life of such a process; its end is for the one that has started it."""
     die_with_parent()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in _OURS:
         signal.signal(number, signal.SIG_IGN)
-    mine = replace(runner, store=Store(runner.store.root), stop=api.Stop(), _pools={}, _stack=ExitStack())
-    Finalize(None, mine.close, exitpriority=1)
-    _RUNNER.append(mine)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
+    cells = Cells(load(path), today)
+    assert cells.ops is not None  # from here on they are known
+    _RUNNER.append(CellRunner(cells, Store(root), limits))
+    Finalize(None, _RUNNER[-1].close, exitpriority=1)
 
 
 def _run(planned: CellResult) -> CellResult:

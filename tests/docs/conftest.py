@@ -1,8 +1,8 @@
 """A page of docs/ as a machine reads it: files to write, commands to run, and lines that the commands must print.
 
 A ```python, ```cpp, ```json or ```yaml block whose first line is a comment with the name of a file is that file. The
-lines of an ```sh block are run one after the other, in the folder of the files; those of the ```text block behind it must
-occur in what they print, in this order.
+lines of an ```sh block are run one after the other, in the folder of the files; those of the ```text block behind it
+must occur in what they print, in this order.
 """
 
 import contextlib
