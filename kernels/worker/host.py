@@ -22,6 +22,7 @@ from kernel_assay.kernels.backends.support.guard import Guarded
 from kernel_assay.kernels.backends.support.mapped_memory import Mapped
 from kernel_assay.kernels.backends.support.walls import Walled, is_walled, order_of
 from kernel_assay.kernels.boundary.output_transfer import Sealed
+from kernel_assay.kernels.boundary.protocol import Round
 from kernel_assay.kernels.worker.executor import Access, Head, Setting, loaded_by
 
 _LENT = 1 << 20
@@ -106,6 +107,12 @@ class HostAccess(Access):
         digests = (blake2b(self.bits(r).view(np.uint8).data, digest_size=16).hexdigest() for r in (first, second))
         bits = tuple(int.from_bytes(self.bits(r)[at].tobytes(), sys.byteorder) for r in (first, second))
         return {**dict(zip(names, digests, strict=True)), "differing_bits": bits}
+
+    def timed_round(self, make: Callable[[int], Callable[[], Any]], asked: Round) -> tuple[Any, int]:
+        """Time them by the clock of the host."""
+        from kernel_assay.kernels.worker.timed import host_round
+
+        return host_round(make, asked)
 
     def prepare(self, memory: Any, case: Case, run: int, order: int) -> None:
         """Tell the loader."""
