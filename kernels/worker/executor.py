@@ -128,6 +128,10 @@ class Access(ABC):
         """Told before each call; order: a number that chooses in which order threads run."""
         del memory, case, run, order
 
+    def settle(self, memory: Any) -> None:
+        """Have all of the memory where it is read at once."""
+        del memory
+
     def call(self, function: Callable[[], Any]) -> Any:
         """Call, up to its end where it runs."""
         return function()

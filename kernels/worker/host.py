@@ -24,9 +24,11 @@ from kernel_assay.kernels.backends.support.walls import Walled, is_walled, order
 from kernel_assay.kernels.boundary.output_transfer import Sealed
 from kernel_assay.kernels.boundary.protocol import Round
 from kernel_assay.kernels.worker.executor import Access, Head, Setting, loaded_by
+from kernel_assay.kernels.worker.timed import host_round
 
 _LENT = 1 << 20
 """Bytes, for guarded memory of any case that is not large by far."""
+_PAGE = 1 << 12
 _SMALL = 1 << 20
 """Bytes of a result that are copied to be compared."""
 
@@ -108,10 +110,12 @@ class HostAccess(Access):
         bits = tuple(int.from_bytes(self.bits(r)[at].tobytes(), sys.byteorder) for r in (first, second))
         return {**dict(zip(names, digests, strict=True)), "differing_bits": bits}
 
+    def settle(self, memory: Any) -> None:
+        """Touch each page: a large case is mapped anew for each run."""
+        memory.slab[::_PAGE].max(initial=0)
+
     def timed_round(self, make: Callable[[int], Callable[[], Any]], asked: Round) -> tuple[Any, int]:
         """Time them by the clock of the host."""
-        from kernel_assay.kernels.worker.timed import host_round
-
         return host_round(make, asked)
 
     def prepare(self, memory: Any, case: Case, run: int, order: int) -> None:

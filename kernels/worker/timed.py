@@ -80,6 +80,7 @@ class TimedExecutor(Executor):
         setting, access, bound = self.setting, self.access, self.bound
         if number in {0, self.asked.calls - 1}:
             setting.memory.reset(1)
+            access.settle(setting.memory)
         if number == 0:
             access.prepare(setting.memory, setting.case, 1, 0)
         arguments, named = setting.arguments(access, self.extra, returns=bound.returns)
@@ -92,9 +93,13 @@ class TimedExecutor(Executor):
         """The first run of the case, and a round of it; where its inputs are new the round comes before."""
         if not self.asked.new and "first" in self.kept:
             return self.kept["first"], self.once(1, order)
-        runs = {run: self.once(run, order) for run in ((1, 0) if self.asked.new else (0, 1))}
-        self.kept["first"] = runs[0]
-        return runs[0], runs[1]
+        if self.asked.new:
+            second = self.once(1, order)
+            second.results = [self.access.kept(result, large=self.setting.large) for result in second.results]
+            self.kept["first"] = self.once(0, order)
+            return self.kept["first"], second
+        self.kept["first"] = self.once(0, order)
+        return self.kept["first"], self.once(1, order)
 
     def report(self, first: Run, second: Run) -> tuple[Head, list[Any]]:
         """The same, with the time of the round, and without the outputs if nobody wants them."""
