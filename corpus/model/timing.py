@@ -45,6 +45,8 @@ class Timed(Record):
     """Of its inputs and outputs."""
     operations: int | None = None
     """Arithmetic operations: 2mnk of a product, else elements of the largest tensor; None: unknown."""
+    product: str = ""
+    """Of a product of matrices: the dtype of its operands, or tf32; empty: another op."""
     verdict: Verdict | None = None
     """The oracle's word on the timed outputs; None: there were none."""
     problem: str = ""
@@ -102,6 +104,21 @@ class Peaks(Record):
     cache: int = 0
     """Bytes of the last level cache."""
 
+    def least_seconds(self, one: Timed) -> float:
+        """Seconds that a case takes at least by these numbers: the roofline; NaN if its bytes are unknown."""
+        if one.bytes is None:
+            return math.nan
+        return max(one.bytes / self.bandwidth, self._arithmetic(one))
+
+    def _arithmetic(self, one: Timed) -> float:
+        rate = self.products.get(one.product, 0.0)
+        return one.operations / rate if rate and one.operations is not None else 0.0
+
+    def possible_seconds(self, one: Timed, cores: int) -> float:
+        """The same, where nothing may be counted twice: without what a cache may hold, and with so many cores at work."""
+        moved = max(0, (one.bytes or 0) - self.cache) / self.bandwidth
+        return max(moved, self._arithmetic(one)) / cores
+
 
 class ClockSample(Record):
     """The clocks of a device at one moment; they are read, never changed."""
@@ -146,6 +163,8 @@ class TimingRun(Record):
     clocks: tuple[ClockSample, ...] = ()
     notes: tuple[str, ...] = ()
     """What makes the times less than they could be, in a sentence each: throttling, few rounds, an emulated kernel."""
+    baseline: str = ""
+    """Key of the subject over which speed-ups are; empty: there is none."""
     subjects: tuple[Subject, ...] = ()
     timed: tuple[Timed, ...] = ()
     """One for each case and subject, case by case; the subjects in their order."""
@@ -154,6 +173,10 @@ class TimingRun(Record):
     def failed(self) -> bool:
         """Whether something was found."""
         return any(one.failed for one in self.timed)
+
+    def share(self, one: Timed) -> float:
+        """The share of the roofline that an implementation reaches; NaN if that is unknown."""
+        return self.peaks.least_seconds(one) / one.median if self.peaks else math.nan
 
     def by_case(self) -> list[tuple[Case, list[Timed]]]:
         """The times of each case, in their order."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
+from statistics import median
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
@@ -18,7 +19,7 @@ from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.settings import LONGEST
-from kernel_assay.fuzz.timing.costs import bytes_of, operations_of
+from kernel_assay.fuzz.timing.costs import bytes_of, operations_of, product_of
 from kernel_assay.kernels.backend_registry import is_on_gpu
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
 from kernel_assay.kernels.boundary.protocol import Round, Task
@@ -30,9 +31,12 @@ LEAST_ROUNDS, FEWEST = 7, 2
 """Rounds after which noise is believed, and that are run even if time is over."""
 ROUND_SECONDS, MOST_SECONDS, MOST_CALLS = 1e-3, 0.03, 1000
 """Calls of a round take so long together, unless the whole round then takes longer than the second."""
+LEAD_SECONDS = 0.01
+"""A call that takes less has one before it in each round that is not timed."""
 STABLE, WARM_SHARE, WARM_ROUNDS = 0.05, 0.2, 10
 """How much two rounds of a warm one may differ, and the share of the time, and the rounds, in which all become warm."""
-BURST_SECONDS, BURST_CALLS = 0.05, 20_000
+BURST_SECONDS, BURST_CALLS, BURSTS = 0.03, 20_000, 6
+"""Of calls in a row, and how often that is tried: a machine that is busy makes anybody late."""
 UNTRUE, SLACK, GPU_SLACK = 2.0, 3e-5, 1e-3
 """Times are untrue from this factor on, beyond so many seconds a call, which a launch on a GPU may take on the host."""
 NEW = 5
@@ -62,6 +66,8 @@ class _Lane:
 
     subject: Subject
     calls: int = 1
+    lead: int = 0
+    """Calls before those."""
     seconds: list[float] = field(default_factory=list)
     verdict: Verdict | None = None
     problem: str = ""
@@ -120,6 +126,7 @@ class CaseTimer:
             calls=lane.calls,
             bytes=None if outside else bytes_of(contract, case),
             operations=None if outside else operations_of(contract, case),
+            product=product_of(contract, lane.subject, case),
             verdict=lane.verdict,
             problem=lane.problem,
             finding=lane.finding,
@@ -134,8 +141,8 @@ class CaseTimer:
         }
         return self._case.but(tensors=tensors)
 
-    def _asked(self, calls: int, *, quiet: bool = False, new: bool = False, burst: bool = False) -> Round:
-        return Round(calls, self._flush, quiet=quiet, new=new, burst=burst, rooms=self._variants)
+    def _asked(self, calls: int, *, new: bool = False, quiet: bool = False) -> Round:
+        return Round(calls, self._flush, quiet=quiet, new=new, rooms=self._variants)
 
     def _prepare(self, lane: _Lane) -> None:
         """Judge timed outputs of each variant, and choose the calls of a round."""
@@ -187,19 +194,24 @@ class CaseTimer:
         self._once(lane, self._case, self._asked(1, quiet=True))
         whole = time.monotonic() - began
         lane.calls = int(max(1, min(ROUND_SECONDS / max(took, 1e-9), MOST_SECONDS / whole, MOST_CALLS)))
+        lane.lead = int(took < LEAD_SECONDS)
 
     def _once(self, lane: _Lane, case: Case, asked: Round) -> tuple[float, float]:
-        """Run a round that is not judged, unless its outputs are not those of the first: seconds of a call, and in all,
-        outside."""
+        """Run a round, which is judged only if its outputs are not those of the first.
+
+        Seconds of a call, as its worker says, and those outside in all, without those in which others ran in its place.
+        """
         key = lane.subject.key
         large = self._examiner.is_large(case) or is_made_on_gpu(lane.subject)
         task = Task(case, self._contract.output_specs(case), (key,), large=large, round=asked)
-        began = time.monotonic()
-        ran = self._examiner.sandbox.run([task])[0][key].execution
+        sandbox = self._examiner.sandbox
+        began, waited = time.monotonic(), sandbox.waited(key)
+        ran = sandbox.run([task])[0][key].execution
         outer = time.monotonic() - began
+        ready = outer - max(0.0, sandbox.waited(key) - waited)
         if wrong := _amiss(lane.subject, ran):
             self._look_again(lane, case, wrong)
-        return self._seconds(lane, ran, asked.calls, outer), outer
+        return self._seconds(lane, ran, asked.calls, outer), ready
 
     def _look_again(self, lane: _Lane, case: Case, wrong: str) -> None:
         """A round went wrong: judge one like it, for a verdict in the usual words."""
@@ -219,7 +231,8 @@ class CaseTimer:
             before = now
 
     def _turn(self, lane: _Lane, number: int) -> float:
-        return self._once(lane, self._variant(number % self._variants), self._asked(lane.calls, quiet=True))[0]
+        asked = replace(self._asked(lane.calls, quiet=True), lead=lane.lead)
+        return self._once(lane, self._variant(number % self._variants), asked)[0]
 
     def _round(self, live: list[_Lane], number: int) -> None:
         """Time each once, in an order that was never the same: what one leaves to the next is not always the same."""
@@ -250,11 +263,12 @@ class CaseTimer:
 
     def _burst(self, lane: _Lane) -> None:
         """Compare with what many calls in a row take outside: the difference of two such rows, as messages take time."""
-        usual = min(lane.seconds)
+        usual = median(lane.seconds)
         calls = int(max(2, min(BURST_SECONDS / usual, BURST_CALLS)))
-        for _ in range(2):
+        for _ in range(BURSTS):
             short, long = (
-                self._once(lane, self._case, self._asked(n, quiet=True, burst=True))[1] for n in (1, 1 + calls)
+                self._once(lane, self._case, replace(self._asked(n, quiet=True), burst=True))[1]
+                for n in (1, 1 + calls)
             )
             outside = (long - short) / calls
             if not lane.is_live or outside <= UNTRUE * usual + lane.slack:

@@ -43,6 +43,8 @@ class Round:
     """Whether the outputs are only compared there with the first ones, and not sent."""
     new: bool = False
     """Whether its calls are the first that see these inputs."""
+    lead: int = 0
+    """Calls before those: a process that was asleep is slow at first."""
     burst: bool = False
     """Whether the calls follow one another at once, and are timed as one."""
     rooms: int = 1

@@ -140,6 +140,10 @@ class SideBySide(Sandbox):
         """What a new worker answers, where a subject would run."""
         return self._members[self._group(self._subjects[key])].ask(key, message, seconds)
 
+    def waited(self, key: str) -> float:
+        """Seconds for which the worker of a subject was ready to run, and others ran."""
+        return self._members[self._group(self._subjects[key])].waited(key)
+
     def submit(
         self, tasks: Sequence[Task], taker: Taker | None = None, most_deaths: int = 0, hang_counts: int = 1
     ) -> PendingBatch:

@@ -32,13 +32,13 @@ def _gone_through(size: int) -> Array:
 def host_round(make: Make, asked: Round) -> tuple[Any, int]:
     """Time calls one by one, by the clock of the host: what the last one returned, and the sum in nanoseconds."""
     total, answer = 0, None
-    for number in range(asked.calls):
+    for number in range(-asked.lead, asked.calls):
         call = make(number)
         if asked.flush:
             _gone_through(asked.flush)[::_LINE].sum()
         answer = None  # a caller who needs no result lets it go
         answer, took = timed(call)
-        total += took
+        total += took if number >= 0 else 0
     return answer, total
 
 
@@ -71,17 +71,17 @@ class TimedExecutor(Executor):
     def _round(self, given: list[Any] | None) -> tuple[Any, int]:
         access, asked = self.access, self.asked
         if asked.burst:
-            call = self._made(0, given)
+            call = self._made(-asked.lead, given)
             return timed(lambda: access.call(lambda: repeated(call, asked.calls)))
         return access.timed_round(lambda number: self._made(number, given), asked)
 
     def _made(self, number: int, given: list[Any] | None) -> Callable[[], Any]:
         """A call with arguments of its own. Outputs are poisoned before the first one, and before the last."""
         setting, access, bound = self.setting, self.access, self.bound
-        if number in {0, self.asked.calls - 1}:
+        if number in {-self.asked.lead, self.asked.calls - 1}:
             setting.memory.reset(1)
             access.settle(setting.memory)
-        if number == 0:
+        if number == -self.asked.lead:
             access.prepare(setting.memory, setting.case, 1, 0)
         arguments, named = setting.arguments(access, self.extra, returns=bound.returns)
         if given is not None:

@@ -1,0 +1,1 @@
+"""Commands beside the search: how fast a kernel is, and more."""
