@@ -339,9 +339,7 @@ def check_golden(
     return golden_check.check(Path(folder), own, device=device, limits=limits)
 
 
-def time(
-    settings: TimeSettings, *, store: Store, on_event: Callable[[RoundsTimed], None] | None = None
-) -> TimingRun:
+def time(settings: TimeSettings, *, store: Store, on_event: Callable[[RoundsTimed], None] | None = None) -> TimingRun:
     """Time implementations against one another, in interleaved rounds, and keep the result in the store.
 
     on_event: called in this thread after each round. A wrong output, or a time that cannot be true, is a finding of the

@@ -1,4 +1,4 @@
-"""Facts about this machine that times depend on: the cache, clocks, and why a clock is low. All is read, nothing set."""
+"""Facts about this machine that times depend on: the cache, clocks, and why a clock is low; read, and never set."""
 
 from __future__ import annotations
 
@@ -86,8 +86,6 @@ def _sample(at: float, line: str) -> ClockSample | None:
         mhz, memory, celsius, reasons = (word.strip() for word in line.split(","))
         bits = int(reasons, 16)
         throttled = tuple(words for bit, words in _REASONS.items() if bits & bit)
-        return ClockSample(
-            at=at, mhz=float(mhz), memory_mhz=float(memory), celsius=float(celsius), throttled=throttled
-        )
+        return ClockSample(at=at, mhz=float(mhz), memory_mhz=float(memory), celsius=float(celsius), throttled=throttled)
     except ValueError:
         return None

@@ -14,8 +14,16 @@ SCHEMA_VERSION = 1
 """Of cases on disk."""
 
 SCHEMAS = {
-    **{"case": SCHEMA_VERSION, "finding": 6, "campaign": 4, "kept": 1, "proof": 1, "golden": 1, "goldencase": 1},
-    **{"timingrun": 1, "timed": 1, "peaks": 1},
+    "case": SCHEMA_VERSION,
+    "finding": 6,
+    "campaign": 4,
+    "kept": 1,
+    "proof": 1,
+    "golden": 1,
+    "goldencase": 1,
+    "timingrun": 1,
+    "timed": 1,
+    "peaks": 1,
 }
 """Versions of all records on disk. Raise one with a migration in corpus/storage/migrate.py."""
 

@@ -43,6 +43,8 @@ class Timed(Record):
     """Calls of a round."""
     bytes: int | None = None
     """Of its inputs and outputs."""
+    least_bytes: int = 0
+    """Those of them that must be moved, whatever it does."""
     operations: int | None = None
     """Arithmetic operations: 2mnk of a product, else elements of the largest tensor; None: unknown."""
     product: str = ""
@@ -52,7 +54,7 @@ class Timed(Record):
     problem: str = ""
     """Why there are no times that count, in one sentence; empty: there are."""
     finding: str = ""
-    """A finding besides a failing verdict, in one sentence: faster than the machine can be, or times that are untrue."""
+    """A finding besides a failing verdict, in one sentence: faster than the machine can be, or untrue times."""
 
     @property
     def ranked(self) -> bool:
@@ -115,8 +117,8 @@ class Peaks(Record):
         return one.operations / rate if rate and one.operations is not None else 0.0
 
     def possible_seconds(self, one: Timed, cores: int) -> float:
-        """The same, where nothing may be counted twice: without what a cache may hold, and with so many cores at work."""
-        moved = max(0, (one.bytes or 0) - self.cache) / self.bandwidth
+        """The same, where nothing may be counted twice: without what a cache may hold, and with so many cores."""
+        moved = max(0, one.least_bytes - self.cache) / self.bandwidth
         return max(moved, self._arithmetic(one)) / cores
 
 

@@ -1,4 +1,4 @@
-"""Choose what is timed: a target of the command line becomes cases and implementations; the result goes to the store."""
+"""Choose what is timed: a target becomes cases and implementations, and the result goes to the store."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ from kernel_assay.fuzz.timing.shapes import timing_cases
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 
 
+NOBODY = UserKernels()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSettings:
     """Settings of a timing run."""
 
     target: str = ""
     """An op, or stored cases as replay takes them; empty: the op of the kernels, or the reference."""
-    own: UserKernels = UserKernels()
+    own: UserKernels = NOBODY
     baselines: Sequence[str] = ()
-    """naive, torch, cublas, ggml, reference or builtin:NAME; none: torch, or the plainest, beside kernels of one's own."""
+    """naive, torch, cublas, ggml, reference or builtin:NAME; none: torch, or the plainest, beside one's own."""
     shapes: Sequence[str] = ()
     """Names of sets, and files."""
     dtypes: Sequence[str] = ()
@@ -103,18 +106,20 @@ def _plainest(op: str, own: Sequence[Subject]) -> list[str]:
 def _stored(settings: TimeSettings, store: Store) -> Chosen:
     """Cases that are stored, or given as a word. Raises UsageError if they are of several ops."""
     if settings.shapes or settings.dtypes:
-        raise UsageError(f"{settings.target} is a stored case: it has its shape and dtype; leave out --shapes and --dtype")
+        raise UsageError(
+            f"{settings.target} is a stored case: it has its shape and dtype; leave out --shapes and --dtype"
+        )
     try:
         items = gather(store, [settings.target], settings.own)
     except UsageError as error:
         ops = ", ".join(load_contracts())
         raise UsageError(f"{settings.target!r} is no op ({ops}), and no stored case: {error}") from error
-    ops = {item.case.op for item in items}
-    if len(ops) != 1:
-        raise UsageError(f"one op is timed at a time, and {settings.target} has cases of {', '.join(sorted(ops))}")
+    op, *others = sorted({item.case.op for item in items})
+    if others:
+        raise UsageError(f"one op is timed at a time, and {settings.target} has cases of {', '.join([op, *others])}")
     subjects = list({item.subject.key: item.subject for item in items}.values())
     cases = list({item.case.id: item.case for item in items}.values())
-    return _with_baselines(settings, ops.pop(), subjects, cases)
+    return _with_baselines(settings, op, subjects, cases)
 
 
 def _with_baselines(settings: TimeSettings, op: str, mine: Sequence[Subject], cases: list[Case]) -> Chosen:
@@ -127,7 +132,8 @@ def _with_baselines(settings: TimeSettings, op: str, mine: Sequence[Subject], ca
     if mine and not settings.baselines:
         beside = baselines.usual(op, device)
     known = {s.key for s in found}
-    beside = [s for s in beside if s.key not in known]
+    beside = [s for s in beside if s.key not in known and any(takes(s, case.dtype) for case in cases)]
+    found = [s for s in found if s.is_own or any(takes(s, case.dtype) for case in cases)]
     if not found + beside:
         raise UsageError(f"no implementation of {op} is compiled for device {device!r} here; name yours with --subject")
     plainest = next((s.key for s in found if s.name in {"numpy_float32", "cuda_naive"}), "")

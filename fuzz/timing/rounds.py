@@ -19,7 +19,7 @@ from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.settings import LONGEST
-from kernel_assay.fuzz.timing.costs import bytes_of, operations_of, product_of
+from kernel_assay.fuzz.timing.costs import bytes_of, least_bytes_of, operations_of, product_of
 from kernel_assay.kernels.backend_registry import is_on_gpu
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
 from kernel_assay.kernels.boundary.protocol import Round, Task
@@ -57,7 +57,9 @@ class TimingLimits:
         if not 0 < self.noise < 1:
             raise UsageError(f"the noise must be a share between 0 and 1, not {self.noise:g}")
         if not 0 < self.seconds <= LONGEST:
-            raise UsageError(f"the limit of a case must be above 0 and at most {LONGEST:g} seconds, not {self.seconds:g}")
+            raise UsageError(
+                f"the limit of a case must be above 0 and at most {LONGEST:g} seconds, not {self.seconds:g}"
+            )
 
 
 @dataclass(slots=True)
@@ -125,6 +127,7 @@ class CaseTimer:
             seconds=tuple(lane.seconds) if not lane.problem else (),
             calls=lane.calls,
             bytes=None if outside else bytes_of(contract, case),
+            least_bytes=0 if outside else least_bytes_of(contract, case),
             operations=None if outside else operations_of(contract, case),
             product=product_of(contract, lane.subject, case),
             verdict=lane.verdict,
@@ -167,7 +170,11 @@ class CaseTimer:
     def _judged(self, lane: _Lane, case: Case, *, new: bool = False) -> float:
         """Judge a round of one call; its seconds."""
         request = CheckRequest(case, (lane.subject.key,), round=self._asked(1, new=new))
-        checked = self._examiner.check([request])[0]
+        try:
+            checked = self._examiner.check([request])[0]
+        except UsageError as error:  # no part of it is small enough to be judged
+            lane.problem = str(error)
+            return float("nan")
         self._note(lane, checked)
         return self._seconds(lane, checked.executions[lane.subject.key], 1)
 
@@ -262,13 +269,12 @@ class CaseTimer:
             self._burst(lane)
 
     def _burst(self, lane: _Lane) -> None:
-        """Compare with what many calls in a row take outside: the difference of two such rows, as messages take time."""
+        """Compare with what many calls in a row take outside: by the difference of two, as messages take time."""
         usual = median(lane.seconds)
         calls = int(max(2, min(BURST_SECONDS / usual, BURST_CALLS)))
         for _ in range(BURSTS):
             short, long = (
-                self._once(lane, self._case, replace(self._asked(n, quiet=True), burst=True))[1]
-                for n in (1, 1 + calls)
+                self._once(lane, self._case, replace(self._asked(n, quiet=True), burst=True))[1] for n in (1, 1 + calls)
             )
             outside = (long - short) / calls
             if not lane.is_live or outside <= UNTRUE * usual + lane.slack:

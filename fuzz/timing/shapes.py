@@ -117,7 +117,9 @@ def _of_set(contract: Contract, name: str) -> Sequence[Dims]:
     found = allowed(contract, _set(name))
     if not found:
         dims = ", ".join(contract.dims)
-        raise UsageError(f"the set {name!r} has no shape of {contract.name}, whose dims are {dims}; name a file of some")
+        raise UsageError(
+            f"the set {name!r} has no shape of {contract.name}, whose dims are {dims}; name a file of some"
+        )
     return found
 
 
@@ -162,7 +164,9 @@ def _example(contract: Contract) -> str:
 
 def _checked(contract: Contract, shape: Any, where: str) -> Dims:
     if not isinstance(shape, dict) or set(shape) != set(contract.dims):
-        raise UsageError(f"{where}: {contract.name} has the dims {', '.join(contract.dims)}; write {_example(contract)}")
+        raise UsageError(
+            f"{where}: {contract.name} has the dims {', '.join(contract.dims)}; write {_example(contract)}"
+        )
     for name, extent in shape.items():
         dim = contract.dims[name]
         most = dim.high if contract.origin else extent

@@ -34,7 +34,7 @@ class TimedSummary(Timed):
 class TimingSummary(TimingRun):
     """A run with all that follows from its times."""
 
-    timed: tuple[TimedSummary, ...]  # type: ignore[assignment]  # more of each
+    timed: tuple[TimedSummary, ...]
 
 
 def summary(run: TimingRun) -> TimingSummary:
@@ -103,7 +103,7 @@ def _why(one: Timed) -> str:
     """The reason why times do not count."""
     if one.verdict is not None and one.verdict.failed:
         return f"WRONG, not ranked: {one.verdict.kind}: {one.verdict.message}"
-    return f"UNTRUE, not ranked: {one.finding}" if one.finding else f"not timed: {one.problem}"
+    return f"NOT RANKED: {one.finding}" if one.finding else f"not timed: {one.problem}"
 
 
 def _last_lines(run: TimingRun) -> Iterator[str]:

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ def _torch_copies(torch: Any, device: str, wait: Callable[[], Any]) -> float:
 
 
 def _torch_products(torch: Any, device: str, wait: Callable[[], Any]) -> Iterator[tuple[str, float]]:
-    """Operations a second, by dtype: of narrow ones on the CPU at least what float32 reaches, as they may be widened."""
+    """Operations a second, by dtype: of narrow ones on the CPU at least those of float32, as they may be widened."""
     n, least = _EXTENT[device], 0.0
     for name in (*_DTYPES, *((TF32,) if device == "cuda" else ())):
         torch.backends.cuda.matmul.allow_tf32 = name == TF32

@@ -25,7 +25,6 @@ from kernel_assay.kernels.sandbox.probing import ReadyBy
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool, pool_of
 
-
 Group = tuple[str, bool, str]
 
 

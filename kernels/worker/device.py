@@ -26,9 +26,8 @@ from kernel_assay.kernels.worker.device_guard import DeviceMemory
 from kernel_assay.kernels.worker.executor import Access, Setting, loaded_by
 from kernel_assay.kernels.worker.timed import host_round
 
-
-_BUSY_CYCLES = 100_000
-"""Of the GPU's clock: some 60 microseconds, in which a call is launched."""
+_BUSY_CYCLES = 300_000
+"""Of the GPU's clock: some 200 microseconds, in which a call is launched."""
 
 
 class DeviceAccess(Access):
@@ -84,8 +83,8 @@ class DeviceAccess(Access):
     def timed_round(self, make: Callable[[int], Callable[[], Any]], asked: Round) -> tuple[Any, int]:
         """Time them by events around each call, with nothing waited for between them: so launches cost nothing there.
 
-        Before each call twice the second level cache is written, or the GPU is kept busy for as long, so that the host
-        has launched the call when the GPU comes to it.
+        Before each call twice the second level cache is written, and the GPU kept busy, so that the host has launched
+        the call when the GPU comes to it.
         """
         if self.device != "cuda":
             return host_round(make, asked)
@@ -95,7 +94,7 @@ class DeviceAccess(Access):
             with torch.device(self.device):
                 for number in range(-asked.lead, asked.calls):
                     call = make(number)
-                    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
                     _keep_busy(flush=bool(asked.flush))
                     answer = None
                     begin.record()
@@ -132,8 +131,7 @@ def _cold_memory() -> Tensor:
 def _keep_busy(*, flush: bool) -> None:
     if flush:
         _cold_memory().zero_()
-    else:
-        torch.cuda._sleep(_BUSY_CYCLES)  # noqa: SLF001  there is no other way to wait on the GPU
+    torch.cuda._sleep(_BUSY_CYCLES)  # type: ignore[no-untyped-call]  # noqa: SLF001  no other way to wait there
 
 
 class DeviceSetting(Setting):

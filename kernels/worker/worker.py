@@ -86,7 +86,8 @@ class _CaseSettings:
     @cached_property
     def here(self) -> HostSetting:
         """The setting on the host."""
-        return HostSetting(self._case, self._outputs, large=self.large, walls=self._walls)
+        timed = self.round is not None
+        return HostSetting(self._case, self._outputs, large=self.large, walls=self._walls, timed=timed)
 
     @cached_property
     def there(self) -> Setting:

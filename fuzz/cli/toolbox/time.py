@@ -42,7 +42,7 @@ _CLEAR = "\r\x1b[K"
     "baselines",
     multiple=True,
     metavar="NAME",
-    help="naive, torch, cublas, ggml, reference or builtin:NAME; repeatable.  [default: torch, beside kernels of yours]",
+    help="naive, torch, cublas, ggml, reference or builtin:NAME; repeatable.  [default: torch, beside yours]",
 )
 @click.option(
     "--shapes",
@@ -98,7 +98,7 @@ def command(
         shapes=shapes,
         dtypes=dtypes,
         device=device,
-        seed=SystemRandom().getrandbits(32) if seed is None else seed,
+        seed=SystemRandom().getrandbits(16) if seed is None else seed,
         limits=api.TimingLimits(noise=noise, seconds=seconds_of(limit), warm=warm_l2),
         sandbox=limits,
         roofline=not no_roofline,
@@ -125,6 +125,4 @@ def command(
 
 def _progress(event: api.RoundsTimed) -> None:
     noise = f", noise {event.noise:.1%}" if event.noise < 1 else ""
-    click.echo(
-        f"{_CLEAR}case {event.number + 1} of {event.cases}, round {event.rounds}{noise}", nl=False, err=True
-    )
+    click.echo(f"{_CLEAR}case {event.number + 1} of {event.cases}, round {event.rounds}{noise}", nl=False, err=True)
