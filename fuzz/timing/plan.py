@@ -20,7 +20,6 @@ from kernel_assay.fuzz.timing.rounds import TimingLimits
 from kernel_assay.fuzz.timing.shapes import timing_cases
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 
-
 NOBODY = UserKernels()
 
 
