@@ -1,4 +1,4 @@
-"""Find bugs in kernels from Python: run, replay, shrink, prove, compare and golden call these functions.
+"""Find bugs in kernels from Python: run, replay, shrink, prove, compare, golden and time call these functions.
 
     from kernel_assay.fuzz.api import RunSettings, Store, run
 
@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import atexit
 import inspect
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from kernel_assay.corpus.errors import InternalError, UsageError
@@ -28,6 +28,7 @@ from kernel_assay.corpus.model.exhaustive_result import Proof
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.corpus.model.timing import Timed, TimingRun
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -48,6 +49,10 @@ from kernel_assay.fuzz.replay import replay as replaying
 from kernel_assay.fuzz.replay.baseline import beside_base
 from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, gather, moved
 from kernel_assay.fuzz.settings import RunSettings, SandboxLimits
+from kernel_assay.fuzz.timing.measure import RoundsTimed
+from kernel_assay.fuzz.timing.measure import measure as measure  # noqa: PLC0414  part of this interface
+from kernel_assay.fuzz.timing.plan import TimeSettings, time_kernels
+from kernel_assay.fuzz.timing.rounds import TimingLimits
 from kernel_assay.fuzz.triage.failures import Failure, Found, put_away
 from kernel_assay.fuzz.triage.sanitize import watched
 from kernel_assay.fuzz.triage.triage import investigate
@@ -79,6 +84,7 @@ __all__ = [
     "Rechecked",
     "Replayed",
     "Replayer",
+    "RoundsTimed",
     "RunEnded",
     "RunResult",
     "RunSettings",
@@ -90,6 +96,10 @@ __all__ = [
     "Shrunk",
     "Stop",
     "Store",
+    "TimeSettings",
+    "Timed",
+    "TimingLimits",
+    "TimingRun",
     "UsageError",
     "UserKernels",
     "Verdict",
@@ -98,11 +108,13 @@ __all__ = [
     "check_gradients",
     "compare",
     "gather",
+    "measure",
     "prove",
     "replay",
     "run",
     "save_golden",
     "shrink",
+    "time",
 ]
 
 USUAL, NOBODY = SandboxLimits(), UserKernels()
@@ -234,7 +246,7 @@ def shrink(
 
 def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> tuple[Found, float] | None:
     """Shrink one item; what was found, and how long it took; None: it does not fail."""
-    begin = time.monotonic()
+    begin = monotonic()
     checked, verdict = replaying.rerun(examiner, item)
     if not verdict.failed:
         return None
@@ -246,7 +258,7 @@ def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> tuple[Found, 
         aliases = tuple(sorted({*found.finding.aliases, *known.keys}))
         finding = found.finding.but(aliases=aliases, original=known.original, first_seen=known.first_seen)
         found = replace(found, finding=finding)
-    return replace(found, finding=watched(found.finding)), time.monotonic() - begin
+    return replace(found, finding=watched(found.finding)), monotonic() - begin
 
 
 def _stored(store: Store, item: Item, found: Found, seconds: float) -> Shrunk:
@@ -325,3 +337,12 @@ def check_golden(
     for a folder that is not whole, a kernel that cannot be run, and if nothing can be told of any case.
     """
     return golden_check.check(Path(folder), own, device=device, limits=limits)
+
+
+def time(settings: TimeSettings, *, store: Store, on_event: Callable[[RoundsTimed], None] | None = None) -> TimingRun:
+    """Time implementations against one another, in interleaved rounds, and keep the result in the store.
+
+    on_event: called in this thread after each round. A wrong output, or a time that cannot be true, is a finding of the
+    result (TimingRun.failed). Raises UsageError for what cannot be found, loaded or kept.
+    """
+    return time_kernels(settings, store=store, on_event=on_event)

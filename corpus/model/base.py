@@ -23,6 +23,9 @@ SCHEMAS = {
     "goldencase": 1,
     "matrixrun": 1,
     "cellresult": 1,
+    "timingrun": 1,
+    "timed": 1,
+    "peaks": 1,
 }
 """Versions of all records on disk. Raise one with a migration in corpus/storage/migrate.py."""
 

@@ -9,6 +9,7 @@
 <root>/local/runs/<run>/coverage.jsonl            what each stretch of cases has covered, until the run is finished
 <root>/local/kept/<finding or run>.jsonl          outputs of a smallest case, or of a run's closest calls
 <root>/local/proofs/<op>/<subject>.json           every input of a finite domain, judged (exhaustive_result)
+<root>/local/timings/<run>.json                   times of implementations (kassay time)
 <root>/local/lock                                 held while anything but a journal is written
 """
 
@@ -28,6 +29,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_counts import Coverage
 from kernel_assay.corpus.model.exhaustive_result import Proof
 from kernel_assay.corpus.model.findings import Finding, State
+from kernel_assay.corpus.model.timing import TimingRun
 from kernel_assay.corpus.storage.atomic_files import (
     Journal,
     claimed,
@@ -305,6 +307,27 @@ class Store:
         """File in which a proof is kept."""
         name = _safe(proof.subject.name.replace(":", "-"))
         return self._local / "proofs" / _component(proof.subject.op, "op") / f"{name}.json"
+
+    # timings
+
+    def save_timing(self, run: TimingRun) -> Path:
+        """Write the times of a run; its file."""
+        path = self.timing_path(run.run)
+        with self._lock():
+            write_atomic(path, _indented(run))
+        return path
+
+    def timing(self, name: str) -> TimingRun:
+        """The times of a run. Raises UsageError if there are none."""
+        return read_record(self.timing_path(name), TimingRun)
+
+    def timings(self) -> list[str]:
+        """Names of the runs with times, the oldest first."""
+        return sorted(path.stem for path in (self._local / "timings").glob("*.json"))
+
+    def timing_path(self, name: str) -> Path:
+        """File in which times are kept."""
+        return self._local / "timings" / f"{_component(name, 'run')}.json"
 
     # seeds
 

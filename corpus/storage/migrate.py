@@ -48,6 +48,8 @@ _NESTED = {
     "kept": {"case": "case"},
     "golden": {"cases": "goldencase"},
     "goldencase": {"case": "case"},
+    "timingrun": {"timed": "timed"},
+    "timed": {"case": "case"},
 }
 """Kind of record -> its fields that hold a record, or several, and the kind of those."""
 

@@ -31,8 +31,8 @@ from kernel_assay.fuzz.checking.large_policy import is_large
 from kernel_assay.fuzz.checking.requests import CheckBatch, Checked, CheckRequest, Sent
 from kernel_assay.fuzz.checking.same_inputs import on_its_inputs
 from kernel_assay.kernels.backends.support.signature import Interface
-from kernel_assay.kernels.boundary.devices import Place
-from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.boundary.devices import Place, is_made_on_gpu
+from kernel_assay.kernels.boundary.protocol import Round, Task
 from kernel_assay.kernels.sandbox.batch import Outcome
 from kernel_assay.kernels.sandbox.decode import left_undone
 from kernel_assay.kernels.sandbox.probing import ReadyBy
@@ -94,6 +94,7 @@ class Examiner:
         ready_by: ReadyBy = lambda _: math.inf,
         calls: Mapping[str, Call] = MappingProxyType({}),
         pool: WorkerPool | None = None,
+        apart: bool = False,
     ) -> None:
         """Starts the sandbox and loads every subject once. Raises UsageError for those that cannot be called.
 
@@ -101,7 +102,7 @@ class Examiner:
         its own judges what large cases leave, or `here`: in this one; None: the GPU, if one of them runs there, else
         here. ready_by: until when a subject may take to load; those that take longer are not among its subjects.
         calls: how each is called, where that is known: then each is loaded when it is first run. pool: where workers
-        come from, closed with this; None: one of its own.
+        come from, closed with this; None: one of its own. apart: whether each subject has workers of its own.
         """
         self.subjects = {s.key: s for s in subjects}
         if len(self.subjects) != len(subjects):
@@ -116,7 +117,14 @@ class Examiner:
         self.latest: CheckBatch | None = None
         """The batch that was checked last."""
         self._sandbox = sandbox_of(
-            subjects, self._faces, timeout=timeout, memory_mb=memory_mb, closed=closed, place=place, pool=pool
+            subjects,
+            self._faces,
+            timeout=timeout,
+            memory_mb=memory_mb,
+            closed=closed,
+            place=place,
+            pool=pool,
+            apart=apart,
         )
         try:
             if calls:
@@ -274,12 +282,12 @@ class Examiner:
                 contract.elsewhere.prepare([q.case for q in asked if q.case.op == op])
         for n, q in enumerate(asked):
             try:
-                task = self._task(q.case, q.subjects)
+                task = self._task(q.case, q.subjects, q.round)
             except OutsideError as outside_of:
                 refused[n] = _refused(q, str(outside_of))
                 continue
             contract = self.contracts[q.case.op]
-            if is_large(contract, q.case, task.outputs):
+            if is_large(contract, q.case, task.outputs) or self.is_timed_on_gpu(q):
                 large[n] = q
             else:
                 others = [(law, self._task(c, q.subjects)) for law, c in self._other_cases(q)]
@@ -372,12 +380,18 @@ class Examiner:
         """Whether a case is judged by parts of it and by its peers."""
         return is_large(self.contracts[case.op], case)
 
-    def _task(self, case: Case, subjects: tuple[str, ...]) -> Task:
-        return Task(case, self.contracts[case.op].output_specs(case), subjects)
+    def is_timed_on_gpu(self, request: CheckRequest) -> bool:
+        """Whether it lies in memory of the GPU, as large cases do: copies to it are not what is timed."""
+        return request.round is not None and any(is_made_on_gpu(self.subjects[key]) for key in request.subjects)
+
+    def _task(self, case: Case, subjects: tuple[str, ...], timed: Round | None = None) -> Task:
+        return Task(case, self.contracts[case.op].output_specs(case), subjects, round=timed)
 
     def _check_large(self, request: CheckRequest) -> Checked:
         """No laws, no invariants, no fidelity: each of them looks at everything."""
-        with self._large_cases.judged(self._sandbox, request.case, request.subjects, request.places) as judged:
+        with self._large_cases.judged(
+            self._sandbox, request.case, request.subjects, request.places, request.round
+        ) as judged:
             verdicts = {k: judged.verdicts[k] for k in request.subjects}
             executions = {k: judged.ran[k].execution for k in request.subjects}
         return Checked(request.case, "", verdicts, executions, classes=judged.reference.classes)

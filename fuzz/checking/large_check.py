@@ -24,7 +24,7 @@ from kernel_assay.fuzz.checking.same_inputs import on_its_inputs
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.kernels.boundary.devices import Place, is_made_on_gpu
 from kernel_assay.kernels.boundary.output_transfer import SHARED, mapped
-from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.boundary.protocol import Round, Task
 from kernel_assay.kernels.sandbox.batch import LostError
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 from kernel_assay.oracles.large.judge_large import LargeReference, Ran, Where
@@ -86,9 +86,16 @@ class LargeCaseChecker:
 
     @contextlib.contextmanager
     def judged(
-        self, sandbox: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where] = ()
+        self,
+        sandbox: Sandbox,
+        case: Case,
+        keys: tuple[str, ...],
+        places: Sequence[Where] = (),
+        timed: Round | None = None,
     ) -> Iterator[Judged]:
         """Run one large case, while nothing else runs, and judge it. places: elements that are judged in any case.
+
+        timed: how its calls are timed.
 
         A subject alone gets a peer, if there is one, and no reference in float64: judged by a sample alone it would
         pass with what a peer has shown before. With more elements than 32 bits count, on the host, the sample is all.
@@ -99,7 +106,7 @@ class LargeCaseChecker:
             right = holder.refer(case) if holder and not self._contracts[case.op].origin else {}
             alone = len(keys) == 1 and not right and (holder is not None or not self._is_beyond(case))
             keys += self._peer(case, keys[0]) if alone else ()
-            reference, ran = self._run(sandbox, case, keys, places)
+            reference, ran = self._run(sandbox, case, keys, places, timed)
             yield Judged(reference, ran, reference.judge(ran, right))
         except BaseException:
             self.holder.close()  # it may be in the middle of an answer
@@ -108,10 +115,10 @@ class LargeCaseChecker:
             holder.forget()
 
     def _run(
-        self, sandbox: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where]
+        self, sandbox: Sandbox, case: Case, keys: tuple[str, ...], places: Sequence[Where], timed: Round | None
     ) -> tuple[LargeReference, dict[str, Ran]]:
         contract, usual = self._contracts[case.op], sandbox.timeout
-        task = Task(case, contract.output_specs(case), keys, large=True)
+        task = Task(case, contract.output_specs(case), keys, large=True, round=timed)
         sandbox.timeout = usual + patience(contract, case)
         try:
             pending = sandbox.submit([task], self.holder if self._is_held(keys) else Lender())

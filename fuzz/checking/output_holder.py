@@ -21,11 +21,11 @@ from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.execution import OutputReport
-from kernel_assay.corpus.model.remote_array import Remote
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.process.channel import GarbledError, Message
 from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.corpus.process.forked_child import ForkedChild
+from kernel_assay.corpus.remote_array import Remote
 from kernel_assay.kernels.boundary.output_transfer import IPC, SHARED
 from kernel_assay.kernels.sandbox.batch import LostError, NoRoomError
 from kernel_assay.oracles.judging.measure import Measured

@@ -10,7 +10,7 @@ from kernel_assay.corpus.model.campaign import Fidelity
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.kernels.boundary.protocol import Task
+from kernel_assay.kernels.boundary.protocol import Round, Task
 from kernel_assay.kernels.sandbox.batch import Outcome, PendingBatch
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.large.judge_large import Where
@@ -27,6 +27,8 @@ class CheckRequest:
     laws: tuple[str, ...] = ()
     places: tuple[Where, ...] = ()
     """Of a large case: elements that are judged, whatever the sample is."""
+    round: Round | None = None
+    """How the outputs come about: by calls that are timed; None: as always."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ PLACES = {
     "sanitize": Place(f"{_CLI}.nvidia", "Run a case on the GPU under compute-sanitizer.", "sanitize_command"),
     "show": Place(f"{_CLI}.show", "Show all there is to know of a finding."),
     "shrink": Place(f"{_CLI}.shrink", "Make a failing case smaller."),
+    "time": Place(f"{_CLI}.toolbox.time", "Say how fast kernels are, against baselines and the machine."),
     "trace": Place(f"{_CLI}.new", "Say which operator of a program made the first NaN or Inf.", "trace_command"),
 }
 

@@ -7,7 +7,7 @@ libraries change their path. A contract gets those whose dims have the names it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -51,24 +51,31 @@ def _unique(shapes: Sequence[Dims]) -> tuple[Dims, ...]:
 _ROWS = _unique([{"rows": n, "cols": k} for m, n, k in PRODUCTS] + [{"rows": m, "cols": k} for m, n, k in PRODUCTS])
 """What goes into a product and comes out of one."""
 
-SHAPES: dict[frozenset[str], tuple[Dims, ...]] = {
-    frozenset(shapes[0]): _unique(shapes)
-    for shapes in (
-        [{"m": m, "n": n, "k": k} for m, n, k in PRODUCTS],
-        [{"m": m, "n": n, "blocks": _packed(k)} for m, n, k in PRODUCTS],
-        [{"m": m, "k": k} for m, n, k in PRODUCTS],
-        [{"m": m, "blocks": _packed(k)} for m, n, k in PRODUCTS],
-        list(_ROWS),
-        [{"rows": shape["rows"], "blocks": _packed(shape["cols"])} for shape in _ROWS],
-        [{"vocab": words, "tokens": tokens, "width": width} for words, tokens, width in TABLES],
-        [{"tokens": tokens, "heads": heads, "half": half} for tokens, heads, half in TURNS],
+Sizes = Sequence[tuple[int, ...]]
+
+
+def by_dims(
+    products: Sizes, rows: Sequence[Dims], tables: Sizes, turns: Sizes, attentions: Sizes
+) -> dict[frozenset[str], tuple[Dims, ...]]:
+    """Extents by the names of an op's dims; those of the matrices of products, and of rows, in blocks, too."""
+    kinds: tuple[list[Dims], ...] = (
+        [{"m": m, "n": n, "k": k} for m, n, k in products],
+        [{"m": m, "n": n, "blocks": _packed(k)} for m, n, k in products],
+        [{"m": m, "k": k} for m, n, k in products],
+        [{"m": m, "blocks": _packed(k)} for m, n, k in products],
+        list(rows),
+        [{"rows": shape["rows"], "blocks": _packed(shape["cols"])} for shape in rows],
+        [{"vocab": words, "tokens": tokens, "width": width} for words, tokens, width in tables],
+        [{"tokens": tokens, "heads": heads, "half": half} for tokens, heads, half in turns],
         [
             dict(zip(("batch", "kv_heads", "group", "queries", "keys", "head"), sizes, strict=True))
-            for sizes in ATTENTIONS
+            for sizes in attentions
         ],
     )
-}
-"""By the names of an op's dims."""
+    return {frozenset(shapes[0]): _unique(shapes) for shapes in kinds}
+
+
+SHAPES = by_dims(PRODUCTS, _ROWS, TABLES, TURNS, ATTENTIONS)
 
 
 LONG = {1 << 24: 1 << 18, 1 << 20: 1 << 14, 1 << 16: 1 << 10, 1 << 12: 1 << 8}
@@ -210,8 +217,13 @@ def _flat(contract: Contract, name: str, spec: Input) -> Input:
 
 def shapes_of(contract: Contract) -> tuple[Dims, ...]:
     """The shapes for an op, smaller ones first; of one of the user's own, only those within its ranges."""
+    return allowed(contract, SHAPES)
+
+
+def allowed(contract: Contract, known: Mapping[frozenset[str], tuple[Dims, ...]]) -> tuple[Dims, ...]:
+    """Those of the shapes that an op has."""
     dims = contract.dims
-    found = SHAPES.get(frozenset(dims), ())
+    found = known.get(frozenset(dims), ())
     fitting = [s for s in found if all(n >= dims[d].low and n % dims[d].multiple == 0 for d, n in s.items())]
     return tuple(s for s in fitting if not contract.origin or all(n <= dims[d].high for d, n in s.items()))
 

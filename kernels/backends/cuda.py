@@ -416,11 +416,14 @@ class ResidentSubject(GpuCudaSubject):
 
     there: ClassVar[dict[int, int]] = {}
     """Address of an array that stands for a tensor -> the tensor's on the GPU."""
+    waits: ClassVar[bool] = True
+    """Whether a call ends when its kernel does."""
 
     def _run(self, plan: Plan) -> None:
         shape = plan.shape
         values = packed(self.program.fast.takes(plan.number), plan.arguments, lambda address: self.there[address])
-        DRIVER.launch(self.kernels[plan.number], shape.grid, shape.block, shape.dynamic_shared, values.address)
+        kernel = self.kernels[plan.number]
+        DRIVER.launch(kernel, shape.grid, shape.block, shape.dynamic_shared, values.address, wait=self.waits)
 
 
 class GpuCudaLoader(OnGpu, CudaLoader):
@@ -456,6 +459,10 @@ class GpuCudaLoader(OnGpu, CudaLoader):
     def load_there(self, path: Path, function: str, launch: str) -> Callable[..., Any]:
         """Load it for tensors that are on the GPU already."""
         return _ResidentLoader().load_with(path, function, launch)
+
+    def wait_for_launches(self, *, wait: bool) -> None:
+        """Tell those that are on the GPU already."""
+        ResidentSubject.waits = wait
 
     def wrap_there(self, tensor: Any) -> Array:
         """An array of the same layout that is never touched: its address means the tensor's."""

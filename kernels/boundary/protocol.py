@@ -33,6 +33,25 @@ STACK_SIGNAL = signal.SIGRTMIN + 7
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """A round of calls that are timed, in memory that stays there for the next one (kernels/worker/timed.py)."""
+
+    calls: int
+    flush: int = 0
+    """Bytes that are gone through before each call, so that no cache holds the inputs; 0: none."""
+    quiet: bool = False
+    """Whether the outputs are only compared there with the first ones, and not sent."""
+    new: bool = False
+    """Whether its calls are the first that see these inputs."""
+    lead: int = 0
+    """Calls before those: a process that was asleep is slow at first."""
+    burst: bool = False
+    """Whether the calls follow one another at once, and are timed as one."""
+    rooms: int = 1
+    """Cases whose memory is kept, at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One case for several subjects, in this order."""
 
@@ -44,6 +63,8 @@ class Task:
     """Only parts of it are made a second time, by the oracle: what cannot be compared with them is checked there."""
     walls: bool = True
     """Whether its inputs may lie between walls, too."""
+    round: Round | None = None
+    """How it is timed; None: it is not."""
 
 
 def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[str, Any]]) -> bytes:
@@ -53,7 +74,7 @@ def encode_subjects(subjects: dict[str, Subject], faces: Mapping[str, Mapping[st
 
 def told(task: Task) -> dict[str, Any]:
     """A task in a message, without its subjects."""
-    return {"case": task.case, "outputs": task.outputs, "large": task.large, "walls": task.walls}
+    return {"case": task.case, "outputs": task.outputs, "large": task.large, "walls": task.walls, "round": task.round}
 
 
 def encode_batch(tasks: list[tuple[int, Task]], token: str = "", way: str = "") -> bytes:

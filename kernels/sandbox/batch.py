@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.execution import Execution, OutputReport
-from kernel_assay.corpus.model.remote_array import Outputs, Remote
 from kernel_assay.corpus.process.channel import Message
+from kernel_assay.corpus.remote_array import Outputs, Remote
 from kernel_assay.kernels.boundary.protocol import Task
 from kernel_assay.kernels.sandbox.worker_pool import Ending
 

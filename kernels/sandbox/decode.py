@@ -36,6 +36,8 @@ def answer_of(
     """What a message answers, and with what; where outputs are only offered: how. Raises ValueError if it does not."""
     key = pending.answered(*(head.pop(name, None) for name in ("n", "subject", "token")))
     offers, names = head.pop("offers", None), pending.tasks[key[0]].outputs
+    if (asked := pending.tasks[key[0]].round) and asked.quiet:
+        return key, Outcome(execution_of(key[1], head, names), {}), None
     if offers is None:
         return key, outcome_of(key[1], head, payload, names), None
     return key, Outcome(execution_of(key[1], head, names), {}), _OFFERS.validate_python(offers)

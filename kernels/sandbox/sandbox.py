@@ -170,6 +170,11 @@ class Sandbox:
         finally:
             self.pool.discard(worker, dead=False)
 
+    def waited(self, key: str) -> float:
+        """Seconds for which the worker of a subject was ready to run, and others ran; 0 where the system hides it."""
+        del key
+        return self.pool.waited(self._active)
+
     def run(self, tasks: Sequence[Task]) -> list[dict[str, Outcome]]:
         """Run tasks now; for each, subject key -> outcome."""
         return self.collect(self.submit(tasks))

@@ -25,10 +25,17 @@ from kernel_assay.kernels.sandbox.probing import ReadyBy
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool, pool_of
 
+Group = tuple[str, bool, str]
 
-def _group(subject: Subject) -> tuple[str, bool]:
+
+def _group(subject: Subject) -> Group:
     """Which group a subject belongs to: that of its interpreter, and of the built-in ones or not."""
-    return subject.python, subject.is_own
+    return subject.python, subject.is_own, ""
+
+
+def _apart(subject: Subject) -> Group:
+    """The same, where each subject is a group of its own."""
+    return subject.python, subject.is_own, subject.key
 
 
 @dataclass(slots=True)
@@ -56,18 +63,20 @@ class SideBySide(Sandbox):
         closed: bool = True,
         place: Place | None = None,
         pool: WorkerPool | None = None,
+        apart: bool = False,
         **limits: Any,
     ) -> None:
-        """As for a sandbox; pool: of those that run in our own interpreter."""
+        """As for a sandbox; pool: of those that run in our own interpreter; apart: whether no two subjects may meet."""
         self._subjects = {s.key: s for s in subjects}
-        self._members: dict[tuple[str, bool], Sandbox] = {}
+        self._members: dict[Group, Sandbox] = {}
+        self._group = _apart if apart else _group
         made: Callable[..., Sandbox] = partial(Sandbox, memory_mb=memory_mb, closed=closed, place=place, **limits)
         try:
-            for python, theirs in groupby(sorted(subjects, key=_group), lambda s: s.python):
+            for python, theirs in groupby(sorted(subjects, key=self._group), lambda s: s.python):
                 everyone = list(theirs)
                 root = pool_of(everyone, None if python else pool, memory_mb=memory_mb, closed=closed, place=place)
-                for group, members in groupby(everyone, _group):
-                    here = root.branch({}) if (python, False) in self._members else root
+                for group, members in groupby(everyone, self._group):
+                    here = root.branch({}) if any(python == known for known, _, _ in self._members) else root
                     self._members[group] = made(list(members), faces, pool=here)
         except BaseException:
             self.close()
@@ -109,7 +118,7 @@ class SideBySide(Sandbox):
         """Take up what was found out before about the same files, instead of a probe."""
         super().know(calls)
         for group, member in self._members.items():
-            member.know({key: call for key, call in calls.items() if _group(self._subjects[key]) == group})
+            member.know({key: call for key, call in calls.items() if self._group(self._subjects[key]) == group})
 
     def probe(self, ready_by: ReadyBy = lambda _: math.inf) -> dict[str, str]:
         """Load every subject once: key -> what is wrong with it, for those that cannot be loaded or called."""
@@ -124,11 +133,15 @@ class SideBySide(Sandbox):
 
     def stretch(self, key: str, message: Message, seconds: float) -> Message:
         """The subject's launch for tensors larger than any memory."""
-        return self._members[_group(self._subjects[key])].stretch(key, message, seconds)
+        return self._members[self._group(self._subjects[key])].stretch(key, message, seconds)
 
     def ask(self, key: str, message: Message, seconds: float) -> Message:
         """What a new worker answers, where a subject would run."""
-        return self._members[_group(self._subjects[key])].ask(key, message, seconds)
+        return self._members[self._group(self._subjects[key])].ask(key, message, seconds)
+
+    def waited(self, key: str) -> float:
+        """Seconds for which the worker of a subject was ready to run, and others ran."""
+        return self._members[self._group(self._subjects[key])].waited(key)
 
     def submit(
         self, tasks: Sequence[Task], taker: Taker | None = None, most_deaths: int = 0, hang_counts: int = 1
@@ -141,8 +154,9 @@ class SideBySide(Sandbox):
         at_once = 1 if any(task.large for task in tasks) else len(starts)
         return _Parts(tasks, parts=[start() for start in starts[:at_once]], starts=starts[at_once:])
 
-    def _part(self, task: Task, group: tuple[str, bool]) -> Task:
-        return replace(task, subjects=tuple(key for key in task.subjects if _group(self._subjects[key]) == group))
+    def _part(self, task: Task, group: Group) -> Task:
+        mine = tuple(key for key in task.subjects if self._group(self._subjects[key]) == group)
+        return replace(task, subjects=mine)
 
     def pump(self, pending: PendingBatch) -> None:
         """Take in what has come back already."""
@@ -171,7 +185,7 @@ class SideBySide(Sandbox):
     def renew(self, *keys: str) -> None:
         """Have what is submitted next, for these subjects, run in workers that have run nothing else."""
         for group, member in self._members.items():
-            mine = [key for key in keys if _group(self._subjects[key]) == group]
+            mine = [key for key in keys if self._group(self._subjects[key]) == group]
             if mine or not keys:
                 member.renew(*mine)
 
@@ -185,7 +199,10 @@ class SideBySide(Sandbox):
         return [{key: found[key] for key in task.subjects} for task, found in zip(pending.tasks, merged, strict=True)]
 
 
-def sandbox_of(subjects: Sequence[Subject], faces: dict[str, Interface], **limits: Any) -> Sandbox:
-    """A sandbox for subjects that may meet, or one that keeps them apart; limits: as for a Sandbox."""
-    several = len({_group(s) for s in subjects}) > 1
-    return (SideBySide if several else Sandbox)(subjects, faces, **limits)
+def sandbox_of(
+    subjects: Sequence[Subject], faces: dict[str, Interface], *, apart: bool = False, **limits: Any
+) -> Sandbox:
+    """A sandbox for subjects that may meet, or one that keeps them apart, or all; limits: as for a Sandbox."""
+    if len({(_apart if apart else _group)(s) for s in subjects}) > 1:
+        return SideBySide(subjects, faces, apart=apart, **limits)
+    return Sandbox(subjects, faces, **limits)

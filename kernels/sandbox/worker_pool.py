@@ -320,6 +320,12 @@ class WorkerPool:
         time.sleep(PAUSE_SECONDS)
         return os.pread(handle.journal, _MOST_STACK, STACK_AT).decode("utf-8", "replace")
 
+    def waited(self, handle: Handle) -> float:
+        """Seconds for which a worker was ready to run, and others ran; 0 where the system hides it."""
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            return int(Path(f"/proc/{self.pid_of(handle)}/schedstat").read_text("ascii").split()[1]) / 1e9
+        return 0.0
+
     def discard(self, handle: Handle, *, dead: bool) -> None:
         """Let go of a worker that nobody needs any more; one that is not dead is killed, but not waited for.
 

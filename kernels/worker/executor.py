@@ -25,6 +25,7 @@ from kernel_assay.kernels.backends.support.free_memory import BYTES
 from kernel_assay.kernels.backends.support.guard import POISONS
 from kernel_assay.kernels.backends.support.signature import Bound, Interface, bind, unbound
 from kernel_assay.kernels.boundary.output_transfer import bytes_of
+from kernel_assay.kernels.boundary.protocol import Round
 from kernel_assay.kernels.catalog import resolve
 from kernel_assay.kernels.worker.exceptions import SubjectError, as_tuple, raised, timed
 
@@ -127,9 +128,17 @@ class Access(ABC):
         """Told before each call; order: a number that chooses in which order threads run."""
         del memory, case, run, order
 
+    def settle(self, memory: Any) -> None:
+        """Have all of the memory where it is read at once."""
+        del memory
+
     def call(self, function: Callable[[], Any]) -> Any:
         """Call, up to its end where it runs."""
         return function()
+
+    @abstractmethod
+    def timed_round(self, make: Callable[[int], Callable[[], Any]], asked: Round) -> tuple[Any, int]:
+        """Time calls, each prepared by its number; what the last one returned, and the sum in nanoseconds."""
 
     def bound(self, subject: Subject, face: Interface) -> Bound:
         """The subject, so that it may be called. Raises UsageError."""

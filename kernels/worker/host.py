@@ -22,21 +22,26 @@ from kernel_assay.kernels.backends.support.guard import Guarded
 from kernel_assay.kernels.backends.support.mapped_memory import Mapped
 from kernel_assay.kernels.backends.support.walls import Walled, is_walled, order_of
 from kernel_assay.kernels.boundary.output_transfer import Sealed
+from kernel_assay.kernels.boundary.protocol import Round
 from kernel_assay.kernels.worker.executor import Access, Head, Setting, loaded_by
+from kernel_assay.kernels.worker.timed import host_round
 
 _LENT = 1 << 20
 """Bytes, for guarded memory of any case that is not large by far."""
+_LENT_TIMED = 1 << 26
+"""The same, for all cases that are timed and not large: so who keeps results by pointers gives old ones."""
+_PAGE = 1 << 12
 _SMALL = 1 << 20
 """Bytes of a result that are copied to be compared."""
 
 
 @cache
-def _lent() -> Array:
+def _lent(size: int) -> Array:
     """Bytes in which one small case lies after the other: pointers come again, as they do in any program.
 
     Who takes a pointer for the name of the values there is found by that, and found again in a new process.
     """
-    return np.empty(_LENT, np.uint8)
+    return np.empty(size, np.uint8)
 
 
 class HostAccess(Access):
@@ -107,6 +112,14 @@ class HostAccess(Access):
         bits = tuple(int.from_bytes(self.bits(r)[at].tobytes(), sys.byteorder) for r in (first, second))
         return {**dict(zip(names, digests, strict=True)), "differing_bits": bits}
 
+    def settle(self, memory: Any) -> None:
+        """Touch each page: a large case is mapped anew for each run."""
+        memory.slab[::_PAGE].max(initial=0)
+
+    def timed_round(self, make: Callable[[int], Callable[[], Any]], asked: Round) -> tuple[Any, int]:
+        """Time them by the clock of the host."""
+        return host_round(make, asked)
+
     def prepare(self, memory: Any, case: Case, run: int, order: int) -> None:
         """Tell the loader."""
         self.loader.stage(memory.slab)
@@ -116,10 +129,18 @@ class HostAccess(Access):
 class HostSetting(Setting):
     """One case, materialized, in guarded memory."""
 
-    def __init__(self, case: Case, specs: dict[str, TensorSpec], *, large: bool = False, walls: bool = True) -> None:
-        """walls: whether inputs may lie between walls, too."""
+    def __init__(
+        self,
+        case: Case,
+        specs: dict[str, TensorSpec],
+        *,
+        large: bool = False,
+        walls: bool = True,
+        timed: bool = False,
+    ) -> None:
+        """walls: whether inputs may lie between walls, too; timed: whether rounds of calls run in it."""
         super().__init__(case, specs)
-        self.large, self.walls = large, walls
+        self.large, self.walls, self.timed = large, walls, timed
         # Of a large case memory is made now: whether there is room for it is nothing that a subject does.
         self.inputs: Tensors = self.memory.tensors()[0] if large else materialize_all(case)
         self.digest = "" if large else digest(self.inputs)
@@ -139,7 +160,7 @@ class HostSetting(Setting):
         """The slab with all buffers."""
         if self.large:
             return Mapped(self.case.tensors, self.specs)
-        return Guarded(self.case.tensors, self.inputs, self.specs, lent=_lent())
+        return Guarded(self.case.tensors, self.inputs, self.specs, lent=_lent(_LENT_TIMED if self.timed else _LENT))
 
     @cached_property
     def walled(self) -> HostSetting:

@@ -31,12 +31,13 @@ from kernel_assay.kernels.backends.support.signature import Bound, Interface
 from kernel_assay.kernels.backends.support.walls import fault_note
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
 from kernel_assay.kernels.boundary.output_transfer import OutputHandover, bytes_of, lent
-from kernel_assay.kernels.boundary.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL, WORKER_FAILED
+from kernel_assay.kernels.boundary.protocol import CHANNEL_LOST, IDLE, STACK_AT, STACK_SIGNAL, WORKER_FAILED, Round
 from kernel_assay.kernels.catalog import resolve
 from kernel_assay.kernels.worker.exceptions import SubjectError, mine
 from kernel_assay.kernels.worker.executor import Access, Executor, Head, Run, Setting, execute
 from kernel_assay.kernels.worker.host import HostAccess, HostSetting
 from kernel_assay.kernels.worker.stretched import stretched
+from kernel_assay.kernels.worker.timed import TimedExecutor
 from kernel_assay.kernels.worker.witness import Witness
 
 NO_ROOM = "its inputs and outputs, red zones and copies to compare with do not fit into the memory limit"
@@ -44,6 +45,8 @@ _monotonic_ns = time.monotonic_ns
 """The clock as it was before a subject could put another in its place."""
 _TASK, _POSITION, _SINCE, _WALLED, _FAULT = range(5)
 """What stands where in the journal."""
+_Timing = tuple[Round, dict[str, Run]]
+"""A round, and the first run of its case, if there was one."""
 _GPU = "cuda"
 """The device of large cases, as torch calls it."""
 
@@ -57,6 +60,10 @@ class _CaseSettings:
         """way: how outputs of a large case are handed over; empty: they are sent."""
         self._case, self._outputs, self.large, self.way = case, outputs, large, way if large else ""
         self._walls = walls
+        self.round: Round | None = None
+        """How it is timed."""
+        self.kept: dict[str, dict[str, Run]] = {}
+        """First runs, by subject, of a case that is timed."""
         dtypes = [*(tensor.dtype for tensor in case.tensors.values()), *(spec.dtype for spec in outputs.values())]
         self.unknown = next((dtype for dtype in dtypes if dtype not in FORMATS), "")
         """A dtype that cannot be made in this interpreter; empty: none."""
@@ -79,7 +86,8 @@ class _CaseSettings:
     @cached_property
     def here(self) -> HostSetting:
         """The setting on the host."""
-        return HostSetting(self._case, self._outputs, large=self.large, walls=self._walls)
+        timed = self.round is not None
+        return HostSetting(self._case, self._outputs, large=self.large, walls=self._walls, timed=timed)
 
     @cached_property
     def there(self) -> Setting:
@@ -99,7 +107,7 @@ class _CaseSettings:
 class Worker:
     """Takes batches from a connection until it closes."""
 
-    __slots__ = ("_bound", "_called", "_channel", "_faces", "_journal", "_subjects", "_witness")
+    __slots__ = ("_bound", "_called", "_channel", "_faces", "_journal", "_rooms", "_subjects", "_witness")
     """Nothing else may be put on it: a subject in its process could hide its methods behind its own."""
 
     def __init__(self, channel: Channel, journal: int) -> None:
@@ -110,6 +118,8 @@ class Worker:
         self._bound: dict[tuple[str, type[Access]], Bound | UsageError] = {}
         self._witness = Witness({}, ())
         self._called: set[str] = set()
+        self._rooms: dict[str, _CaseSettings] = {}
+        """Of cases that are timed, by their recipes, the latest last."""
 
     def serve(self) -> None:
         """The main loop."""
@@ -214,11 +224,23 @@ class Worker:
     def _batch(self, tasks: list[dict[str, Any]], token: str, way: str) -> None:
         for task in tasks:
             self._note(task["n"], IDLE)
-            rooms = _CaseSettings.read(task, way)
+            rooms = self._settings_of(task, way)
             for position, key in enumerate(task["subjects"]):
                 said = {"n": task["n"], "subject": key, "token": token}
                 self._run_and_tell(rooms, said, position, last=task is tasks[-1])
-            rooms.leave()
+            if rooms.round is None:
+                rooms.leave()
+
+    def _settings_of(self, task: dict[str, Any], way: str) -> _CaseSettings:
+        """Those of a task; of one that is timed the same as last time, if there was room for them."""
+        if task["round"] is None:
+            return _CaseSettings.read(task, way)
+        asked, word = Round(**task["round"]), repr((task["case"], task["outputs"]))
+        while word not in self._rooms and len(self._rooms) >= asked.rooms:
+            self._rooms.pop(next(iter(self._rooms))).leave()
+        rooms = self._rooms.setdefault(word, _CaseSettings.read(task, way))
+        rooms.round, rooms.way = asked, way if rooms.large else ""
+        return rooms
 
     def _run_and_tell(self, rooms: _CaseSettings, said: Head, position: int, *, last: bool) -> None:
         """Run a subject; send what came of it, or offer its outputs until they are taken. last: of its batch."""
@@ -251,7 +273,8 @@ class Worker:
         try:
             setting, access = rooms.of(subject)
             self._note(number, position)
-            head, payload = self._watched(setting, access, key, last=last)
+            timing = (rooms.round, rooms.kept.setdefault(key, {})) if rooms.round else None
+            head, payload = self._watched(setting, access, key, timing, last=last)
             return head, payload, lent(payload, rooms.way)
         except Exception as error:
             if rooms.large and loader_of(subject.loader).is_out_of_memory(error):
@@ -283,12 +306,14 @@ class Worker:
             self._witness.end()
         return self._bound[word]
 
-    def _watched(self, setting: Setting, access: Access, key: str, *, last: bool) -> tuple[Head, list[Any]]:
+    def _watched(
+        self, setting: Setting, access: Access, key: str, timing: _Timing | None, *, last: bool
+    ) -> tuple[Head, list[Any]]:
         """Execute; who was seen to cheat, then or before, is told of instead of its result."""
         bound, first = self._bound_by(access, key), key not in self._called
         self._called.add(key)
         self._witness.begin(key, closely=first)
-        head, payload = self._execute(setting, access, bound)
+        head, payload = self._execute(setting, access, bound, timing)
         if first or last:  # a look takes as long as a small kernel
             self._witness.look()
         self._witness.end()
@@ -297,12 +322,17 @@ class Worker:
         said = {name: head[name] for name in ("input_digest", "input_rows")}
         return {**said, "status": Status.FAULTED, "fault": Kind.CHEATED, "message": seen}, []
 
-    def _execute(self, setting: Setting, access: Access, bound: Bound | UsageError) -> tuple[Head, list[Any]]:
-        """Two runs of one subject; what came out as a head and the first run's bytes."""
+    def _execute(
+        self, setting: Setting, access: Access, bound: Bound | UsageError, timing: _Timing | None
+    ) -> tuple[Head, list[Any]]:
+        """Two runs of one subject, or a round; what came out as a head and the first run's bytes."""
         head: Head = {"status": Status.OK, "input_digest": setting.digest, "input_rows": setting.rows}
         if isinstance(bound, UsageError):
             return {**head, "status": Status.BUILD_FAILED, "message": str(bound)}, []
-        executor = Executor(setting, access, bound, self._faces[setting.case.op].extra)
+        extra = self._faces[setting.case.op].extra
+        if timing is not None:
+            return execute(TimedExecutor(setting, access, bound, extra, *timing), head)
+        executor = Executor(setting, access, bound, extra)
 
         def then(*runs: Run) -> None:
             if isinstance(setting, HostSetting) and setting.may_be_walled(access) and not any(r.did_harm for r in runs):

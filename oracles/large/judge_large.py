@@ -19,9 +19,9 @@ from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.execution import Execution
 from kernel_assay.corpus.model.findings import Exhibit
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.corpus.model.remote_array import Outputs
 from kernel_assay.corpus.model.subject import Numerics, Subject
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.remote_array import Outputs
 from kernel_assay.oracles.judging.consensus import Heard, blame
 from kernel_assay.oracles.judging.failure_detail import exhibit, unseen
 from kernel_assay.oracles.judging.judge import Evidence, judge

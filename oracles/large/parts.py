@@ -20,7 +20,7 @@ from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.inputs.materialize import Tensors
 from kernel_assay.corpus.inputs.slices import Indices, taken
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.remote_array import Outputs, Remote
+from kernel_assay.corpus.remote_array import Outputs, Remote
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.spec.axes import Attrs, Dims, filled, parse_axis, shape_of
 from kernel_assay.oracles.spec.contract import Contract

@@ -25,8 +25,8 @@ import numpy as np
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_share import Apart, Share
-from kernel_assay.corpus.model.remote_array import Outputs, Remote
 from kernel_assay.corpus.model.subject import Numerics, Subject
+from kernel_assay.corpus.remote_array import Outputs, Remote
 from kernel_assay.oracles.judging.reference import Reference
 from kernel_assay.oracles.large.parts import Part, around, cut, sample
 from kernel_assay.oracles.large.remote_output import Held

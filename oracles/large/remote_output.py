@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_share import Share
-from kernel_assay.corpus.model.remote_array import Remote
 from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.remote_array import Remote
 from kernel_assay.oracles.judging.measure import Measured
 from kernel_assay.oracles.large.suspects import MOST, Room, Suspects
 

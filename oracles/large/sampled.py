@@ -20,9 +20,9 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.execution import Execution, OutputReport
 from kernel_assay.corpus.model.kinds import Kind, Status
-from kernel_assay.corpus.model.remote_array import Outputs, Remote
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.remote_array import Outputs, Remote
 from kernel_assay.oracles.judging.judge import RULES, Evidence, judge, value_failures
 from kernel_assay.oracles.judging.patterns import TILES, index_pattern, place_of
 from kernel_assay.oracles.judging.reference import Reference

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Array, format_of
-from kernel_assay.corpus.model.remote_array import Remote
+from kernel_assay.corpus.remote_array import Remote
 from kernel_assay.oracles.judging.failure_mask import failing_bits
 from kernel_assay.oracles.spec.contract import Reals
 

@@ -1,1 +1,1 @@
-"""Commands beside the search: one file each."""
+"""Commands beside the search: how fast a kernel is, and more."""

@@ -148,6 +148,10 @@ class Loader(ABC):
         """A list to which each kernel that is launched from now on adds its name; None where launches are not seen."""
         return None
 
+    def wait_for_launches(self, *, wait: bool) -> None:
+        """Told whether a call ends when its kernels do, where subjects of the backend are launched by the loader."""
+        del wait
+
     def warm(self) -> None:  # noqa: B027  most have nothing to do
         """Do beforehand what makes a first call slow; called in a worker that waits."""
 
