@@ -24,6 +24,7 @@ from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.matrix.spec import Definition, Expected, Kernel, Where
 from kernel_assay.fuzz.planning.plan import fitting_shapes, layouts_of, with_layouts
+from kernel_assay.fuzz.timing.shapes import NAMES, shape_set
 from kernel_assay.kernels.backend_registry import loader_of, on_gpu
 from kernel_assay.kernels.boundary.devices import places_of
 from kernel_assay.kernels.catalog import subjects_of
@@ -76,8 +77,10 @@ class Cells:
 
     def shapes(self, cell: Cell) -> tuple[Dims, ...]:
         """The extents of a cell's cases; none: they are drawn."""
-        given = self.definition.matrix.shape_sets.get(cell.shapes, ())
-        return tuple(dims for dims in given if set(dims) == set(contract_of(cell.op).dims))
+        contract, own = contract_of(cell.op), self.definition.matrix.shape_sets
+        if cell.shapes in own or cell.shapes == ANY:
+            return tuple(dims for dims in own.get(cell.shapes, ()) if set(dims) == set(contract.dims))
+        return shape_set(contract, cell.shapes)
 
     def plan(self, only: Sequence[str] = ()) -> list[CellResult]:
         """All cells, in order; those that are skipped, cannot run here or are not asked for say so.
@@ -168,14 +171,14 @@ class Cells:
         if cell.shapes == ANY:
             return True
         if found := self.shapes(cell):
-            with about(self.definition.at("shape_sets", cell.shapes)):
+            with about(self.definition.at("shape_sets", cell.shapes)):  # of those that ship only what fits is there
                 fitting_shapes(contract_of(cell.op), found)
         return bool(found)
 
     def _must_be_known(self) -> None:
         """Raise UsageError for a name that nothing has anywhere."""
         matrix = self.definition.matrix
-        known = {"dtypes": FORMATS, "layouts": (ANY, *LAYOUTS), "shapes": (ANY, *matrix.shape_sets)}
+        known = {"dtypes": FORMATS, "layouts": (ANY, *LAYOUTS), "shapes": (ANY, *NAMES, *matrix.shape_sets)}
         for axis, names in known.items():
             for number, name in enumerate(getattr(matrix, axis)):
                 if name not in names:

@@ -88,16 +88,17 @@ class CellRunner:
     def settings(self, planned: CellResult) -> api.RunSettings:
         """The run of a cell."""
         cell, matrix = planned.cell, self.cells.definition.matrix
+        shapes = self.cells.shapes(cell)
         kernels = api.RunSettings(ops=(cell.op,), backends=(cell.backend,))
         if cell.subject in self.cells.own:
             kernels = api.RunSettings(ops=(cell.op,), subjects=(self.cells.own[cell.subject][0],), peers=("none",))
         return replace(
             kernels,
             dtypes=(cell.dtype,),
-            shapes=self.cells.shapes(cell),
+            shapes=shapes,
             layouts=() if cell.layout == ANY else (cell.layout,),
             device=cell.device,
-            cases=matrix.cases,
+            cases=max(matrix.cases, len(shapes)),
             seed=zlib.crc32(f"{matrix.seed}:{cell.name}".encode()),
             after_seconds=min(MOST_END, max(LEAST_END, seconds_of(matrix.budget) / 2)),
             jobs=1,

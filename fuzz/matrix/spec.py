@@ -97,7 +97,7 @@ class Matrix(Record):
     dtypes: tuple[Name, ...] = ()
     """Of the first input; none: all that an op and a kernel have."""
     shapes: Names = (ANY,)
-    """Shape sets: `any` (drawn as by a run), those of `shape_sets`, or named ones."""
+    """Shape sets: `any` (drawn as by a run), those of `shape_sets`, or small, medium, llama, mixtral and edge."""
     shape_sets: dict[Name, Annotated[tuple[dict[Name, NonNegativeInt], ...], Field(min_length=1)]] = Field({})
     """Sets of your own: extents of all dims of an op; one set may have those of several ops."""
     layouts: Names = (ANY,)
@@ -114,7 +114,7 @@ class Matrix(Record):
     missing: Literal["fail", "skip"] = "fail"
     """What a device or a backend means that is named and not here; `fail`: exit code 2."""
     cases: PositiveInt = 32
-    """Of each cell."""
+    """Of each cell, at least one a shape."""
     budget: Annotated[str, AfterValidator(_is_time)] = "60s"
     """The longest that a cell may take: 10s, 5m."""
     seed: NonNegativeInt = 0

@@ -24,9 +24,11 @@ from kernel_assay.fuzz import api
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import propose
 from kernel_assay.fuzz.matrix.cells import Cells
+from kernel_assay.fuzz.matrix.run import CellRunner
 from kernel_assay.fuzz.matrix.spec import load, schema
-from kernel_assay.fuzz.planning.plan import targets
+from kernel_assay.fuzz.planning.plan import targets, with_layouts
 from kernel_assay.kernels.boundary import devices
+from kernel_assay.oracles.catalog import contract_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TODAY = datetime.now(UTC).date()
@@ -104,6 +106,14 @@ def test_each_op_takes_its_own_shapes_of_a_set():
         "silu": ({"rows": 2, "cols": 3},),
         "gemm": ({"m": 1, "n": 2, "k": 3},),
     }
+
+
+def test_sets_that_ship_have_a_case_a_shape():
+    found = cells(shapes=["small", "llama"])
+    runner = CellRunner(found, Store(Path("corpus")))
+    settings = [runner.settings(one) for one in found.plan()]
+    assert [one.cases for one in settings] == [6, 7]
+    assert {"rows": 1, "cols": 128256} in settings[1].shapes
 
 
 def test_builtin_is_a_cell_for_each_backend_that_runs_here(monkeypatch):
@@ -237,12 +247,16 @@ def test_cases_have_the_given_extents_and_layouts_only(tmp_path):
         ({"shapes": ({"m": 1},)}, "no shape is one of softmax, whose dims are rows, cols"),
         ({"layouts": ("sideways",)}, "layout 'sideways' is not known"),
         ({"shapes": ({"rows": 1, "cols": 1},), "engine": "given"}, "given shapes need the engine 'conjecture'"),
-        ({"ops": ("quantize",), "layouts": ("broadcast",)}, "no input of quantize is tried in the layout broadcast"),
     ],
 )
 def test_extents_and_layouts_that_an_op_cannot_have(tmp_path, more, said):
     with Store(tmp_path) as store, pytest.raises(UsageError, match=re.escape(said)):
         api.run(api.RunSettings(**{"ops": ("softmax",), "cases": 1, **more}), store=store)
+
+
+def test_a_layout_that_no_kernel_takes():
+    with pytest.raises(UsageError, match="no input of silu is tried in the layout transposed"):
+        with_layouts(contract_of("silu"), ("transposed",), {"x": ("contiguous",)})
 
 
 # what becomes of cells
