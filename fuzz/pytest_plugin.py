@@ -20,7 +20,7 @@ import pytest
 from kernel_assay.corpus.program import program
 
 if TYPE_CHECKING:
-    from kernel_assay.corpus.model.matrix import CellResult
+    from kernel_assay.corpus.storage.matrix_record import CellResult
     from kernel_assay.fuzz.api import Item, Replayed, Replayer
     from kernel_assay.fuzz.matrix.run import CellRunner
 

@@ -15,12 +15,12 @@ from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import BESIDE, Finding, State
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.model.matrix import MatrixRun
 from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.matrix_journal import MatrixJournal
+from kernel_assay.corpus.storage.matrix_record import MatrixRun
 from kernel_assay.reports.bugs import grouped, rank
 from kernel_assay.reports.words import count
 

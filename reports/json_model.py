@@ -12,9 +12,9 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import Environment, Event, Exhibit, Finding, Sanitized, Variant
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.model.matrix import MatrixRun
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Measurement
+from kernel_assay.corpus.storage.matrix_record import MatrixRun
 from kernel_assay.reports.book import Book, blind, failing, planted_missed
 from kernel_assay.reports.coverage_gaps import holes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.model.matrix import CellResult, MatrixRun
 from kernel_assay.corpus.storage.atomic_files import Journal, read_lines
+from kernel_assay.corpus.storage.matrix_record import CellResult, MatrixRun
 from kernel_assay.corpus.storage.reading import record_from
 
 

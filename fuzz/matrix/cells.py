@@ -16,9 +16,9 @@ from typing import TypeVar
 from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.formats import FORMATS
 from kernel_assay.corpus.inputs.layouts import LAYOUTS
-from kernel_assay.corpus.model.matrix import ANY, AXES, BUILTIN, Cell, CellResult, Standing
 from kernel_assay.corpus.model.reference_place import ReferencePlace
 from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.storage.matrix_record import ANY, AXES, BUILTIN, Cell, CellResult, Standing
 from kernel_assay.fuzz.checking.selection import UserKernels, of_described_dtype
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.checking.user_references import add_reference

@@ -20,10 +20,10 @@ from typing import Self
 from kernel_assay import __version__
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.findings import Finding
-from kernel_assay.corpus.model.matrix import ANY, BUILTIN, CellResult, MatrixRun, Standing
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.matrix_journal import MatrixJournal
+from kernel_assay.corpus.storage.matrix_record import ANY, BUILTIN, CellResult, MatrixRun, Standing
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.campaign.clock import Ended
 from kernel_assay.fuzz.checking.head_start import HeadStart

@@ -22,7 +22,7 @@ from pydantic import (
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Record
-from kernel_assay.corpus.model.matrix import ANY, AXES, BUILTIN, Cell
+from kernel_assay.corpus.storage.matrix_record import ANY, AXES, BUILTIN, Cell
 from kernel_assay.fuzz.settings import seconds_of
 
 Name = Annotated[str, StringConstraints(min_length=1)]

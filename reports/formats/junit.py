@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kernel_assay.corpus.model.findings import Finding
-from kernel_assay.corpus.model.matrix import CellResult, Standing
+from kernel_assay.corpus.storage.matrix_record import CellResult, Standing
 from kernel_assay.reports.book import Book
 from kernel_assay.reports.form import Format
 from kernel_assay.reports.junit import Result, junit

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Element, Finding
 from kernel_assay.corpus.model.kinds import Kind
-from kernel_assay.corpus.model.matrix import MatrixRun, Standing
+from kernel_assay.corpus.storage.matrix_record import MatrixRun, Standing
 from kernel_assay.reports.book import (
     Book,
     after,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from kernel_assay.corpus.model.matrix import ANY, Cell, CellResult, MatrixRun, Standing
+from kernel_assay.corpus.storage.matrix_record import ANY, Cell, CellResult, MatrixRun, Standing
 
 _SIGNS = {
     Standing.PASSED: ("h2", "\N{CHECK MARK}"),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Environment, Finding
 from kernel_assay.corpus.model.interpreter_mends import is_mended, mended_text
-from kernel_assay.corpus.model.matrix import MatrixRun, Standing
 from kernel_assay.corpus.program import program
+from kernel_assay.corpus.storage.matrix_record import MatrixRun, Standing
 from kernel_assay.reports.book import Book, headline, planted_missed
 from kernel_assay.reports.bugs import grouped
 from kernel_assay.reports.plain.matrix_text import matrix_headline

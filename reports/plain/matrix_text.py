@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kernel_assay.corpus.model.matrix import CellResult, MatrixRun, Standing
+from kernel_assay.corpus.storage.matrix_record import CellResult, MatrixRun, Standing
 from kernel_assay.reports.plain.terminal import table
 from kernel_assay.reports.words import count, first_of
 

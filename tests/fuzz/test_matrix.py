@@ -17,9 +17,9 @@ from _command import refused
 from _silu import RIGHT, WRONG
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.model.matrix import CellResult, Standing
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.matrix_journal import MatrixJournal
+from kernel_assay.corpus.storage.matrix_record import CellResult, Standing
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import propose

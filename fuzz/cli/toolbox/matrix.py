@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.model.matrix import CellResult, MatrixRun, Standing
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.matrix_record import CellResult, MatrixRun, Standing
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.cli.options import AtLeast, box_options, corpus_option, json_option
 from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED, check_files, write_json

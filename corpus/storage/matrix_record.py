@@ -6,6 +6,8 @@ from collections import Counter
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import Field
+
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.findings import Environment
 
@@ -81,7 +83,7 @@ class CellResult(Record):
     cases: int = 0
     judged: int = 0
     """Outputs."""
-    kinds: dict[str, int] = {}
+    kinds: dict[str, int] = Field({})
     """Verdict -> executions."""
     findings: tuple[str, ...] = ()
     """Ids, the most important first."""
