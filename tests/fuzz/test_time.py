@@ -103,8 +103,13 @@ def test_rounds_are_paired_judged_and_in_the_order_of_subjects(tmp_path):
 
 def test_what_is_wrong_or_untrue_is_not_ranked_and_the_others_go_on(tmp_path):
     bodies = {
-        **{"right": RIGHT, "wrong": WRONG, "pointer": BY_POINTER, "values": BY_VALUES},
-        **{"dies": DIES, "raises": RAISES, "tampers": TAMPERS},
+        "right": RIGHT,
+        "wrong": WRONG,
+        "pointer": BY_POINTER,
+        "values": BY_VALUES,
+        "dies": DIES,
+        "raises": RAISES,
+        "tampers": TAMPERS,
     }
     run = measure([row_sum_case()], kernels(tmp_path, **bodies), limits=QUICK, roofline=False)
     found = by_name(run)
@@ -298,7 +303,7 @@ def test_a_missing_baseline_is_one_sentence(monkeypatch):
     from kernel_assay.kernels.backend_registry import loader_of
 
     monkeypatch.setattr(type(loader_of("ggml")), "unavailable", lambda _: "libggml-python is not installed")
-    with pytest.raises(UsageError, match="^--baseline ggml is not available here, because libggml-python is not"):
+    with pytest.raises(UsageError, match=r"^--baseline ggml is not available here, because libggml-python is not"):
         baselines.baselines_of("softmax", ["ggml"], "cpu")
 
 
@@ -336,7 +341,13 @@ def test_a_reference_of_ones_own_is_a_baseline(tmp_path, fuzz):
 def test_the_table_shows_what_is_not_known_as_a_dash():
     run = TimingRun.model_construct(
         **{name: field.default for name, field in TimingRun.model_fields.items() if not field.is_required()},
-        **{"run": "r", "version": "", "at": "", "seed": 0, "device": "cpu", "noise": 0.005, "limit": 1.0},
+        run="r",
+        version="",
+        at="",
+        seed=0,
+        device="cpu",
+        noise=0.005,
+        limit=1.0,
         environment=Environment(python="", platform="", machine="m", processor="p"),
     )
     run = run.model_copy(update={"timed": (timed(2e-6), timed(3e-6).but(problem="it takes no mask"))})
@@ -396,7 +407,7 @@ def test_ctrl_c_ends_it_within_seconds(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "kernel_assay.fuzz", *words],
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
     time.sleep(6)
     process.send_signal(signal.SIGINT)
