@@ -14,13 +14,15 @@ from typing import Any
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.workload import read_calls
-from kernel_assay.fuzz.generation.model_shapes import Sizes, allowed, by_dims
+from kernel_assay.fuzz.generation.model_shapes import Sizes, allowed, by_dims, elements_of
 from kernel_assay.fuzz.planning.workload import fit
 from kernel_assay.oracles.spec.axes import Dims
 from kernel_assay.oracles.spec.contract import Contract
 from kernel_assay.oracles.spec.plain_case import plain_case
 
 _LISTS = (".json", ".yaml", ".yml")
+_ROOM = 1 << 20
+"""Elements of the largest tensor of an op of one's own, where its author names no extents."""
 USUAL = "medium"
 """The set that is timed if none is named."""
 
@@ -87,7 +89,7 @@ def _set(name: str) -> dict[frozenset[str], tuple[Dims, ...]]:
 
 def shape_set(contract: Contract, name: str) -> tuple[Dims, ...]:
     """Extents of a set that ships, for an op; none, if it has none of that kind."""
-    return allowed(contract, _set(name))
+    return tuple(s for s in allowed(contract, _set(name)) if min(s.values()))
 
 
 def timing_cases(contract: Contract, names: Sequence[str], dtypes: Sequence[str], seed: int) -> list[Case]:
@@ -96,6 +98,8 @@ def timing_cases(contract: Contract, names: Sequence[str], dtypes: Sequence[str]
     dtypes: of the first input; none: the plainest. Without a name an op of one's own has the shapes of its author, and
     others have those of USUAL. Raises UsageError for what is neither, or has no shape of this op.
     """
+    if unknown := [t for t in dtypes if t not in contract.dtypes]:
+        raise UsageError(f"{contract.name} has no dtype {unknown[0]}; it has {', '.join(contract.dtypes)}")
     shapes = [s for name in names for s in _shapes_of(contract, name)] if names else _usual(contract)
     found = [
         one
@@ -113,9 +117,14 @@ def _without_optional(contract: Contract, case: Case) -> Case:
 
 
 def _usual(contract: Contract) -> Sequence[Dims]:
-    if contract.origin:
-        return contract.shapes or [{name: dim.most for name, dim in contract.dims.items()}]
-    return _of_set(contract, USUAL)
+    if not contract.origin:
+        return _of_set(contract, USUAL)
+    dims = {name: dim.most for name, dim in contract.dims.items()}
+    while not contract.shapes and elements_of(contract, dims) > _ROOM and max(dims.values()) > 1:
+        widest = max(dims, key=lambda name: dims[name])
+        step = contract.dims[widest].multiple
+        dims[widest] = max(contract.dims[widest].least, dims[widest] // 2 // step * step)
+    return contract.shapes or [dims]
 
 
 def _of_set(contract: Contract, name: str) -> Sequence[Dims]:

@@ -12,7 +12,6 @@ import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from types import TracebackType
 from typing import Self
 
 from kernel_assay.corpus.errors import InternalError
@@ -113,9 +112,7 @@ class Sandbox:
         """The sandbox itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End all its processes."""
         self.close()
 
@@ -170,9 +167,8 @@ class Sandbox:
         finally:
             self.pool.discard(worker, dead=False)
 
-    def waited(self, key: str) -> float:
+    def waited(self, key: str) -> float:  # noqa: ARG002  whoever has several workers needs it
         """Seconds for which the worker of a subject was ready to run, and others ran; 0 where the system hides it."""
-        del key
         return self.pool.waited(self._active)
 
     def run(self, tasks: Sequence[Task]) -> list[dict[str, Outcome]]:

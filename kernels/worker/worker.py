@@ -148,7 +148,10 @@ class Worker:
     def _introduce(self, message: dict[str, Any]) -> None:
         self._subjects = {k: Subject.model_validate(s) for k, s in message["subjects"].items()}
         self._faces = {op: Interface.read(f) for op, f in message["faces"].items()}
-        sources = [source for face in self._faces.values() for source in face.sources]
+        ours = {
+            os.path.realpath(resolve(s)) for s in self._subjects.values() if not s.is_own
+        }  # a reference, timed as it is
+        sources = [one for face in self._faces.values() for one in face.sources if one.rpartition(":")[0] not in ours]
         own = {key: resolve(subject) for key, subject in self._subjects.items() if subject.is_own}
         self._witness = Witness(own, sources)
         self._witness.listen()
