@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,6 +96,10 @@ class RunSettings:
     case_memory: int | None = None
     """Megabytes of all tensors of a case; with it, shapes of language models that fit are tried."""
     limits: SandboxLimits = field(default_factory=SandboxLimits)
+    shapes: tuple[Mapping[str, int], ...] = ()
+    """The only extents of cases, in turn, of every op that has dims of these names; none: they are drawn."""
+    layouts: tuple[str, ...] = ()
+    """Only these memory layouts of inputs, where an input can have one of them; none: all."""
     workload: Path | None = None
     """Calls of a model run, as `record` writes them: their shapes come first and are drawn more often."""
     strict: bool = False
@@ -116,6 +121,8 @@ class RunSettings:
             raise UsageError(f"engine {self.engine!r} is not known; the known ones are {', '.join(ENGINES)}")
         if self.workload is not None and self.engine != "conjecture":
             raise UsageError(f"a workload needs the engine 'conjecture', and not {self.engine!r}")
+        if self.shapes and self.engine != "conjecture":
+            raise UsageError(f"given shapes need the engine 'conjecture', and not {self.engine!r}")
         for name, least, most in _WHOLE:
             _within(name, getattr(self, name), least, most)
 

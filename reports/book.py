@@ -19,6 +19,8 @@ from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.matrix_journal import MatrixJournal
+from kernel_assay.corpus.storage.matrix_record import MatrixRun
 from kernel_assay.reports.bugs import grouped, rank
 from kernel_assay.reports.words import count
 
@@ -40,6 +42,8 @@ class Book:
     """Ids of findings that the base has, too."""
     corpus: str = DEFAULT_CORPUS
     """The folder of the corpus, as a person named it."""
+    matrix: MatrixRun | None = None
+    """A run of a test matrix, whose cells these are the findings of."""
 
     def commands(self, finding: Finding) -> dict[str, str]:
         """Commands that a person types next about a finding, by name."""
@@ -62,7 +66,13 @@ class Book:
         """
         alone = BESIDE not in _rerun(finding)  # else another kernel has brought it about
         shown = finding.proven or self.strict or (alone and self._never_passes(finding.subject))
-        return shown and finding.state is not State.FIXED and not finding.expected() and finding.id not in self.known
+        stands = finding.state is not State.FIXED and not finding.expected()
+        return shown and stands and finding.id not in self.known and finding.id not in self._of_expected_cells
+
+    @cached_property
+    def _of_expected_cells(self) -> frozenset[str]:
+        """Ids of findings that only cells have that are expected to fail."""
+        return self.matrix.expected if self.matrix else frozenset()
 
     def _never_passes(self, subject: Subject) -> bool:
         return self.campaign is not None and not self.campaign.by_subject.get(subject.key, {}).get(Kind.PASS)
@@ -102,6 +112,8 @@ class Book:
             return finding.state.value
         if finding.id in self.known:
             return "known on the base"
+        if finding.id in self._of_expected_cells:
+            return "expected to fail"
         if finding.expect == "fail":
             return "expectation expired" if finding.expired() else "expected to fail"
         return "new" if self.campaign is not None and finding.id in self.campaign.fresh else finding.state.value
@@ -118,13 +130,25 @@ def open_book(store: Store, run: str | None = None, *, known: Iterable[str] = ()
 
     Raises UsageError for an unknown run.
     """
+    matrices = MatrixJournal(store.root)
+    if run in matrices.names():
+        return matrix_book(store, matrices.read(run))
     campaign = store.load_run(run) if run else store.latest_run()
+    latest = None if run or campaign is None else matrices.latest()
+    if latest and campaign and any(campaign.run == one.run for one in latest.results):
+        return matrix_book(store, latest)
     found = store.findings()
     if campaign is not None:
         found = [f for f in found if f.id in campaign.findings]
     elif not found:
         raise UsageError(f"there is nothing to report in {store.root}: no run and no finding")
     return Book(in_order(found), campaign, frozenset(known), str(store.root))
+
+
+def matrix_book(store: Store, matrix: MatrixRun) -> Book:
+    """The book of a run of a test matrix: its cells, and the findings of all of them."""
+    met = {finding for one in matrix.results for finding in one.findings}
+    return Book(in_order(f for f in store.findings() if f.id in met), corpus=str(store.root), matrix=matrix)
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -14,6 +14,7 @@ from kernel_assay.corpus.model.findings import Environment, Event, Exhibit, Find
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Measurement
+from kernel_assay.corpus.storage.matrix_record import MatrixRun
 from kernel_assay.reports.book import Book, blind, failing, planted_missed
 from kernel_assay.reports.coverage_gaps import holes
 
@@ -141,6 +142,8 @@ class Report(Record):
     """Goal -> index of the case that reached it, -1 for none."""
     goals_open: tuple[str, ...] = ()
     environment: Environment | None = None
+    matrix: MatrixRun | None = None
+    """A run of a test matrix, whose cells the findings are of; then it has what is told of a run above."""
 
 
 def report(book: Book) -> Report:
@@ -148,7 +151,7 @@ def report(book: Book) -> Report:
     c = book.campaign
     findings = tuple(finding_report(book, f) for f in book.findings)
     if c is None:
-        return Report(findings=findings)
+        return Report(findings=findings, matrix=book.matrix)
     return Report(
         run=c.run,
         seed=c.seed,

@@ -21,6 +21,8 @@ SCHEMAS = {
     "proof": 1,
     "golden": 1,
     "goldencase": 1,
+    "matrixrun": 1,
+    "cellresult": 1,
     "timingrun": 1,
     "timed": 1,
     "peaks": 1,

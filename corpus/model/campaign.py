@@ -191,6 +191,8 @@ class Campaign(Record):
     """Op -> optional inputs that no subject can do without; every case has them."""
     layouts: dict[str, dict[str, tuple[str, ...]]] = {}
     """Op -> inputs that are not tried in all their layouts, and those in which some subject takes them."""
+    shapes: dict[str, tuple[dict[str, int], ...]] = {}
+    """Op -> the only extents that its cases have, in turn; without them they are drawn."""
     contracted: bool = False
     """Whether some cases have a * b + c rounded once in kernels that are emulated (Case.contracted)."""
     calls: dict[str, Call] = {}

@@ -29,20 +29,20 @@ def load_record(path: Path) -> Case | Finding:
     """
     raw = _read(path)
     if "signature" in raw:
-        return _record(raw, Finding, str(path))
+        return record_from(raw, Finding, str(path))
     if "tensors" in raw:
-        return _record(raw, Case, str(path))
+        return record_from(raw, Case, str(path))
     raise UsageError(f"{path} is neither a finding (it has no signature) nor a case (it has no tensors)")
 
 
 def read_record(path: Path, model: type[_R]) -> _R:
     """The record of this kind in a JSON file. Raises UsageError as load_record does."""
-    return _record(_read(path), model, str(path))
+    return record_from(_read(path), model, str(path))
 
 
 def record_of(text: str, model: type[_R], where: str) -> _R:
     """The record of this kind in one line of JSON. Raises UsageError, which names where, as load_record does."""
-    return _record(_object(text, where), model, where)
+    return record_from(_object(text, where), model, where)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -67,7 +67,8 @@ def _object(text: str, where: str) -> dict[str, Any]:
     return raw
 
 
-def _record(raw: dict[str, Any], model: type[_R], where: str) -> _R:
+def record_from(raw: dict[str, Any], model: type[_R], where: str) -> _R:
+    """The record of this kind in JSON data. Raises UsageError, which names where, as load_record does."""
     kind = model.__name__.lower()
     try:
         record = model.model_validate(upgrade(raw, kind))

@@ -27,7 +27,7 @@ from kernel_assay.fuzz.checking.selection import as_is, of_described_dtype, only
 from kernel_assay.fuzz.checking.user_contracts import know_run
 from kernel_assay.fuzz.checking.user_references import add_reference, named_in
 from kernel_assay.fuzz.events import Listener, RunStarted, nobody
-from kernel_assay.fuzz.planning.plan import fitted, new_campaign
+from kernel_assay.fuzz.planning.plan import fitted, limited, new_campaign
 from kernel_assay.fuzz.planning.workload import with_workload
 from kernel_assay.fuzz.replay.baseline import known_on_base
 from kernel_assay.fuzz.settings import RunSettings
@@ -335,6 +335,8 @@ def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
         name += "x"
     made = new_campaign(name, seed, settings.engine, subjects, settings.options, _revision())
     made = made.but(library={s.key: "" for s in made.subjects if asked_of(s, judged=settings.judged)})
+    if settings.shapes or settings.layouts:
+        made = limited(made, settings.shapes, settings.layouts)
     return made if settings.workload is None else with_workload(made, settings.workload)
 
 

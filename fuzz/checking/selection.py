@@ -133,7 +133,8 @@ def select(
     for backend in backends:
         if why := _unavailable(backend):
             raise UsageError(f"backend {backend!r} is not available here, because {why}")
-    house = [s for op in wanted for s in runnable(op) if not backends or s.backend in backends]
+    alone = bool(own) and "none" in peers
+    house = [s for op in wanted for s in runnable(op) if not backends or s.backend in backends] if not alone else []
     if own or peers:
         beside = [s for op in wanted for s in _peers([h for h in house if h.op == op], peers)]
     else:
@@ -240,8 +241,9 @@ def _peers(house: list[Subject], names: Sequence[str]) -> list[Subject]:
 
 
 def _known_peers(names: Sequence[str], ops: Sequence[str]) -> None:
-    known = {s.name for op in ops for s in subjects_of(op)} | {"none"}
-    for name in names:
+    wanted = [name for name in names if name != "none"]
+    known = {s.name for op in ops for s in subjects_of(op)} | {"none"} if wanted else set()  # to read all takes a while
+    for name in wanted:
         if name not in known:
             raise UsageError(f"peer {name!r} is not known for {', '.join(ops)}; there are {', '.join(sorted(known))}")
 

@@ -32,6 +32,7 @@ PLACES = {
         f"{_CLI}.judge", "Judge the solution of a problem: KernelBench, gpu-mode, flashinfer-bench.", "judge_command"
     ),
     "list": Place(f"{_CLI}.list", "List ops, subjects, backends, findings and more."),
+    "matrix": Place(f"{_CLI}.toolbox.matrix", "Run a test matrix: op, dtype, shapes, layout, device and kernel."),
     "new": Place(f"{_CLI}.new", "Write a small file that runs, to start from."),
     "profile": Place(
         f"{_CLI}.nvidia", "Run a case under a profiler: Nsight Compute, Nsight Systems, torch's.", "profile_command"

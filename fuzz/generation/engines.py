@@ -87,6 +87,8 @@ class Target:
     """Of the rules by which cases are drawn, as the run's record has it."""
     workload: tuple[Case, ...] = ()
     """Cases that come first, and are drawn like later: with their extents, dtypes and attributes."""
+    shapes: tuple[Dims, ...] = ()
+    """The only extents that cases have, in turn; (): they are drawn."""
     _narrowed: dict[frozenset[str], Target] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def without(self, refused: frozenset[str]) -> Target:
@@ -154,6 +156,11 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
     """Case number index, which is one of this op; number: which."""
     random, contract = Random(f"{run_seed}:{index}"), target.contract
     number -= len(target.workload)
+    if target.shapes:
+        roomy = replace(target, max_elements=None, memory=None)
+        case, choices = generate(roomy, random, shapes=(target.shapes[number % len(target.shapes)],))
+        is_long = is_beyond(contract, contract.dims_of(case), contract.max_elements, MAX_WORK)
+        return Proposal(index, compiled(target, case), choices, is_long=is_long)
     if number < len(contract.shapes):
         dtype = target.dtypes[0] if target.dtypes else ""
         return Proposal(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kernel_assay.corpus.blocks import ELEMENTS
+from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.fuzz.generation.strategies import MAX_WORK, Choose, build, distributions_for, lowest_of
@@ -225,6 +226,18 @@ def allowed(contract: Contract, known: Mapping[frozenset[str], tuple[Dims, ...]]
     found = known.get(frozenset(dims), ())
     fitting = [s for s in found if all(n >= dims[d].low and n % dims[d].multiple == 0 for d, n in s.items())]
     return tuple(s for s in fitting if not contract.origin or all(n <= dims[d].high for d, n in s.items()))
+
+
+def check_dims(contract: Contract, dims: Dims) -> None:
+    """Raise UsageError for extents that an op does not have."""
+    for name, extent in dims.items():
+        dim = contract.dims[name]
+        if contract.origin and dim.low == dim.high != extent:
+            raise UsageError(f"{name} is {extent}, and {contract.name} has it fixed at {dim.low}")
+        if extent < dim.low:
+            raise UsageError(f"{name} is {extent}, which is less than {dim.low}")
+        if extent % dim.multiple:
+            raise UsageError(f"{name} is {extent}, which is no multiple of {dim.multiple}")
 
 
 def turn(contract: Contract, run_seed: int, number: int) -> tuple[Dims, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.inputs.layouts import LAYOUTS
 from kernel_assay.corpus.inputs.specials import VALUES
 from kernel_assay.corpus.model.base import Scalar
 from kernel_assay.corpus.model.campaign import GENERATION, Campaign, RunOptions, Space
@@ -17,6 +19,7 @@ from kernel_assay.fuzz.checking.subjects import bears_far, most_elements, takes
 from kernel_assay.fuzz.checking.user_references import described, unfollowed_of
 from kernel_assay.fuzz.generation.elites import MOST_LEAD
 from kernel_assay.fuzz.generation.engines import Target
+from kernel_assay.fuzz.generation.model_shapes import check_dims
 from kernel_assay.fuzz.generation.strategies import distributions_for, layouts_for, specials_for
 from kernel_assay.fuzz.planning.coverage import last_class
 from kernel_assay.fuzz.planning.goals import Reach, goals_of
@@ -28,7 +31,7 @@ from kernel_assay.kernels.environment import environment
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
 from kernel_assay.oracles.catalog import contract_of, origin_of
 from kernel_assay.oracles.large.parts import BEYOND
-from kernel_assay.oracles.spec.axes import filled, parse_axis
+from kernel_assay.oracles.spec.axes import Dims, filled, parse_axis
 from kernel_assay.oracles.spec.contract import Contract, Dim, Input
 
 USUAL = RunOptions()
@@ -75,6 +78,7 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
                 0 if campaign.generation < 3 else _farthest(campaign, op, max_elements),
                 campaign.generation,
                 _workload(campaign, contract),
+                campaign.shapes.get(op, ()),
             )
         )
     return found
@@ -134,7 +138,7 @@ def new_campaign(
         updated=now(),
         goals=dict.fromkeys(goals_of(reach_of(ops, space)), -1),
         space=space,
-        layouts={op: found for op in ops if (found := _layouts_of(contract_of(op), subjects))},
+        layouts={op: found for op in ops if (found := layouts_of(contract_of(op), subjects))},
         estimated=tuple(op for op in ops if contract_of(op).estimated),
         contracts={op: place for op in ops if (place := origin_of(op))},
         references={op: described(op) for op in ops if contract_of(op).elsewhere},
@@ -142,6 +146,49 @@ def new_campaign(
         contracted=any(s.loader == "cuda" for s in subjects) and not no_contraction(),
         checked=check_mode.wanted(subjects),
     )
+
+
+def limited(campaign: Campaign, shapes: Sequence[Dims], layouts: Sequence[str]) -> Campaign:
+    """The campaign whose cases have only these extents, and these layouts; none given: all there are.
+
+    Raises UsageError for an op that cannot have any of them.
+    """
+    contracts = [contract_of(op) for op in campaign.ops]
+    extents = {c.name: fitting_shapes(c, shapes) for c in contracts} if shapes else {}
+    if not layouts:
+        return campaign.but(shapes=extents)
+    narrow = {c.name: with_layouts(c, layouts, campaign.layouts.get(c.name, {})) for c in contracts}
+    kept = {op: tuple({layout: 0 for some in inputs.values() for layout in some}) for op, inputs in narrow.items()}
+    space = {cell: one.but(layouts=kept[cell.partition("|")[0]]) for cell, one in campaign.space.items()}
+    goals = dict.fromkeys(goals_of(reach_of(campaign.ops, space)), -1)
+    return campaign.but(shapes=extents, layouts=narrow, space=space, goals=goals)
+
+
+def fitting_shapes(contract: Contract, shapes: Sequence[Dims]) -> tuple[Dims, ...]:
+    """The shapes that name the dims of an op. Raises UsageError if none does, or the op has no such extents."""
+    found = [dims for dims in shapes if set(dims) == set(contract.dims)]
+    if not found:
+        raise UsageError(f"no shape is one of {contract.name}, whose dims are {', '.join(contract.dims)}")
+    for dims in found:
+        check_dims(contract, dims)
+    return tuple(found)
+
+
+def with_layouts(
+    contract: Contract, layouts: Sequence[str], taken: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Each input's layouts among these, or its plainest; taken: those that subjects take, of inputs where not all.
+
+    Raises UsageError for a layout that is not known, and if no input can have any.
+    """
+    for name in layouts:
+        if name not in LAYOUTS:
+            raise UsageError(f"layout {name!r} is not known; the known ones are {', '.join(LAYOUTS)}")
+    every = {name: taken.get(name, tuple(dict.fromkeys(layouts_for(i)))) for name, i in contract.inputs.items()}
+    kept = {name: tuple(one for one in some if one in layouts) for name, some in every.items()}
+    if not any(kept.values()):
+        raise UsageError(f"no input of {contract.name} is tried in the layout {' or '.join(layouts)}")
+    return {name: kept[name] or every[name][:1] for name in every}
 
 
 def reach_of(ops: Sequence[str], space: Mapping[str, Space]) -> Reach:
@@ -163,7 +210,7 @@ def space_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, Space
     """
     spaces = {}
     first, everyone = next(iter(contract.inputs)), [s for s in subjects if s.op == contract.name]
-    mine, narrow = deciding(contract.name, everyone), _layouts_of(contract, everyone)
+    mine, narrow = deciding(contract.name, everyone), layouts_of(contract, everyone)
     layouts = tuple(dict.fromkeys(one for n, i in contract.inputs.items() for one in narrow.get(n, layouts_for(i))))
     for dtype in dict.fromkeys(variant[first] for variant in contract.variants):
         takers = [s.name for s in everyone if takes(s, dtype)]
@@ -184,7 +231,7 @@ def deciding(op: str, subjects: Sequence[Subject]) -> list[Subject]:
     return [s for s in everyone if s.is_own] or everyone
 
 
-def _layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
+def layouts_of(contract: Contract, subjects: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
     """Inputs that are given in some of their layouts only, as the others are declined by all that decide."""
     found: dict[str, tuple[str, ...]] = {}
     ranks = {name: len(spec.axes) for name, spec in contract.inputs.items()}

@@ -19,7 +19,7 @@ from kernel_assay.corpus.model.workload import Call, read_calls
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.checking.user_references import NOT_BUILT_IN, ReferenceProcess
 from kernel_assay.fuzz.generation.engines import Target
-from kernel_assay.fuzz.generation.model_shapes import is_beyond
+from kernel_assay.fuzz.generation.model_shapes import check_dims, is_beyond
 from kernel_assay.fuzz.generation.strategies import memory_of
 from kernel_assay.fuzz.planning.plan import deciding, targets
 from kernel_assay.oracles.catalog import contract_of
@@ -126,7 +126,7 @@ def fit(contract: Contract, call: Call) -> Case:
         told = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         axes = ", ".join(f"{name} [{', '.join(contract.inputs[name].axes)}]" for name in shapes)
         raise UsageError(f"{told} cannot be {axes}")
-    _check(contract, dims)
+    check_dims(contract, dims)
     dtypes = {name: "uint8" if dtype == "bool" else dtype for name, (_, dtype, _) in given.items()}
     variant = next((v for v in contract.variants if all(v[n] == t for n, t in dtypes.items())), None)
     if variant is None:
@@ -218,18 +218,6 @@ def _attribute(name: str, values: Sequence[Scalar], given: Any) -> Scalar:
         raise UsageError(f"{name} = {given!r} is none of {', '.join(map(repr, values))}")
     value: Scalar = given
     return value
-
-
-def _check(contract: Contract, dims: Mapping[str, int]) -> None:
-    """Raise UsageError for extents that the op does not have."""
-    for name, extent in dims.items():
-        dim = contract.dims[name]
-        if contract.origin and dim.low == dim.high != extent:
-            raise UsageError(f"{name} is {extent}, and {contract.name} has it fixed at {dim.low}")
-        if extent < dim.low:
-            raise UsageError(f"{name} is {extent}, which is less than {dim.low}")
-        if extent % dim.multiple:
-            raise UsageError(f"{name} is {extent}, which is no multiple of {dim.multiple}")
 
 
 def _must_be_taken(subjects: Sequence[Subject], case: Case) -> None:

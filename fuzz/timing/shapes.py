@@ -87,6 +87,11 @@ def _set(name: str) -> dict[frozenset[str], tuple[Dims, ...]]:
     return by_dims(products, [{"rows": r, "cols": c} for r, c in rows], tables, turns, attentions)
 
 
+def shape_set(contract: Contract, name: str) -> tuple[Dims, ...]:
+    """Extents of a set that ships, for an op; none, if it has none of that kind."""
+    return tuple(s for s in allowed(contract, _set(name)) if min(s.values()))
+
+
 def timing_cases(contract: Contract, names: Sequence[str], dtypes: Sequence[str], seed: int) -> list[Case]:
     """Cases with plain values of the shapes that are named: sets, and files.
 
@@ -123,7 +128,7 @@ def _usual(contract: Contract) -> Sequence[Dims]:
 
 
 def _of_set(contract: Contract, name: str) -> Sequence[Dims]:
-    found = [s for s in allowed(contract, _set(name)) if min(s.values())]
+    found = shape_set(contract, name)
     if not found:
         dims = ", ".join(contract.dims)
         raise UsageError(

@@ -17,13 +17,16 @@ from kernel_assay.reports.bugs import grouped
 from kernel_assay.reports.form import Format
 from kernel_assay.reports.page.coverage import coverage_of
 from kernel_assay.reports.page.finding import Sheet, meanings, sheet
+from kernel_assay.reports.page.matrix import cells_of
 from kernel_assay.reports.page.subjects import anchor, kernels_of
 from kernel_assay.reports.page.summary import (
     choices,
     circumstances,
+    environment,
     facts,
     figures,
     groups,
+    matrix_facts,
     planted,
     remarks,
     sentence,
@@ -46,8 +49,9 @@ def render(book: Book) -> str:
         campaign=c,
         tone=tone_of(book),
         sentence=sentence(book),
-        facts=facts(c) if c else [],
-        circumstances=circumstances(c, book.findings),
+        cells=cells_of(book.matrix) if book.matrix else None,
+        facts=facts(c) if c else matrix_facts(book.matrix) if book.matrix else [],
+        circumstances=environment(book.matrix.environment) if book.matrix else circumstances(c, book.findings),
         figures=figures(book),
         remarks=list(remarks(book)),
         groups=made,

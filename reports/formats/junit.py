@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.storage.matrix_record import CellResult, Standing
 from kernel_assay.reports.book import Book
 from kernel_assay.reports.form import Format
 from kernel_assay.reports.junit import Result, junit
@@ -10,7 +11,21 @@ from kernel_assay.reports.junit import Result, junit
 
 def render(book: Book) -> str:
     """Findings that need nobody (known, expected, not reproduced) are skipped tests, not failures."""
+    if book.matrix is not None:
+        return junit("matrix", [_cell(book, one) for one in book.matrix.results])
     return junit("fuzz", [*_subjects(book), *(_finding(book, f) for f in book.real)])
+
+
+def _cell(book: Book, one: CellResult) -> Result:
+    """A cell of a test matrix; one that could not be run is a failure, if it was asked for."""
+    name, group = one.cell.name, f"matrix.{one.cell.op}"
+    if one.standing is Standing.PASSED:
+        return Result(name, group)
+    said = f"{one.standing}: {one.reason}" + (f" ({one.issue}, until {one.until})" if one.issue else "")
+    if one.standing.bad or (one.wanted and one.standing is Standing.NOT_RUN):
+        commands = [c for f in book.findings if f.id in one.findings for c in book.commands(f).values()]
+        return Result(name, group, failure=said, text="\n".join([said, *commands]))
+    return Result(name, group, skipped=said)
 
 
 def _subjects(book: Book) -> Iterator[Result]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Element, Finding
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.matrix_record import MatrixRun, Standing
 from kernel_assay.reports.book import (
     Book,
     after,
@@ -21,6 +22,7 @@ from kernel_assay.reports.book import (
 )
 from kernel_assay.reports.coverage_gaps import holes
 from kernel_assay.reports.form import Format
+from kernel_assay.reports.plain.matrix_text import matrix_headline
 from kernel_assay.reports.plain.run_text import kinds_of
 from kernel_assay.reports.words import count, estimates, first_of, notes, times, value, workloads
 
@@ -35,6 +37,7 @@ def render(book: Book) -> str:
     parts = [
         f"## {headline(book)}",
         _run(book.campaign) if book.campaign else "",
+        _matrix(book.matrix) if book.matrix else "",
         _table(book),
         *(_details(book, group) for group in book.groups[:DETAILED]),
         _coverage(book.campaign) if book.campaign else "",
@@ -51,6 +54,13 @@ def _run(c: Campaign) -> str:
         lines.append(f"Inconclusive, neither pass nor finding: {', '.join(undecided)}.")
     lines += [f"{said[:1].upper()}{said[1:]}." for said in (*estimates(c), *workloads(c), *notes(c))]
     return "\n\n".join(lines)
+
+
+def _matrix(run: MatrixRun) -> str:
+    told = [one for one in run.results if one.standing.bad or (one.wanted and one.standing is Standing.NOT_RUN)]
+    rows = [f"| {one.standing} | `{one.cell.name}` | {_cell(one.reason)} |" for one in told]
+    head = ["", "| | cell | why |", "|---|---|---|"] if rows else []
+    return "\n".join([f"Matrix `{run.file}`: {matrix_headline(run)}.", *head, *rows])
 
 
 def _table(book: Book) -> str:

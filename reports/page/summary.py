@@ -9,8 +9,10 @@ from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Environment, Finding
 from kernel_assay.corpus.model.interpreter_mends import is_mended, mended_text
 from kernel_assay.corpus.program import program
+from kernel_assay.corpus.storage.matrix_record import MatrixRun, Standing
 from kernel_assay.reports.book import Book, headline, planted_missed
 from kernel_assay.reports.bugs import grouped
+from kernel_assay.reports.plain.matrix_text import matrix_headline
 from kernel_assay.reports.words import (
     count,
     estimates,
@@ -80,6 +82,10 @@ class Planted:
 
 def tone_of(book: Book) -> str:
     """bad: somebody must look; calm: findings that are no news; open: nothing was judged; good: nothing was found."""
+    if book.matrix is not None:
+        counts = book.matrix.counts
+        bad = any(n for standing, n in counts.items() if standing.bad)
+        return "bad" if bad else "open" if counts[Standing.NOT_RUN] else "good"
     missed = book.campaign is not None and planted_missed(book.campaign)
     if missed or any(book.news(f) for f in book.real):
         return "bad"
@@ -91,6 +97,8 @@ def tone_of(book: Book) -> str:
 def sentence(book: Book) -> str:
     """The whole report in one sentence."""
     c = book.campaign
+    if book.matrix is not None:
+        return matrix_headline(book.matrix)
     if book.real:
         return headline(book)
     if c is None:
@@ -111,6 +119,12 @@ def facts(c: Campaign) -> list[tuple[str, str]]:
         ("revision", c.revision),
     ]
     return [(name, text) for name, text in said if text]
+
+
+def matrix_facts(run: MatrixRun) -> list[tuple[str, str]]:
+    """Name, file and seed of a run of a test matrix."""
+    said = [("matrix", run.file), ("run", run.name), ("seed", str(run.seed)), ("started", moment(run.started))]
+    return [*said, ("took", span(run.seconds))]
 
 
 def circumstances(c: Campaign | None, findings: Sequence[Finding]) -> list[tuple[str, str]]:
@@ -140,6 +154,12 @@ def figures(book: Book) -> list[Figure]:
     """The row of totals."""
     c = book.campaign
     found = Figure("findings", f"{len(book.groups):,}", _beside(book), tone_of(book) if book.real else "")
+    if book.matrix is not None:
+        results = book.matrix.results
+        done = sum(one.done for one in results)
+        totals = [("cells", f"{len(results):,}"), ("run", f"{done:,}"), ("cases", f"{sum(r.cases for r in results):,}")]
+        judged = f"{sum(r.judged for r in results):,}"
+        return [*(Figure(*one) for one in totals), Figure("outputs judged", judged), found]
     if c is None:
         return [found]
     bugs = sum(bool(s.planted) for s in c.subjects)

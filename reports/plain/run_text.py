@@ -29,6 +29,7 @@ from kernel_assay.reports.book import (
     shows_in,
     stopped_at,
 )
+from kernel_assay.reports.plain.matrix_text import matrix_text
 from kernel_assay.reports.plain.terminal import table
 from kernel_assay.reports.words import count, estimates, largest_first, notes, percent, times, workloads
 
@@ -48,7 +49,8 @@ def campaign_text(book: Book) -> str:
     """The whole summary of a run; without a run, the findings alone."""
     c = book.campaign
     if c is None:
-        return findings_text(book) + "\n"
+        matrix = [matrix_text(book.matrix)] if book.matrix else []
+        return "\n".join([*matrix, findings_text(book)]) + "\n"
     planted = any(s.planted for s in c.subjects)
     parts = [
         _head(c),

@@ -1,8 +1,8 @@
 """A page of docs/ as a machine reads it: files to write, commands to run, and lines that the commands must print.
 
-A ```python, ```cpp or ```json block whose first line is a comment with the name of a file is that file. The lines of
-an ```sh block are run one after the other, in the folder of the files; those of the ```text block behind it must
-occur in what they print, in this order.
+A ```python, ```cpp, ```json or ```yaml block whose first line is a comment with the name of a file is that file. The
+lines of an ```sh block are run one after the other, in the folder of the files; those of the ```text block behind it
+must occur in what they print, in this order.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = "/home/you"
 """What the pages write for the folder in which their commands are run."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"(?:#|//) ([\w-]+\.(?:py|cu|json))\n")
+_FILE = re.compile(r"(?:#|//) ([\w-]+\.(?:py|cu|json|yaml))\n")
 _BUDGET = ("--cases", "64", "--seed", "1")
 """Instead of `--budget 10s` in a search: the same cases each time, and few of them."""
 

@@ -35,6 +35,7 @@ ACTED = [
     "gradients.md",
     "how-budgets-work.md",
     "in-your-tests.md",
+    "a-matrix-of-tests.md",
     "judge-a-folder.md",
     "reading-a-verdict.md",
     "your-first-kernel.md",
