@@ -141,6 +141,14 @@ def span(seconds: float) -> str:
     return " ".join([f"{n} {unit}" for n, unit in parts if n][:2])
 
 
+def time_of(seconds: float) -> str:
+    """A short duration in three digits and the unit that suits it: 12.3 µs."""
+    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= 0.9995 * unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e9:.3g} ns" if math.isfinite(seconds) else DASH
+
+
 def moment(at: str) -> str:
     """A time of a record, to the minute, in UTC; what is none stays as it is."""
     try:

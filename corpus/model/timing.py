@@ -6,9 +6,12 @@ A round times every implementation once, in a shuffled order: the n-th numbers o
 from __future__ import annotations
 
 import math
+from enum import StrEnum
+from operator import not_
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.case import Case
@@ -39,6 +42,8 @@ class Timed(Record):
     """cpu, or the name of the GPU."""
     seconds: tuple[float, ...] = ()
     """One number per round that counts, the mean of its calls; empty if there is a problem."""
+    launches: tuple[int, ...] = Field((), exclude_if=not_)
+    """The launch of new processes that each round belongs to; empty, and left out: all to one."""
     calls: int = 0
     """Calls of a round."""
     bytes: int | None = None
@@ -89,6 +94,64 @@ class Timed(Record):
     def rate(self) -> float:
         """Operations a second; NaN if unknown."""
         return self.operations / self.median if self.operations is not None else math.nan
+
+
+class Change(StrEnum):
+    """The fate of a time."""
+
+    SAME = "same"
+    FASTER = "faster"
+    SLOWER = "slower"
+    UNSURE = "unsure"
+
+
+class Comparison(Record):
+    """Two samples of times, `before` and `now`, after a test (fuzz/timing/compare.py)."""
+
+    change: Change
+    ratio: float
+    """Estimate of time now over time before: 1.03 is 3 % slower."""
+    low: float
+    """Ends of the interval of that ratio, at the level `false_alarm` asks for."""
+    high: float
+    samples: int
+    """Independent samples: launches of new processes, or blocks of rounds where there was one launch."""
+    detects: float
+    """Smallest ratio above 1 that would have been called slower in 99 of 100 such measurements."""
+    false_alarm: float
+    """Most often that two equally fast versions are told apart."""
+    reason: str = ""
+    """Why it is unsure, in one sentence."""
+
+    @property
+    def percent(self) -> str:
+        """The estimate in words: `+3.1 %`."""
+        return _percent(self.ratio)
+
+    @property
+    def interval(self) -> str:
+        """The interval in words: `+2.2 % to +4.0 %`."""
+        return f"{_percent(self.low)} to {_percent(self.high)}" if self.high < math.inf else "unknown"
+
+    @property
+    def detectable(self) -> str:
+        """The smallest slowdown that would have been found."""
+        return _percent(self.detects) if self.detects < math.inf else "none"
+
+
+class Compared(Record):
+    """One subject on one case, against an earlier version of it."""
+
+    subject: str
+    """Its key, and that of the earlier version."""
+    before: str
+    case: Case
+    device: str = "cpu"
+    comparison: Comparison
+
+
+def _percent(ratio: float) -> str:
+    return f"{(ratio - 1) * 100:+.1f} %"
 
 
 class Peaks(Record):
@@ -147,6 +210,8 @@ class TimingRun(Record):
     """ISO 8601, UTC."""
     command: str = ""
     """The words of the command line; empty: it was called from Python."""
+    revision: str = ""
+    """Of git, in the working directory; empty: there is none."""
     seed: int
     device: str
     environment: Environment
@@ -168,6 +233,8 @@ class TimingRun(Record):
     baseline: str = ""
     """Key of the subject over which speed-ups are; empty: there is none."""
     subjects: tuple[Subject, ...] = ()
+    compared: tuple[Compared, ...] = Field((), exclude_if=not_)
+    """What `--against` says; left out where nothing was asked."""
     timed: tuple[Timed, ...] = ()
     """One for each case and subject, case by case; the subjects in their order."""
 

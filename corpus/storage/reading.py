@@ -27,7 +27,7 @@ def load_record(path: Path) -> Case | Finding:
     Raises UsageError in one sentence for a file that is missing, is not JSON, is neither record, has a wrong field,
     has a newer schema, or was made for another version of the recipe language (its inputs would differ).
     """
-    raw = _read(path)
+    raw = read_object(path)
     if "signature" in raw:
         return record_from(raw, Finding, str(path))
     if "tensors" in raw:
@@ -37,7 +37,7 @@ def load_record(path: Path) -> Case | Finding:
 
 def read_record(path: Path, model: type[_R]) -> _R:
     """The record of this kind in a JSON file. Raises UsageError as load_record does."""
-    return record_from(_read(path), model, str(path))
+    return record_from(read_object(path), model, str(path))
 
 
 def record_of(text: str, model: type[_R], where: str) -> _R:
@@ -45,7 +45,8 @@ def record_of(text: str, model: type[_R], where: str) -> _R:
     return record_from(_object(text, where), model, where)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """Read the JSON object in a file. Raises UsageError if there is none."""
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:

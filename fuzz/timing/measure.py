@@ -140,7 +140,7 @@ def _notes(
         if is_emulated(s) or loader_of(s.loader).interprets
     ]
     noisy = [one for one in timed if one.ranked and not one.noise <= limits.noise]
-    if noisy:
+    if noisy and not limits.pairs:
         found.append(
             f"{len(noisy)} of {len(timed)} times are noisier than {limits.noise:.1%}, the noisiest by "
             f"{max(one.noise for one in noisy):.1%}: the time was over; a longer --limit, or a quieter machine, helps"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
@@ -15,7 +16,9 @@ from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.replay.replay import gather
 from kernel_assay.fuzz.settings import SandboxLimits
 from kernel_assay.fuzz.timing import baselines
+from kernel_assay.fuzz.timing.against import beside, earlier, judged, kept_run, share_of
 from kernel_assay.fuzz.timing.measure import CLOSED, USUAL, Listener, measure
+from kernel_assay.fuzz.timing.revisions import head
 from kernel_assay.fuzz.timing.rounds import TimingLimits
 from kernel_assay.fuzz.timing.shapes import timing_cases
 from kernel_assay.oracles.catalog import contract_of, load_contracts
@@ -44,6 +47,8 @@ class TimeSettings:
     """Whether the peaks of the device are measured, and times held to them."""
     command: str = ""
     """The words of a command line, for the record."""
+    against: str = ""
+    """An earlier version: a file, a revision of git, or a kept run of times; empty: nothing is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +63,24 @@ class Chosen:
 
 def time_kernels(settings: TimeSettings, *, store: Store, on_event: Listener | None = None) -> TimingRun:
     """Choose, time, and keep the result in the store. Raises UsageError for what cannot be chosen, loaded or kept."""
-    chosen = choose(settings, store)
+    chosen, s = choose(settings, store), settings
     store.prepare()
-    s = settings
-    run = measure(
-        chosen.cases,
-        chosen.subjects,
-        limits=s.limits,
-        seed=s.seed,
-        device=s.device,
-        on_event=on_event,
-        sandbox=s.sandbox,
-        roofline=s.roofline,
-    ).but(command=s.command, baseline=chosen.baseline)
+    mine = [subject for subject in chosen.subjects if subject.is_own] or chosen.subjects
+    kept = kept_run(s.against, store)
+    with earlier("" if kept else s.against, mine) as versions:
+        pairs = tuple((old.key, key) for key, old in versions.items())
+        level = share_of(len(chosen.cases), len(pairs))
+        run = measure(
+            chosen.cases,
+            [*versions.values(), *chosen.subjects],
+            limits=replace(s.limits, pairs=pairs, false_alarm=level),
+            seed=s.seed,
+            device=s.device,
+            on_event=on_event,
+            sandbox=s.sandbox,
+            roofline=s.roofline,
+        ).but(command=s.command, baseline=chosen.baseline, revision=head(Path.cwd()))
+    run = beside(run, kept, mine) if kept else judged(run, pairs, level)
     store.save_timing(run)
     return run
 

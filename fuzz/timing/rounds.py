@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import median
+from typing import Any, NamedTuple
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
@@ -19,6 +20,7 @@ from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.settings import LONGEST
+from kernel_assay.fuzz.timing.compare import FALSE_ALARM, WANTED, compare
 from kernel_assay.fuzz.timing.costs import bytes_of, least_bytes_of, operations_of, product_of
 from kernel_assay.kernels.backend_registry import is_on_gpu
 from kernel_assay.kernels.boundary.devices import is_made_on_gpu
@@ -41,6 +43,9 @@ BURST_SECONDS, BURST_CALLS, BURSTS = 0.03, 20_000, 6
 """Of calls in a row, and how often that is tried: a machine that is busy makes anybody late."""
 UNTRUE, SLACK, GPU_SLACK = 2.0, 3e-5, 1e-3
 """Times are untrue from this factor on, beyond so many seconds a call, which a launch on a GPU may take on the host."""
+LAUNCH_ROUNDS, LAUNCH_WARM, FEWEST_LAUNCHES = 6, 2, 20
+"""Where versions are compared, in new processes again and again: rounds of a launch at least, and those before that do
+not count; launches before it is believed that the noise is low."""
 NEW, KEPT = 5, 3.0
 """Inputs that are tried at most to see that no results were kept, as one call is easily disturbed; and the factor."""
 
@@ -53,6 +58,11 @@ class TimingLimits:
     seconds: float = 10.0
     warm: bool = False
     """Whether caches keep what they have between calls."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Keys of versions to compare, the earlier one first: each is launched again and again, in new processes, until a
+    slowdown of 3 % would be found (fuzz/timing/compare.py), or the seconds are over. `noise` ends nothing then."""
+    false_alarm: float = FALSE_ALARM
+    """Most often that equally fast versions of a pair are told apart."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for limits that no round could keep."""
@@ -88,6 +98,14 @@ class _Lane:
         return GPU_SLACK if is_on_gpu(self.subject) else SLACK
 
 
+class _Launch(NamedTuple):
+    """A launch of new processes: its number, when it began, and when it was warm."""
+
+    number: int
+    began: float
+    ready: float
+
+
 class CaseTimer:
     """Times all subjects of an examiner on one case."""
 
@@ -98,6 +116,10 @@ class CaseTimer:
         self._lanes = [_Lane(s) for s in examiner.subjects.values() if s.op == case.op]
         self._contract = examiner.contracts[case.op]
         self._variants = 1 if limits.warm else VARIANTS
+        self._launched = _Launch(0, began := time.monotonic(), began)
+        self._launches: list[int] = []
+        """The launch of each round."""
+        self._look = FEWEST_LAUNCHES
 
     def run(self, told: Callable[[int, float], object]) -> list[Timed]:
         """Time them; told: called with the number of each round and the largest noise so far."""
@@ -106,23 +128,58 @@ class CaseTimer:
         calls = max(lane.calls for lane in self._lanes)
         for lane in self._lanes:  # alike where they are about as fast: the first call of a round is not like the others
             lane.calls = min(calls, ALIKE * lane.calls)
+        self._share_calls()
         began = time.monotonic()
         self._warm_up(began)
         rounds = 0
         while live := [lane for lane in self._lanes if lane.is_live]:
+            if self._limits.pairs and self._launch_is_over():
+                if self._are_told_apart():
+                    break
+                self._launch(live)
             self._round(live, rounds)
+            self._launches.append(self._launched.number)
             rounds += 1
-            if rounds % RENEW == 0:
+            if rounds % RENEW == 0 and not self._limits.pairs:
                 self._renew(live)
             noise = max((noise_of(tuple(lane.seconds)) for lane in live if lane.is_live), default=0.0)
             told(rounds, noise)
-            if rounds >= LEAST_ROUNDS and noise <= self._limits.noise:
+            if rounds >= LEAST_ROUNDS and noise <= self._limits.noise and not self._limits.pairs:
                 break
             if rounds >= FEWEST and time.monotonic() - began >= self._limits.seconds:
                 break
         for lane in live:
             self._distrust(lane)
         return [self._timed(lane) for lane in self._lanes]
+
+    def _launch_is_over(self) -> bool:
+        """Whether its rounds have taken as long as its start, as neither the one nor the other is to be rare."""
+        here = self._launched
+        now = time.monotonic()
+        return self._launches.count(here.number) >= LAUNCH_ROUNDS and now - here.ready >= here.ready - here.began
+
+    def _launch(self, live: list[_Lane]) -> None:
+        """Go on in new processes: what one is by chance, its memory and its core, is not another's."""
+        began, number = time.monotonic(), self._launched.number + 1
+        self._launched = _Launch(number, began, began)
+        self._random.shuffle(live)
+        for lane in live:
+            self._examiner.sandbox.renew(lane.subject.key)
+        for _ in range(LAUNCH_WARM):
+            for lane in live:
+                self._turn(lane, number)
+        self._launched = _Launch(number, began, time.monotonic())
+
+    def _are_told_apart(self) -> bool:
+        """Whether a slowdown of 3 % would be found by now in each pair that is still timed."""
+        launches = self._launched.number + 1
+        if launches < self._look:
+            return False
+        self._look = next_look(launches)
+        lanes = {lane.subject.key: lane.seconds for lane in self._lanes if lane.is_live}
+        there = [pair for pair in self._limits.pairs if all(key in lanes for key in pair)]
+        said: dict[str, Any] = {"launches": self._launches, "false_alarm": self._limits.false_alarm}
+        return all(compare(lanes[old], lanes[new], **said).detects <= 1 + WANTED for old, new in there)
 
     def _timed(self, lane: _Lane) -> Timed:
         case, contract = self._case, self._contract
@@ -132,6 +189,7 @@ class CaseTimer:
             case=case,
             device=lane.subject.device,
             seconds=tuple(lane.seconds) if not lane.problem else (),
+            launches=tuple(self._launches[: len(lane.seconds)]) if self._limits.pairs and not lane.problem else (),
             calls=lane.calls,
             bytes=None if outside else bytes_of(contract, case),
             least_bytes=0 if outside else least_bytes_of(contract, case),
@@ -253,7 +311,17 @@ class CaseTimer:
                 for number in range(self._variants + 1):
                     self._turn(lane, number)
 
+    def _share_calls(self) -> None:
+        """Give both of a pair as many calls: the first one of a round is not as the others."""
+        lanes = {lane.subject.key: lane for lane in self._lanes}
+        for pair in self._limits.pairs:
+            both = [lanes[key] for key in pair if key in lanes]
+            for lane in both:
+                lane.calls = min(one.calls for one in both)
+
     def _turn(self, lane: _Lane, number: int) -> float:
+        if self._limits.pairs:  # one kind of inputs a launch, as a new process makes its own
+            number = self._launched.number
         asked = replace(self._asked(lane.calls, quiet=True), lead=lane.lead)
         return self._once(lane, self._variant(number % self._variants), asked)[0]
 
@@ -303,6 +371,11 @@ class CaseTimer:
 
     def _in_a_row(self, lane: _Lane, calls: int) -> float:
         return self._once(lane, self._case, replace(self._asked(calls, quiet=True), burst=True))[1]
+
+
+def next_look(launches: int) -> int:
+    """Launches after which it is asked again whether the noise is low: seldom, as each question may stop by chance."""
+    return launches + max(1, launches // 6)
 
 
 def _amiss(subject: Subject, ran: Execution) -> str:

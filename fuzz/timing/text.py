@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.timing import Timed, TimingRun
@@ -124,9 +124,9 @@ def _last_lines(run: TimingRun) -> Iterator[str]:
     yield f"findings: {found or 'none'}; the run is {run.run}"
 
 
-def as_junit(run: TimingRun) -> str:
-    """JUnit XML: a test for each implementation on each case."""
-    return junit("time", [_result(one) for one in run.timed])
+def as_junit(run: TimingRun, more: Sequence[Result] = ()) -> str:
+    """JUnit XML: a test for each implementation on each case, and more."""
+    return junit("time", [*(_result(one) for one in run.timed), *more])
 
 
 def _result(one: Timed) -> Result:

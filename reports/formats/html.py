@@ -41,10 +41,10 @@ CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 def render(book: Book) -> str:
     """The whole page; the same book gives the same text."""
-    pages = _pages()
+    templates = pages()
     c = book.campaign
     made = groups(book)
-    text = pages.get_template("page.html.j2").render(
+    text = templates.get_template("page.html.j2").render(
         book=book,
         campaign=c,
         tone=tone_of(book),
@@ -62,9 +62,9 @@ def render(book: Book) -> str:
         known_subjects={s.key for s in c.subjects if not s.planted} if c else set(),
         sheets=sheets(book),
         meanings=meanings(book.findings),
-        script=_asset("script.js"),
-        script_digest=_digest(_asset("script.js")),
-        style=_asset("style.css"),
+        script=asset("script.js"),
+        script_digest=digest(asset("script.js")),
+        style=asset("style.css"),
     )
     visible = CONTROL.sub(lambda found: chr(0x2421 if found[0] == "\x7f" else 0x2400 + ord(found[0])), text)
     return visible.encode("utf-8", "replace").decode("utf-8")
@@ -85,16 +85,16 @@ def _reproducer(finding: Finding) -> str:
 
 
 @cache
-def _pages() -> Environment:
-    """The templates: everything from a record is escaped; a name that a template gets wrong is an error."""
-    pages = Environment(
+def pages() -> Environment:
+    """Templates: everything from a record is escaped; a name that a template gets wrong is an error."""
+    made = Environment(
         loader=PackageLoader("kernel_assay.reports", "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters |= {
+    made.filters |= {
         "counted": count,
         "figure": figure,
         "moment": moment,
@@ -102,7 +102,7 @@ def _pages() -> Environment:
         "anchor": anchor,
         "code": _code,
     }
-    return pages
+    return made
 
 
 def _code(text: str) -> Markup:
@@ -110,14 +110,14 @@ def _code(text: str) -> Markup:
     return Markup(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))  # noqa: S704 (escaped here)
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     """The text of a file that is no template."""
-    pages = _pages()
-    assert pages.loader is not None
-    return pages.loader.get_source(pages, name)[0]
+    templates = pages()
+    assert templates.loader is not None
+    return templates.loader.get_source(templates, name)[0]
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """The digest by which a browser knows the one script that may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 

@@ -39,6 +39,29 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A line of a legend: where it begins, what it says, and the path of its mark."""
+
+    x: int
+    y: int
+    text: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One series of several: paths of its line and of its marks, in the colour of a number; 0: that of an axis."""
+
+    name: str
+    tone: int
+    line: str = ""
+    marks: str = ""
+    thin: bool = False
+    """Whether its marks are strokes."""
+    key: Mark | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     """A histogram or a line, in pixels from the upper left."""
 
@@ -57,6 +80,10 @@ class Plot:
     bars: tuple[Bar, ...] = ()
     line: str = ""
     """Path of a line."""
+    traces: tuple[Trace, ...] = ()
+    """Several series."""
+    legend: int = 0
+    """Pixels below, for what tells them apart."""
 
     @property
     def floor(self) -> int:

@@ -5,8 +5,10 @@ import shutil
 
 import pytest
 from _large_book import large_book
+from _timing_run import timing_run
 
 from kernel_assay.reports.formats.html import render
+from kernel_assay.reports.timing import page
 
 BINARY, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -108,6 +110,8 @@ def pages(tmp_path_factory):
     for name, findings in (("large", 200), ("small", 9), ("clean", 0)):
         paths[name] = folder / f"{name}.html"
         paths[name].write_text(render(large_book(findings, 10_000_000 if findings > 9 else 20_000)), "utf-8")
+    paths["times"] = folder / "times.html"
+    paths["times"].write_text(page(timing_run()), "utf-8")
     return paths
 
 
@@ -129,7 +133,7 @@ def test_the_large_page_opens_in_under_a_second(browser, pages):
         *(("large", width, "light") for width in (400, 1280)),
         *(
             (page, width, scheme)
-            for page in ("small", "clean")
+            for page in ("small", "clean", "times")
             for width in (400, 1280)
             for scheme in ("light", "dark")
         ),
@@ -144,9 +148,10 @@ def test_nothing_sticks_out(browser, pages, page, width, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_can_be_read(browser, pages, scheme):
+@pytest.mark.parametrize("page", ["small", "times"])
+def test_all_text_can_be_read(browser, pages, page, scheme):
     browser.wear(1280, scheme)
-    browser.open(pages["small"])
+    browser.open(pages[page])
     browser.js("for (const fold of document.querySelectorAll('details')) fold.open = true")
     browser.js(
         "document.head.append(Object.assign(document.createElement('style'), "
@@ -184,6 +189,25 @@ def wait(condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(None, 5, 0.05).until(lambda _: condition())
+
+
+def test_pictures_of_times_are_as_large_on_a_telephone(browser, pages):
+    """At 400 pixels no picture is made smaller, so that its letters stay as large as they are."""
+    browser.wear(400, "dark")
+    browser.open(pages["times"])
+    assert (
+        browser.js(
+            "return [...document.querySelectorAll('.plot svg')]"
+            ".map(e => e.getBoundingClientRect().width / e.viewBox.baseVal.width)"
+        )
+        == [1] * 6
+    )
+    inside = (
+        "return [...document.querySelectorAll('.plot svg')].every(svg => { const b = svg.getBoundingClientRect(); "
+        "return [...svg.querySelectorAll('text, path')].every(e => { const r = e.getBoundingClientRect(); "
+        "return r.left >= b.left - 1 && r.right <= b.right + 1 && r.bottom <= b.bottom + 1 }) })"
+    )
+    assert browser.js(inside)
 
 
 def test_it_can_be_printed(browser, pages):
