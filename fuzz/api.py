@@ -25,7 +25,7 @@ from typing import Any
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.exhaustive_result import Proof
-from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.model.findings import Cliff, Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Numerics, Subject
 from kernel_assay.corpus.model.timing import Timed, TimingRun
@@ -37,6 +37,10 @@ from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.gradient_check import GradientCheck, check_gradients
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels, on_device, only_dtypes
+from kernel_assay.fuzz.checking.subjects import takes
+from kernel_assay.fuzz.cliffs.chosen import chosen, dtype_of, usual_baseline
+from kernel_assay.fuzz.cliffs.kernel import CliffEvent, CliffFound, CliffLimits, CliffListener, KernelCliffs
+from kernel_assay.fuzz.cliffs.result import CliffSearch
 from kernel_assay.fuzz.comparing.compare import Allowed, compare
 from kernel_assay.fuzz.comparing.result import Comparison
 from kernel_assay.fuzz.events import BatchJudged, Event, FailureMet, FindingFiled, Listener, RunEnded, RunStarted
@@ -49,6 +53,7 @@ from kernel_assay.fuzz.replay import replay as replaying
 from kernel_assay.fuzz.replay.baseline import beside_base
 from kernel_assay.fuzz.replay.replay import Item, Outcome, Replayed, Replayer, gather, moved
 from kernel_assay.fuzz.settings import RunSettings, SandboxLimits
+from kernel_assay.fuzz.timing.baselines import baselines_of
 from kernel_assay.fuzz.timing.measure import RoundsTimed, measure
 from kernel_assay.fuzz.timing.plan import TimeSettings
 from kernel_assay.fuzz.timing.plan import time_kernels as time
@@ -68,6 +73,11 @@ __all__ = [
     "BatchJudged",
     "CancelledError",
     "Case",
+    "Cliff",
+    "CliffEvent",
+    "CliffFound",
+    "CliffLimits",
+    "CliffSearch",
     "Comparison",
     "Event",
     "FailureMet",
@@ -106,6 +116,7 @@ __all__ = [
     "check",
     "check_golden",
     "check_gradients",
+    "cliffs",
     "compare",
     "gather",
     "measure",
@@ -117,7 +128,7 @@ __all__ = [
     "time",
 ]
 
-USUAL, NOBODY = SandboxLimits(), UserKernels()
+USUAL, NOBODY, CLIFFS = SandboxLimits(), UserKernels(), CliffLimits()
 Kernel = str | Path | Callable[..., Any]
 """A file, `FILE:NAME`, or a function of a module, which is loaded again, in the sandbox, from its file."""
 
@@ -228,6 +239,10 @@ def shrink(
     target, own and device are as in `replay`; seconds: for each. Raises UsageError for what cannot be found or run.
     """
     items = moved(gather(store, [target], own), device)
+    if any(i.finding is not None and i.finding.cliff is not None for i in items):
+        raise UsageError(
+            f"{target} is a performance cliff, which lies at its boundary already; `replay` times it again"
+        )
     subjects = list({i.subject.key: i.subject for i in items}.values())
     place = places_of(device)[0] if device else None
     with Examiner(subjects, **asdict(limits), place=place) as examiner:
@@ -291,3 +306,50 @@ def prove(
         store.prepare()
         store.save_proof(proof)
     return proof
+
+
+def cliffs(
+    op: str = "",
+    *,
+    own: UserKernels = NOBODY,
+    baseline: str = "",
+    dtypes: Sequence[str] = (),
+    device: str = "cpu",
+    limits: CliffLimits = CLIFFS,
+    seed: int = 0,
+    store: Store | None = None,
+    sandbox: SandboxLimits = USUAL,
+    on_event: CliffListener | None = None,
+) -> list[CliffSearch]:
+    """Search for sizes at which kernels cost far more than at the sizes beside them; one record a kernel.
+
+    own: files, and `builtin:NAME`; none: all built-in implementations of the op. baseline: who must not have a cliff,
+    too, as `time` names them, or `none`; "": another library's implementation. dtypes: the plainest of these that a
+    kernel takes. store: where cliffs are kept as findings. Raises UsageError for what cannot be found or timed.
+    """
+    found, kernels = list[CliffSearch](), chosen(op, own, dtypes, device)
+    beside = [_beside(subject, baseline, device) for subject in kernels]
+    if store is not None:
+        store.prepare()
+
+    def take(event: CliffEvent) -> None:
+        if isinstance(event, CliffFound) and store is not None:
+            store.save_finding(event.finding)
+        if on_event is not None:
+            on_event(event)
+
+    for subject, other in zip(kernels, beside, strict=True):
+        made = KernelCliffs(subject, dtype_of(subject), other, device, seed, limits, sandbox, take)
+        found.append(made.run())
+    return found
+
+
+def _beside(subject: Subject, baseline: str, device: str) -> Subject | None:
+    """The baseline of a kernel. Raises UsageError for one that cannot be it."""
+    if baseline in {"", "none"}:
+        return None if baseline else usual_baseline(subject, device)
+    there = [s for s in baselines_of(subject.op, [baseline], device) if takes(s, dtype_of(subject))]
+    fit = next((s for s in there if s.key != subject.key and s.device == subject.device), None)
+    if fit is None:
+        raise UsageError(f"--baseline {baseline} is {subject.key} itself, or does not take {dtype_of(subject)} there")
+    return fit

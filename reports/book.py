@@ -181,7 +181,8 @@ def commands(finding: Finding, corpus: str = DEFAULT_CORPUS) -> dict[str, str]:
         )
     extra += option_for(finding.contract)
     extra += f" --corpus {shlex.quote(corpus)}" if corpus != DEFAULT_CORPUS else ""
-    return {name: f"{program()} {name} {target}{extra}" for name in ("show", "replay", "shrink")}
+    names = ("show", "replay", "shrink") if finding.cliff is None else ("show", "replay")
+    return {name: f"{program()} {name} {target}{extra}" for name in names}
 
 
 def code_file(finding: Finding) -> str:

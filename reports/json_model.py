@@ -10,7 +10,7 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.campaign import Campaign, Statistics, Workload
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.coverage_share import Share
-from kernel_assay.corpus.model.findings import Environment, Event, Exhibit, Finding, Sanitized, Variant
+from kernel_assay.corpus.model.findings import Cliff, Environment, Event, Exhibit, Finding, Sanitized, Variant
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Measurement
@@ -76,6 +76,7 @@ class FindingReport(Record):
     measurements: tuple[Measurement, ...] = ()
     blind: tuple[str, ...] = ()
     """Customary checks that would have passed it."""
+    cliff: Cliff | None = None
     exhibit: Exhibit | None = None
     variants: tuple[Variant, ...] = ()
     sanitized: tuple[Sanitized, ...] = ()
@@ -233,6 +234,7 @@ def finding_report(book: Book, f: Finding) -> FindingReport:
         gates=f.gates,
         measurements=f.verdict.measurements,
         blind=tuple(blind(f)),
+        cliff=f.cliff,
         exhibit=f.exhibit,
         variants=f.variants,
         sanitized=f.sanitized,

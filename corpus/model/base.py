@@ -26,6 +26,7 @@ SCHEMAS = {
     "timingrun": 1,
     "timed": 1,
     "peaks": 1,
+    "cliff": 1,
 }
 """Versions of all records on disk. Raise one with a migration in corpus/storage/migrate.py."""
 

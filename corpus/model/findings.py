@@ -1,4 +1,4 @@
-"""Records of findings: a failure, how it looks, which other implementations have it, and what became of it."""
+"""Records of findings: a failure, or a cliff, how it looks, which others have it, and what became of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from operator import not_
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator
 
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.case import Case
@@ -207,6 +207,57 @@ class Sanitized(Record):
         return not (self.errors or self.trouble)
 
 
+Pattern = Literal["from", "up to", "multiples", "powers of two", "remainder", "tail", "wave", "only", "at"]
+"""Which sizes are slow: `from` one on, `up to` one, `multiples` of a number, `powers of two`, those with a `remainder`,
+those with a long `tail`, those behind each full `wave`, this one `only`; `at`: this one, and no rule is known."""
+
+
+class Cliff(Record):
+    """A cliff with the evidence for it."""
+
+    schema_version: Literal[1] = 1
+    axis: str
+    """The dimension along which the two sizes lie."""
+    slow: PositiveInt
+    fine: PositiveInt
+    """Its neighbour, which does not have it."""
+    others: dict[str, int]
+    """The other dimensions, at which both were timed."""
+    pattern: Pattern
+    where: str
+    """The sizes that are slow, in words."""
+    factor: PositiveFloat
+    """Seconds of the slow size by those of the other, the median over paired rounds; of a larger slow size less the
+    share that its additional work explains."""
+    least: PositiveFloat
+    """The lower end of the confidence interval of that factor."""
+    asked: PositiveFloat
+    """From which factor on it counts as a cliff."""
+    noise: float
+    """Relative noise of it from round to round."""
+    shown: dict[str, int] = {}
+    """The least extent of each other dimension, the rest as they are, from which on it shows."""
+    neighbour: Case | None = None
+    """The case of the fine size; that of the slow one is the finding's."""
+    baseline: str = ""
+    """The key of what it was compared with."""
+    baseline_factor: float = 1.0
+    """The same factor of the baseline at these sizes: what the machine does to any code."""
+    seconds_slow: tuple[float, ...] = ()
+    """A number for each round; rounds are paired."""
+    seconds_fine: tuple[float, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The finding in one sentence, e.g. `1.9x slower from cols = 1025 on; 1024 is fine`."""
+        at = ", ".join(f"{name} = {n}" for name, n in self.others.items())
+        shown = ", ".join(f"{name} = {n}" for name, n in self.shown.items() if n != self.others[name])
+        said = [at, f"seen from {shown} on" if shown else "", f"noise {self.noise:.1%}"]
+        if self.baseline:
+            said.append(f"{self.baseline}: {self.baseline_factor:.2f}x")
+        return f"{self.factor:.2g}x slower {self.where}; {self.fine} is fine ({'; '.join(filter(None, said))})"
+
+
 class Finding(Record):
     """A failure worth keeping."""
 
@@ -234,6 +285,8 @@ class Finding(Record):
     """Who else fails on it."""
     sanitized: tuple[Sanitized, ...] = ()
     """What compute-sanitizer says of it, a record a tool; () if it was not asked."""
+    cliff: Cliff | None = Field(None, exclude_if=not_)
+    """Of a performance cliff: its evidence."""
     claim: str = ""
     """An arithmetic that the subject does not declare, and under which neither case fails, in one sentence."""
     count: int = 1

@@ -14,6 +14,7 @@ How an experiment can end, and whom each end speaks about:
     ├── crashed | launch_failed ─────────────────── crashed
     ├── out_of_memory ───────────────────────────── out_of_memory
     ├── build_failed ────────────────────────────── build_failed
+    ├── ok, and far slower than beside it ───────── cliff           (said by the search for cliffs)
     ├── any of these after other cases, and not alone ── stateful    (said by whoever looks into it)
     └── unsupported ─────────────────────────────── unsupported     (about the question)
                                                      inconclusive    (about the question)
@@ -64,6 +65,7 @@ class Kind(StrEnum):
     CRASHED = "crashed"
     OUT_OF_MEMORY = "out_of_memory"
     BUILD_FAILED = "build_failed"
+    CLIFF = "cliff"
     UNSUPPORTED = "unsupported"
     INCONCLUSIVE = "inconclusive"
 

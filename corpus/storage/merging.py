@@ -48,7 +48,8 @@ def _as_last_seen(best: Finding, stored: Finding, met: Finding) -> Finding:
         return best
     verdict = met.verdict.but(blame=met.verdict.blame or best.verdict.blame)
     shown = met.exhibit or best.exhibit
-    return best.but(verdict=verdict, exhibit=shown, subject=met.subject, environment=met.environment)
+    cliff = met.cliff or best.cliff
+    return best.but(verdict=verdict, exhibit=shown, cliff=cliff, subject=met.subject, environment=met.environment)
 
 
 def _sanitized(stored: Finding, met: Finding, best: Finding) -> tuple[Sanitized, ...]:

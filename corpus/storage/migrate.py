@@ -44,7 +44,8 @@ A step sees one record; those in it, such as a finding's cases, come to it as re
 """
 
 _NESTED = {
-    "finding": {"case": "case", "original": "case", "before": "case"},
+    "finding": {"case": "case", "original": "case", "before": "case", "cliff": "cliff"},
+    "cliff": {"neighbour": "case"},
     "kept": {"case": "case"},
     "golden": {"cases": "goldencase"},
     "goldencase": {"case": "case"},

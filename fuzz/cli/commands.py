@@ -19,6 +19,7 @@ class Place(NamedTuple):
 _CLI = "kernel_assay.fuzz.cli"
 PLACES = {
     "analyze": Place(f"{_CLI}.analyze", "Judge kept outputs again under the contracts of today, running nothing."),
+    "cliffs": Place(f"{_CLI}.toolbox.cliffs", "Search for sizes at which a kernel gets far slower than beside them."),
     "compare": Place(f"{_CLI}.toolbox.compare", "Say how far two files of tensors are apart, or two folders."),
     "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all built-in ones, or your own."),
     "debug": Place(f"{_CLI}.toolbox.debug", "Run a case in a debugger, stopped where it goes wrong."),

@@ -24,6 +24,7 @@ from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels, placed, select
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
+from kernel_assay.fuzz.cliffs.kernel import timed_again
 from kernel_assay.fuzz.planning.regenerate import case_of_run
 from kernel_assay.fuzz.triage.failures import Failure, Observed, file, now
 from kernel_assay.kernels.boundary.devices import Place
@@ -271,6 +272,9 @@ def replay_one(examiner: Examiner, item: Item) -> Replayed:
 
     Of a finding it is run in a process that has run nothing else, or what the finding says that must run before.
     """
+    if item.finding is not None and item.finding.cliff is not None:
+        verdict = timed_again(examiner, item.subject, item.finding)
+        return Replayed(item, _outcome(item, verdict), verdict)
     checked, verdict = rerun(examiner, item)
     recorded = item.finding.input_digest if item.finding else ""
     if recorded and checked.input_digest and recorded != checked.input_digest:

@@ -5,7 +5,9 @@ The first call of a case is not timed: its outputs are kept, and those that the 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -19,6 +21,8 @@ from kernel_assay.kernels.worker.executor import Executor, Head, Run, Setting
 
 _LINE = 64 // 8
 """Numbers of 8 bytes in a line of a cache."""
+_THRESHOLDS = {-1: (1 << 31) - 1, -3: 1 << 25}
+"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h, in bytes."""
 Make = Callable[[int], Callable[[], Any]]
 """Prepares the call of a number."""
 
@@ -29,8 +33,22 @@ def _gone_through(size: int) -> Array:
     return np.ones(size // 8, np.int64)
 
 
+@cache
+def _keep_memory() -> None:
+    """Have the process keep what is freed: given back, it is mapped anew in each call, page by page, for some sizes.
+
+    Which sizes those are depends on what was freed before. glibc's thresholds are set to their largest values; another
+    library keeps its own.
+    """
+    with suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        for name, most in _THRESHOLDS.items():
+            library.mallopt(name, most)
+
+
 def host_round(make: Make, asked: Round) -> tuple[Any, int]:
     """Time calls one by one, by the clock of the host: what the last one returned, and the sum in nanoseconds."""
+    _keep_memory()
     total, answer = 0, None
     for number in range(-asked.lead, asked.calls):
         call = make(number)

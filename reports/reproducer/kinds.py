@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable
 
 from kernel_assay.corpus.formats import format_of
@@ -320,6 +321,30 @@ def _out_of_memory(s: Script) -> None:
     s.say('return answer(False, "it came back")')
 
 
+def _cliff(s: Script) -> None:
+    """Both sizes in turns, by the clock of the host."""
+    cliff = s.finding.cliff
+    if cliff is None or cliff.neighbour is None or s.there:
+        s.say('print("how long it takes on a GPU is told by `kassay replay` only; see the head of this file")')
+        s.say("return 2")
+        return
+    s.source.imports |= {"import statistics", "import time"}
+    asked = cliff.asked * statistics.median(cliff.seconds_slow) / statistics.median(cliff.seconds_fine) / cliff.factor
+    s.constants.append(f"FACTOR = {asked:.4g}  # from which on it is a cliff: more work explains less than this")
+    s.constants.append(f"RUNS = {RUNS}")
+    s.make_inputs(s.case)
+    s.say("", f"# The same with {prose(cliff.axis)} = {cliff.fine}.")
+    others = s.make_inputs(cliff.neighbour, "_other")
+    s.say("", "kept, said = [], []", "for _ in range(RUNS):")
+    for times, other in (("kept", None), ("said", (cliff.neighbour, others))):
+        shape = s.exhibit_of(cliff.neighbour).shape if other else None
+        *before, call = s.run("first" if other is None else "second", other=other, shape=shape)
+        s.say(*indented([*before, "begin = time.perf_counter()", call, f"{times}.append(time.perf_counter() - begin)"]))
+    s.say("factor = statistics.median(kept) / statistics.median(said)")
+    said = f"{cliff.axis} = {cliff.slow} takes {{factor:.2f}} times as long as {cliff.fine}"
+    s.say(f'return answer(factor > FACTOR, f"{said}")')
+
+
 def _build_failed(s: Script) -> None:
     """Loading is all there is to see."""
     s.source.imports.add("import traceback")
@@ -352,6 +377,7 @@ STORIES: dict[Kind, Story] = {
     Kind.CRASHED: _crashed,
     Kind.OUT_OF_MEMORY: _out_of_memory,
     Kind.BUILD_FAILED: _build_failed,
+    Kind.CLIFF: _cliff,
 }
 """What shows each kind; values have stories of their own.
 

@@ -35,7 +35,7 @@ _WORDS = """
     tensors_taken patterns bfloat16 float8_e4m3fn float8_e5m2 values bits wrong index
     was wanted room start step count some flat due budget low high got fine kept said before arrays array inputs first
     second first_values second_values size where shared name attempt error code SUBJECT FUNCTION WORST FACTOR SECONDS
-    MEGABYTES RUNS ZONE
+    MEGABYTES RUNS ZONE factor time statistics
     recorded functools sent on_gpu here matmul DEVICE SENT
 """
 """What has a meaning in a reproducer; no tensor is called so."""
@@ -199,14 +199,14 @@ class Script:
         """Lines that run what must run before, each case twice, as when it failed."""
         count = len(self.finding.before)
         for number, case in enumerate(self.finding.before, 1):
-            other = Script(self.finding.but(case=case, before=(), exhibit=self._exhibit_of(case)))
+            other = Script(self.finding.but(case=case, before=(), exhibit=self.exhibit_of(case)))
             other.source = self.source
             other.inputs = {name: text.variable(f"{name}_{number}", self._reserved) for name in case.tensors}
             other.make_inputs(case)
             other.say("for _ in range(2):", *text.indented(other.run()))
             self.say(f"# {number} of {count} that must run before: {text.prose(case.label)}", *other.lines, "")
 
-    def _exhibit_of(self, case: Case) -> Exhibit:
+    def exhibit_of(self, case: Case) -> Exhibit:
         """The form of another case's output: an axis is as long as the input's that it is as long as here."""
         spec, usual = self.spec, self.case.dtype
         axes = {n: (name, axis) for name, t in self.case.tensors.items() for axis, n in reversed([*enumerate(t.shape)])}

@@ -33,10 +33,13 @@ from kernel_assay.reports.explain import explain, related, sections, short, topi
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = {path.stem: path.read_text("utf-8") for path in sorted((ROOT / "reports" / "verdicts").iterdir())}
+SOURCES = [path for folder in ("oracles", "fuzz/cliffs") for path in (ROOT / folder).rglob("*.py")]
 KINDS = {kind.value for kind in Kind}
 SECTIONS = ["How it is decided", "What usually causes it", "What to do", "Example"]
 NEVER = {"inconclusive"}
 """Kinds that no kernel can earn with the ops of this version."""
+TIMED = "cliff"
+"""It is told of times, which no page can foretell (tests/fuzz/test_cliff_command.py)."""
 REFUSED = "build_failed"
 """Its example is refused before a run."""
 LONGEST = {"python": (35, 8), "cpp": (42, 16)}
@@ -64,7 +67,7 @@ def _strings(node):
 
 @cache
 def rules_in_the_code():
-    return {rule for path in (ROOT / "oracles").rglob("*.py") for rule in rules_of(path.read_text("utf-8"))}
+    return {rule for path in SOURCES for rule in rules_of(path.read_text("utf-8"))}
 
 
 # ---- the texts -------------------------------------------------------------------------------------------------------
@@ -235,7 +238,7 @@ def write_kernel(name, folder):
     return path
 
 
-RUN = sorted(n for n in set(TEXTS) - NEVER - {REFUSED} if language_of(n) == "python" or not missing())
+RUN = sorted(n for n in set(TEXTS) - NEVER - {REFUSED, TIMED} if language_of(n) == "python" or not missing())
 
 
 def subject_of(name, folder):
