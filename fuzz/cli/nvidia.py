@@ -15,12 +15,19 @@ from kernel_assay.corpus.model.findings import Finding, Sanitized
 from kernel_assay.corpus.storage.atomic_files import named_trouble
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.checking.selection import UserKernels
-from kernel_assay.fuzz.cli.options import AtLeast, contract_option, json_option, old_corpus_option, own_option
+from kernel_assay.fuzz.cli.options import (
+    AtLeast,
+    contract_option,
+    device_option,
+    json_option,
+    old_corpus_option,
+    own_option,
+)
 from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.debugging.profiling import TOOLS as TOOLS_OF_TIME
 from kernel_assay.fuzz.debugging.profiling import by_ncu, by_nsys, by_torch, lacking
 from kernel_assay.fuzz.debugging.target import TARGET, aimed
-from kernel_assay.fuzz.replay.replay import Item
+from kernel_assay.fuzz.replay.replay import Item, moved
 from kernel_assay.fuzz.settings import LONGEST
 from kernel_assay.fuzz.triage.sanitize import placed_here, placed_on_gpu, sanitize
 from kernel_assay.kernels.nvidia.sanitizer import PROGRAM, TOOLS
@@ -88,15 +95,24 @@ def sanitize_command(
     show_default=True,
     help="Folder for the recordings of nsys, and the traces of torch, which Chrome and Perfetto show.",
 )
+@device_option("", "Where torch's profiler looks: cpu, cuda, cuda:NUMBER; default: where it failed.")
 @_asking
 def profile_command(
-    *, target: str, tool: str, out: Path, own: UserKernels, timeout: float, corpus: Path, json_path: str | None
+    *,
+    target: str,
+    tool: str,
+    out: Path,
+    device: str,
+    own: UserKernels,
+    timeout: float,
+    corpus: Path,
+    json_path: str | None,
 ) -> int:
     """Run a case under a profiler, and say what each kernel took: ncu and nsys on the GPU, torch's where it failed.
 
     ncu leaves the clocks alone; torch tells of the second of two runs, operator by operator.
     """
-    items = _items(target, own, corpus, json_path, tool)
+    items = _items(target, own, corpus, json_path, tool, device)
     if tool != "ncu":
         with named_trouble(out):
             out.mkdir(exist_ok=True)
@@ -145,13 +161,15 @@ def _cell(value: str | float | None) -> str:
     return value if isinstance(value, str) else figure(value)
 
 
-def _items(target: str, own: UserKernels, corpus: Path, json_path: str | None, program: str) -> list[Item]:
+def _items(
+    target: str, own: UserKernels, corpus: Path, json_path: str | None, program: str, device: str = ""
+) -> list[Item]:
     """Items to be run, placed on the GPU if the tool looks there. Raises UsageError if nobody can run them."""
     check_files(json_path)
     if why := lacking(program):
         raise UsageError(f"nothing can be asked of {program} here: {why}")
     with Store(corpus) as store:
-        items = aimed(store, target, own, _PROFILED)
+        items = moved(aimed(store, target, own, _PROFILED), device)
     placed, refused = [], []
     place = placed_here if program == "torch" else placed_on_gpu
     for item in items:
