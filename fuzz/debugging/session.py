@@ -175,7 +175,8 @@ def _in_cuda_gdb(item: Item, folder: Path, commands: Sequence[str]) -> Session:
     front, places = read_front_matter(resolve(item.subject), item.subject.launch), places_of(item.finding)
     stops = [_break(place) for place in places] or [f"tbreak {instance.entry}" for instance in front.instances]
     focus = [f"cuda block {_comma(p.block)} thread {_comma(p.thread)}" for p in places[:1]]
-    lines = [*stops, "run", _ALIVE, *focus, _SAY_WHO, "else", *_ENDED, "end"]
+    quietly = "set cuda api_failures hide"  # libraries ask the driver for what it does not have, a hundred times
+    lines = [quietly, *stops, "run", _ALIVE, *focus, _SAY_WHO, "else", *_ENDED, "end"]
     return _session("cuda-gdb", order_of(item.case, item.subject), folder, commands, lines)
 
 
