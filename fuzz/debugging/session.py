@@ -48,11 +48,13 @@ _SAY_WHO = (
     r'printf "thread (%u, %u, %u) of block (%u, %u, %u)\n", '
     "threadIdx.x, threadIdx.y, threadIdx.z, blockIdx.x, blockIdx.y, blockIdx.z"
 )
+_RUNTIME = f"/{HOME.parent.name}/{HOME.name}/"
+"""The emulator's files, wherever they lay when the library was built, which is kept by what stands in them."""
 _HERE = f"""\
 define here
 python
 frame = gdb.newest_frame()
-while frame and (not frame.find_sal().symtab or frame.find_sal().symtab.fullname().startswith({f"{HOME}/"!r})):
+while frame and (not frame.find_sal().symtab or frame.find_sal().symtab.fullname().count({_RUNTIME!r})):
     frame = frame.older()
 if frame:
     frame.select()

@@ -44,6 +44,8 @@ class Reference:
         self.specs = contract.output_specs(case) if specs is None else specs
         self.passed: dict[str, list[tuple[dict[str, bytes], Verdict]]] = {}
         """By the id of an arithmetic: outputs that were judged to be right, and the verdict."""
+        self.picked = False
+        """Its elements were picked by what a subject gave there: their errors are no sample of all."""
         self._budgets: dict[str, Mapping[str, Budget]] = {}
         self._followed: dict[str, Spans] = {}
         self._made: dict[Callable[[Question], Any], Any] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 
@@ -56,6 +56,8 @@ class Part:
     """Of the part's shapes; its recipes are never materialized."""
     axes: Mapping[str, Mapping[int, Indices]]
     """Of every input and output: for each axis that is cut, the indices in the whole."""
+    picked: bool = False
+    """By what a subject gave there (`around`)."""
 
     def inputs(self) -> Tensors:
         """The values, out of the recipes of the whole."""
@@ -63,7 +65,9 @@ class Part:
 
     def reference(self) -> Reference:
         """The oracle's answer to the part; its values, inputs and budgets are those of the whole there."""
-        return Reference(self.contract, self.case, self.inputs())
+        reference = Reference(self.contract, self.case, self.inputs())
+        reference.picked = self.picked
+        return reference
 
     def of(self, outputs: Outputs) -> Tensors:
         """The part of each output of the whole, as host arrays."""
@@ -245,7 +249,8 @@ def around(contract: Contract, case: Case, output: str, flat: Iterable[int]) -> 
         else:
             left.append(at)
     picks = [{d: _filled(contract, d, some) for d, some in group.items()} for group in groups]
-    return [part_of(contract, case, {d: i for d, i in p.items() if len(i) < dims[d]}) for p in picks], left
+    parts = [part_of(contract, case, {d: i for d, i in p.items() if len(i) < dims[d]}) for p in picks]
+    return [replace(part, picked=True) for part in parts], left
 
 
 def _index_of(contract: Contract, case: Case, axes: Sequence[str], index: tuple[int, ...]) -> dict[str, set[int]]:

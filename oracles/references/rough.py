@@ -13,7 +13,7 @@ from kernel_assay.oracles.spec.contract import Question, Reals
 FALLBACK = 16.0
 """Of what cannot be followed: how many times what float32 or a neighbour changes a kernel may be off."""
 NEAR_TOP = 2.0**-4
-"""Terms that are larger, of the largest number there is, may overflow in another order, and their sum be no number."""
+"""Of the largest number there is: what is summed to more may overflow in another order, and be no number."""
 FEW = 4.0
 """Roundings that a result which is rounded at all may be off by: a recurrence, say, is also computed as a scan."""
 
@@ -50,12 +50,9 @@ def roomy(span: Span, unit: float) -> Span:
 
 
 def overflowing(span: Span, a: Arithmetic) -> Span:
-    """The span, free where what is summed comes near to the largest number; what has no error has no other order.
-
-    How large terms are is seen from the error, which is that of a rounding of each.
-    """
-    terms = np.where(np.isfinite(span.value), np.maximum(np.abs(span.value), span.radius / a.unit), 0.0)
-    return freed(span, (span.radius > 0) & (terms >= NEAR_TOP * a.top))
+    """The span, free where a result that is rounded at all comes near to the largest number."""
+    near = np.isfinite(span.value) & (np.abs(span.value) >= NEAR_TOP * a.top)
+    return freed(span, (span.radius > 0) & near)
 
 
 def must_agree(spans: Mapping[str, Span], want: Mapping[str, Array]) -> None:

@@ -164,7 +164,7 @@ def test_ctrl_c_ends_it_soon_and_leaves_no_checkout(repository):
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(kernel_assay.__file__).parents[1])},
     )
-    time.sleep(6)
+    time.sleep(2.5)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)

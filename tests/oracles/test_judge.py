@@ -429,7 +429,7 @@ def left(dtype, byte, **subject):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_values_that_nobody_wrote_are_named(dtype):
-    assert "its bytes are 0xFF" in left(dtype, 0xFF)
+    assert ("its bytes are 0xFF" in left(dtype, 0xFF)) == (dtype != "bfloat16")  # there a computed NaN may look so
     assert "its bytes are" not in left(dtype, 0xA5)
     assert "its bytes are" not in left(dtype, 0xFE)  # only the emulator fills variables with it
     if dtype != "float16":  # there it is one NaN of many

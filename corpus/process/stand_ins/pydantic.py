@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 NonNegativeInt = PositiveInt = int
+PositiveFloat = float
 ConfigDict = dict
 _NEEDED = object()
 
