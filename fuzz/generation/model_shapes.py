@@ -7,6 +7,7 @@ libraries change their path. A contract gets those whose dims have the names it 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -15,7 +16,7 @@ from kernel_assay.corpus.blocks import ELEMENTS
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.fuzz.generation.strategies import MAX_WORK, Choose, build, distributions_for, lowest_of
+from kernel_assay.fuzz.generation.strategies import MAX_WORK, Choose, build, distributions_for, lowest_of, memory_of
 from kernel_assay.oracles.spec.axes import Dims, shape_of
 from kernel_assay.oracles.spec.contract import Contract, Input
 
@@ -238,6 +239,23 @@ def check_dims(contract: Contract, dims: Dims) -> None:
             raise UsageError(f"{name} is {extent}, which is less than {dim.low}")
         if extent % dim.multiple:
             raise UsageError(f"{name} is {extent}, which is no multiple of {dim.multiple}")
+
+
+def must_fit(contract: Contract, dims: Dims) -> None:
+    """Raise UsageError for extents of which a case would take more than a quarter of this machine's memory."""
+    attrs = {name: values[0] for name, values in contract.attrs.items()}
+    needed, whole = memory_of(contract, contract.variants[0], dims, attrs), memory_bytes()
+    if needed > whole // 4:
+        said = ", ".join(f"{name} {extent}" for name, extent in dims.items())
+        raise UsageError(
+            f"a case of {contract.name} with {said} has {needed / 2**30:,.3g} GiB; this machine has "
+            f"{whole / 2**30:,.3g} GiB, of which it may be a quarter"
+        )
+
+
+def memory_bytes() -> int:
+    """Memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def turn(contract: Contract, run_seed: int, number: int) -> tuple[Dims, ...]:

@@ -19,7 +19,7 @@ from kernel_assay.fuzz.checking.subjects import bears_far, most_elements, takes
 from kernel_assay.fuzz.checking.user_references import described, unfollowed_of
 from kernel_assay.fuzz.generation.elites import MOST_LEAD
 from kernel_assay.fuzz.generation.engines import Target
-from kernel_assay.fuzz.generation.model_shapes import check_dims
+from kernel_assay.fuzz.generation.model_shapes import check_dims, must_fit
 from kernel_assay.fuzz.generation.strategies import distributions_for, layouts_for, specials_for
 from kernel_assay.fuzz.planning.coverage import last_class
 from kernel_assay.fuzz.planning.goals import Reach, goals_of
@@ -171,6 +171,7 @@ def fitting_shapes(contract: Contract, shapes: Sequence[Dims]) -> tuple[Dims, ..
         raise UsageError(f"no shape is one of {contract.name}, whose dims are {', '.join(contract.dims)}")
     for dims in found:
         check_dims(contract, dims)
+        must_fit(contract, dims)
     return tuple(found)
 
 

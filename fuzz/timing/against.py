@@ -11,7 +11,7 @@ from typing import Literal
 from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.corpus.model.timing import Change, Compared, Comparison, Timed, TimingRun
+from kernel_assay.corpus.model.timing import Change, Compared, Comparison, Timed, TimingRun, noise_of
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.reading import read_object, record_of
 from kernel_assay.fuzz.checking.selection import UserKernels
@@ -23,6 +23,8 @@ from kernel_assay.kernels.catalog import resolve
 from kernel_assay.reports.junit import Result
 from kernel_assay.reports.plain.terminal import table
 
+QUIET = 0.02
+"""Relative noise of a median, at most, of runs that are compared although they were not measured in turns."""
 DAYS = 0.05
 """By how much two runs of one machine may differ besides their noise, as they are not in turns."""
 FailOn = Literal["slower", "unsure", "never"]
@@ -132,6 +134,11 @@ def _apart(run: TimingRun, kept: TimingRun, old: Timed, new: Timed, level: float
         return unsure(f"that run is of another machine: {machine_of(kept, old)}", level)
     if kept.warm != run.warm:
         return unsure("one of the runs had warm caches, and the other had not", level)
+    noise = max(noise_of(old.seconds), noise_of(new.seconds))
+    if noise > QUIET:
+        return unsure(
+            f"one of the runs was noisy ({noise:.1%}); only what is below {QUIET:.0%} is compared apart", level
+        )
     rounds = min(len(old.seconds), len(new.seconds))
     return compare(old.seconds[:rounds], new.seconds[:rounds], false_alarm=level, widen=DAYS)
 

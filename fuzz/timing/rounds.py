@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from kernel_assay.corpus.errors import UsageError
@@ -365,6 +365,12 @@ class CaseTimer:
             outside = spent / calls
             if not lane.is_live or outside <= UNTRUE * usual + lane.slack:
                 return
+        if outside <= UNTRUE * mean(lane.seconds) + lane.slack:
+            lane.problem = (
+                f"half of its calls take {usual:.3g} s, and on average they take {outside:.3g} s: some are far slower "
+                "than others, so that no median tells how fast it is"
+            )
+            return
         lane.finding = (
             f"its clock cannot be trusted: a call takes {usual:.3g} s as its process says, and {outside:.3g} s outside"
         )

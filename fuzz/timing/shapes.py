@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.workload import read_calls
-from kernel_assay.fuzz.generation.model_shapes import Sizes, allowed, by_dims, elements_of
+from kernel_assay.fuzz.generation.model_shapes import Sizes, allowed, by_dims, elements_of, must_fit
 from kernel_assay.fuzz.planning.workload import fit
 from kernel_assay.oracles.spec.axes import Dims
 from kernel_assay.oracles.spec.contract import Contract
@@ -188,4 +188,6 @@ def _checked(contract: Contract, shape: Any, where: str) -> Dims:
             limits = f"from {max(1, dim.low)} on" if not contract.origin else f"from {max(1, dim.low)} to {dim.high}"
             multiple = f", a multiple of {dim.multiple}" * (dim.multiple > 1)
             raise UsageError(f"{where}: {name} must be a whole number {limits}{multiple}, not {extent!r}")
+    with about(where):
+        must_fit(contract, shape)
     return shape

@@ -37,7 +37,7 @@ outs = [one for one in (out if isinstance(out, (tuple, list)) else [out]) if isi
 torch.save({{f"out_{{i}}": one for i, one in enumerate(outs)}}, here.with_suffix(".again.pt"))
 bad = sum(int((~torch.isfinite(one)).sum()) for one in outs if one.is_floating_point() or one.is_complex())
 print(f"{op}: {{bad}} of {{sum(one.numel() for one in outs)}} elements are not finite")
-print(f"kassay compare {{here.stem}}.out.pt {{here.stem}}.again.pt")
+print(f"kassay compare {{here.with_suffix('.out.pt')}} {{here.with_suffix('.again.pt')}}")
 sys.exit(bad > 0)
 '''
 

@@ -261,6 +261,7 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
     exported = "".join(f"SIMT_ENTRY({n}, {entry})\n" for n, entry in enumerate(entries))
     source = read_source(path)
     words = [exported, source.place.name, source.text, *_flags(mode)]  # faults name the file
+    words += [str(path.resolve())] if os.environ.get(DEBUG) else []  # a debugger shows the lines that stand there
     digest = digest_of(words, included(path))
     library = cache_folder() / f"{digest}-{mode}.so"
     if not library.exists():
