@@ -50,6 +50,10 @@ class _Record(NamedTuple):
     site: Site
 
 
+_NOBODY = _Record(None, About("", (), False, False, (), False), (), {}, [], [], Site())
+"""No operator that was seen: a step, of which what it leaves is looked at."""
+
+
 class Watch:
     """Sees every operator of the threads that enter its `mode`, and every module; `close` removes all of it."""
 
@@ -79,6 +83,8 @@ class Watch:
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet(models)
         self._calls: dict[str, int] = {}
         self._call, self._steps, self._optimizer = "", 0, ""
+        self._held: set[weakref.ref[Any]] = set()
+        """Parameters of the optimizer that has stepped last."""
         self._prefix = ""
         self._idle = False
         self._handles = self._hooks()
@@ -140,9 +146,18 @@ class Watch:
             with self._aside():
                 for root in list(self._roots):
                     self._ends([one.grad for one in root.parameters()], "the gradient of {}")
+                self._stepped()
             self._bad.clear()
             self._tell(self.story)
         return self.story
+
+    def _stepped(self) -> None:
+        """Look at what the last steps have made: no operator has read it, maybe."""
+        held = [] if self._idle else [one for ref in self._held if (one := ref()) is not None]
+        for one in held:
+            if self._counts(one) and key(one) not in self._bad and self._level(one):
+                self._mark(one, frozenset({self._event("came in", _NOBODY, "a parameter", one)}))
+        self._ends(held, "the parameter {}")
 
     def forked(self) -> None:
         """Begin anew in a process that was forked from this one, whose story is told by this one."""
@@ -198,6 +213,7 @@ class Watch:
         with self._aside():
             self._steps, self._optimizer = self._steps + 1, type(optimizer).__name__
             held = [one for group in optimizer.param_groups for one in group["params"]]
+            self._held = {weakref.ref(one) for one in held}
             bad = [one for one in held if self._bad and key(one) in self._bad and self._level(one)]
             if bad and any(self.story.events[i].failed for one in bad for i in self._bad[key(one)][1]):
                 self._ends(bad, "the parameter {}")
@@ -331,7 +347,7 @@ class Watch:
         holder, tensor = self._parameter(tensor) if origin == "came in" else ("", tensor)
         index, value, n = self._first(tensor.detach())
         kind, op, site = named(value), record.about.name, record.site
-        if holder and self._optimizer:
+        if (holder or record is _NOBODY) and self._optimizer:
             origin, op, site = "made", f"the step of {self._optimizer}", Site()
         key = (kind.lstrip("-"), origin, op, site, holder)
         if key in self._known:
@@ -342,11 +358,11 @@ class Watch:
         when = (self._call or "before any call of a module") + steps
         label = holder or (where if isinstance(where, str) else "out" if len(record.outs) == 1 else f"out {where}")
         found = f"{label}{index} is {kind}, {n:,} of {tensor.numel():,} elements"
-        if origin == "made" and not holder:
+        if origin == "made" and not holder and record is not _NOBODY:
             found += self._from(record, tensor, index)
         event = Event(kind, origin, op, site, when, found)
         self.story.events.append(event)
-        if origin == "made" and not holder and self._folder and number < MOST_CASES:
+        if origin == "made" and not holder and record is not _NOBODY and self._folder and number < MOST_CASES:
             write_case(
                 self._torch,
                 self._folder / f"{self._prefix}{number + 1}",

@@ -150,6 +150,17 @@ def test_scaling_of_a_loss_is_forgiven_its_overflow_and_nothing_else():
     assert run(2.0**24, lambda out: out.log()).first.op == "aten.log"
 
 
+@pytest.mark.parametrize("eps", [0.0, 1e-8])
+def test_what_the_last_step_makes_is_told_although_nothing_reads_it(eps):
+    model = nn.Linear(2, 1, bias=False)
+    optimizer = torch.optim.Adam(model.parameters(), eps=eps)
+    with trace(model) as traced:
+        (model(torch.ones(1, 2)) * 0).sum().backward()
+        optimizer.step()
+    told = [(one.op, one.reached) for one in traced.story.failures]
+    assert told == ([] if eps else [("the step of Adam", ["the parameter Linear.weight"])]), traced.report
+
+
 def test_what_the_optimizer_makes_is_its_own():
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e38)
