@@ -153,12 +153,19 @@ def told(run: TimingRun) -> str:
     """A table of what was compared, for people."""
     head = ("is", "time", "interval", "finds", "kernel", "case")
     rows = [
-        (c.change.value.upper(), c.percent, c.interval, c.detectable, one.subject, one.case.label)
+        (c.change.value.upper(), c.percent, c.interval, c.detectable, one.subject, _shape(one.case))
         for one in run.compared
         for c in [one.comparison]
     ]
-    reasons = dict.fromkeys(f"  {one.subject}: {c.reason}" for one in run.compared if (c := one.comparison).reason)
+    reasons = [
+        f"  {one.subject}, {_shape(one.case)}: {c.reason}" for one in run.compared if (c := one.comparison).reason
+    ]
     return "\n".join([table(head, rows), *reasons])
+
+
+def _shape(case: Case) -> str:
+    """Type and extents of the inputs: the values of all cases are plain ones."""
+    return f"{case.dtype} {' '.join('x'.join(map(str, t.shape)) for t in case.tensors.values())}"
 
 
 def results_of(run: TimingRun, fail_on: FailOn) -> list[Result]:

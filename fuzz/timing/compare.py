@@ -85,7 +85,12 @@ def compare(
         if widen
         else f"{len(names)} launches are few, {least_samples(false_alarm)} are enough"
     )
-    return said.but(reason=f"{why}: a slowdown below {said.detects - 1:.0%} may be missed")
+    missed = f"a slowdown below {said.detects - 1:.0%} may be missed"
+    return said.but(reason=f"{why}: {missed if said.detects < _NOISY else 'they are too noisy to tell anything'}")
+
+
+_NOISY = 2.0
+"""A slowdown that would hardly be found: others need not be told."""
 
 
 def unsure(reason: str, false_alarm: float = FALSE_ALARM, samples: Floats = _NOTHING) -> Comparison:
