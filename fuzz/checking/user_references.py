@@ -50,6 +50,8 @@ NOT_BUILT_IN = "_reference"
 """What stands behind the name of an op that is called like a built-in one."""
 _VAGUE = frozenset({"Model", "model", "reference", "ref", "forward", "fn", "f", "run", "main"})
 """Names that say nothing about an op; it is then called after its file."""
+_ANYBODYS = frozenset({"model", "reference"})
+"""Names of files that say nothing, either; it is then called after its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class ReferenceProcess:
     def usual_op(self) -> str:
         """The name of its op where nobody gives another."""
         name = self.said["stem"] if self.said["name"] in _VAGUE else self.said["name"]
+        name = Path(self.said["file"]).parent.name if name in _ANYBODYS else name
         return (op_name(name) or "op_") + ("_grad" if self.said["gradient"] else "")
 
     @property
