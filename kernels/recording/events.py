@@ -30,7 +30,7 @@ from pathlib import Path
 import torch
 
 inf, nan = float("inf"), float("nan")
-here = Path(__file__)
+here = Path(sys.argv[0])
 t = torch.load(here.with_suffix(".pt"), weights_only=True)
 out = torch.ops.{op}({arguments})
 outs = [one for one in (out if isinstance(out, (tuple, list)) else [out]) if isinstance(one, torch.Tensor)]

@@ -89,7 +89,7 @@ def test_a_slower_kernel_is_found_by_revision(fuzz, repository):
     again = timed(fuzz, "--against", "x.json", limit="2s")
     assert again[0] == 0, again
     assert "UNSURE" in again[1]
-    assert "measured apart" in again[1]
+    assert any(why in again[1] for why in ("measured apart", "was noisy", "are too few")), again[1]
     code, out, _ = fuzz("time", "--history", "softmax")
     assert code == 0
     assert "softmax/mine on softmax float32 x=16x128:normal" in out
