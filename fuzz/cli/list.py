@@ -44,7 +44,7 @@ def _list(what: str, words: Sequence[str], corpus: Path, json_path: str | None) 
     if json_path:
         write_json(json_path, [dict(zip(head, row, strict=True)) for row in rows])
     else:
-        click.echo(table(*_by_bug(head, rows)) if rows else f"no {what}{' fits' * bool(words)}")
+        click.echo(table(*_by_bug(head, rows)))
     return 0
 
 
