@@ -110,22 +110,13 @@ class Examiner:
             raise UsageError(f"subject {twice.key} stands twice: {twice.path} and {self.subjects[twice.key].path}")
         self.contracts = {s.op: contract_of(s.op) for s in subjects}
         self._faces = {op: interface_of(c) for op, c in self.contracts.items()}
-        self._limits = timeout, memory_mb, closed
+        self._limits: dict[str, Any] = {"timeout": timeout, "memory_mb": memory_mb, "closed": closed, "apart": apart}
         self.beside: Examiner | None = None
         """Who emulates some cases meanwhile; it is closed with this one."""
         self._large_cases = LargeCaseChecker(self.subjects, self.contracts, place, judge)
         self.latest: CheckBatch | None = None
         """The batch that was checked last."""
-        self._sandbox = sandbox_of(
-            subjects,
-            self._faces,
-            timeout=timeout,
-            memory_mb=memory_mb,
-            closed=closed,
-            place=place,
-            pool=pool,
-            apart=apart,
-        )
+        self._sandbox = self._sandbox_for(subjects, place, pool)
         try:
             if calls:
                 self._sandbox.know(calls)
@@ -136,6 +127,9 @@ class Examiner:
         except BaseException:
             self._sandbox.close()
             raise
+
+    def _sandbox_for(self, subjects: Sequence[Subject], place: Place | None, pool: WorkerPool | None) -> Sandbox:
+        return sandbox_of(subjects, self._faces, place=place, pool=pool, **self._limits)
 
     def _probed(self, wrong: dict[str, str]) -> None:
         """Told which subjects cannot be called, and why."""
@@ -162,17 +156,7 @@ class Examiner:
 
     def twin(self, pool: WorkerPool | None = None, place: Place | None = None) -> Self:
         """One for the same subjects, which are not loaded again to see whether that can be done."""
-        made, (timeout, memory_mb, closed) = copy(self), self._limits
-        subjects = list(self.subjects.values())
-        sandbox = sandbox_of(
-            subjects,
-            self._faces,
-            timeout=timeout,
-            memory_mb=memory_mb,
-            closed=closed,
-            place=place,
-            pool=pool,
-        )
+        made, sandbox = copy(self), self._sandbox_for(list(self.subjects.values()), place, pool)
         sandbox.know(self._sandbox.calls())
         vars(made).update(
             _sandbox=sandbox, _large_cases=self._large_cases.twin(), beside=self.beside and self.beside.twin()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from secrets import token_hex
@@ -31,11 +31,7 @@ from kernel_assay.kernels.boundary.devices import Place, places_of
 from kernel_assay.kernels.environment import environment, gpus
 from kernel_assay.kernels.machine import cache_bytes, clocks_watched
 from kernel_assay.kernels.sandbox.peaks import peaks_of
-from kernel_assay.kernels.sandbox.worker_pool import MALLOC
 
-KEPT_MEMORY = MALLOC["GLIBC_TUNABLES"] + ":glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=8589934592"
-"""A setting of the C library: what is freed is not given back to the system, which else depends on chance, and to take
-a megabyte anew costs as much as to add one."""
 USUAL, CLOSED = TimingLimits(), SandboxLimits()
 
 
@@ -80,7 +76,7 @@ def measure(
         Examiner(
             subjects,
             **asdict(sandbox),
-            place=replace(place, environment={**place.environment, "GLIBC_TUNABLES": KEPT_MEMORY}),
+            place=place,
             apart=True,
         ) as examiner,
     ):
