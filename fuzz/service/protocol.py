@@ -1,0 +1,311 @@
+"""Records that the server, its workers and its clients exchange over HTTP, validated on both sides.
+
+The server never runs a kernel, and never reads what it was sent as anything but these. A *job* is what somebody asked
+for; it consists of one *task* or of many (the ranges of a search), and tasks are what workers lease.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
+
+from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.findings import Environment, Finding
+
+MOST_FILES, MOST_BYTES = 200, 2 << 20
+"""Of what is sent with a job."""
+LEASE_SECONDS = 60.0
+LOSSES = 3
+"""Leases of a task that may run out before it is `lost`."""
+RANGE = 256
+"""Cases of a search that one task runs."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Short = Annotated[str, StringConstraints(max_length=500)]
+Text = Annotated[str, StringConstraints(max_length=20_000)]
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
+
+
+class JobKind(StrEnum):
+    """What is done."""
+
+    FUZZ = "fuzz"
+    JUDGE = "judge"
+    REPLAY = "replay"
+    SHRINK = "shrink"
+    PROVE = "prove"
+    TIME = "time"
+    BISECT = "bisect"
+    VERIFY = "verify"
+    """Replay of a finding at a later commit: is it fixed there?"""
+
+
+class JobState(StrEnum):
+    """Life of a job, and of each of its tasks."""
+
+    QUEUED = "queued"
+    LEASED = "leased"
+    """A worker has it, and has not said yet that it runs."""
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    """It could not be done, as `reason` says; findings are no failure."""
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    """The worker went away, LOSSES times."""
+
+
+OVER = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.LOST})
+
+
+class Scope(StrEnum):
+    """What a token allows. Each is of its own: `work` does not read findings, `admin` alone makes tokens."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    WORK = "work"
+    ADMIN = "admin"
+
+
+class Sources(Record):
+    """Files that were sent: relative path -> text. They are kept and named by what is in them."""
+
+    files: dict[str, str] = Field(min_length=1, max_length=MOST_FILES)
+
+    @field_validator("files")
+    @classmethod
+    def _inside(cls, files: dict[str, str]) -> dict[str, str]:
+        for name in files:
+            path = PurePosixPath(name)
+            plain = name == str(path) and not path.is_absolute() and name.isprintable() and "\\" not in name
+            if not plain or {".", "..", ".git"} & set(path.parts) or len(name) > 200:
+                raise ValueError(f"{name[:200]!r} is no path within a folder")
+            if any(str(parent) in files for parent in path.parents):
+                raise ValueError(f"{name!r} lies in what is a file itself")
+        if sum(len(text.encode("utf-8", "surrogatepass")) for text in files.values()) > MOST_BYTES:
+            raise ValueError(f"the files have more than {MOST_BYTES >> 20} MB")
+        return files
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the canonical JSON, 64 hex digits."""
+        return hashlib.sha256(json.dumps(self.files, sort_keys=True).encode()).hexdigest()
+
+
+class Checkout(Record):
+    """A commit of a project's repository; the worker fetches it."""
+
+    repository: Short
+    commit: Commit
+
+
+class Settings(Record):
+    """What a job may set of a run; whatever is None is the command line's default."""
+
+    seconds: PositiveFloat | None = Field(default=None, le=86_400)
+    cases: PositiveInt | None = Field(default=None, le=10**9)
+    seed: NonNegativeInt | None = Field(default=None, lt=2**63)
+    device: Literal["cpu", "cuda"] = "cpu"
+    dtypes: tuple[Name, ...] = ()
+    backends: tuple[Name, ...] = ()
+    peers: tuple[Name, ...] = ()
+    timeout: PositiveFloat | None = Field(default=None, le=3600)
+    strict: bool = False
+    baselines: tuple[Short, ...] = ()
+    """Of `time`: what the subjects are timed against."""
+
+
+class Target(Record):
+    """Which kernels of which op or reference. Paths lie in the sources or in the checkout."""
+
+    ops: tuple[Name, ...] = ()
+    subjects: tuple[Short, ...] = ()
+    """`FILE[:NAME]`, or names of built-in implementations."""
+    references: tuple[Short, ...] = ()
+    folder: Short = ""
+    """Of `judge`: the folder of the problem within the sources; `.`: all of them. Empty: ops and subjects say it."""
+
+
+class JobRequest(Record):
+    """What somebody asks for."""
+
+    kind: JobKind
+    project: Name | None = None
+    target: Target = Target()
+    sources: Sources | None = None
+    checkout: Checkout | None = None
+    settings: Settings = Settings()
+    finding: Finding | None = None
+    """Of `shrink`, `replay`, `bisect`, `verify`."""
+    good: Commit | None = None
+    """Of `bisect`: where the finding does not show yet (or, if it was fixed, shows still); None: the first commit."""
+    priority: int = Field(default=5, ge=0, le=9)
+    """9 comes first."""
+    deadline: datetime | None = None
+    """After which it is not begun any more."""
+    key: Annotated[str, StringConstraints(max_length=200)] = ""
+    """The same key of the same token is the same job, however often it is sent."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        about_one = self.kind in {JobKind.SHRINK, JobKind.BISECT, JobKind.VERIFY}
+        if about_one and self.finding is None:
+            raise ValueError(f"a job of kind {self.kind.value} needs a finding")
+        if self.kind in {JobKind.BISECT, JobKind.VERIFY} and self.checkout is None:
+            raise ValueError(f"a job of kind {self.kind.value} needs a checkout")
+        if self.sources and self.checkout:
+            raise ValueError("sources and a checkout exclude one another")
+        if self.deadline is not None and self.deadline.tzinfo is None:
+            raise ValueError("a deadline needs its time zone")
+        return self
+
+
+class Progress(Record):
+    """How far a task is."""
+
+    cases: NonNegativeInt = 0
+    judged: NonNegativeInt = 0
+    findings: NonNegativeInt = 0
+    cells: NonNegativeInt = 0
+    """Of coverage."""
+    seconds: float = Field(default=0.0, ge=0)
+    line: Short = ""
+    """In words."""
+
+
+class LeaseRequest(Record):
+    """A worker asks for a task."""
+
+    worker: Name
+    devices: tuple[Short, ...] = Field(default=(), max_length=64)
+    """Names of its GPUs; none: it takes no jobs for CUDA."""
+    kinds: tuple[JobKind, ...] = ()
+    """Those it takes; none: all."""
+    environment: Environment
+    wait: float = Field(default=0.0, ge=0, le=30)
+    """Seconds that the server may hold the question, until there is a task."""
+
+
+class Lease(Record):
+    """A task, for LEASE_SECONDS; only heartbeats keep it longer."""
+
+    task: str
+    epoch: PositiveInt
+    """Grows with every lease of the task: who reports with an old one has lost it, and is refused (409)."""
+    until: datetime
+    job: str
+    request: JobRequest
+    """Without its sources, of which `sources` is the digest: `GET /v1/sources/{digest}`."""
+    sources: str = ""
+    index: NonNegativeInt = 0
+    """Of a search: which range. Its seed is a function of the job's seed and of this."""
+    seed: NonNegativeInt = 0
+    cases: NonNegativeInt = 0
+    """How many cases, of a search by cases; 0: `settings.seconds` says when it is over."""
+
+
+class Heartbeat(Record):
+    """What a worker says of its task, every 10 s or so; the first one makes it `running`."""
+
+    epoch: PositiveInt
+    progress: Progress = Progress()
+    log: Annotated[str, StringConstraints(max_length=65_536)] = ""
+    """Lines since the last one."""
+
+
+class Orders(Record):
+    """The answer to a heartbeat."""
+
+    until: datetime
+    cancel: bool = False
+    drain: bool = False
+    """Finish this task and take no other."""
+
+
+class Artifact(Record):
+    """A text that a task made: a reproducer, a page, a table."""
+
+    name: Name
+    text: Annotated[str, StringConstraints(max_length=2 << 20)]
+
+
+class Outcome(Record):
+    """The end of a task, as a worker reports it: findings and state in one transaction."""
+
+    epoch: PositiveInt
+    state: Literal[JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.QUEUED]
+    """`queued` hands it back unharmed, as on SIGTERM: that is no loss."""
+    reason: Text = ""
+    progress: Progress = Progress()
+    verdict: Short = ""
+    """`right`, `right_if_ordinary`, `wrong`, `declined`; of `verify` and `replay`: `fixed`, `fails`, `flaky`."""
+    message: Text = ""
+    """The first failure in one sentence, or what else there is to say."""
+    findings: tuple[Finding, ...] = Field(default=(), max_length=100)
+    commit: Commit | None = None
+    """Of `bisect`: the one that brought or fixed it."""
+    record: str = Field(default="", max_length=2 << 20)
+    """The library's own record of the run (`Campaign`, `Proof`, `TimingRun`, `Judged`), as JSON text."""
+    artifacts: tuple[Artifact, ...] = Field(default=(), max_length=20)
+    environment: Environment | None = None
+    log: Annotated[str, StringConstraints(max_length=65_536)] = ""
+
+
+class Job(BaseModel):
+    """A job, as it is told to whoever asks. It is none of the records that are named by what is in them."""
+
+    model_config = Record.model_config
+
+    id: str
+    kind: JobKind
+    project: str | None
+    target: Target
+    settings: Settings
+    sources: str = ""
+    checkout: Checkout | None = None
+    finding: str | None = None
+    priority: int
+    state: JobState
+    position: NonNegativeInt | None = None
+    """In the queue, 0 is next; None: it does not wait."""
+    attempts: NonNegativeInt = 0
+    worker: str | None = None
+    created: datetime
+    started: datetime | None = None
+    ended: datetime | None = None
+    deadline: datetime | None = None
+    reason: str = ""
+    progress: Progress = Progress()
+    """Of all of its tasks together."""
+    verdict: str = ""
+    message: str = ""
+    findings: tuple[str, ...] = ()
+    """Their ids."""
+    commit: str | None = None
+    artifacts: tuple[str, ...] = ()
+    """Their names: `GET /v1/jobs/{id}/artifacts/{name}`."""
+
+
+class Problem(Record):
+    """What went wrong with a request (RFC 9457, application/problem+json)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    """One sentence."""
