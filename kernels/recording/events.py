@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 MOST_NAMED = 6
 """Places that are listed of those that passed something on, and that it reached."""
+GRADIENT = "the gradient of "
 MOST_CASES = 16
 """Events whose inputs are written to files."""
 REPLAYS = '''\
@@ -94,14 +95,18 @@ class Event:
     @property
     def failed(self) -> bool:
         """Whether it came through to where it matters, or at least was not seen to go."""
-        harmless = self.origin == "given" or (self.origin == "came in" and self.kind != "NaN")
-        return not harmless and bool(self.reached or not self.gone)
+        if self.origin == "given":  # masks hold -Inf, gradients do not
+            return bool(self.site.node) and any(one.startswith(GRADIENT) for one in self.reached)
+        if self.origin == "came in" and self.kind != "NaN":
+            return False
+        return bool(self.reached or not self.gone)
 
     def title(self) -> str:
         """One sentence."""
         if self.origin == "made":
             return f"{self.op} made {self.kind}{self.site}, {self.when}: {self.found}"
-        return f"{self.kind} came in at {self.op}{self.site}, {self.when}: {self.found}"
+        came = "was given by the program" if self.origin == "given" else "came in"
+        return f"{self.kind} {came} at {self.op}{self.site}, {self.when}: {self.found}"
 
     def lines(self) -> Iterator[str]:
         """All that is known of it."""

@@ -12,8 +12,10 @@ _ALIKE = "uniform_ random_ bernoulli_ ones_like zeros_like full_like rand_like r
 SKIPPED = frozenset(f"{_WITHOUT_INPUT} {_ALIKE} _unsafe_view _reshape_alias".split())
 """Operators whose output depends on no element of an input; memory that nobody has written is among it."""
 _SHUFFLE = "clone cat stack contiguous gather index_select embedding constant_pad_nd flip roll repeat"
-MOVES = frozenset(f"{_SHUFFLE} neg abs relu relu_ threshold_backward where masked_fill minimum maximum".split())
-"""Operators that give nothing that they did not get: it is looked at if an input is known not to be finite."""
+_CHOOSE = "neg abs relu relu_ threshold_backward where masked_fill minimum maximum clamp hardtanh"
+_BOUNDED = "sigmoid tanh erf"
+MOVES = frozenset(f"{_SHUFFLE} {_CHOOSE} {_BOUNDED}".split())
+"""Operators that give nothing that they did not get, or nothing larger: it is looked at if an input is known not to be finite."""
 SCALER = "_amp_foreach_non_finite_check_and_unscale_"
 READS = "_local_scalar_dense"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from pathlib import Path
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.recording.events import Event, Story, story_of
 from kernel_assay.kernels.recording.program import run_hooked, why_unseen
+
+_CASE = re.compile(r"\d+(\.py|(\.out|\.again)?\.pt)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ def trace_program(
         look()
         stories = _stories(folder)
         failures = [one for story in stories for one in story.failures if one.case]
+        for old in (part for part in cases.glob("*") if _CASE.fullmatch(part.name)):  # of an earlier run
+            old.unlink()
         for i, one in enumerate(failures):
             one.case = _moved(one.case, cases / f"{i + 1}")
         troubles = {part.read_text("utf-8") for part in folder.glob("*.trouble")}

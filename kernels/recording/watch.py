@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .events import MOST_CASES, Event, Site, Story, named, write_case
+from .events import GRADIENT, MOST_CASES, Event, Site, Story, named, write_case
 from .operators import READS, SCALER, About, about_of
 from .tensors import FINITE, INF, NAN, cloned, given, key, same, tensors
 
@@ -145,7 +145,7 @@ class Watch:
             self._handles = []
             with self._aside():
                 for root in list(self._roots):
-                    self._ends([one.grad for one in root.parameters()], "the gradient of {}")
+                    self._ends([one.grad for one in root.parameters()], GRADIENT + "{}")
                 self._stepped()
             self._bad.clear()
             self._tell(self.story)
@@ -157,7 +157,7 @@ class Watch:
         for one in held:
             if self._counts(one) and key(one) not in self._bad and self._level(one):
                 self._mark(one, frozenset({self._event("came in", _NOBODY, "a parameter", one)}))
-        self._ends(held, "the parameter {}")
+        self._ends(held, "{}")
 
     def forked(self) -> None:
         """Begin anew in a process that was forked from this one, whose story is told by this one."""
@@ -201,7 +201,7 @@ class Watch:
         with self._aside():
             held = [one for group in optimizer.param_groups for one in group["params"]]
             if self._bad:
-                self._ends([one.grad for one in held], "the gradient of {}")
+                self._ends([one.grad for one in held], GRADIENT + "{}")
                 for one in held:  # the numbers of a gradient become those of its parameter
                     if one.grad is not None and key(one.grad) in self._bad:
                         self._mark(one, self._bad[key(one.grad)][1])
@@ -216,7 +216,7 @@ class Watch:
             self._held = {weakref.ref(one) for one in held}
             bad = [one for one in held if self._bad and key(one) in self._bad and self._level(one)]
             if bad and any(self.story.events[i].failed for one in bad for i in self._bad[key(one)][1]):
-                self._ends(bad, "the parameter {}")
+                self._ends(bad, "{}")
                 self._idle = True  # from now on everything passes it on
                 self._bad.clear()
 
@@ -308,9 +308,10 @@ class Watch:
         total = (tensor.sum(dtype=torch.float32) if tensor.element_size() == 2 else tensor.sum()).item()
         if math.isfinite(abs(total)):
             return FINITE
-        if total != total and bool(tensor.isnan().any()):  # noqa: PLR0124
-            return NAN
-        return INF if bool(tensor.isinf().any()) else FINITE
+        if tensor.is_complex():
+            tensor = self._torch.view_as_real(tensor.resolve_conj())
+        least, most = (one.item() for one in tensor.aminmax())  # a sum of finite numbers may overflow
+        return NAN if math.isnan(least) else INF if math.isinf(least) or math.isinf(most) else FINITE
 
     def _look(self, found: Sequence[int], record: _Record) -> None:
         """Say whether an operator made what is not finite, passed it on, or had it go."""
@@ -327,6 +328,8 @@ class Watch:
             event.parents = sorted({*event.parents, *before} - {made})
             self._pass(before, f"{place}, as {event.kind}")
             before |= {made}
+        elif worst and not bad:
+            before = frozenset({self._event("given", record, number, record.outs[number])})
         elif worst:
             self._pass(before, place)
         elif bad:
@@ -443,7 +446,7 @@ class Watch:
         for root in self._roots:
             for name, one in root.named_parameters():
                 if one is tensor or one.grad is tensor:
-                    return f"{type(root).__name__}.{name}"
+                    return f"{'the parameter ' * (one is tensor)}{type(root).__name__}.{name}"
         return "a parameter"
 
     def _reached(self, events: Iterable[int], what: str) -> None:

@@ -129,6 +129,15 @@ def test_an_honest_model_gives_no_alarm(name):
         assert "made, and gone behind aten._softmax" in traced.report
 
 
+def test_an_infinity_that_a_hook_gives_a_gradient_is_named():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
+    with trace(model) as traced:
+        h = model[0](torch.randn(3, 4))
+        h.register_hook(lambda g: g * math.inf)
+        model[2](model[1](h)).sum().backward()
+    assert [(one.op, one.origin, one.kind.lstrip("-")) for one in traced.story.failures] == [("aten.mul", "given", "Inf")]
+
+
 def test_scaling_of_a_loss_is_forgiven_its_overflow_and_nothing_else():
     def run(scale, does):
         torch.manual_seed(0)
