@@ -132,6 +132,10 @@ class Access(ABC):
         """Have all of the memory where it is read at once."""
         del memory
 
+    def hide(self, memory: Any) -> None:
+        """Have the inputs be others until the next reset: threads of a subject that look at them see nothing yet."""
+        del memory
+
     def call(self, function: Callable[[], Any]) -> Any:
         """Call, up to its end where it runs."""
         return function()

@@ -18,7 +18,7 @@ from kernel_assay.corpus.inputs.materialize import Tensors, digest, materialize_
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject, TensorSpec
 from kernel_assay.kernels.backends.support.base import Returned
-from kernel_assay.kernels.backends.support.guard import Guarded
+from kernel_assay.kernels.backends.support.guard import GAP, Guarded
 from kernel_assay.kernels.backends.support.mapped_memory import Mapped
 from kernel_assay.kernels.backends.support.walls import Walled, is_walled, order_of
 from kernel_assay.kernels.boundary.output_transfer import Sealed
@@ -115,6 +115,11 @@ class HostAccess(Access):
     def settle(self, memory: Any) -> None:
         """Touch each page: a large case is mapped anew for each run."""
         memory.slab[::_PAGE].max(initial=0)
+
+    def hide(self, memory: Any) -> None:
+        """Write the byte of gaps over them."""
+        for one in memory.inputs:
+            memory.slab[one.start : one.stop] = GAP
 
     def timed_round(self, make: Callable[[int], Callable[[], Any]], asked: Round) -> tuple[Any, int]:
         """Time them by the clock of the host."""

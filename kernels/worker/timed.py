@@ -51,11 +51,11 @@ def host_round(make: Make, asked: Round) -> tuple[Any, int]:
     _keep_memory()
     total, answer = 0, None
     for number in range(-asked.lead, asked.calls):
-        call = make(number)
+        call = None if asked.new else make(number)
         if asked.flush:
             _gone_through(asked.flush)[::_LINE].sum()
         answer = None  # a caller who needs no result lets it go
-        answer, took = timed(call)
+        answer, took = timed(call or make(number))  # new inputs are there at the last moment
         total += took if number >= 0 else 0
     return answer, total
 
@@ -93,6 +93,8 @@ class TimedExecutor(Executor):
         if asked.burst:
             call = self._made(-asked.lead, given)
             return timed(lambda: access.call(lambda: repeated(call, asked.calls)))
+        if asked.new:
+            access.hide(self.setting.memory)
         return access.timed_round(lambda number: self._made(number, given), asked)
 
     def _made(self, number: int, given: list[Any] | None) -> Callable[[], Any]:
