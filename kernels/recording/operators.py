@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 _WITHOUT_INPUT = (
@@ -15,9 +16,11 @@ _SHUFFLE = "clone cat stack contiguous gather index_select embedding constant_pa
 _CHOOSE = "neg abs relu relu_ threshold_backward where masked_fill minimum maximum clamp hardtanh"
 _BOUNDED = "sigmoid tanh erf"
 MOVES = frozenset(f"{_SHUFFLE} {_CHOOSE} {_BOUNDED}".split())
-"""Operators that give nothing that they did not get, or nothing larger: it is looked at if an input is known not to be finite."""
+"""Operators that give nothing that they did not get, or nothing larger. What they give is looked at if an input is known
+not to be finite."""
 SCALER = "_amp_foreach_non_finite_check_and_unscale_"
 READS = "_local_scalar_dense"
+NEAR = 16
 
 
 class About(NamedTuple):
@@ -45,3 +48,14 @@ def about_of(func: Any) -> About:
     skipped = func.is_view or not takes or short in SKIPPED
     overwrites = short == "copy_" or "out" in str(func).rpartition(".")[2]
     return About(name, tuple(one.name for one in known), skipped, short in MOVES, writes, overwrites)
+
+
+def only_scales(about: About, args: Sequence[Any]) -> bool:
+    """Whether it multiplies or divides wide numbers, in place, by one that is near 1, as dropout does with its mask.
+
+    Only at the very end of the range could that make an infinity; no copy of what it changes is needed.
+    """
+    if len(args) != 2 or not isinstance(args[1], (int, float)) or about.name not in {"aten.mul_", "aten.div_"}:
+        return False
+    wide = args[0].is_floating_point() and args[0].element_size() >= 4
+    return wide and 1 / NEAR <= abs(args[1]) <= NEAR

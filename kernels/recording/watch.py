@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .events import GRADIENT, MOST_CASES, Event, Site, Story, named, write_case
-from .operators import READS, SCALER, About, about_of
+from .operators import READS, SCALER, About, about_of, only_scales
 from .tensors import FINITE, INF, NAN, cloned, given, key, same, tensors
 
 MOST_KNOWN = 64
@@ -98,7 +98,7 @@ class Watch:
         if self._idle or about.skipped or self._local.__dict__.get("aside"):
             return func(*args, **kwargs)
         held = args
-        if about.writes and not about.overwrites and not about.name.endswith(SCALER):
+        if about.writes and not about.overwrites and not about.name.endswith(SCALER) and not only_scales(about, args):
             with self._guarded():
                 held = [self._before(one) if i in about.writes else one for i, one in enumerate(args)]
         out = func(*args, **kwargs)
