@@ -347,8 +347,8 @@ class CaseTimer:
                 break
         else:
             lane.finding = (
-                f"its times are those of results that were there before the call: with new inputs it takes {new:.3g} s, "
-                f"with others {known:.3g} s"
+                f"its times are those of results that were there before the call: with new inputs it takes "
+                f"{new:.3g} s, with others {known:.3g} s"
             )
         if lane.is_live:
             self._burst(lane)

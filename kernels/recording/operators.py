@@ -16,8 +16,8 @@ _SHUFFLE = "clone cat stack contiguous gather index_select embedding constant_pa
 _CHOOSE = "neg abs relu relu_ threshold_backward where masked_fill minimum maximum clamp hardtanh"
 _BOUNDED = "sigmoid tanh erf"
 MOVES = frozenset(f"{_SHUFFLE} {_CHOOSE} {_BOUNDED}".split())
-"""Operators that give nothing that they did not get, or nothing larger. What they give is looked at if an input is known
-not to be finite."""
+"""Operators that give nothing that they did not get, or nothing larger. What they give is looked at if an input is
+known not to be finite."""
 SCALER = "_amp_foreach_non_finite_check_and_unscale_"
 READS = "_local_scalar_dense"
 NEAR = 16
