@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -121,6 +122,19 @@ class Matrix(Record):
     """Decides all cases of all cells."""
 
 
+_ADVICE = {
+    "tuple_type": "write a list, as [softmax]",
+    "date": "write a day, as 2030-12-31",
+    "int_": "write a whole number",
+    "dict_type": "write keys and values, as {op: softmax}",
+    "model_type": "write keys and values, as {op: softmax}",
+    "string_type": "write a word",
+}
+"""By a part of pydantic's name of a mistake: what to write instead."""
+_SHORT = reprlib.Repr(maxlevel=2, maxlist=3, maxdict=3)
+MOST_BYTES = 1 << 20
+
+
 def schema() -> str:
     """The JSON Schema of a definition, for editors; it is kept in reports/matrix.schema.json."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Kernel Assay: a test matrix"}
@@ -149,10 +163,12 @@ class Definition:
 def load(path: Path) -> Definition:
     """Read a definition. Raises UsageError, with the line, for a file that is none."""
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{path} has more than {MOST_BYTES >> 20} MB, which no matrix has")
         text = path.read_text("utf-8")
         root = yaml.compose(text, yaml.SafeLoader)
         raw = yaml.safe_load(text)
-        twice = next(_twice(root), None) if root else None
+        twice = next(_twice(root, {}), None) if root else None
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
@@ -188,7 +204,10 @@ def _complaint(first: Any) -> str:
         return "it is missing"
     if kind == "string_pattern_mismatch" and "https" in str(context.get("pattern")):
         return f"{first['input']!r} is no issue: write a URL, #12, project#12 or KEY-12"
-    return f"{first['input']!r} is not right: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    advice = next(
+        (words for part, words in _ADVICE.items() if part in kind), first["msg"][:1].lower() + first["msg"][1:]
+    )
+    return f"{_SHORT.repr(first['input'])} is not right: {advice}"
 
 
 def _marked(error: Exception) -> str:
@@ -212,15 +231,22 @@ def _line(node: yaml.Node, place: Sequence[str | int]) -> int:
     return line
 
 
-def _twice(node: yaml.Node) -> Iterator[yaml.Node]:
-    """Yield keys that stand twice in a mapping, of which YAML would take the last in silence."""
+def _twice(node: yaml.Node, seen: dict[int, bool]) -> Iterator[yaml.Node]:
+    """Yield keys that stand twice in a mapping, of which YAML would take the last in silence; aliases are seen once.
+
+    Raises ValueError for a node within itself.
+    """
+    if seen.get(id(node)):
+        raise ValueError("an alias stands within what it names")
+    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen[id(node)] = True
     if isinstance(node, yaml.MappingNode):
-        seen = set[str]()
-        for key, value in node.value:
-            if str(key.value) in seen:
+        keys = set[str]()
+        for key, _ in node.value:
+            if str(key.value) in keys:
                 yield key
-            seen.add(str(key.value))
-            yield from _twice(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _twice(value)
+            keys.add(str(key.value))
+    for value in (pair[1] if isinstance(pair, tuple) else pair for pair in node.value):
+        yield from _twice(value, seen)
+    seen[id(node)] = False
