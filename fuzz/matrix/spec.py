@@ -131,7 +131,8 @@ _ADVICE = {
     "string_type": "write a word",
 }
 """By a part of pydantic's name of a mistake: what to write instead."""
-_SHORT = reprlib.Repr(maxlevel=2, maxlist=3, maxdict=3)
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict = 2, 3, 3
 MOST_BYTES = 1 << 20
 
 
