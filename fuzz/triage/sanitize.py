@@ -24,7 +24,7 @@ SECONDS = 60.0
 """For each tool, if nobody says otherwise: with torch, most of it goes into starting."""
 AUTOMATIC_SECONDS = 20.0
 """For all tools together, when a search has found something."""
-_LAST = '{"status"'
+LAST = '{"status"'
 """How the last line of kernels/nvidia/run_once.py begins."""
 
 
@@ -121,7 +121,7 @@ def said_of(out: str) -> tuple[str, str]:
     """The last words of kernels/nvidia/run_once.py: a Status, and more in words; empty if it never got there."""
     for line in reversed(out.splitlines()):
         try:
-            said: Any = json.loads(line) if line.startswith(_LAST) else None
+            said: Any = json.loads(line) if line.startswith(LAST) else None
         except ValueError:
             continue
         if said:
@@ -131,7 +131,7 @@ def said_of(out: str) -> tuple[str, str]:
 
 def first_words(seen: Watched) -> str:
     """The first words of a tool's complaint; of a traceback under it, the last ones."""
-    lines = [line.strip() for line in (*seen.err.splitlines(), *seen.out.splitlines()) if not line.startswith(_LAST)]
+    lines = [line.strip() for line in (*seen.err.splitlines(), *seen.out.splitlines()) if not line.startswith(LAST)]
     lines = [line for line in lines if line]
     if not lines:
         return ""

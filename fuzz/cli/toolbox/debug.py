@@ -23,7 +23,7 @@ from kernel_assay.fuzz.cli.options import (
 from kernel_assay.fuzz.debugging.session import NOWHERE, Session, program_session, session_of
 from kernel_assay.fuzz.debugging.target import TARGET, aimed, only_one
 from kernel_assay.fuzz.replay.replay import moved
-from kernel_assay.fuzz.triage.sanitize import said_of
+from kernel_assay.fuzz.triage.sanitize import LAST, said_of
 
 
 @click.command("debug")
@@ -59,7 +59,7 @@ def command(
     with closing(Scratch("debug-")) as scratch:
         session = _session(target, own, device, corpus, scratch.path, commands)
         code, said = session.start(attended=not commands)
-    click.echo(said, nl=False)
+    click.echo("".join(line for line in said.splitlines(keepends=True) if not line.startswith(LAST)), nl=False)
     if commands and code == NOWHERE:
         status, message = said_of(said)
         ran = "the kernel did not come to where it was to stop; replay says whether it still fails"
