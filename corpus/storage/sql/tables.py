@@ -90,7 +90,6 @@ runs = Table(
     _count("next_index"),
     _count("cases"),
     _count("judged"),
-    _text("holder"),  # who goes on with it, or did last
     _text("record"),
     Index(None, "project", "updated"),
 )

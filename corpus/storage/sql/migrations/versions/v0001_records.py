@@ -53,7 +53,7 @@ def upgrade() -> None:
         *_texts("started", "updated"),
         *_columns(sa.Boolean, "finished"),
         *_columns(sa.BigInteger, "next_index", "cases", "judged"),
-        *_texts("holder", "record"),
+        *_texts("record"),
     )
     op.create_index("ix_runs_project_updated", "runs", ["project", "updated"])
     op.create_table("journals", *_numbered("journals"), *_texts("project", "run", "kind", "record"))
