@@ -40,7 +40,7 @@ class Database:
         """Raises UsageError for a URL that is none, or of another kind of database."""
         try:
             parsed = make_url(url)
-        except ArgumentError as error:
+        except (ArgumentError, ValueError) as error:
             raise UsageError(f"'{DatabaseUrl(url)}' is no URL of a database ({error})") from None
         driver = _DRIVERS.get(parsed.drivername)
         if driver is None or (driver == "sqlite" and parsed.database in {None, "", ":memory:"}):

@@ -286,7 +286,7 @@ class SqlStore(BaseStore):
 
     def _claim_on_server(self, run: str, stack: ExitStack) -> Callable[[], None]:
         """Take a lock that ends with its connection."""
-        connection, key = stack.enter_context(self.database.connected()), {"key": f"{self._project}/run {run}"}
+        connection, key = stack.enter_context(self.database.connected()), {"key": f"{self._project}/holder of {run}"}
         with connection.begin():
             taken = connection.scalar(_TAKE, key)
             holder = connection.scalar(_HOLDER, key)
