@@ -236,8 +236,8 @@ class ClusterSearch(Fleet):
     def _replace(self, member: Member) -> None:
         """Give the work of an actor that is lost to others; a new one joins them once a node has room for it."""
         member.conn.close()
-        self._take_back(member, "its node may be short of memory")
         self._members.remove(member)
+        self._take_back(member, "its node may be short of memory")
         self._starting.append(self._start())
 
     def close(self) -> None:

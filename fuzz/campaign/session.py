@@ -35,7 +35,7 @@ from kernel_assay.fuzz.replay.baseline import known_on_base
 from kernel_assay.fuzz.settings import RunSettings
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.kernels.backends.simt.toolchain import Mode, build_ahead
-from kernel_assay.kernels.boundary.devices import crew_of
+from kernel_assay.kernels.boundary.devices import Place, crew_of
 from kernel_assay.kernels.sandbox.probing import ReadyBy
 from kernel_assay.oracles.judging.precompile import compile_beside
 from kernel_assay.reports.book import Book, in_order, planted_missed
@@ -213,30 +213,39 @@ def _loaded_and_searched(
     chosen = campaign.chosen
     crew = crew_of(chosen.device, None if settings.ray else settings.jobs or chosen.jobs)
     _compile_ahead(campaign)
-    with examiner_of(campaign, crew[0], ready_by(campaign, clock), ahead.take(campaign.subjects)) as examiner:
+    with (
+        examiner_of(campaign, crew[0], ready_by(campaign, clock), ahead.take(campaign.subjects)) as examiner,
+        ExitStack() as stack,
+    ):
         left_out: tuple[str, ...] = ()
         if not resume:
             campaign, left_out = _ready(campaign, examiner)
             campaign = check_mode.noted(fitted(campaign, examiner.sandbox), examiner)
             campaign = campaign.but(calls=examiner.sandbox.calls())
             stop.check()
+        fleet = _fleet(settings, examiner, campaign, crew, clock)
+        if fleet is not None:
+            stack.enter_context(fleet)
+        if not resume:
             store.start_run(campaign)  # now that every kernel has loaded
-        most = chosen.max_elements or None
-        with ExitStack() as stack:
-            fleet: Fleet | None = None
-            if settings.ray:
-                fleet = ClusterSearch(settings.ray, campaign, chosen.timeout, most, clock, settings.jobs or 0)
-            elif len(crew) > 1:
-                fleet = ParallelSearch(examiner, campaign, crew, most, clock)
-            if fleet is not None:
-                stack.enter_context(fleet)
-            search = Search(examiner, store, campaign, limits, most, on_event, fleet, clock)
-            search.tell(RunStarted(campaign, resume, left_out, examiner.sandbox.pool.why_open))
-            try:
-                search.run()
-            except (UsageError, InternalError) as error:
-                search.ended_by = error
+        search = Search(examiner, store, campaign, limits, chosen.max_elements or None, on_event, fleet, clock)
+        search.tell(RunStarted(campaign, resume, left_out, examiner.sandbox.pool.why_open))
+        try:
+            search.run()
+        except (UsageError, InternalError) as error:
+            search.ended_by = error
     return search
+
+
+def _fleet(
+    settings: RunSettings, examiner: Examiner, campaign: Campaign, crew: Sequence[Place], clock: Clock
+) -> Fleet | None:
+    """Who searches, where that is not one process of this machine. Raises UsageError."""
+    most = campaign.chosen.max_elements or None
+    if settings.ray:
+        timeout = campaign.chosen.timeout
+        return ClusterSearch(settings.ray, campaign, timeout, most, clock, settings.jobs or campaign.chosen.jobs)
+    return ParallelSearch(examiner, campaign, crew, most, clock) if len(crew) > 1 else None
 
 
 def ready_by(campaign: Campaign, clock: Clock) -> ReadyBy:

@@ -67,7 +67,7 @@ class Database:
     @cached_property
     def _engine(self) -> Engine:
         if self.file is None:
-            who = f"kassay: process {os.getpid()} on {platform.node()}"
+            who = f"kassay process {os.getpid()} on {platform.node()}"
             arguments = {"application_name": who, "connect_timeout": 10}
             return create_engine(self._url, connect_args=arguments, pool_pre_ping=True)
         engine = create_engine(self._url, connect_args={"timeout": BUSY_SECONDS})
