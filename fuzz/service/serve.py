@@ -34,7 +34,7 @@ def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool 
     service = Service(settings)
     secret = first_token(service)
     address = settings.address
-    say(f"serving {service.database.shown} at {address}")
+    say(f"serving {service.database.name} at {address}")
     if secret:
         say(f"first token, shown this once (scopes read, submit, work, admin): {secret}")
     link = f"{address}/signin/{service.door.once(FIRST)}" if _has(service, FIRST) else f"{address}/signin"

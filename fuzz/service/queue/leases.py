@@ -41,7 +41,7 @@ WHERE seq = (
   SELECT seq FROM task
   WHERE state = 'queued' AND device = :device AND (deadline IS NULL OR deadline > :now){kinds}
     AND NOT EXISTS (SELECT 1 FROM worker WHERE name = :worker AND drain)
-  ORDER BY priority DESC, tag, seq LIMIT 1{lock})
+  ORDER BY rank, tag, seq LIMIT 1{lock})
 RETURNING id, job, place, epoch
 """
 """The epoch is the time in ms, and grows: if a power cut takes back a lease, the next one differs all the same."""
