@@ -60,13 +60,13 @@ FOLDERS = ("regressions", "seeds", "local")
 _HIDDEN: set[Path] = set()
 
 
-def hide(*folders: Path) -> None:
-    """Note folders that nothing that runs code under test may show to it."""
-    _HIDDEN.update(folder.absolute() for folder in folders)
+def hide(*places: Path) -> None:
+    """Note folders and files that nothing that runs code under test may show to it."""
+    _HIDDEN.update(place.absolute() for place in places)
 
 
 def hidden() -> list[Path]:
-    """Folders that were noted, among them those of all stores that this process has opened."""
+    """Folders and files that were noted, among them those of all stores that this process has opened."""
     return sorted(_HIDDEN)
 
 

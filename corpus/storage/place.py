@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import parse_qs, urlsplit
 
 _URL = re.compile(r"[a-z][a-z0-9+]*://")
 _PASSWORD = re.compile(r"(?<=//)([^/@:?]*):[^/?]*@|(?<=[?&])password=[^&]*&?")
@@ -20,6 +21,11 @@ class DatabaseUrl:
     def __str__(self) -> str:
         """The URL without its password, which ~/.pgpass or PGPASSWORD can hold."""
         return _PASSWORD.sub(lambda found: f"{found[1]}@" if found[1] is not None else "", self.url).rstrip("?&")
+
+    @property
+    def project(self) -> str:
+        """The corpus that is meant, of several in one database; empty: the one without a name."""
+        return parse_qs(urlsplit(self.url).query).get("project", [""])[-1]
 
 
 Place: TypeAlias = Path | DatabaseUrl

@@ -62,7 +62,7 @@ class Enclosure:
     writable: tuple[str, ...] = ()
     """Folders that can be written to as before; they are made."""
     hidden: tuple[str, ...] = ()
-    """Folders that are seen empty."""
+    """Folders and files that are seen empty."""
 
     def refusal(self) -> str:
         """Say why this system does not allow it; empty: it does. All of it is tried, by a child."""
@@ -145,8 +145,11 @@ class Enclosure:
             _bind(folder, folder)
             with suppress(OSError):  # it was read-only before
                 _set_read_only(folder, 0, clear=True)
-        for folder in filter(os.path.isdir, self.hidden):
-            _hide(folder)
+        for place in self.hidden:
+            if Path(place).is_dir():
+                _hide(place)
+            elif Path(place).is_file():
+                _bind(os.devnull, place)
         _hide_services()
 
     def _make_devices(self) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.atomic_files import locked
 from kernel_assay.corpus.storage.file_store import hide
+from kernel_assay.corpus.storage.place import DatabaseUrl
 from kernel_assay.corpus.storage.sql import service_tables
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
@@ -40,16 +41,16 @@ class Database:
         try:
             parsed = make_url(url)
         except ArgumentError as error:
-            raise UsageError(f"{url!r} is no URL of a database ({error})") from None
+            raise UsageError(f"'{DatabaseUrl(url)}' is no URL of a database ({error})") from None
         driver = _DRIVERS.get(parsed.drivername)
         if driver is None or (driver == "sqlite" and parsed.database in {None, "", ":memory:"}):
-            shown = _without_password(parsed)
-            raise UsageError(f"{shown!r} is no corpus: name a folder, sqlite:///FILE or postgresql://HOST/DATABASE")
-        project = parsed.query.get("project", "")
-        self.project = project if isinstance(project, str) else project[-1]
+            raise UsageError(
+                f"'{DatabaseUrl(url)}' is no corpus: name a folder, sqlite:///FILE or postgresql://HOST/DATABASE"
+            )
+        self.project = DatabaseUrl(url).project
         """The corpus that is meant, of several."""
         self._url = parsed.set(drivername=driver).difference_update_query(["project"])
-        self.name = _without_password(parsed)
+        self.name = str(DatabaseUrl(url))
         """The URL, as messages and commands name it: without a password."""
         self.file = Path(parsed.database or "").absolute() if driver == "sqlite" else None
         """The file, of SQLite."""
@@ -96,8 +97,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Read in one transaction; a database that is not there yet is empty."""
+        """Read in one transaction, all as it is at one moment; a database that is not there yet is empty."""
         engine = self._engine if self._is_current() else self._empty
+        if engine.dialect.name == "postgresql":
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
         with self.named_trouble(), engine.begin() as connection:
             yield connection
 
@@ -133,7 +136,9 @@ class Database:
 
         Several processes may do so at once: one does, and the others wait.
         """
-        if self._current and (self.file is None or self.file.exists()):
+        if self._current:
+            if self.file is not None and not self.file.exists():
+                raise UsageError(f"the database {self.name} was removed while it was in use")
             return STEPS[-1]
         with locked(self.locks / "upgrade") if self.file is not None else nullcontext():
             before = self.version()
@@ -166,6 +171,8 @@ class Database:
         from alembic import command  # noqa: PLC0415  half a second that only a new schema takes
         from alembic.config import Config  # noqa: PLC0415
 
+        if self.file is not None:
+            self._let_readers_in()
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         with self.named_trouble(), self._engine.execution_options(**{_WRITES: True}).begin() as connection:
@@ -173,6 +180,11 @@ class Database:
                 connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('kassay schema', 0))"))
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+
+    def _let_readers_in(self) -> None:
+        """Have SQLite's readers go on beside a writer, from now on."""
+        with self.named_trouble(), closing(self._engine.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA journal_mode=WAL")
 
     @contextmanager
     def named_trouble(self) -> Iterator[None]:
@@ -184,15 +196,9 @@ class Database:
             raise UsageError(f"the database {self.name} cannot be used ({said})") from error
 
 
-def _without_password(url: URL) -> str:
-    shown = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, url.query)
-    return shown.difference_update_query(["password"]).render_as_string()
-
-
 def _on_connect(connection: Any, _record: object) -> None:
-    """Let readers and a writer go on side by side, and transactions begin where we say."""
+    """Let transactions begin where we say."""
     connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA foreign_keys=ON")
 
 

@@ -398,23 +398,24 @@ class SqlStore(BaseStore):
 
     def dump(self) -> Iterator[tuple[str, str]]:
         """Yield all that is kept as the files of a folder: their paths below it, and their texts."""
-        for table, path in _FILES:
-            for row in self._rows(table):
-                said = row["record"]
-                yield path.format_map(row), said if path.endswith(".jsonl") else indented(json.loads(said))
-        for (op,), lines in self._grouped(t.seeds, "op"):
-            yield f"seeds/{op}.jsonl", lines
-        for (run, kind), lines in self._grouped(t.journals, "run", "kind"):
-            yield f"local/matrices/{run}.jsonl" if kind == MATRIX else f"local/runs/{run}/{kind}.jsonl", lines
-
-    def _rows(self, table: Table, *order: str) -> Iterator[RowMapping]:
-        wanted = select(table).filter_by(project=self._project).order_by(*(table.c[name] for name in order))
         with self.database.reading() as connection:
-            yield from connection.execution_options(yield_per=100).execute(wanted).mappings()
+            for table, path in _FILES:
+                for row in self._rows(connection, table):
+                    said = row["record"]
+                    yield path.format_map(row), said if path.endswith(".jsonl") else indented(json.loads(said))
+            for (op,), lines in self._grouped(connection, t.seeds, "op"):
+                yield f"seeds/{op}.jsonl", lines
+            for (run, kind), lines in self._grouped(connection, t.journals, "run", "kind"):
+                yield f"local/matrices/{run}.jsonl" if kind == MATRIX else f"local/runs/{run}/{kind}.jsonl", lines
 
-    def _grouped(self, table: Table, *keys: str) -> Iterator[tuple[tuple[str, ...], str]]:
-        for key, rows in groupby(self._rows(table, *keys, "number"), lambda row: tuple(row[name] for name in keys)):
-            yield key, "".join(f"{row['record']}\n" for row in rows)
+    def _rows(self, connection: Connection, table: Table, *order: str) -> Iterator[RowMapping]:
+        wanted = select(table).filter_by(project=self._project).order_by(*(table.c[name] for name in order))
+        yield from connection.execution_options(yield_per=100).execute(wanted).mappings()
+
+    def _grouped(self, connection: Connection, table: Table, *keys: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        rows = self._rows(connection, table, *keys, "number")
+        for key, same in groupby(rows, lambda row: tuple(row[name] for name in keys)):
+            yield key, "".join(f"{row['record']}\n" for row in same)
 
     def load(self, files: Iterable[tuple[str, str]]) -> int:
         """Take what `dump` of a store has given, all of it or nothing; how many files. Raises UsageError for others."""
