@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 
 from kernel_assay.corpus.storage.sql.database import Database
 
@@ -38,6 +38,9 @@ class ServerDatabase(Database):
         self._turn = threading.Lock() if self.file is not None else nullcontext()
         """Threads wait here for one another: SQLite would let them sleep, and ask again."""
         self._opened = True
+        if self.file is None:
+            event.listen(self._engine, "connect", _on_connect)
+            self._engine.dispose()  # of connections that were made before
 
     @contextmanager
     def named_trouble(self) -> Iterator[None]:
@@ -52,6 +55,13 @@ class ServerDatabase(Database):
     def writing(self, lock: str = "", *, lazy: bool = False) -> Iterator[Connection]:
         """Write in one transaction, all of it or nothing. lazy: a power cut may take it back, but no kill."""
         with self._turn, super().writing(lock, lazy=lazy) as connection:
-            if lazy and self.file is None:
-                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+            if self.file is None and not lazy:
+                connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
             yield connection
+
+
+def _on_connect(connection: Any, _record: object) -> None:
+    """Let transactions that need not last be the ones without a statement more: there are most of them."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = off")
+    connection.commit()
