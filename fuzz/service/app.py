@@ -17,8 +17,9 @@ from kernel_assay.fuzz.service import problems
 from kernel_assay.fuzz.service.api import findings, health, jobs, judge, projects, tasks, tokens, workers
 from kernel_assay.fuzz.service.core import LOG, Service
 from kernel_assay.fuzz.service.guards import Guards
+from kernel_assay.fuzz.service.pages import actions, views
 
-ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health)
+ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health, actions, views)
 
 
 @asynccontextmanager
