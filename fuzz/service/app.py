@@ -55,7 +55,7 @@ def application(service: Service) -> FastAPI:
     )
     for error, handler in handlers:
         app.add_exception_handler(error, handler)
-    app.add_middleware(Guards, rate=service.settings.rate, secure=service.settings.secure)
+    app.add_middleware(Guards, metrics=service.metrics, rate=service.settings.rate, secure=service.settings.secure)
     return app
 
 
