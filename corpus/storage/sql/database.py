@@ -18,7 +18,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.atomic_files import locked
 from kernel_assay.corpus.storage.file_store import hide
 from kernel_assay.corpus.storage.place import DatabaseUrl
-from kernel_assay.corpus.storage.sql.tables import metadata
+from kernel_assay.corpus.storage.sql import service_tables
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 STEPS: Final = sorted(path.stem[:5] for path in MIGRATIONS.glob("versions/v*.py"))
@@ -79,7 +79,7 @@ class Database:
     def _empty(self) -> Engine:
         """What is read before there is anything."""
         engine = create_engine("sqlite://", poolclass=StaticPool)
-        metadata.create_all(engine)
+        service_tables.job.metadata.create_all(engine)  # all tables, those of the server too
         return engine
 
     def close(self) -> None:

@@ -108,7 +108,7 @@ class SqlStore(BaseStore):
             stored = self._stored(connection, finding.id)
             merged = finding if stored is None else merge(stored, finding)
             merged = _decided(merged, self._committed(connection, finding.id))
-            self._put(connection, t.findings, {"id": finding.id}, _finding_row(merged))
+            self._put(connection, t.findings, {"id": finding.id}, finding_row(merged))
         return merged
 
     def _stored(self, connection: Connection, finding_id: str) -> Finding | None:
@@ -128,7 +128,7 @@ class SqlStore(BaseStore):
         said = {name: getattr(finding, name) for name in ("expect", "reason", "expires", "state", "history")}
         with self.database.writing(f"finding {finding.id}") as connection:
             if self._stored(connection, finding.id) is not None:
-                self._put(connection, t.findings, {"id": finding.id}, _finding_row(finding))
+                self._put(connection, t.findings, {"id": finding.id}, finding_row(finding))
             for path, committed in self._committed(connection, finding.id):
                 self._put(connection, t.regressions, {"path": path}, _regression_row(committed.but(**said)))
         return finding
@@ -432,7 +432,7 @@ class SqlStore(BaseStore):
                 row = _regression_row(record_of(said, Finding, path))
                 self._put(connection, t.regressions, {"path": path}, row)
             case ("local", "findings", _, name):
-                self._put(connection, t.findings, {"id": name}, _finding_row(record_of(said, Finding, path)))
+                self._put(connection, t.findings, {"id": name}, finding_row(record_of(said, Finding, path)))
             case ("local", "runs", run, "campaign"):
                 self._put(connection, t.runs, {"run": run}, _run_row(record_of(said, Campaign, path)))
             case ("local", "runs", run, kind) if kind in JOURNALS:
@@ -493,7 +493,8 @@ def _sound(said: str) -> str:
     return said.encode("utf-8", "backslashreplace").decode()
 
 
-def _finding_row(finding: Finding) -> Values:
+def finding_row(finding: Finding) -> Values:
+    """Make the columns of a finding: the record, and what is asked for beside it."""
     signature = finding.signature
     return {
         "op": signature.op,
