@@ -135,12 +135,14 @@ def judge(
     *,
     traced: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
+    ahead: HeadStart | None = None,
+    stop: api.Stop | None = None,
 ) -> Judgement:
     """Judge the problem of a folder, or of a pair of files; the search ends with the first finding.
 
     settings: of its time, its device and its sandbox. traced: judge the author's workloads one by one, too, for what
-    the tools of the layout read. on_progress: is told what is being done, one line each. Raises UsageError for what
-    cannot be judged; UnjudgedError, if it is because of the solution.
+    the tools of the layout read. on_progress: is told what is being done, one line each. ahead: as of `run`; stop: ends it
+    from outside. Raises UsageError for what cannot be judged; UnjudgedError, if it is because of the solution.
     """
     began = time.monotonic()
     problem = recognised(places)
@@ -151,17 +153,18 @@ def judge(
     store.prepare()
     problem = _written(problem, store.root)
     mine = replace(settings, references=(problem.reference,), subjects=(problem.subject,))
-    with head_start(mine, "torch" if problem.later is not None else "") as ahead:
+    stop = stop or api.Stop()
+    with ahead or head_start(mine, "torch" if problem.later is not None else "") as start:
         contract = add_reference(problem.reference, op=op_name(problem.name), named=named_in(store))
         _complete(problem, contract)
         on_progress(f"{problem.layout}: {problem.judged} against {problem.reference}")
         rounds = _let_round(contract, problem.dtypes or settings.dtypes or contract.dtypes[:1])
-        result, first = _searched(problem, contract, settings, store, ahead, on_progress)
+        result, first = _searched(problem, contract, settings, store, start, on_progress, stop)
     beyond = None
     if result.findings and not result.error and all(map(is_extreme, result.findings)):
         on_progress("it fails on inputs that are not ordinary; searching those that are")
         enter(ordinary(contract))
-        again, _ = _searched(problem, contract, settings, store, None, on_progress)
+        again, _ = _searched(problem, contract, settings, store, ahead, on_progress, stop)
         result, beyond = again, None if again.failed else result
     result.verify()
     traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
@@ -197,9 +200,10 @@ def _searched(
     store: Store,
     ahead: HeadStart | None,
     on_progress: Callable[[str], None],
+    stop: api.Stop,
 ) -> tuple[api.RunResult, float]:
     """The result of the search, and when the first outputs were judged; 0: none were. Raises UnjudgedError."""
-    stop, first = api.Stop(), list[float]()
+    first = list[float]()
 
     def listen(event: api.Event) -> None:
         if not first and isinstance(event, api.BatchJudged | api.FailureMet):

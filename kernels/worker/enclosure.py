@@ -62,7 +62,9 @@ class Enclosure:
     writable: tuple[str, ...] = ()
     """Folders that can be written to as before; they are made."""
     hidden: tuple[str, ...] = ()
-    """Folders that are seen empty."""
+    """Folders, and files, that are seen empty."""
+    own: str = ""
+    """A folder that all in there share: empty, in memory, and gone with them."""
 
     def refusal(self) -> str:
         """Say why this system does not allow it; empty: it does. All of it is tried, by a child."""
@@ -145,8 +147,13 @@ class Enclosure:
             _bind(folder, folder)
             with suppress(OSError):  # it was read-only before
                 _set_read_only(folder, 0, clear=True)
-        for folder in filter(os.path.isdir, self.hidden):
-            _hide(folder)
+        for place in filter(os.path.exists, self.hidden):
+            if os.path.isdir(place):
+                _hide(place)
+            else:
+                _bind(os.devnull, place)
+        if self.own:
+            _mount("tmpfs", self.own, "tmpfs", _NOSUID | _NODEV, f"size={self.megabytes}m,mode=0700")
         _hide_services()
 
     def _make_devices(self) -> None:
