@@ -45,6 +45,7 @@ PLACES = {
     "report": Place("kernel_assay.reports.__main__", "Tell of a run: as a page, JSON, JUnit, SARIF, Markdown.", "cli"),
     "run": Place(f"{_CLI}.run", "Search for failures and say what was found."),
     "sanitize": Place(f"{_CLI}.nvidia", "Run a case on the GPU under compute-sanitizer.", "sanitize_command"),
+    "serve": Place(f"{_CLI}.toolbox.serve", "Serve jobs, findings and pages for many workers and people."),
     "show": Place(f"{_CLI}.show", "Show all there is to know of a finding."),
     "shrink": Place(f"{_CLI}.shrink", "Make a failing case smaller."),
     "time": Place(f"{_CLI}.toolbox.time", "Say how fast kernels are, against baselines and the machine."),

@@ -38,6 +38,8 @@ RANGE = 256
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
 Text = Annotated[str, StringConstraints(max_length=20_000)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Epoch = Annotated[int, Field(ge=1, le=2**62)]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
 
 
@@ -178,12 +180,12 @@ class JobRequest(Record):
 class Progress(Record):
     """How far a task is."""
 
-    cases: NonNegativeInt = 0
-    judged: NonNegativeInt = 0
-    findings: NonNegativeInt = 0
-    cells: NonNegativeInt = 0
+    cases: Count = 0
+    judged: Count = 0
+    findings: Count = 0
+    cells: Count = 0
     """Of coverage."""
-    seconds: float = Field(default=0.0, ge=0)
+    seconds: float = Field(default=0.0, ge=0, le=1e12)
     line: Short = ""
     """In words."""
 
@@ -205,7 +207,7 @@ class Lease(Record):
     """A task, for LEASE_SECONDS; only heartbeats keep it longer."""
 
     task: str
-    epoch: PositiveInt
+    epoch: Epoch
     """Grows with every lease of the task: who reports with an old one has lost it, and is refused (409)."""
     until: datetime
     job: str
@@ -222,7 +224,7 @@ class Lease(Record):
 class Heartbeat(Record):
     """What a worker says of its task, every 10 s or so; the first one makes it `running`."""
 
-    epoch: PositiveInt
+    epoch: Epoch
     progress: Progress = Progress()
     log: Annotated[str, StringConstraints(max_length=65_536)] = ""
     """Lines since the last one."""
@@ -247,7 +249,7 @@ class Artifact(Record):
 class Outcome(Record):
     """The end of a task, as a worker reports it: findings and state in one transaction."""
 
-    epoch: PositiveInt
+    epoch: Epoch
     state: Literal[JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.QUEUED]
     """`queued` hands it back unharmed, as on SIGTERM: that is no loss."""
     reason: Text = ""
@@ -299,6 +301,123 @@ class Job(BaseModel):
     commit: str | None = None
     artifacts: tuple[str, ...] = ()
     """Their names: `GET /v1/jobs/{id}/artifacts/{name}`."""
+
+
+class Jobs(BaseModel):
+    """A page of a list, the latest first."""
+
+    items: tuple[Job, ...]
+    next: int | None = None
+    """`?after=` of the next page; None: this is the last."""
+
+
+class Standing(StrEnum):
+    """Life of a finding in the service."""
+
+    NEW = "new"
+    OPEN = "open"
+    """Met again, or confirmed by a replay."""
+    REOPENED = "reopened"
+    FIXED = "fixed"
+    """The stored case passed in a replay; nothing else makes a finding fixed."""
+    WONTFIX = "wontfix"
+
+
+class FindingStanding(BaseModel):
+    """A finding as the service lists it; the record itself is at `/v1/findings/{id}`."""
+
+    id: str
+    project: str | None
+    op: str
+    subject: str
+    kind: str
+    dtype: str
+    title: str
+    state: Standing
+    since: datetime
+    """Of that state."""
+    created: datetime
+    seen: datetime
+    """When it was met last."""
+    times: int
+    """Jobs that have met it."""
+    reason: str = ""
+    """Of wontfix."""
+    until: datetime | None = None
+    """End of wontfix; None: for good."""
+    job: str = ""
+    """The first that met it."""
+    seen_commit: str = ""
+    fixed_commit: str = ""
+    brought_by: str = ""
+    """Commits: of the last failure, of the first replay that passed, and what a bisection says."""
+
+
+class Findings(BaseModel):
+    """A page of a list, the latest first."""
+
+    items: tuple[FindingStanding, ...]
+    next: int | None = None
+
+
+class FindingTold(FindingStanding):
+    """One finding, with its record and its life."""
+
+    record: Finding
+    events: tuple[dict[str, str], ...] = ()
+    """Each with `at`, `who`, `what`, `words`; oldest first."""
+
+
+class WontFix(Record):
+    """A decision of a person that a finding is let be."""
+
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=2000)]
+    until: datetime | None = None
+
+
+class Project(Record):
+    """A repository whose kernels are searched for bugs, again and again."""
+
+    repository: Short
+    """A path, or a URL of git, as its workers reach it."""
+    target: Target = Target()
+    settings: Settings = Settings()
+    """Of each search; `seconds` is the budget of one."""
+    every_hours: float = Field(default=24.0, gt=0, le=24 * 366)
+    """A search begins when the last one is so old, and after each commit."""
+    priority: int = Field(default=4, ge=0, le=9)
+    owners: tuple[Short, ...] = Field(default=(), max_length=50)
+    notify: tuple[Short, ...] = Field(default=(), max_length=20)
+    """Addresses of Apprise that are told of its findings; set by an admin only."""
+
+
+class ProjectTold(BaseModel):
+    """A project, and how it stands."""
+
+    name: str
+    project: Project
+    head: str = ""
+    """The last commit that was pushed."""
+    created: datetime
+    fuzzed: datetime | None = None
+    """When the last search was queued."""
+    findings: dict[str, int] = {}
+    """By standing."""
+
+
+class CommitPush(Record):
+    """A commit that has come."""
+
+    commit: Commit
+
+
+class TokenRequest(Record):
+    """A token to be made."""
+
+    name: Name
+    scopes: tuple[Scope, ...] = Field(min_length=1, max_length=8)
+    days: float | None = Field(default=None, gt=0, le=3650)
+    """None: until it is revoked."""
 
 
 class Problem(Record):

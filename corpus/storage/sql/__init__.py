@@ -1,0 +1,1 @@
+"""The store in a database: SQLite in one file, or PostgreSQL."""

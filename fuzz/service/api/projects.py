@@ -1,0 +1,54 @@
+"""Projects, and commits that come."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter, Response
+
+from kernel_assay.fuzz.service.api.parameters import Named
+from kernel_assay.fuzz.service.auth import Reader, Submitter
+from kernel_assay.fuzz.service.core import Here, told
+from kernel_assay.fuzz.service.problems import RefusedError
+from kernel_assay.fuzz.service.protocol import CommitPush, Project, ProjectTold, Scope
+from kernel_assay.fuzz.service.queue import upkeep
+
+router = APIRouter(tags=["projects"])
+
+
+@router.get("/v1/projects")
+def listed(here: Here, _: Reader) -> dict[str, list[ProjectTold]]:
+    """List projects, and how many findings of which standing they have."""
+    with here.database.reading() as connection:
+        return {"items": upkeep.projects(connection)}
+
+
+@router.get("/v1/projects/{name}", response_model=ProjectTold)
+def get(name: Named, here: Here, _: Reader) -> Response:
+    """Tell of one project."""
+    with here.database.reading() as connection:
+        return told(upkeep.project_of(connection, name))
+
+
+@router.put("/v1/projects/{name}", response_model=ProjectTold)
+def put(name: Named, said: Project, here: Here, caller: Submitter) -> Response:
+    """Begin a project, or change it."""
+    with here.database.writing() as connection:
+        before = next((one.project.notify for one in upkeep.projects(connection, name)), ())
+        if said.notify != before and Scope.ADMIN not in caller.scopes:
+            raise RefusedError(
+                "who is told of findings is set with the scope admin: the server sends to these addresses"
+            )
+        upkeep.put_project(connection, name, said, caller.name, time.time())
+        project = upkeep.project_of(connection, name)
+    here.bell.ring()
+    return told(project)
+
+
+@router.post("/v1/projects/{name}/commits", status_code=201)
+def push(name: Named, said: CommitPush, here: Here, caller: Submitter) -> dict[str, list[str]]:
+    """Take in a commit, as a hook sends it: findings are replayed there first, then it is searched."""
+    with here.database.writing() as connection:
+        made = upkeep.push(connection, name, said.commit, caller.name, time.time())
+    here.bell.ring()
+    return {"jobs": made}

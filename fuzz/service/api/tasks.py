@@ -1,0 +1,68 @@
+"""The workers' side: tasks leased, kept and ended, and the sources that they need."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from kernel_assay.fuzz.service.api.parameters import TaskId
+from kernel_assay.fuzz.service.auth import Worker
+from kernel_assay.fuzz.service.core import Here, Service, told
+from kernel_assay.fuzz.service.protocol import Heartbeat, Lease, LeaseRequest, Orders, Outcome, Sources
+from kernel_assay.fuzz.service.queue import jobs, leases
+
+router = APIRouter(tags=["workers' side"])
+
+
+@router.post("/v1/leases", response_model=Lease, responses={204: {"description": "nothing that it can do waits"}})
+async def lease(asked: LeaseRequest, here: Here, caller: Worker) -> Response:
+    """Lease a task; `wait` holds the question until there is one."""
+    given = await here.until(_Asking(here, asked, caller.name), asked.wait)
+    return Response(status_code=204) if given is None else told(given)
+
+
+class _Asking:
+    """One worker's question, asked again until there is a task."""
+
+    def __init__(self, here: Service, asked: LeaseRequest, token: str) -> None:
+        self._here, self._asked, self._token, self._met = here, asked, token, False
+
+    def __call__(self) -> Lease | None:
+        self._here.sweep()
+        now, database = time.time(), self._here.database
+        if not self._met:
+            with database.writing(lazy=True) as connection:
+                leases.meet(connection, self._asked, self._token, now)
+            self._met = True
+        with database.reading() as connection:
+            if not leases.waiting(connection, self._asked):
+                return None
+        with database.writing(lazy=True) as connection:
+            return leases.lease(connection, self._asked, now)
+
+
+@router.post("/v1/tasks/{name}/heartbeat", response_model=Orders)
+def heartbeat(name: TaskId, beat: Heartbeat, here: Here, _: Worker) -> Response:
+    """Keep a task, tell how far it is, and learn what to do; 409: another worker has it."""
+    with here.database.writing(lazy=True) as connection:
+        orders = leases.heartbeat(connection, name, beat, time.time())
+    here.bell.ring()
+    return told(orders)
+
+
+@router.post("/v1/tasks/{name}/outcome", status_code=204)
+def end(name: TaskId, outcome: Outcome, here: Here, _: Worker) -> Response:
+    """End a task: its state and its findings in one transaction; 409: another worker has it."""
+    with here.database.writing() as connection:
+        leases.end(connection, name, outcome, time.time())
+    here.bell.ring()
+    return Response(status_code=204)
+
+
+@router.get("/v1/sources/{digest}", response_model=Sources)
+def sources(digest: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], here: Here, _: Worker) -> Response:
+    """Give the files that were sent with a job."""
+    with here.database.reading() as connection:
+        return told(jobs.sources_of(connection, digest))

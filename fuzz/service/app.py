@@ -1,0 +1,64 @@
+"""The application: endpoints, guards, and what is told of errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+
+from kernel_assay import __version__
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.fuzz.service import problems
+from kernel_assay.fuzz.service.api import findings, health, jobs, judge, projects, tasks, tokens, workers
+from kernel_assay.fuzz.service.core import LOG, Service
+from kernel_assay.fuzz.service.guards import Guards
+
+ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health)
+
+
+@asynccontextmanager
+async def _lifetime(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    service.bell.hang()
+    upkeep = asyncio.create_task(service.run_upkeep())
+    yield
+    upkeep.cancel()
+    service.database.close()
+
+
+def application(service: Service) -> FastAPI:
+    """Make the application of a server."""
+    app = FastAPI(
+        title="Kernel Assay",
+        version=__version__,
+        description="Jobs, workers, findings and projects. Send `Authorization: Bearer kassay_...`.",
+        lifespan=_lifetime,
+        docs_url=None,
+        redoc_url=None,
+        responses={"default": {"description": "what is wrong (RFC 9457)", "content": {problems.MEDIA: {}}}},
+    )
+    app.state.service, app.state.door = service, service.door
+    for module in ROUTERS:
+        app.include_router(module.router)
+    handlers = (
+        (UsageError, problems.on_usage_error),
+        (RequestValidationError, problems.on_invalid),
+        (HTTPException, problems.on_http_error),
+        (SQLAlchemyError, _on_database_error),
+        (Exception, problems.on_bug),
+    )
+    for error, handler in handlers:
+        app.add_exception_handler(error, handler)
+    app.add_middleware(Guards, rate=service.settings.rate, secure=service.settings.secure)
+    return app
+
+
+async def _on_database_error(request: Request, error: Exception) -> Response:
+    """Tell that the database does not answer; the log has the rest."""
+    LOG.error("database: %s %s: %s", request.method, request.url.path, error)
+    return problems.problem(503, "the database does not answer; ask again", {"Retry-After": "5"})

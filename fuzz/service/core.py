@@ -1,0 +1,129 @@
+"""What all endpoints share: database, settings, doorkeeper, and a bell that rings when something changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Request, Response
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from kernel_assay.fuzz.service.auth import Doorkeeper
+from kernel_assay.fuzz.service.queue import leases, life, upkeep
+from kernel_assay.fuzz.service.queue.database import Database
+from kernel_assay.fuzz.service.settings import ServiceSettings
+
+LOG = logging.getLogger("kassay.service")
+Answer = TypeVar("Answer")
+SWEEP_SECONDS, UPKEEP_SECONDS, POLL_SECONDS = 1.0, 30.0, 1.0
+"""How often leases are looked through, how often the schedule is; and a question that waits asks again by itself."""
+
+
+class Bell:
+    """Wakes who waits, from any thread, when something has changed."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._event = asyncio.Event()
+
+    def hang(self) -> None:
+        """Belong to the running loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def ring(self) -> None:
+        """Wake all who wait."""
+        if self._loop is not None and not self._loop.is_closed():
+            with suppress(RuntimeError):  # the loop ends
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Sleep until it rings, or until the time is over."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), seconds)
+
+
+class Service:
+    """One server's parts."""
+
+    def __init__(self, settings: ServiceSettings, database: Database | None = None) -> None:
+        """Open the database, and bring it up to date. Raises UsageError."""
+        self.settings = settings
+        self.database = database or Database(settings.database)
+        self.database.create()
+        self.door = Doorkeeper(self.database, public=settings.public)
+        self.bell = Bell()
+        self.started = time.time()
+        self._swept, self._sweeping = 0.0, threading.Lock()
+
+    def sweep(self) -> None:
+        """Take back leases that have run out, at most once a second: nothing is told of that is not so any more."""
+        now = time.time()
+        with self._sweeping:
+            if now - self._swept < SWEEP_SECONDS:
+                return
+            self._swept = now
+        with self.database.reading() as connection:
+            if not leases.overdue(connection, now):
+                return
+        with self.database.writing() as connection:
+            leases.expire(connection, now)
+        self.bell.ring()
+
+    def keep_up(self) -> None:
+        """Do what is due: searches of projects, decisions that have ended, old logs."""
+        with self.database.writing() as connection:
+            now = time.time()
+            changed = life.expire(connection, now) + upkeep.begin_searches(connection, now)
+            upkeep.forget(connection, now - self.settings.retention_days * 86_400)
+        if changed:
+            self.bell.ring()
+
+    async def run_upkeep(self) -> None:
+        """Sweep and keep up for as long as the server lives."""
+        kept = -UPKEEP_SECONDS
+        while True:
+            try:
+                await run_in_threadpool(self.sweep)
+                if time.monotonic() - kept > UPKEEP_SECONDS:
+                    kept = time.monotonic()
+                    await run_in_threadpool(self.keep_up)
+            except Exception:  # the database may be away for a while
+                LOG.exception("upkeep failed; it goes on")
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def until(self, ask: Callable[[], Answer | None], seconds: float) -> Answer | None:
+        """Ask, in a thread, until there is an answer or the time is over."""
+        end = time.monotonic() + seconds
+        while True:
+            waiting = asyncio.ensure_future(self.bell.wait(POLL_SECONDS))  # before it asks: no ring is missed
+            await asyncio.sleep(0)
+            answer = await run_in_threadpool(ask)
+            left = end - time.monotonic()
+            if answer is not None or left <= 0:
+                waiting.cancel()
+                return answer
+            await asyncio.wait([waiting], timeout=left)
+
+
+def service_of(request: Request) -> Service:
+    """The server's parts, for an endpoint."""
+    found: Service = request.app.state.service
+    return found
+
+
+Here = Annotated[Service, Depends(service_of)]
+
+
+def told(record: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A record as an answer."""
+    return Response(record.model_dump_json(), status, headers, "application/json")

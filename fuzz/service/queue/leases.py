@@ -1,0 +1,286 @@
+"""Tasks as workers see them: leased, kept by heartbeats, ended with an outcome, or taken away when a lease runs out.
+
+Locks are taken in the order task, job, finding, share, so that no two transactions wait for one another.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from functools import cache
+
+from sqlalchemy import Connection, TextClause, case, func, select, text, update
+
+from kernel_assay.corpus.storage.sql.service_tables import artifact, job, task, worker
+from kernel_assay.fuzz.service.problems import ConflictError, MissingError
+from kernel_assay.fuzz.service.protocol import (
+    LEASE_SECONDS,
+    LOSSES,
+    OVER,
+    Heartbeat,
+    JobRequest,
+    JobState,
+    Lease,
+    LeaseRequest,
+    Orders,
+    Outcome,
+    Progress,
+)
+from kernel_assay.fuzz.service.queue.database import Row, clean, plain
+from kernel_assay.fuzz.service.queue.jobs import IS_HELD, add_log, added, queue_task, row_of
+from kernel_assay.fuzz.service.queue.life import replayed, report
+from kernel_assay.fuzz.service.queue.rows import insert, note, record_of, text_of
+from kernel_assay.fuzz.service.queue.schedule import part, seed_of
+
+_OVER = [state.value for state in OVER]
+_CLAIM = """
+UPDATE task SET state = 'leased', until = :until, worker = :worker, progress = '{{}}',
+  epoch = CASE WHEN epoch >= :stamp THEN epoch + 1 ELSE :stamp END
+WHERE seq = (
+  SELECT seq FROM task
+  WHERE state = 'queued' AND device = :device AND (deadline IS NULL OR deadline > :now){kinds}
+    AND NOT EXISTS (SELECT 1 FROM worker WHERE name = :worker AND drain)
+  ORDER BY priority DESC, tag, seq LIMIT 1{lock})
+RETURNING id, job, place, epoch
+"""
+"""The epoch is the time in ms, and grows: if a power cut takes back a lease, the next one differs all the same."""
+
+
+@cache
+def _claim(kinds: int, postgres: bool) -> TextClause:
+    names = ", ".join(f":kind{number}" for number in range(kinds))
+    chosen = f" AND kind IN ({names})" if kinds else ""
+    return text(_CLAIM.format(kinds=chosen, lock=" FOR UPDATE SKIP LOCKED" if postgres else ""))
+
+
+def lease(connection: Connection, asked: LeaseRequest, now: float) -> Lease | None:
+    """Give the worker the task whose turn it is; None: nothing that it can do waits."""
+    statement = _claim(len(asked.kinds), connection.dialect.name == "postgresql")
+    known: Row = {f"kind{number}": kind.value for number, kind in enumerate(asked.kinds)}
+    known |= {"now": now, "until": now + LEASE_SECONDS, "stamp": int(now * 1000), "worker": asked.worker}
+    for device in ("cuda", "cpu") if asked.devices else ("cpu",):
+        if (claimed := connection.execute(statement, {**known, "device": device}).mappings().first()) is not None:
+            return _leased(connection, dict(claimed), asked.worker, now)
+    return None
+
+
+def waiting(connection: Connection, asked: LeaseRequest) -> bool:
+    """Whether anything waits that the worker may be able to do: who asks again and again is not to hold up writers."""
+    queued = select(task.c.seq).where(text("task.state = 'queued'")).limit(1)
+    return connection.scalar(queued if asked.devices else queued.where(task.c.device == "cpu")) is not None
+
+
+def _leased(connection: Connection, claimed: Row, name: str, now: float) -> Lease:
+    of = dict(connection.execute(select(job).where(job.c.id == claimed["job"])).mappings().one())
+    if of["state"] == "queued":
+        begun = {"state": "leased", "worker": name, "started": func.coalesce(job.c.started, now)}
+        connection.execute(update(job).where(job.c.id == of["id"], job.c.state == "queued").values(**begun))
+    if claimed["place"] == of["handed"] - 1 and of["handed"] < of["parts"] and of["state"] not in _OVER:
+        grown = {"handed": of["handed"] + 1, "open_tasks": job.c.open_tasks + 1}
+        same = (job.c.id == of["id"], job.c.handed == of["handed"], job.c.state.not_in(_OVER))
+        if connection.execute(update(job).where(*same).values(**grown)).rowcount:
+            queue_task(connection, of, of["handed"])
+    cases, request = part(record_of(of["request"], JobRequest), claimed["place"])
+    return Lease(
+        task=claimed["id"],
+        epoch=claimed["epoch"],
+        until=datetime.fromtimestamp(now + LEASE_SECONDS, UTC),
+        job=of["id"],
+        request=request,
+        sources=of["sources"],
+        index=claimed["place"],
+        seed=seed_of(of["seed"], claimed["place"]) if of["parts"] > 1 else of["seed"],
+        cases=cases,
+    )
+
+
+def meet(connection: Connection, asked: LeaseRequest, token: str, now: float) -> None:
+    """Write down that a worker is there, and what it has."""
+    said = {
+        "devices": plain(list(asked.devices)),
+        "kinds": plain([kind.value for kind in asked.kinds]),
+        "environment": text_of(asked.environment),
+        "token": token,
+        "seen": now,
+    }
+    row = insert(connection, worker).values(name=asked.worker, first_seen=now, **said)
+    connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=said))
+
+
+def heartbeat(connection: Connection, name: str, beat: Heartbeat, now: float) -> Orders:
+    """Keep a task for LEASE_SECONDS more, and say what its worker is to do. Raises MissingError, ConflictError."""
+    kept = update(task).where(task.c.id == name, task.c.epoch == beat.epoch, IS_HELD)
+    values = {"state": "running", "until": now + LEASE_SECONDS, "progress": text_of(beat.progress)}
+    held = connection.execute(kept.values(**values).returning(task.c.job, task.c.worker)).first()
+    if held is None:
+        raise _not_held(connection, name, beat.epoch)
+    state = row_of(connection, held.job)["state"]
+    if state == "leased":
+        connection.execute(update(job).where(job.c.id == held.job, job.c.state == "leased").values(state="running"))
+    add_log(connection, held.job, beat.log)
+    drain = connection.scalar(select(worker.c.drain).where(worker.c.name == held.worker))
+    connection.execute(update(worker).where(worker.c.name == held.worker, worker.c.seen < now - 5).values(seen=now))
+    until = datetime.fromtimestamp(now + LEASE_SECONDS, UTC)
+    return Orders(until=until, cancel=state in _OVER, drain=bool(drain))
+
+
+def _not_held(connection: Connection, name: str, epoch: int) -> ConflictError | MissingError:
+    """Say why a worker does not have a task."""
+    found = connection.execute(select(task.c.epoch, task.c.state).where(task.c.id == name)).first()
+    if found is None:
+        return MissingError(f"there is no task {name[:60]!r}")
+    if found.epoch == epoch:
+        return ConflictError(f"the lease {epoch} of task {name} has ended: the task is {found.state}")
+    return ConflictError(f"the lease {epoch} of task {name} has run out; another worker has had it since")
+
+
+def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None:
+    """Take in what came of a task: its findings and its state, all of it or nothing.
+
+    The same outcome once more changes nothing. Raises MissingError, and ConflictError for an old epoch.
+    """
+    state = outcome.state.value
+    ended = update(task).where(task.c.id == name, task.c.epoch == outcome.epoch, IS_HELD)
+    done = connection.execute(ended.values(state=state, until=None, progress="{}").returning(task)).mappings().first()
+    if done is None:
+        before = connection.execute(select(task.c.epoch, task.c.state).where(task.c.id == name)).first()
+        if before and before.epoch == outcome.epoch and before.state in _OVER:
+            return
+        raise _not_held(connection, name, outcome.epoch)
+    of = row_of(connection, done["job"], lock=True)
+    add_log(connection, of["id"], outcome.log)
+    _keep_texts(connection, of, done["place"], outcome)
+    for finding in sorted(outcome.findings, key=lambda f: f.id):
+        report(connection, of, finding, now)
+    if of["kind"] in {"verify", "replay"}:
+        replayed(connection, of, outcome.verdict, now)
+    _end_of_job(connection, of, dict(done), outcome, now)
+
+
+def _keep_texts(connection: Connection, of: Row, place: int, outcome: Outcome) -> None:
+    texts = {one.name: one.text for one in outcome.artifacts}
+    if outcome.record:
+        texts["record.json" if of["parts"] == 1 else f"record-{place}.json"] = outcome.record
+    for name, body in sorted(texts.items()):
+        new = insert(connection, artifact).values(job=of["id"], name=name, body=plain(body))
+        same = {"body": new.excluded.body}
+        connection.execute(new.on_conflict_do_update(index_elements=["job", "name"], set_=same))
+
+
+def _end_of_job(connection: Connection, of: Row, done: Row, outcome: Outcome, now: float) -> None:
+    """Add a task's outcome to its job, which may be over by it."""
+    found = dict.fromkeys([*of["found"].split(), *(f.id for f in outcome.findings)])
+    values: Row = {"found": " ".join(found)}
+    if outcome.state is JobState.QUEUED:
+        waiting = outcome.state.value if of["state"] not in _OVER else "cancelled"
+        connection.execute(update(task).where(task.c.id == done["id"]).values(state=waiting, worker=""))
+        if of["state"] not in _OVER:
+            values["state"] = _state_of_rest(connection, of)
+        else:
+            values["open_tasks"] = of["open_tasks"] - 1
+        connection.execute(update(job).where(job.c.id == of["id"]).values(**values))
+        return
+    values |= {
+        "open_tasks": of["open_tasks"] - 1,
+        "progress": text_of(added(record_of(of["progress"], Progress), outcome.progress)),
+        "worker": done["worker"],
+    }
+    worse = outcome.verdict and (not of["verdict"] or outcome.verdict == "wrong")
+    if worse:
+        values["verdict"] = clean(outcome.verdict)
+    if outcome.message and (worse or not of["message"]):
+        values["message"] = clean(outcome.message)
+    if outcome.commit:
+        values["commit_id"] = outcome.commit
+    if outcome.environment:
+        values["environment"] = text_of(outcome.environment)
+    if of["state"] not in _OVER:
+        values |= _state_after(connection, of, outcome, now)
+    connection.execute(update(job).where(job.c.id == of["id"]).values(**values))
+
+
+def _state_after(connection: Connection, of: Row, outcome: Outcome, now: float) -> Row:
+    """The state of a job of which a task has just ended, and when and why it ended, if it did."""
+    if outcome.state is not JobState.DONE:
+        dropped = drop_waiting(connection, of["id"])
+        said = {"state": outcome.state.value, "ended": now, "reason": clean(outcome.reason)}
+        return {**said, "open_tasks": of["open_tasks"] - 1 - dropped}
+    if of["open_tasks"] == 1 and of["handed"] == of["parts"]:
+        return {"state": "done", "ended": now}
+    return {"state": _state_of_rest(connection, of)}
+
+
+def _state_of_rest(connection: Connection, of: Row) -> str:
+    """`running` while a worker has a task of the job, else `queued`."""
+    held = select(task.c.state).where(task.c.job == of["id"], IS_HELD).limit(1)
+    return "running" if connection.scalar(held) else "queued"
+
+
+def drop_waiting(connection: Connection, name: str) -> int:
+    """Cancel the tasks of a job that nobody has; how many."""
+    waiting = update(task).where(task.c.job == name, task.c.state == "queued")
+    return connection.execute(waiting.values(state="cancelled")).rowcount
+
+
+def overdue(connection: Connection, now: float) -> bool:
+    """Whether a lease has run out, or a deadline has passed."""
+    gone = select(task.c.seq).where(IS_HELD, task.c.until < now).limit(1)
+    late = select(task.c.seq).where(task.c.state == "queued", task.c.deadline <= now).limit(1)
+    return connection.scalar(gone) is not None or connection.scalar(late) is not None
+
+
+def expire(connection: Connection, now: float) -> int:
+    """Take tasks from workers whose leases have run out, and drop what is past its deadline; how many tasks changed."""
+    lost = case((task.c.attempts + 1 >= LOSSES, "lost"), else_="queued")
+    gone = update(task).where(IS_HELD, task.c.until < now)
+    values = {"state": lost, "attempts": task.c.attempts + 1, "until": None, "progress": "{}"}
+    rows = list(connection.execute(gone.values(**values).returning(task)).mappings())
+    for row in rows:
+        _after_loss(connection, dict(row), now)
+    late = update(task).where(task.c.state == "queued", task.c.deadline <= now).values(state="failed")
+    missed = set(connection.scalars(late.returning(task.c.job)))
+    for name in sorted(missed):
+        said = {"state": "failed", "ended": now, "reason": "its deadline passed before it was begun"}
+        connection.execute(update(job).where(job.c.id == name, job.c.state.not_in(_OVER)).values(**said))
+    return len(rows) + len(missed)
+
+
+def _after_loss(connection: Connection, row: Row, now: float) -> None:
+    of = row_of(connection, row["job"], lock=True)
+    who = f"the worker {row['worker']} went away"
+    values: Row = {"attempts": of["attempts"] + 1}
+    if of["state"] in _OVER:
+        connection.execute(update(task).where(task.c.id == row["id"]).values(state=of["state"]))
+        values["open_tasks"] = of["open_tasks"] - 1
+    elif row["state"] == "lost":
+        dropped = drop_waiting(connection, of["id"])
+        reason = f"{who}; {LOSSES} leases of {row['id']} have run out"
+        values |= {"state": "lost", "ended": now, "reason": reason, "open_tasks": of["open_tasks"] - 1 - dropped}
+    else:
+        values |= {"state": _state_of_rest(connection, of), "reason": f"{who}, and the task was queued again"}
+    connection.execute(update(job).where(job.c.id == of["id"]).values(**values))
+    note(connection, "", "lost", noun="job", about=of["id"], words=who, project=of["project"])
+
+
+def drain(connection: Connection, name: str, who: str, *, wanted: bool) -> None:
+    """Ask a worker to take no task any more, or take that back. Raises MissingError."""
+    if not connection.execute(update(worker).where(worker.c.name == name).values(drain=wanted)).rowcount:
+        raise MissingError(f"there is no worker {name[:100]!r}")
+    note(connection, who, "drained" if wanted else "undrained", noun="worker", about=name)
+
+
+def workers(connection: Connection) -> list[Row]:
+    """All workers, what they have, and what they do now."""
+    doing: dict[str, list[str]] = {}
+    for who, what in connection.execute(select(task.c.worker, task.c.id).where(IS_HELD)):
+        doing.setdefault(who, []).append(what)
+    rows = connection.execute(select(worker).order_by(worker.c.name)).mappings()
+    return [_worker(dict(row), doing.get(row["name"], [])) for row in rows]
+
+
+def _worker(row: Row, tasks: list[str]) -> Row:
+    seen = {name: datetime.fromtimestamp(row[name], UTC).isoformat() for name in ("first_seen", "seen")}
+    texts = {name: json.loads(row[name]) for name in ("devices", "kinds", "environment")}
+    alive = time.time() - row["seen"] < LEASE_SECONDS
+    return {"name": row["name"], **texts, **seen, "drain": row["drain"], "alive": alive, "tasks": tasks}

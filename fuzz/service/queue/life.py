@@ -1,0 +1,217 @@
+"""The life of findings: new, open, fixed, reopened, wontfix; their records are the library's, merged by signature."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, and_, select, update
+
+from kernel_assay.corpus.model.findings import Event, Finding, State
+from kernel_assay.corpus.storage.merging import merge
+from kernel_assay.corpus.storage.sql.service_tables import findings, life
+from kernel_assay.fuzz.service.problems import MissingError
+from kernel_assay.fuzz.service.protocol import FindingStanding, JobKind, JobRequest, Standing
+from kernel_assay.fuzz.service.queue import jobs
+from kernel_assay.fuzz.service.queue.database import Row, clean
+from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, record_of, text_of
+
+STANDINGS = tuple(Standing)
+UNSHRUNK = {State.NEW, State.CONFIRMED, State.FLAKY}
+SOON = 7
+"""Priority of what is done about findings: before searches, behind what a person waits for."""
+
+
+def record(connection: Connection, name: str, project: str | None = None) -> Finding:
+    """The library's record of a finding. Raises MissingError."""
+    asked = select(findings.c.record).where(findings.c.id == name)
+    if project is not None:
+        asked = asked.where(findings.c.project == project)
+    found = connection.scalar(asked.order_by(findings.c.project).limit(1))
+    if found is None:
+        raise MissingError(f"there is no finding {name[:40]!r}")
+    return record_of(found, Finding)
+
+
+def put(connection: Connection, project: str, finding: Finding) -> None:
+    """Write a finding in the place of what was written of it before."""
+    row = {
+        "op": finding.signature.op,
+        "subject": finding.subject.key,
+        "kind": finding.verdict.kind.value,
+        "dtype": finding.case.dtype,
+        "signature": finding.signature.key,
+        "state": finding.state.value,
+        "expect": finding.expect,
+        "seeded": bool(finding.subject.planted),
+        "count": min(finding.count, 2**53),
+        "first_seen": finding.first_seen,
+        "last_seen": finding.last_seen,
+    }
+    row = {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
+    row["record"] = text_of(finding)
+    new = insert(connection, findings).values(project=project, id=finding.id, **row)
+    connection.execute(new.on_conflict_do_update(index_elements=["project", "id"], set_=row))
+
+
+def report(connection: Connection, of: Row, met: Finding, now: float) -> None:
+    """Take in a finding that a job has met: a new one, or more of one that is known."""
+    project = of["project"] or ""
+    fresh = insert(connection, life).values(
+        project=project, finding=met.id, since=now, created=now, seen=now, job=of["id"], **_columns(of, met)
+    )
+    new = connection.execute(fresh.on_conflict_do_nothing()).rowcount == 1
+    row = row_of(connection, met.id, project, lock=True)
+    stored = None if new else record(connection, met.id, project)
+    merged = met if stored is None else merge(stored, met)
+    put(connection, project, merged)
+    if new:
+        _enter(connection, row, "new", SYSTEM, f"met by job {of['id']}")
+    else:
+        _met_again(connection, row, of, now, merged)
+    if merged.state in UNSHRUNK and of["kind"] != JobKind.SHRINK.value:
+        _shrink(connection, of, merged)
+
+
+def _columns(of: Row, met: Finding) -> Row:
+    checkout = record_of(of["request"], JobRequest).checkout
+    said = {
+        "op": met.signature.op,
+        "subject": met.subject.key,
+        "kind": met.verdict.kind.value,
+        "dtype": met.case.dtype,
+        "title": met.verdict.message or f"{met.subject.key}: {met.verdict.kind.value}",
+        "seen_commit": checkout.commit if checkout else "",
+    }
+    return {name: clean(text, 500) for name, text in said.items()}
+
+
+def _met_again(connection: Connection, row: Row, of: Row, now: float, merged: Finding) -> None:
+    """Count it; what was fixed is reopened, unless the job was begun before that and may have run what was before."""
+    again = {name: value for name, value in _columns(of, merged).items() if name != "seen_commit" or value}
+    if row["job"] != of["id"]:
+        again["times"] = row["times"] + 1
+    where = life.c.seq == row["seq"]
+    connection.execute(update(life).where(where).values(seen=now, **again))
+    if row["state"] == "new" and row["job"] != of["id"]:
+        _enter(connection, row, "open", SYSTEM, f"met again by job {of['id']}")
+    elif row["state"] == "fixed" and of["created"] > row["since"]:
+        _enter(connection, row, "reopened", SYSTEM, f"fails again, in job {of['id']}")
+
+
+def _enter(connection: Connection, row: Row, state: str, who: str, words: str, **more: Any) -> None:
+    """Give a finding another state, and write that down."""
+    values = {"state": state, "since": time.time(), **more}
+    connection.execute(update(life).where(life.c.seq == row["seq"]).values(**values))
+    about = {"noun": "finding", "about": row["finding"], "project": row["project"]}
+    note(connection, who, state, words=words, **about)
+
+
+def _shrink(connection: Connection, of: Row, finding: Finding) -> None:
+    """Queue its shrinking, once: the key is the finding's, whoever has met it."""
+    first = record_of(of["request"], JobRequest)
+    request = JobRequest(
+        kind=JobKind.SHRINK,
+        project=first.project,
+        target=first.target,
+        checkout=first.checkout,
+        settings=first.settings.but(seconds=None, cases=None),
+        finding=finding,
+        priority=SOON,
+        key=f"shrink:{of['project'] or ''}:{finding.id}",
+    )
+    jobs.submit(connection, request, SYSTEM, sources=of["sources"])
+
+
+def replayed(connection: Connection, of: Row, verdict: str, now: float) -> None:
+    """Take in a replay's word: only it makes a finding fixed, and it reopens what was."""
+    project, name = of["project"] or "", of["finding"]
+    found = connection.execute(_asked(name, project).with_for_update()).mappings().first()
+    if found is None or verdict not in {"fixed", "fails", "flaky"}:
+        return
+    row, checkout = dict(found), record_of(of["request"], JobRequest).checkout
+    commit = checkout.commit if checkout else ""
+    where = f" at {commit[:12]}" if commit else ""
+    if verdict == "fixed" and row["state"] != "fixed":
+        _enter(connection, row, "fixed", SYSTEM, f"the stored case passes{where}", fixed_commit=commit)
+        _mark(connection, row, State.FIXED, f"passes{where}", now)
+    elif verdict != "fixed" and row["state"] == "fixed":
+        _enter(connection, row, "reopened", SYSTEM, f"the stored case {verdict}{where}")
+        _mark(connection, row, State.REGRESSION, f"fails again{where}", now)
+    elif verdict != "fixed" and row["state"] == "new":
+        _enter(connection, row, "open", SYSTEM, f"the stored case {verdict}{where}")
+
+
+def _mark(connection: Connection, row: Row, state: State, words: str, now: float) -> None:
+    stored = record(connection, row["finding"], row["project"])
+    at = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+    history = (*stored.history, Event(at=at, state=state, what=words))
+    put(connection, row["project"], stored.but(state=state, history=history))
+
+
+def wontfix(
+    connection: Connection, name: str, project: str | None, who: str, *, reason: str, until: float | None
+) -> None:
+    """Take a finding off the list, with a reason, until a time if one is given. Raises MissingError."""
+    row = row_of(connection, name, project, lock=True)
+    _enter(connection, row, "wontfix", who, reason, reason=clean(reason), until=until)
+
+
+def reopen(connection: Connection, name: str, project: str | None, who: str, words: str = "by hand") -> None:
+    """Put a finding on the list again. Raises MissingError."""
+    row = row_of(connection, name, project, lock=True)
+    _enter(connection, row, "reopened", who, words, reason="", until=None)
+
+
+def expire(connection: Connection, now: float) -> int:
+    """Put findings on the list again whose time off it is over; how many."""
+    over = select(life).where(life.c.state == "wontfix", life.c.until <= now)
+    rows = [dict(row) for row in connection.execute(over).mappings()]
+    for row in rows:
+        _enter(connection, row, "reopened", SYSTEM, "the time for which it was let be is over", reason="", until=None)
+    return len(rows)
+
+
+def row_of(connection: Connection, name: str, project: str | None = None, *, lock: bool = False) -> Row:
+    """The row of a finding's life. Raises MissingError."""
+    asked = _asked(name, project)
+    found = connection.execute(asked.with_for_update() if lock else asked).mappings().first()
+    if found is None:
+        raise MissingError(f"there is no finding {name[:40]!r}")
+    return dict(found)
+
+
+def _asked(name: str, project: str | None) -> Any:
+    asked = select(life).where(life.c.finding == name)
+    return (asked if project is None else asked.where(life.c.project == project)).order_by(life.c.seq).limit(1)
+
+
+def listed(
+    connection: Connection,
+    *,
+    states: Iterable[str] = (),
+    project: str | None = None,
+    op: str | None = None,
+    after: int | None = None,
+    limit: int = 50,
+) -> tuple[list[Row], int | None]:
+    """Rows of findings, the latest first, and where the next page begins; None: there is none."""
+    asked = [column == value for column, value in ((life.c.project, project), (life.c.op, op)) if value is not None]
+    if wanted := list(states):
+        asked.append(life.c.state.in_(wanted))
+    if after is not None:
+        asked.append(life.c.seq < after)
+    rows = connection.execute(select(life).where(and_(True, *asked)).order_by(life.c.seq.desc()).limit(limit + 1))
+    found = [dict(row) for row in rows.mappings()]
+    return found[:limit], found[limit - 1]["seq"] if len(found) > limit else None
+
+
+def standing(row: Row) -> FindingStanding:
+    """A row as it is told."""
+    same = ("op", "subject", "kind", "dtype", "title", "state", "times", "reason", "job")
+    commits = ("seen_commit", "fixed_commit", "brought_by")
+    times = {name: moment(row[name]) for name in ("since", "created", "seen", "until")}
+    said = {name: row[name] for name in (*same, *commits)}
+    return FindingStanding(id=row["finding"], project=row["project"] or None, **said, **times)

@@ -1,0 +1,130 @@
+"""What the server does by itself: searches of projects when they are due, and old logs removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection, delete, func, select, update
+
+from kernel_assay.corpus.storage.sql.service_tables import artifact, job, life, log, project, task
+from kernel_assay.fuzz.service.problems import MissingError
+from kernel_assay.fuzz.service.protocol import OVER, Checkout, JobKind, JobRequest, Project, ProjectTold
+from kernel_assay.fuzz.service.queue import jobs
+from kernel_assay.fuzz.service.queue.database import Row
+from kernel_assay.fuzz.service.queue.life import SOON, record
+from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, record_of, text_of
+
+HOUR = 3600.0
+MOST_FORGOTTEN = 200
+"""Jobs whose logs are removed at a time: a transaction is to be short."""
+_COUNTS = select(life.c.project, life.c.state, func.count()).group_by(life.c.project, life.c.state)
+REPLAYED = ("new", "open", "reopened", "fixed")
+"""Standings of findings that are replayed at a new commit."""
+
+
+def put_project(connection: Connection, name: str, said: Project, who: str, now: float) -> None:
+    """Begin a project, or change it."""
+    row = {"record": text_of(said)}
+    new = insert(connection, project).values(name=name, created=now, **row)
+    connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=row))
+    note(connection, who, "project set", noun="project", about=name, project=name, words=said.repository)
+
+
+def projects(connection: Connection, name: str | None = None) -> list[ProjectTold]:
+    """All projects, or one, by name."""
+    counts: dict[str, dict[str, int]] = {}
+    for of, state, number in connection.execute(_COUNTS):
+        counts.setdefault(of, {})[state] = number
+    asked = select(project).order_by(project.c.name)
+    rows = connection.execute(asked if name is None else asked.where(project.c.name == name)).mappings()
+    return [_told(dict(row), counts.get(row["name"], {})) for row in rows]
+
+
+def project_of(connection: Connection, name: str) -> ProjectTold:
+    """One project. Raises MissingError."""
+    found = projects(connection, name)
+    if not found:
+        raise MissingError(f"there is no project {name[:100]!r}")
+    return found[0]
+
+
+def _told(row: Row, counts: dict[str, int]) -> ProjectTold:
+    created = moment(row["created"])
+    assert created is not None
+    return ProjectTold(
+        name=row["name"],
+        project=record_of(row["record"], Project),
+        head=row["head"],
+        created=created,
+        fuzzed=moment(row["fuzzed"]),
+        findings=counts,
+    )
+
+
+def push(connection: Connection, name: str, commit: str, who: str, now: float) -> list[str]:
+    """Take in a new commit: its findings are replayed there, then it is searched; the ids of the jobs.
+
+    The same commit again makes no job twice. Raises MissingError.
+    """
+    told = project_of(connection, name)
+    checkout = Checkout(repository=told.project.repository, commit=commit)
+    connection.execute(update(project).where(project.c.name == name).values(head=commit, fuzzed=now))
+    made = [jobs.submit(connection, one, SYSTEM) for one in _replays(connection, told, checkout)]
+    made.append(jobs.submit(connection, _search(told, checkout, f"push:{name}:{commit}"), SYSTEM))
+    if any(new for _, new in made):
+        note(connection, who, "commit", noun="project", about=name, project=name, words=commit)
+    return [job_id for job_id, _ in made]
+
+
+def _replays(connection: Connection, told: ProjectTold, checkout: Checkout) -> Iterator[JobRequest]:
+    asked = select(life.c.finding).where(life.c.project == told.name, life.c.state.in_(REPLAYED))
+    for name in connection.scalars(asked.order_by(life.c.seq)).all():
+        yield JobRequest(
+            kind=JobKind.VERIFY,
+            project=told.name,
+            target=told.project.target,
+            checkout=checkout,
+            settings=told.project.settings.but(seconds=None, cases=None),
+            finding=record(connection, name, told.name),
+            priority=SOON,
+            key=f"verify:{told.name}:{checkout.commit}:{name}",
+        )
+
+
+def _search(told: ProjectTold, checkout: Checkout, key: str) -> JobRequest:
+    said = told.project
+    return JobRequest(
+        kind=JobKind.FUZZ,
+        project=told.name,
+        target=said.target,
+        checkout=checkout,
+        settings=said.settings,
+        priority=said.priority,
+        key=key,
+    )
+
+
+def begin_searches(connection: Connection, now: float) -> int:
+    """Queue searches of projects that are due, and of which none waits or runs; how many."""
+    busy = set(connection.scalars(select(job.c.project).where(job.c.kind == "fuzz", job.c.state.not_in(list(OVER)))))
+    begun = 0
+    for told in projects(connection):
+        due = (told.fuzzed.timestamp() if told.fuzzed else 0.0) + told.project.every_hours * HOUR
+        if told.head and told.name not in busy and now >= due:
+            checkout = Checkout(repository=told.project.repository, commit=told.head)
+            jobs.submit(connection, _search(told, checkout, f"search:{told.name}:{int(now)}"), SYSTEM)
+            connection.execute(update(project).where(project.c.name == told.name).values(fuzzed=now))
+            begun += 1
+    return begun
+
+
+def forget(connection: Connection, before: float) -> int:
+    """Remove logs, texts and tasks of jobs that ended before a time, a few at a time; how many jobs it were.
+
+    Jobs themselves, findings and what happened stay.
+    """
+    has_tasks = select(task.c.job).where(task.c.job == job.c.id).exists()
+    old = list(connection.scalars(select(job.c.id).where(job.c.ended < before, has_tasks).limit(MOST_FORGOTTEN)))
+    for table in (log, artifact, task) if old else ():
+        connection.execute(delete(table).where(table.c.job.in_(old)))
+    return len(old)

@@ -1,0 +1,94 @@
+"""Starts a server: its first token, its log, uvicorn."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+
+import uvicorn
+from sqlalchemy import select
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.storage.sql.service_tables import token
+from kernel_assay.fuzz.service.app import application
+from kernel_assay.fuzz.service.auth import make_token
+from kernel_assay.fuzz.service.core import LOG, Service
+from kernel_assay.fuzz.service.protocol import Scope
+from kernel_assay.fuzz.service.queue.rows import SYSTEM
+from kernel_assay.fuzz.service.settings import ServiceSettings
+
+FIRST = "admin"
+GRACE_SECONDS = 10
+"""How long requests may take to end when the server is told to."""
+
+
+def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool = False, browser: bool = False) -> None:
+    """Serve until SIGTERM or Ctrl-C. Raises UsageError if the address is taken or the database cannot be opened.
+
+    say: is told the address, and the first token when there is none yet: the only time that it is shown.
+    """
+    listening = _bound(settings)
+    service = Service(settings)
+    secret = first_token(service)
+    address = settings.address
+    say(f"serving {service.database.shown} at {address}")
+    if secret:
+        say(f"first token, shown this once (scopes read, submit, work, admin): {secret}")
+    link = f"{address}/signin/{service.door.once(FIRST)}" if _has(service, FIRST) else f"{address}/signin"
+    say(f"sign in: {link}" + (" (good once, for ten minutes)" if link[-1] != "n" else ""))
+    _log_lines(quiet)
+    config = uvicorn.Config(
+        application(service),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ssl_certfile=str(settings.certificate) if settings.certificate else None,
+        ssl_keyfile=str(settings.private_key) if settings.private_key else None,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        h11_max_incomplete_event_size=64 << 10,
+        proxy_headers=False,
+    )
+    if browser:
+        threading.Timer(0.5, webbrowser.open, [link]).start()
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def first_token(service: Service) -> str:
+    """Make a token of all scopes if there is none at all; its secret, or an empty text."""
+    with service.database.writing() as connection:
+        if connection.scalar(select(token.c.name).limit(1)) is not None:
+            return ""
+        return make_token(connection, FIRST, tuple(Scope), None, SYSTEM)
+
+
+def _has(service: Service, name: str) -> bool:
+    with service.database.reading() as connection:
+        return connection.scalar(select(token.c.name).where(token.c.name == name)) is not None
+
+
+def _bound(settings: ServiceSettings) -> socket.socket:
+    """The socket, bound before anything is made: two servers do not share an address."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"{settings.host} port {settings.port} cannot be listened at ({reason}); name another by --port"
+        ) from error
+    return listening
+
+
+def _log_lines(quiet: bool) -> None:
+    """Send a line of JSON a request to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for log in (LOG, logging.getLogger("uvicorn.error")):
+        log.addHandler(handler)
+        log.setLevel(logging.WARNING if quiet or log is not LOG else logging.INFO)
+        log.propagate = False
