@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from kernel_assay.fuzz.exhaustive.prove import lines
 from kernel_assay.fuzz.judge import SECONDS, judge
 from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
 from kernel_assay.fuzz.service.protocol import Artifact, JobKind, JobRequest, JobState, Outcome, Progress
-from kernel_assay.fuzz.service.work.portable import Places
+from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment
@@ -37,8 +36,6 @@ TIMEOUT, LONGEST = 10.0, 60.0
 MOST_MB = 4096
 MOST_FINDINGS, MOST_REPRODUCERS = 100, 5
 MOST_RECORD, MOST_MESSAGE = 2 << 20, 2000
-BUNDLE = "bundle.json"
-"""The artifact that holds the files which findings need: `pull` reads it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,6 @@ class Work:
     ahead: Callable[[api.SandboxLimits], HeadStart] = lambda _: HeadStart()
     """Makes what kernels' processes come from, warm."""
     stop: api.Stop = field(default_factory=api.Stop)
-    index: int = 0
     seed: int = 0
     cases: int = 0
     device: str = "cpu"
@@ -98,12 +94,6 @@ def execute(work: Work) -> Outcome:
     return done.but(environment=environment())
 
 
-def range_seed(seed: int, index: int) -> int:
-    """The seed of one range of a search: a job's own seed for its first range, and a function of both for the others."""
-    said = hashlib.sha256(f"{seed}/{index}".encode()).digest()
-    return seed if index == 0 else int.from_bytes(said[:7], "big")
-
-
 def _settings(work: Work, **more: object) -> api.RunSettings:
     """The settings of a search."""
     target, s = work.request.target, work.request.settings
@@ -118,7 +108,7 @@ def _settings(work: Work, **more: object) -> api.RunSettings:
         "dtypes": s.dtypes,
         "device": work.where,
         "strict": s.strict,
-        "seed": range_seed(work.seed, work.index),
+        "seed": work.seed,
         "limits": work.limits,
     }
     if own and built_in:
@@ -149,14 +139,16 @@ def _progress(event: api.BatchJudged) -> Progress:
     )
 
 
-def _of_run(work: Work, result: api.RunResult, record: Record, verdict: str, message: str = "") -> Outcome:
-    """The outcome of a search."""
+def _of_run(
+    work: Work, result: api.RunResult, record: Record, verdict: str, message: str = "", most: int = MOST_FINDINGS
+) -> Outcome:
+    """The outcome of a search. most: findings that are told of, the most important first."""
     c = result.campaign
     cut = work.stop.asked and not result.failed
     told = Progress(
         cases=c.cases,
         judged=c.judged,
-        findings=len(result.findings),
+        findings=min(most, len(result.findings)),
         cells=len(c.coverage),
         seconds=max(0.0, c.seconds),
     )
@@ -167,9 +159,9 @@ def _of_run(work: Work, result: api.RunResult, record: Record, verdict: str, mes
         progress=told,
         verdict=verdict,
         message=work.places.leaving(message or first)[:MOST_MESSAGE],
-        findings=tuple(work.places.record(f) for f in result.findings[:MOST_FINDINGS]),
+        findings=tuple(work.places.record(f) for f in result.findings[:most]),
         record=_kept(work, record),
-        artifacts=_artifacts(work, result.findings, campaign_text(result.book())),
+        artifacts=_artifacts(work, result.findings[:most], campaign_text(result.book())),
     )
 
 
@@ -217,7 +209,8 @@ def _judge(work: Work) -> Outcome:
         return _of_run(work, result, result.campaign, "declined", result.untested)
     if not work.stop.asked:
         result.verify()
-    return _of_run(work, result, result.campaign, "wrong" if result.failed else "right")
+    most = MOST_FINDINGS if s.seconds else 1  # what else it fails by is most likely the same bug
+    return _of_run(work, result, result.campaign, "wrong" if result.failed else "right", most=most)
 
 
 def _judge_folder(work: Work) -> Outcome:

@@ -13,8 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 MODULE = "fuzz.service.work.executor"
 START_SECONDS = 120.0
+TRIAL = {
+    "request": {"kind": "judge", "target": {"ops": ["silu"], "subjects": ["numpy_float32"]}, "settings": {"cases": 4}},
+    "work": {},
+}
+"""A task by which all is imported that the first one would wait for."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """A process with several threads cannot be closed in; and there are as many tasks as processors."""
 
@@ -44,8 +50,12 @@ class Executor(ChildProcess):
         self._nothing = os.memfd_create("nothing")
         settings = {"enclosure": enclosure, "warm": list(warm), "compiled": str(compiled or "")}
         super().__init__(MODULE, self._nothing, settings, ONE_THREAD)
+        self.served, self._compiled = 0, compiled or enclosure is None
         self.hear(START_SECONDS)
-        self.served = 0
+
+    def outdated(self, *, compiled: object) -> bool:
+        """Whether it has begun without the machine code that is there now."""
+        return bool(compiled) and not self._compiled
 
     def say(self, message: Message) -> None:
         """Send a message that is not answered at once. Raises GoneError."""
@@ -83,6 +93,8 @@ def _closed_in(enclosure: Message, compiled: str) -> None:
     os.environ["TMPDIR"] = own = enclosure["own"]
     if compiled:  # numba keeps nothing where it cannot write
         os.environ["NUMBA_CACHE_DIR"] = shutil.copytree(compiled, f"{own}/numba")
+    else:
+        os.environ["KERNEL_ASSAY_NO_NUMBA"] = "1"
 
 
 class _Tasks:
@@ -127,13 +139,15 @@ def main() -> None:
     engine()
     os.environ.pop("NUMBA_CACHE_DIR", None)  # that of kernels is another one
     with WarmPools(settings["warm"]) as pools:
-        channel.send(frame({"ready": os.getpid()}, []))
         tasks = _Tasks(channel)
+        _done(TRIAL | {"sources": tempfile.gettempdir()}, tasks, pools, lambda _: None)
+        channel.send(frame({"ready": os.getpid()}, []))
         while (message := tasks.next()) is not None:
-            channel.send(frame({"outcome": _done(message, tasks, pools, channel)}, []))
+            done = _done(message, tasks, pools, lambda said: channel.send(frame(said, [])))
+            channel.send(frame({"outcome": done}, []))
 
 
-def _done(message: Message, tasks: _Tasks, pools: WarmPools, channel: Channel) -> Message:
+def _done(message: Message, tasks: _Tasks, pools: WarmPools, send: Callable[[Message], None]) -> Message:
     """Execute one task; its outcome as JSON data."""
     from kernel_assay.fuzz import api  # noqa: PLC0415  as above
     from kernel_assay.fuzz.service.protocol import JobRequest, Progress  # noqa: PLC0415
@@ -141,7 +155,7 @@ def _done(message: Message, tasks: _Tasks, pools: WarmPools, channel: Channel) -
     from kernel_assay.fuzz.service.work.portable import Places  # noqa: PLC0415
 
     def tell(progress: Progress) -> None:
-        channel.send(frame({"progress": progress.model_dump(mode="json")}, []))
+        send({"progress": progress.model_dump(mode="json")})
 
     tasks.stop = api.Stop()
     with pools.scratch() as store:

@@ -15,6 +15,8 @@ SENT = "/kassay/sources"
 """Stands for the folder that holds the files of a task, in findings and messages."""
 MADE = "/kassay/adapters"
 """Stands for the store of a task, in which adapters of a layout are written."""
+BUNDLE = "bundle.json"
+"""The artifact that holds the files which findings need: `pull` reads it."""
 SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".toml", ".yaml", ".yml", ".json", ".jsonl"})
 R = TypeVar("R", bound=Record)
 
@@ -83,5 +85,5 @@ class Places:
                 size += path.stat().st_size
                 if len(found) == MOST_FILES or size > MOST_BYTES // 2:
                     return None
-                found[f"{name}/{path.relative_to(root)}"] = path.read_text("utf-8", "replace")
+                found[f"{name}/{path.relative_to(root)}"] = self.leaving(path.read_text("utf-8", "replace"))
         return Sources(files=found) if found else None
