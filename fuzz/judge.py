@@ -151,12 +151,12 @@ def judge(
     if problem.unable:
         raise _unjudged(problem, problem.unable)
     store.prepare()
-    problem = _written(problem, store.root)
+    problem = written(problem, store.root)
     mine = replace(settings, references=(problem.reference,), subjects=(problem.subject,))
     stop = stop or api.Stop()
     with ahead or head_start(mine, "torch" if problem.later is not None else "") as start:
         contract = add_reference(problem.reference, op=op_name(problem.name), named=named_in(store))
-        _complete(problem, contract)
+        complete(problem, contract)
         on_progress(f"{problem.layout}: {problem.judged} against {problem.reference}")
         rounds = _let_round(contract, problem.dtypes or settings.dtypes or contract.dtypes[:1])
         result, first = _searched(problem, contract, settings, store, start, on_progress, stop)
@@ -235,7 +235,7 @@ def _unjudged(problem: Problem, why: str) -> UnjudgedError:
     return UnjudgedError(why, [problem.trace(one, verdict) for one in problem.workloads] if problem.trace else [])
 
 
-def _written(problem: Problem, root: Path) -> Problem:
+def written(problem: Problem, root: Path) -> Problem:
     """The problem with its adapters written."""
     if not problem.files:
         return problem
@@ -245,7 +245,7 @@ def _written(problem: Problem, root: Path) -> Problem:
     return replace(problem, reference=reference, subject=subject)
 
 
-def _complete(problem: Problem, contract: Contract) -> None:
+def complete(problem: Problem, contract: Contract) -> None:
     """Write the adapters that depend on what the reference tells."""
     process = contract.elsewhere
     assert isinstance(process, ReferenceProcess)

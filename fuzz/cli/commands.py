@@ -42,7 +42,7 @@ PLACES = {
     "prove": Place(f"{_CLI}.judge", "Try a kernel on every input there is.", "prove_command"),
     "pull": Place(f"{_CLI}.toolbox.remote", "Take a finding of a server into the corpus here.", "pull_command"),
     "record": Place(f"{_CLI}.new", "Write down the shapes that a model run asks of torch.", "record_command"),
-    "remote": Place(f"{_CLI}.toolbox.remote", "Submit jobs to a server, and read what came of them."),
+    "remote": Place(f"{_CLI}.toolbox.remote_project", "Submit jobs to a server, and read what came of them."),
     "replay": Place(f"{_CLI}.replay", "Run stored cases again and say what has changed."),
     "report": Place("kernel_assay.reports.__main__", "Tell of a run: as a page, JSON, JUnit, SARIF, Markdown.", "cli"),
     "run": Place(f"{_CLI}.run", "Search for failures and say what was found."),

@@ -121,7 +121,8 @@ def submit_command(
         known = repository or (client.project(given["project"]).project.repository if given["project"] else "")
         if not known:
             raise UsageError("a commit of which repository? name it with --repository, or a --project")
-        more["checkout"] = Checkout(repository=known, commit=commit)
+        with sendable():
+            more["checkout"] = Checkout(repository=known, commit=commit)
         sources, target = None, Target(ops=ops, subjects=subjects, references=given["references"])
     else:
         files = [one for one in subjects if Path(one.partition(":")[0]).suffix]
@@ -162,6 +163,8 @@ def sendable() -> Iterator[None]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the request"
+        if first["loc"][-1:] in {("commit",), ("good",)}:
+            raise UsageError(f"{first['input']!r} is no commit: write 7 to 64 hex digits, as git rev-parse does") from error
         raise UsageError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
 
 

@@ -179,7 +179,7 @@ class Checkouts:
         config: dict[str, str] | None = None,
     ) -> str:
         """What git prints. Raises UsageError with its last words, and for what takes too long or gets too large."""
-        settings = [f"-c{name}={value}" for name, value in {**_CONFIG, **(config or {})}.items()]
+        settings = [word for item in {**_CONFIG, **(config or {})}.items() for word in ("-c", "=".join(item))]
         command = ["git", *settings, "--git-dir", str(folder), *words]
         # a shell limits the size of each file that git may write: it has no such setting itself
         limited = ["sh", "-c", f'ulimit -f {MOST_MB * 2048}; exec "$@"', "sh", *command]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernel_assay.corpus.errors import InternalError, UsageError
@@ -17,10 +18,13 @@ from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.head_start import HeadStart
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
 from kernel_assay.fuzz.exhaustive.prove import lines
-from kernel_assay.fuzz.judge import SECONDS, judge
+from kernel_assay.fuzz.checking.user_references import add_reference, op_name
+from kernel_assay.fuzz.judge import FOLDER, SECONDS, complete, judge, written
+from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
+from kernel_assay.fuzz.service.project_file import at_commit
 from kernel_assay.fuzz.service.protocol import Artifact, JobKind, JobRequest, JobState, Outcome, Progress
-from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
+from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, Places
 from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment
@@ -87,6 +91,7 @@ class Work:
 def execute(work: Work) -> Outcome:
     """Do what a task asks for; what came of it, with an epoch of 1. What cannot be done is `failed`, with its reason."""
     try:
+        work = replace(work, request=at_commit(work.request, work.places.sources))
         done = KINDS[work.request.kind](work)
     except (UsageError, InternalError) as error:
         state = JobState.CANCELLED if work.stop.asked else JobState.FAILED
@@ -262,7 +267,7 @@ def verdict_of(replayed: Replayed) -> str:
 
 def replay_finding(work: Work, sent: Finding) -> Replayed:
     """Run the case of a finding again, by the kernel as it is now. Raises UsageError for one that does not load."""
-    finding = work.places.arriving(sent)
+    finding = _arrived(work, sent)
     subject = finding.subject
     know_contracts({finding.case.op: finding.contract}, "the finding")
     if subject.is_own:
@@ -273,6 +278,17 @@ def replay_finding(work: Work, sent: Finding) -> Replayed:
     pool = work.ahead(limits).take([subject])
     with Examiner([subject], timeout=limits.timeout, memory_mb=limits.memory_mb, pool=pool) as examiner:
         return replay_one(examiner, Item(finding.id, finding.case, subject, finding), work.times)
+
+
+def _arrived(work: Work, sent: Finding) -> Finding:
+    """A finding with the folders of this task; adapters of its layout are written anew. Raises UsageError."""
+    text, folder = sent.canonical(), work.request.target.folder
+    if MADE in text and folder:
+        problem = written(recognised([work.places.inside(folder)]), work.places.store)
+        complete(problem, add_reference(problem.reference, op=op_name(problem.name)))
+        made = Path(problem.reference.rpartition(":")[0]).parent.name
+        text = re.sub(rf"{MADE}/{FOLDER}/[^/\"]+", f"{MADE}/{FOLDER}/{made}", text)
+    return work.places.arriving(Finding.model_validate_json(text))
 
 
 def _written(work: Work, finding: Finding) -> str:
@@ -308,7 +324,7 @@ def _replay_corpus(work: Work) -> Outcome:
 
 def _shrink(work: Work) -> Outcome:
     assert work.request.finding is not None  # JobRequest sees to it
-    finding = work.places.arriving(work.request.finding)
+    finding = _arrived(work, work.request.finding)
     seconds = work.request.settings.seconds or 30.0
     with Store(work.places.store) as store:
         shrunk = api.shrink(_written(work, finding), store=store, seconds=seconds, limits=work.limits)

@@ -129,6 +129,7 @@ def main() -> None:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = taken(sys.argv[1])
+    os.chdir("/")  # the folders of tasks are removed, and what is started here outlives them
     if settings["enclosure"]:
         _closed_in(settings["enclosure"], settings["compiled"])
     # what judges is imported when this process is closed in, for which it may have one thread only
@@ -159,7 +160,6 @@ def _done(message: Message, tasks: _Tasks, pools: WarmPools, send: Callable[[Mes
 
     tasks.stop = api.Stop()
     with pools.scratch() as store:
-        os.chdir(message["sources"])
         work = Work(
             request=JobRequest.model_validate(message["request"]),
             places=Places(Path(message["sources"]), store),
@@ -172,7 +172,6 @@ def _done(message: Message, tasks: _Tasks, pools: WarmPools, send: Callable[[Mes
             return execute(work).model_dump(mode="json")
         finally:
             tasks.stop = None
-            os.chdir("/")
 
 
 if __name__ == "__main__":
