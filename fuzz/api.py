@@ -31,7 +31,8 @@ from kernel_assay.corpus.model.subject import Numerics, Subject
 from kernel_assay.corpus.model.timing import Timed, TimingRun
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.file_store import Store
-from kernel_assay.corpus.storage.protocol import RunStore
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.protocol import CorpusStore, RunStore
 from kernel_assay.fuzz.campaign.session import CancelledError, RunResult, Stop, run
 from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.gradient_check import GradientCheck, check_gradients
@@ -79,6 +80,7 @@ __all__ = [
     "CliffLimits",
     "CliffSearch",
     "Comparison",
+    "CorpusStore",
     "Event",
     "FailureMet",
     "Finding",
@@ -120,6 +122,7 @@ __all__ = [
     "compare",
     "gather",
     "measure",
+    "open_store",
     "prove",
     "replay",
     "run",
@@ -190,7 +193,7 @@ def _pool(loader: str, folder: Path, limits: SandboxLimits) -> WorkerPool:
 def replay(
     targets: Sequence[str] = (),
     *,
-    store: Store,
+    store: CorpusStore,
     own: UserKernels = NOBODY,
     device: str = "",
     base: Path | None = None,
@@ -228,7 +231,7 @@ class Shrunk:
 def shrink(
     target: str,
     *,
-    store: Store,
+    store: CorpusStore,
     own: UserKernels = NOBODY,
     device: str = "",
     seconds: float = 30.0,
@@ -269,7 +272,7 @@ def _shrink_one(examiner: Examiner, item: Item, seconds: float) -> tuple[Found, 
     return replace(found, finding=watched(found.finding)), monotonic() - begin
 
 
-def _stored(store: Store, item: Item, found: Found, seconds: float) -> Shrunk:
+def _stored(store: CorpusStore, item: Item, found: Found, seconds: float) -> Shrunk:
     """Store what has become of a finding.
 
     Findings are told apart by how they fail, and a smaller case may fail otherwise: then it takes the place of what was
@@ -289,7 +292,7 @@ def prove(
     *,
     dtypes: Sequence[str] = (),
     device: str = "cpu",
-    store: Store | None = None,
+    store: CorpusStore | None = None,
     limits: SandboxLimits = USUAL,
 ) -> Proof:
     """Judge a kernel on every input there is, where an op takes elements of at most 16 bits one by one.
@@ -317,7 +320,7 @@ def cliffs(
     device: str = "cpu",
     limits: CliffLimits = CLIFFS,
     seed: int = 0,
-    store: Store | None = None,
+    store: CorpusStore | None = None,
     sandbox: SandboxLimits = USUAL,
     on_event: CliffListener | None = None,
 ) -> list[CliffSearch]:

@@ -16,7 +16,8 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.place import Place
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.fuzz.checking.user_references import ReferenceProcess, add_reference, named_in, op_name
@@ -131,7 +132,7 @@ class Judgement:
 def judge(
     places: Sequence[Path],
     settings: api.RunSettings,
-    store: Store,
+    store: CorpusStore,
     *,
     traced: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
@@ -150,8 +151,12 @@ def judge(
         raise UsageError(f"a trace is written of definition.json and its like, not of {problem.layout}")
     if problem.unable:
         raise _unjudged(problem, problem.unable)
+    if problem.files and not isinstance(store.place, Path):
+        raise UsageError(
+            f"{problem.layout} needs files written for it beside the corpus: name a folder, not {store.name}"
+        )
     store.prepare()
-    problem = written(problem, store.root)
+    problem = written(problem, store.place)
     mine = replace(settings, references=(problem.reference,), subjects=(problem.subject,))
     stop = stop or api.Stop()
     with ahead or head_start(mine, "torch" if problem.later is not None else "") as start:
@@ -197,7 +202,7 @@ def _searched(
     problem: Problem,
     contract: Contract,
     settings: api.RunSettings,
-    store: Store,
+    store: CorpusStore,
     ahead: HeadStart | None,
     on_progress: Callable[[str], None],
     stop: api.Stop,
@@ -235,9 +240,9 @@ def _unjudged(problem: Problem, why: str) -> UnjudgedError:
     return UnjudgedError(why, [problem.trace(one, verdict) for one in problem.workloads] if problem.trace else [])
 
 
-def written(problem: Problem, root: Path) -> Problem:
+def written(problem: Problem, root: Place) -> Problem:
     """The problem with its adapters written."""
-    if not problem.files:
+    if not problem.files or not isinstance(root, Path):
         return problem
     folder = (root / FOLDER / f"{op_name(problem.name)}-{problem.digest}").resolve()
     _write(folder, problem.files)

@@ -11,11 +11,12 @@ import click
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.process.output_streams import outlive_readers
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.reports.book import open_book
 from kernel_assay.reports.forms import formats, write
 from kernel_assay.reports.json_model import schema
-from kernel_assay.reports.options import existing_corpus
+from kernel_assay.reports.options import PlaceType, existing_corpus
 from kernel_assay.reports.plain.terminal import say
 
 USAGE, INTERNAL = 2, 3
@@ -30,16 +31,14 @@ def _format_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("run", required=False)
 @_format_options
-@click.option(
-    "--corpus", type=click.Path(path_type=Path), default=Path("corpus"), show_default=True, callback=existing_corpus
-)
+@click.option("--corpus", type=PlaceType(), default=Path("corpus"), show_default=True, callback=existing_corpus)
 @click.option("--schema", "schema_only", is_flag=True, help="Print the JSON schema of --json and do nothing else.")
-def cli(run: str | None, corpus: Path, *, schema_only: bool, **files: str | None) -> None:
+def cli(run: str | None, corpus: Place, *, schema_only: bool, **files: str | None) -> None:
     """Tell of a RUN (default: the latest) in one or more forms; `-` as FILE is standard output. None: plain text."""
     if schema_only:
         click.echo(schema(), nl=False)
         return
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         book = open_book(store, run)
     wanted = {name: path for name, path in files.items() if path} or {"text": "-"}
     for name, path in wanted.items():

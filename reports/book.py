@@ -18,9 +18,9 @@ from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.reference_place import option_for
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.program import program
-from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.matrix_journal import MatrixJournal
 from kernel_assay.corpus.storage.matrix_record import MatrixRun
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.reports.bugs import grouped, rank
 from kernel_assay.reports.words import count
 
@@ -125,12 +125,12 @@ def _rerun(finding: Finding) -> str:
     return next(said, "none of the runs failed")
 
 
-def open_book(store: Store, run: str | None = None, *, known: Iterable[str] = ()) -> Book:
+def open_book(store: CorpusStore, run: str | None = None, *, known: Iterable[str] = ()) -> Book:
     """The book of a run, of the latest run, or of everything that was found if there was no run.
 
     Raises UsageError for an unknown run.
     """
-    matrices = MatrixJournal(store.root)
+    matrices = MatrixJournal(store)
     if run in matrices.names():
         return matrix_book(store, matrices.read(run))
     campaign = store.load_run(run) if run else store.latest_run()
@@ -141,14 +141,14 @@ def open_book(store: Store, run: str | None = None, *, known: Iterable[str] = ()
     if campaign is not None:
         found = [f for f in found if f.id in campaign.findings]
     elif not found:
-        raise UsageError(f"there is nothing to report in {store.root}: no run and no finding")
-    return Book(in_order(found), campaign, frozenset(known), str(store.root))
+        raise UsageError(f"there is nothing to report in {store.name}: no run and no finding")
+    return Book(in_order(found), campaign, frozenset(known), store.name)
 
 
-def matrix_book(store: Store, matrix: MatrixRun) -> Book:
+def matrix_book(store: CorpusStore, matrix: MatrixRun) -> Book:
     """The book of a run of a test matrix: its cells, and the findings of all of them."""
     met = {finding for one in matrix.results for finding in one.findings}
-    return Book(in_order(f for f in store.findings() if f.id in met), corpus=str(store.root), matrix=matrix)
+    return Book(in_order(f for f in store.findings() if f.id in met), corpus=store.name, matrix=matrix)
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.storage.opening import existing
+from kernel_assay.corpus.storage.place import Place, place_of
 
 
-def existing_corpus(context: click.Context, option: click.Parameter, folder: Path) -> Path:
-    """The folder; one that was named and is not there is refused, for it would look as if nothing had been found."""
+class PlaceType(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
+    """A folder, or the URL of a database."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        """Any text is one or the other."""
+        del param, ctx
+        return place_of(value) if isinstance(value, str) else value
+
+
+def existing_corpus(context: click.Context, option: click.Parameter, place: Place) -> Place:
+    """The place; one that was named and where nothing is, is refused."""
     named = context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
-    if named and not folder.is_dir():
-        what = "is no folder" if folder.exists() else "does not exist"
-        raise UsageError(f"the corpus {folder} {what}; name a folder in which a run has left something")
-    return folder
+    return existing(place) if named else place

@@ -14,21 +14,19 @@
 """
 
 import glob
-import json
 import os
-import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from kernel_assay.corpus.errors import InternalError, UsageError
-from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.coverage_counts import Coverage
 from kernel_assay.corpus.model.exhaustive_result import Proof
-from kernel_assay.corpus.model.findings import Finding, State
+from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.timing import TimingRun
 from kernel_assay.corpus.storage.atomic_files import (
     Journal,
@@ -39,6 +37,20 @@ from kernel_assay.corpus.storage.atomic_files import (
     sweep,
     write_atomic,
 )
+from kernel_assay.corpus.storage.base_store import (
+    JOURNALS,
+    MATRIX,
+    BaseStore,
+    component,
+    indented,
+    journal_kind,
+    kept_of,
+    one_line,
+    promoted,
+    promoted_path,
+    proof_file,
+    stem,
+)
 from kernel_assay.corpus.storage.merging import merge
 from kernel_assay.corpus.storage.reading import load_record, read_record, record_of
 from kernel_assay.corpus.storage.saved_outputs import Kept
@@ -46,61 +58,23 @@ from kernel_assay.corpus.storage.saved_outputs import Kept
 FOLDERS = ("regressions", "seeds", "local")
 """What is below a root."""
 _HIDDEN: set[Path] = set()
-JOURNALS = ("pending", "elites", "coverage")
-"""Kinds of journal that a run keeps."""
 
 
-def hide(*folders: Path) -> None:
-    """Note folders that nothing that runs code under test may show to it."""
-    _HIDDEN.update(folder.absolute() for folder in folders)
+def hide(*places: Path) -> None:
+    """Note folders and files that nothing that runs code under test may show to it."""
+    _HIDDEN.update(place.absolute() for place in places)
 
 
 def hidden() -> list[Path]:
-    """Folders that were noted, among them those of all stores that this process has opened."""
+    """Folders and files that were noted, among them those of all stores that this process has opened."""
     return sorted(_HIDDEN)
-
-
-def _refuse_misfits(kept: Kept, where: str) -> None:
-    """Outputs that do not fill their shapes were edited."""
-    try:
-        kept.outputs()
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
 
 
 def _updated(campaign: Campaign) -> tuple[str, str]:
     return campaign.updated or campaign.started, campaign.run
 
 
-def _indented(record: Record) -> str:
-    return json.dumps(record.plain(), indent=2, ensure_ascii=False) + "\n"
-
-
-def _component(name: str, what: str) -> str:
-    """The name, if it may become a folder or file."""
-    if not re.fullmatch(r"\w[\w.+-]{0,99}", name, re.ASCII):
-        raise UsageError(f"{what} {name!r} cannot name a folder; use at most 100 letters, digits and _ . + -")
-    return name
-
-
-def _file_name(finding: Finding) -> str:
-    """`<signature>-<case>.json`."""
-    return f"{_stem(finding)}-{finding.case.id}.json"
-
-
-def _stem(finding: Finding) -> str:
-    """The signature; one that is too long or too strange for a file name is told apart by its id."""
-    key = finding.signature.key
-    safe = _safe(key)
-    return safe if safe == key else f"{safe}-{finding.id}"
-
-
-def _safe(name: str) -> str:
-    """The name as part of a file's: short, and without what a path or a shell takes for something else."""
-    return re.sub(r"[^\w.+=@-]", "_", name, flags=re.ASCII)[:150]
-
-
-class Store:
+class Store(BaseStore):
     """The store in one folder; several processes may use it at once.
 
     root: the folder; nothing is created until something is written or `prepare` is called.
@@ -118,14 +92,6 @@ class Store:
         self._held: dict[str, int] = {}
         """Run -> descriptor of its lock."""
 
-    def __enter__(self) -> Self:
-        """The store; nothing is prepared, because a reader needs no writable folder."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the journals."""
-        self.close()
-
     def close(self) -> None:
         """Close the journals, and let go of runs; what was appended is already safe from a kill."""
         while self._journals:
@@ -137,6 +103,15 @@ class Store:
     def name(self) -> str:
         """Its folder, as a message names it."""
         return str(self.root)
+
+    @property
+    def place(self) -> Path:
+        """The folder."""
+        return self.root
+
+    def exists(self) -> bool:
+        """Whether there is such a folder."""
+        return self.root.is_dir()
 
     def prepare(self) -> None:
         """Create local/ and sweep what killed writers left. Raises UsageError if the folder is not writable."""
@@ -160,7 +135,7 @@ class Store:
         path = self._finding_path(finding)
         with self._lock():
             merged = self._decided(merge(self._local_finding(path), finding) if path.exists() else finding)
-            write_atomic(path, _indented(merged))
+            write_atomic(path, indented(merged.plain()))
         return merged
 
     def amend(self, finding: Finding) -> Finding:
@@ -169,10 +144,10 @@ class Store:
         said = {name: getattr(finding, name) for name in ("expect", "reason", "expires", "state", "history")}
         with self._lock():
             if path.exists():
-                write_atomic(path, _indented(finding))
+                write_atomic(path, indented(finding.plain()))
             for place, committed in self.regressions():
                 if committed.id == finding.id:
-                    write_atomic(place, _indented(committed.but(**said)))
+                    write_atomic(place, indented(committed.but(**said).plain()))
         return finding
 
     def drop(self, finding: Finding) -> None:
@@ -187,38 +162,18 @@ class Store:
         found = [self._found(path) for path in self._finding_paths(op)]
         return sorted(found, key=lambda f: (f.signature.op, f.signature.key))
 
-    def all_findings(self) -> list[Finding]:
-        """All findings, those that others have committed among them."""
-        local = self.findings()
-        known = {f.id for f in local}
-        committed = {f.id: f for _, f in self.regressions() if f.id not in known}
-        return sorted([*local, *committed.values()], key=lambda f: (f.signature.op, f.signature.key))
-
-    def finding(self, id_or_prefix: str) -> Finding:
-        """The one finding whose id begins so, local or committed. Raises UsageError if none does, or several do."""
-        paths = [path for path in self._finding_paths() if path.stem.startswith(id_or_prefix)]
-        found = {path.stem: self._found(path) for path in paths}
-        for _, committed in self.regressions():
-            if committed.id.startswith(id_or_prefix):
-                found.setdefault(committed.id, committed)
-        if not found:
-            raise UsageError(f"no finding in {self.root} has an id that begins with {id_or_prefix!r}")
-        if len(found) > 1:
-            ids = ", ".join(sorted(found)[:5])
-            raise UsageError(
-                f"{len(found)} findings have an id that begins with {id_or_prefix!r} ({ids}); give more of it"
-            )
-        return next(iter(found.values()))
+    def _beginning_with(self, prefix: str) -> list[Finding]:
+        return [self._found(path) for path in self._finding_paths() if path.stem.startswith(prefix)]
 
     def has(self, finding: Finding) -> bool:
         """Whether it was found here; what others committed is not asked."""
         return self._finding_path(finding).exists()
 
     def _finding_path(self, finding: Finding) -> Path:
-        return self._local / "findings" / _component(finding.signature.op, "op") / f"{finding.id}.json"
+        return self._local / "findings" / component(finding.signature.op, "op") / f"{finding.id}.json"
 
     def _finding_paths(self, op: str | None = None) -> list[Path]:
-        folder = "*" if op is None else _component(op, "op")
+        folder = "*" if op is None else component(op, "op")
         return sorted((self._local / "findings").glob(f"{folder}/*.json"))
 
     def _found(self, path: Path) -> Finding:
@@ -226,8 +181,8 @@ class Store:
 
     def _decided(self, finding: Finding) -> Finding:
         """Add what was committed about a finding: whether it may fail, why, and until when."""
-        folder = self.root / "regressions" / _component(finding.signature.op, "op")
-        for path in sorted(folder.glob(f"{glob.escape(_stem(finding))}-*.json")):
+        folder = self.root / "regressions" / component(finding.signature.op, "op")
+        for path in sorted(folder.glob(f"{glob.escape(stem(finding))}-*.json")):
             committed = read_record(path, Finding)
             if committed.id == finding.id:
                 return finding.but(expect=committed.expect, reason=committed.reason, expires=committed.expires)
@@ -249,26 +204,18 @@ class Store:
         return [(path, read_record(path, Finding)) for path in paths]
 
     def promote(self, finding: Finding) -> Path:
-        """Write a finding among the committed ones: state REGRESSION if it was fixed once, else OPEN.
-
-        If the same case is there already, its `expect` and the earlier first_seen stay.
-        """
-        path = self.root / "regressions" / _component(finding.signature.op, "op") / _file_name(finding)
-        guard = finding.state in {State.FIXED, State.REGRESSION}
-        promoted = finding.but(state=State.REGRESSION if guard else State.OPEN)
+        """Write a finding among the committed ones; its file. See promoted."""
+        path = self.root / promoted_path(finding)
         with self._lock():
-            if path.exists():
-                old = read_record(path, Finding)
-                seen = min(filter(None, (old.first_seen, finding.first_seen)), default="")
-                promoted = promoted.but(expect=old.expect, first_seen=seen)
-            write_atomic(path, _indented(promoted))
+            old = read_record(path, Finding) if path.exists() else None
+            write_atomic(path, indented(promoted(finding, old).plain()))
         return path
 
     # outputs that were kept
 
     def keep(self, name: str, kept: Sequence[Kept]) -> None:
         """Keep outputs under the id of a finding or the name of a run, in place of what was kept there."""
-        lines = [json.dumps(each.plain(), separators=(",", ":")) + "\n" for each in kept]
+        lines = [one_line(each.plain()) + "\n" for each in kept]
         with self._lock():
             write_atomic(self._kept_path(name), "".join(lines))
 
@@ -277,22 +224,24 @@ class Store:
         path = self._kept_path(name)
         if not path.exists():
             return []
-        found = [record_of(line, Kept, str(path)) for line in path.read_text("utf-8").splitlines()]
-        for each in found:
-            _refuse_misfits(each, str(path))
-        return found
+        return kept_of(path.read_text("utf-8").splitlines(), str(path))
 
     def kept_size(self, name: str) -> int:
         """Bytes of what was kept under a name."""
         path = self._kept_path(name)
         return path.stat().st_size if path.exists() else 0
 
+    def drop_kept(self, name: str) -> None:
+        """Forget what was kept under a name."""
+        with self._lock():
+            self._kept_path(name).unlink(missing_ok=True)
+
     def kept_names(self) -> list[str]:
         """Findings and runs of which outputs were kept, sorted."""
         return sorted(path.stem for path in (self._local / "kept").glob("*.jsonl"))
 
     def _kept_path(self, name: str) -> Path:
-        return self._local / "kept" / f"{_component(name, 'name')}.jsonl"
+        return self._local / "kept" / f"{component(name, 'name')}.jsonl"
 
     # proofs
 
@@ -300,13 +249,12 @@ class Store:
         """Write what is known of every input, in place of what was known of the subject before; its file."""
         path = self.proof_path(proof)
         with self._lock():
-            write_atomic(path, _indented(proof))
+            write_atomic(path, indented(proof.plain()))
         return path
 
     def proof_path(self, proof: Proof) -> Path:
         """File in which a proof is kept."""
-        name = _safe(proof.subject.name.replace(":", "-"))
-        return self._local / "proofs" / _component(proof.subject.op, "op") / f"{name}.json"
+        return self._local / "proofs" / component(proof.subject.op, "op") / f"{proof_file(proof)}.json"
 
     # timings
 
@@ -314,7 +262,7 @@ class Store:
         """Write the times of a run; its file."""
         path = self.timing_path(run.run)
         with self._lock():
-            write_atomic(path, _indented(run))
+            write_atomic(path, indented(run.plain()))
         return path
 
     def timing(self, name: str) -> TimingRun:
@@ -327,7 +275,7 @@ class Store:
 
     def timing_path(self, name: str) -> Path:
         """File in which times are kept."""
-        return self._local / "timings" / f"{_component(name, 'run')}.json"
+        return self._local / "timings" / f"{component(name, 'run')}.json"
 
     # seeds
 
@@ -346,11 +294,11 @@ class Store:
         with self._lock():
             kept = self.seeds(case.op)
             if case.id not in {other.id for other in kept}:
-                lines = [json.dumps(each.plain(), separators=(",", ":")) + "\n" for each in (*kept, case)]
+                lines = [one_line(each.plain()) + "\n" for each in (*kept, case)]
                 write_atomic(self._seed_path(case.op), "".join(lines))
 
     def _seed_path(self, op: str) -> Path:
-        return self.root / "seeds" / f"{_component(op, 'op')}.jsonl"
+        return self.root / "seeds" / f"{component(op, 'op')}.jsonl"
 
     # runs
 
@@ -361,7 +309,7 @@ class Store:
         with self._lock():
             if path.exists():
                 raise UsageError(f"the run {campaign.run!r} exists in {path.parent}; resume it or take another name")
-            write_atomic(path, _indented(campaign))
+            write_atomic(path, indented(campaign.plain()))
 
     def hold(self, run: str) -> None:
         """Keep other processes from going on with a run as long as this one does. Raises UsageError if one does."""
@@ -385,47 +333,35 @@ class Store:
         if campaign.run in self._held and os.fstat(self._held[campaign.run]).st_nlink == 0:
             os.close(self._held.pop(campaign.run))  # somebody has removed the folder
             self.hold(campaign.run)
-        text = _indented(campaign)
+        text = indented(campaign.plain())
         with self._lock():
             write_atomic(self._campaign_path(campaign.run), text)
         return len(text)
 
-    def load_run(self, name: str) -> Campaign:
-        """The run as of its last checkpoint. Raises UsageError if there is none of that name."""
-        record = self._run(name)
-        if record.coverage:
-            return record
-        return record.but(coverage=self.covered(record).flat())
-
-    def covered(self, record: Campaign) -> Coverage:
-        """Coverage of a run, by its journal; by its record, if it began before there was one."""
-        found = Coverage.read(self.read_journal(record.run, "coverage"), record.next_index)
-        return found if found.size else Coverage.of(record.coverage)
-
-    def _run(self, name: str) -> Campaign:
+    def _run(self, name: str) -> Campaign | None:
         path = self._campaign_path(name)
-        if not path.exists():
-            known = ", ".join(self.runs()) or "none"
-            raise UsageError(f"there is no run {name!r} in {path.parent.parent}; the known ones are: {known}")
-        return read_record(path, Campaign)
+        return read_record(path, Campaign) if path.exists() else None
 
-    def latest_unfinished(self) -> Campaign | None:
-        """The unfinished run that was updated last."""
-        unfinished = [campaign for campaign in map(self._run, self.runs()) if not campaign.finished]
-        last = max(unfinished, key=_updated, default=None)
-        return None if last is None else self.load_run(last.run)
-
-    def latest_run(self) -> Campaign | None:
-        """The run that was updated last."""
-        last = max(map(self._run, self.runs()), key=_updated, default=None)
-        return None if last is None else self.load_run(last.run)
+    def _last(self, *, unfinished: bool) -> Campaign | None:
+        found = [run for run in map(self._run, self.runs()) if run is not None and not (unfinished and run.finished)]
+        return max(found, key=_updated, default=None)
 
     def runs(self) -> list[str]:
         """Names of all runs, sorted."""
         return sorted(path.parent.name for path in (self._local / "runs").glob("*/campaign.json"))
 
     def _campaign_path(self, run: str) -> Path:
-        return self._local / "runs" / _component(run, "run") / "campaign.json"
+        return self._local / "runs" / component(run, "run") / "campaign.json"
+
+    def drop_run(self, run: str) -> None:
+        """Forget a run, its journals, and what was kept of it. Raises UsageError if somebody goes on with it."""
+        self.hold(run)
+        self.drop_kept(run)
+        folder = self._campaign_path(run).parent
+        with named_trouble(folder):
+            folder.joinpath("campaign.json").unlink(missing_ok=True)  # first: half a run is no run
+            shutil.rmtree(folder)
+        os.close(self._held.pop(run))
 
     # journals
 
@@ -445,7 +381,7 @@ class Store:
         if journal := self._journals.pop((run, kind), None):
             journal.close()
         with self._lock():
-            write_atomic(path, text := json.dumps(record, separators=(",", ":")) + "\n")
+            write_atomic(path, text := one_line(record) + "\n")
         return len(text)
 
     def end_journal(self, run: str, kind: str) -> None:
@@ -459,6 +395,58 @@ class Store:
         return read_lines(self._journal_path(run, kind))
 
     def _journal_path(self, run: str, kind: str) -> Path:
-        if kind not in JOURNALS:
-            raise InternalError(f"a run keeps no journal {kind!r}, only {' and '.join(JOURNALS)}")
-        return self._local / "runs" / _component(run, "run") / f"{kind}.jsonl"
+        return self._local / "runs" / component(run, "run") / f"{journal_kind(kind)}.jsonl"
+
+    # matrices, and everything at once
+
+    def matrices(self) -> list[str]:
+        """Names of all runs of matrices, the oldest first."""
+        return sorted(path.stem for path in (self._local / "matrices").glob("*.jsonl"))
+
+    def matrix_lines(self, name: str) -> list[dict[str, Any]]:
+        """The lines of a matrix's journal, in order."""
+        return read_lines(self._matrix_path(name))
+
+    def matrix_line(self, name: str, record: dict[str, Any]) -> None:
+        """Append a line to a matrix's journal, and make it last."""
+        if (name, MATRIX) not in self._journals:
+            self._journals[name, MATRIX] = Journal(self._matrix_path(name))
+        self._journals[name, MATRIX].append(record)
+        self._journals[name, MATRIX].sync()
+
+    def _matrix_path(self, name: str) -> Path:
+        return self._local / "matrices" / f"{component(name, 'matrix')}.jsonl"
+
+    def dump(self) -> Iterator[tuple[str, str]]:
+        """Yield all that is kept: the paths of files below the folder, and their texts."""
+        for path in sorted(path for pattern in _FILES for path in self.root.glob(pattern)):
+            if path.suffix == ".jsonl" and {"runs", "matrices"} & {path.parent.name, path.parent.parent.name}:
+                said = "".join(f"{one_line(line)}\n" for line in read_lines(path))  # its writer may have been killed
+            else:
+                with named_trouble(path):
+                    said = path.read_text("utf-8")
+            yield str(path.relative_to(self.root)), said
+
+    def load(self, files: Iterable[tuple[str, str]]) -> int:
+        """Write what `dump` of a store has given; how many files. Raises UsageError for a file that no store keeps."""
+        number = 0
+        with self._lock():
+            for number, (path, said) in enumerate(files, 1):  # noqa: B007  the last one is the result
+                if ".." in Path(path).parts or not any(fnmatchcase(path, pattern) for pattern in _FILES):
+                    raise UsageError(f"{path!r} is no file of a corpus: somebody has edited the database")
+                write_atomic(self.root / path, said)
+        return number
+
+
+_FILES = (
+    "regressions/*/*.json",
+    "seeds/*.jsonl",
+    "local/findings/*/*.json",
+    "local/runs/*/campaign.json",
+    *(f"local/runs/*/{kind}.jsonl" for kind in JOURNALS),
+    "local/kept/*.jsonl",
+    "local/proofs/*/*.json",
+    "local/timings/*.json",
+    "local/matrices/*.jsonl",
+)
+"""Files that make up a corpus; all others can be made again."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
 from kernel_assay.fuzz.cli.options import (
@@ -27,9 +27,9 @@ from kernel_assay.reports.plain.terminal import table
 @reference_option
 @old_corpus_option
 @json_option
-def command(*, targets: tuple[str, ...], corpus: Path, json_path: str | None) -> int:
+def command(*, targets: tuple[str, ...], corpus: Place, json_path: str | None) -> int:
     """Judge kept outputs again under the contracts of today, running nothing. Exit code 1 if a verdict changed."""
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         names = targets or store.kept_names()
         kept = [(name, one) for name in names for one in _kept(store, name)]
     results = [(name, analyze(one)) for name, one in kept]
@@ -48,7 +48,7 @@ def command(*, targets: tuple[str, ...], corpus: Path, json_path: str | None) ->
     return FOUND if changed else 0
 
 
-def _kept(store: Store, name: str) -> list[Kept]:
+def _kept(store: CorpusStore, name: str) -> list[Kept]:
     """Outputs kept for a finding (or the beginning of its id) or a run."""
     whole = name in store.kept_names() or name in store.runs()
     found = store.kept(name if whole else store.finding(name).id)

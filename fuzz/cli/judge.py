@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.cli.options import (
     AtLeast,
@@ -58,7 +59,7 @@ def judge_command(
     junit_path: str | None,
     trace_path: str | None,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Judge the solution of the problem in FOLDER, or of a pair of files as KernelBench has them.
@@ -78,7 +79,7 @@ def judge_command(
         limits=limits,
     )
     try:
-        with Store(corpus) as store:
+        with open_store(corpus) as store:
             judged = judge(places, settings, store, traced=bool(trace_path), on_progress=partial(say, err=True))
     except UnjudgedError as error:
         _write_traces(trace_path, error.traces)
@@ -137,14 +138,14 @@ def _dims(shapes: Iterable[Mapping[str, int]]) -> str:
 @box_options
 @corpus_option
 def prove_command(
-    *, op: str, subject: str, dtypes: tuple[str, ...], device: str, limits: SandboxLimits, corpus: Path
+    *, op: str, subject: str, dtypes: tuple[str, ...], device: str, limits: SandboxLimits, corpus: Place
 ) -> int:
     """Try a kernel on every input there is: all 65,536 float16 and bfloat16 numbers of an elementwise OP.
 
     Of packed blocks it is every scale with every quant. With --device cuda convert is tried on every float32, too, and
     silu_gate on every pair of float16 numbers. Exit code 1 if an input fails.
     """
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         proof = api.prove(op, subject, dtypes=dtypes, device=device, store=store, limits=limits)
         kept = store.proof_path(proof)
     click.echo(table(("inputs", "number", "verdict", ""), list(lines(proof))))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from kernel_assay.corpus.model.findings import Finding
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz.cli.options import old_corpus_option
 from kernel_assay.fuzz.triage.lifecycle import expect_failure, expect_pass, promote
 
@@ -15,9 +15,9 @@ from kernel_assay.fuzz.triage.lifecycle import expect_failure, expect_pass, prom
 @click.command("promote")
 @click.argument("targets", nargs=-1, required=True, metavar="FINDING...")
 @old_corpus_option
-def promote_command(*, targets: tuple[str, ...], corpus: Path) -> int:
+def promote_command(*, targets: tuple[str, ...], corpus: Place) -> int:
     """Keep findings for good: copy them to regressions/, which is committed and replayed in CI."""
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         store.prepare()
         for target in targets:
             finding = store.finding(target)
@@ -26,7 +26,7 @@ def promote_command(*, targets: tuple[str, ...], corpus: Path) -> int:
     return 0
 
 
-def _mention_siblings(store: Store, finding: Finding, done: set[str]) -> None:
+def _mention_siblings(store: CorpusStore, finding: Finding, done: set[str]) -> None:
     """Findings of the same subject and kind, most often of other dtypes, for which nothing was said."""
     kin = [f for f in store.findings(finding.case.op) if f.subject.key == finding.subject.key and f.id not in done]
     ids = " ".join(f.id for f in kin if f.verdict.kind is finding.verdict.kind and f.id != finding.id)
@@ -42,9 +42,9 @@ def _mention_siblings(store: Store, finding: Finding, done: set[str]) -> None:
 )
 @click.option("--clear", is_flag=True, help="It may not fail any more.")
 @old_corpus_option
-def expect_command(*, target: str, reason: str, until: str, clear: bool, corpus: Path) -> int:
+def expect_command(*, target: str, reason: str, until: str, clear: bool, corpus: Place) -> int:
     """Say that a finding is a known, open bug: its failure is no news. Replay says when it starts to pass."""
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         store.prepare()
         finding = store.finding(target)
         if clear:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -16,7 +15,8 @@ from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.interpreter_mends import mended_text
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.process.interpreter import LIBRARIES, Interpreter, interpreter, path_of
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz.cli.options import contract_option, json_option, old_corpus_option, reference_option
 from kernel_assay.fuzz.cli.output import FOUND, write_json
 from kernel_assay.fuzz.planning.goals import GOALS
@@ -37,7 +37,7 @@ _BUG = "bug"
 """The column with the finding that leads the bug; people see it by what stands below what."""
 
 
-def _list(what: str, words: Sequence[str], corpus: Path, json_path: str | None) -> int:
+def _list(what: str, words: Sequence[str], corpus: Place, json_path: str | None) -> int:
     head, rows = _LISTS[what](corpus)
     _refuse_lost_columns(what, words, head, rows)
     rows = [row for row in rows if all(_matches(word, head, row) for word in words)]
@@ -82,7 +82,7 @@ def _matches(word: str, head: Row, row: Row) -> bool:
     return any(word in cell for cell in row)
 
 
-def _ops(_: Path) -> tuple[Row, list[Row]]:
+def _ops(_: Place) -> tuple[Row, list[Row]]:
     rows: list[Row] = []
     for c in load_contracts().values():
         subjects = subjects_of(c.name)
@@ -99,7 +99,7 @@ def _call(contract: Contract) -> str:
     return f"({', '.join([*inputs, *(['*', *named] if named else [])])})"
 
 
-def _subjects(_: Path) -> tuple[Row, list[Row]]:
+def _subjects(_: Place) -> tuple[Row, list[Row]]:
     rows: list[Row] = []
     for op in load_contracts():
         for s in subjects_of(op):
@@ -109,7 +109,7 @@ def _subjects(_: Path) -> tuple[Row, list[Row]]:
     return ("subject", "backend", "state", "claims", "summary"), rows
 
 
-def _backends(_: Path) -> tuple[Row, list[Row]]:
+def _backends(_: Place) -> tuple[Row, list[Row]]:
     return ("backend", "state"), [(name, _backend_state(name)) for name in loaders()]
 
 
@@ -120,7 +120,7 @@ def _backend_state(name: str) -> str:
     return "runs here" + "".join(f", {p} {v}" for p, v in loader.versions().items())
 
 
-def _distributions(_: Path) -> tuple[Row, list[Row]]:
+def _distributions(_: Place) -> tuple[Row, list[Row]]:
     rows: list[Row] = [("distribution", d.name, d.nature, d.summary) for d in DISTRIBUTIONS.values()]
     rows += [("layout", name, "", (f.__doc__ or "").splitlines()[0]) for name, f in LAYOUTS.items()]
     rows += [("special", name, "", "") for name in VALUES]
@@ -128,8 +128,8 @@ def _distributions(_: Path) -> tuple[Row, list[Row]]:
     return ("what", "name", "nature", "summary"), rows
 
 
-def _findings(corpus: Path) -> tuple[Row, list[Row]]:
-    with Store(corpus) as store:
+def _findings(corpus: Place) -> tuple[Row, list[Row]]:
+    with open_store(corpus) as store:
         found = store.all_findings()
     rows: list[Row] = [
         (f.id, f.subject.key, f.verdict.kind.value, _state(f), str(f.count), f.signature.dtype, bug[0].id, f.case.label)
@@ -145,16 +145,16 @@ def _state(f: Finding) -> str:
     return f.state.value
 
 
-def _goals(_: Path) -> tuple[Row, list[Row]]:
+def _goals(_: Place) -> tuple[Row, list[Row]]:
     return ("goal", "reached by"), [(name, (f.__doc__ or "").strip()) for name, f in GOALS.items()]
 
 
-def _verdicts(_: Path) -> tuple[Row, list[Row]]:
+def _verdicts(_: Place) -> tuple[Row, list[Row]]:
     about = {True: "the subject", False: "the question"}
     return ("verdict", "about", "means"), [(k.value, about[k.facts.fails], short(k.value)) for k in Kind]
 
 
-def _criteria(_: Path) -> tuple[Row, list[Row]]:
+def _criteria(_: Place) -> tuple[Row, list[Row]]:
     return ("criterion", "in use by"), [(c.name, c.source) for c in CRITERIA]
 
 
@@ -177,7 +177,7 @@ _LISTS = {
 @reference_option
 @old_corpus_option
 @json_option
-def command(*, what: str, words: tuple[str, ...], corpus: Path, json_path: str | None) -> int:
+def command(*, what: str, words: tuple[str, ...], corpus: Place, json_path: str | None) -> int:
     """List what there is: all of it, or the rows in which every WORD occurs and every COLUMN has its VALUE."""
     return _list(what, words, corpus, json_path)
 

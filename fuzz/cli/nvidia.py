@@ -13,7 +13,8 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding, Sanitized
 from kernel_assay.corpus.storage.atomic_files import named_trouble
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import (
     AtLeast,
@@ -61,7 +62,7 @@ def _asking(command: Callable[..., int]) -> Callable[..., int]:
 )
 @_asking
 def sanitize_command(
-    *, target: str, tools: tuple[str, ...], own: UserKernels, timeout: float, corpus: Path, json_path: str | None
+    *, target: str, tools: tuple[str, ...], own: UserKernels, timeout: float, corpus: Place, json_path: str | None
 ) -> int:
     """Run a case on the GPU under compute-sanitizer, every tensor in an allocation of exactly its size.
 
@@ -105,7 +106,7 @@ def profile_command(
     device: str,
     own: UserKernels,
     timeout: float,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Run a case under a profiler, and say what each kernel took: ncu and nsys on the GPU, torch's where it failed.
@@ -162,13 +163,13 @@ def _cell(value: str | float | None) -> str:
 
 
 def _items(
-    target: str, own: UserKernels, corpus: Path, json_path: str | None, program: str, device: str = ""
+    target: str, own: UserKernels, corpus: Place, json_path: str | None, program: str, device: str = ""
 ) -> list[Item]:
     """Items to be run, placed on the GPU if the tool looks there. Raises UsageError if nobody can run them."""
     check_files(json_path)
     if why := lacking(program):
         raise UsageError(f"nothing can be asked of {program} here: {why}")
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         items = moved(aimed(store, target, own, _PROFILED), device)
     placed, refused = [], []
     place = placed_here if program == "torch" else placed_on_gpu
@@ -182,13 +183,13 @@ def _items(
     return placed
 
 
-def _remember(corpus: Path, item: Item, said: Sequence[Sanitized], *, mine: bool) -> None:
+def _remember(corpus: Place, item: Item, said: Sequence[Sanitized], *, mine: bool) -> None:
     """Note with a stored finding what was said of its very case and kernel. mine: another kernel was named."""
     finding: Finding | None = item.finding
     heard = tuple(s for s in said if not s.trouble)
     if finding is None or mine or not heard:
         return
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         if store.has(finding):
             store.save_finding(finding.but(sanitized=heard, count=0))
 

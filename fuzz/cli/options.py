@@ -19,7 +19,7 @@ from kernel_assay.fuzz.checking.user_references import add_reference
 from kernel_assay.fuzz.replay.baseline import check_base
 from kernel_assay.fuzz.settings import LARGEST, LONGEST, MOST_MB, SandboxLimits
 from kernel_assay.oracles.catalog import add_contract
-from kernel_assay.reports.options import existing_corpus
+from kernel_assay.reports.options import PlaceType, existing_corpus
 
 
 class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.1
@@ -45,24 +45,20 @@ class AtLeast(click.ParamType):  # type: ignore[type-arg]  # not generic in clic
 
 
 def corpus_option(command: Callable[..., Any], **more: Any) -> Callable[..., Any]:
-    """Add the folder of the corpus."""
+    """Add the place of the corpus."""
     return click.option(
         "--corpus",
-        type=click.Path(path_type=Path),
+        type=PlaceType(),
         default=Path("corpus"),
         show_default=True,
-        help="Folder of the corpus.",
+        help="Folder of the corpus, or sqlite:///FILE, or postgresql://...",
         **more,
     )(command)
 
 
-def _existing(context: click.Context, option: click.Parameter, folder: Path) -> Path:
-    return existing_corpus(context, option, folder)
-
-
 def old_corpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the folder of the corpus, for commands to which one that is not there can tell nothing."""
-    return corpus_option(command, callback=_existing)
+    """Add the place of the corpus, for commands to which one that is not there can tell nothing."""
+    return corpus_option(command, callback=existing_corpus)
 
 
 def box_options(command: Callable[..., int]) -> Callable[..., int]:

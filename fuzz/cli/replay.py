@@ -9,7 +9,8 @@ from textwrap import indent
 
 import click
 
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import notes_of
@@ -62,7 +63,7 @@ def command(
     markdown: Path | None,
     sarif: Path | None,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Run stored cases again (default: the whole corpus) and say what has changed. Exit code 1 if one fails.
@@ -70,14 +71,14 @@ def command(
     A failure that showed once, and does not show now, counts with --strict.
     """
     check_files(json_path, junit, markdown, sarif)
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         results = api.replay(targets, store=store, own=own, device=device, base=base, limits=limits)
     return conclude(results, corpus, json_path, strict=strict, junit=junit, markdown=markdown, sarif=sarif)
 
 
 def conclude(
     results: Sequence[Replayed],
-    corpus: Path,
+    corpus: Place,
     json_path: str | None = None,
     *,
     strict: bool = False,

@@ -16,7 +16,8 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.atomic_files import write_atomic
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.campaign.clock import Ended
 from kernel_assay.fuzz.cli.options import (
@@ -125,7 +126,7 @@ def command(
     strict: bool,
     base: Path | None,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Search for failures of OPS (default: all) and say what was found.
@@ -166,7 +167,7 @@ def command(
     check_files(json_path)
     if grad and not subjects:
         return _alone(settings, json_path)
-    with Store(corpus) as store, stopping(api.Stop()) as stop:
+    with open_store(corpus) as store, stopping(api.Stop()) as stop:
         with Progress(quiet=quiet) as progress:
             result = api.run(settings, store=store, on_event=progress, stop=stop, resume=resume, began=began)
         code = conclude(result, corpus, json_path)
@@ -221,24 +222,26 @@ def stopping(stop: api.Stop) -> Iterator[api.Stop]:
             signal.signal(number, handler)
 
 
-def conclude(result: api.RunResult, corpus: Path, json_path: str | None = None) -> int:
+def conclude(result: api.RunResult, corpus: Place, json_path: str | None = None) -> int:
     """Say what was found; the exit code. The summary comes first: whoever reads the rest may have gone.
 
     Raises what ended the run before its time, and UsageError if nothing was tested.
     """
     book, to_stdout = result.book(str(corpus)), json_path == "-"
-    path = corpus / "local" / "runs" / result.campaign.run / "summary.json"
+    elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     summary = report(book)
+    path: Path | str = f"{program()} report {result.campaign.run} --json -{elsewhere}"
     full: UsageError | None = None
-    try:
-        write_atomic(path, to_json(summary) + "\n")
-    except UsageError as error:  # what was found is said all the same
-        full = error
+    if isinstance(corpus, Path):
+        path = corpus / "local" / "runs" / result.campaign.run / "summary.json"
+        try:
+            write_atomic(path, to_json(summary) + "\n")
+        except UsageError as error:  # what was found is said all the same
+            full = error
     say(campaign_text(book), err=to_stdout)
     write_json(json_path, summary)
     if full is not None:
         raise full
-    elsewhere = f" --corpus {shlex.quote(str(corpus))}" if str(corpus) != DEFAULT_CORPUS else ""
     click.echo(f"summary   {path}", err=to_stdout)
     click.echo(f"page      {program()} report --html report.html{elsewhere}", err=to_stdout)
     if result.pending:

@@ -11,7 +11,8 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding, State
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.checking.selection import UserKernels
@@ -57,11 +58,11 @@ def command(
     source: str | None,
     own: UserKernels,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Show all there is to know of a finding, with a program that reproduces it; a bare case is run first."""
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         items = gather(store, [target], own)
     found = [i.finding for i in items if i.finding is not None] if not own.files else []
     found = found or _observed(items, limits, aside=json_path == "-")

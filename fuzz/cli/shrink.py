@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import (
@@ -43,11 +42,11 @@ def command(
     device: str,
     budget: str,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Make a failing case smaller while it still fails in the same way."""
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         found = api.shrink(target, store=store, own=own, device=device, seconds=seconds_of(budget), limits=limits)
     if not found:
         click.echo(f"nothing to shrink: {target} does not fail")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz.checking.selection import UserKernels, select
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.generation.model_shapes import elements_of, shapes_of
@@ -14,7 +14,7 @@ from kernel_assay.oracles.spec.plain_case import plain_case
 TARGET = "FINDING|FILE|RUN:INDEX|case:TOKEN|OP"
 
 
-def aimed(store: Store, target: str, own: UserKernels, most: int = 0) -> list[Item]:
+def aimed(store: CorpusStore, target: str, own: UserKernels, most: int = 0) -> list[Item]:
     """The items that a word names, an entry a kernel. Raises UsageError for what cannot be found.
 
     Of an op it is its largest shape in models that has no more elements than most, else its smallest, with plain

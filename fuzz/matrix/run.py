@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from multiprocessing.util import Finalize
@@ -21,9 +21,11 @@ from kernel_assay import __version__
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.process.parent_death import die_with_parent
-from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.matrix_journal import MatrixJournal
 from kernel_assay.corpus.storage.matrix_record import ANY, BUILTIN, CellResult, MatrixRun, Standing
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.campaign.clock import Ended
 from kernel_assay.fuzz.checking.head_start import HeadStart
@@ -45,7 +47,7 @@ class CellRunner:
     """Runs cells one after another, whose workers come from a few processes that are kept. Use as a context manager."""
 
     cells: Cells
-    store: Store
+    store: CorpusStore
     limits: api.SandboxLimits = field(default_factory=api.SandboxLimits)
     stop: api.Stop = field(default_factory=api.Stop)
     _pools: dict[str, WorkerPool] = field(default_factory=dict)
@@ -159,7 +161,7 @@ def _why_nothing(result: api.RunResult) -> str:
     return f"it declines all of {result.campaign.cases:,} cases: {max(reasons)[1]}"
 
 
-def begun(cells: Cells, store: Store, only: Sequence[str] = (), *, resume: bool = False) -> MatrixRun:
+def begun(cells: Cells, store: CorpusStore, only: Sequence[str] = (), *, resume: bool = False) -> MatrixRun:
     """The record of a run of a matrix, before its first cell, or as far as the latest one of this matrix got.
 
     Results of kernels that have changed since are not taken over. Raises UsageError as `Cells.plan` does, and if there
@@ -178,7 +180,7 @@ def begun(cells: Cells, store: Store, only: Sequence[str] = (), *, resume: bool 
     )
     if not resume:
         return run
-    journal = MatrixJournal(store.root)
+    journal = MatrixJournal(store)
     for name in reversed(journal.names()):
         before = journal.read(name)
         if (before.digest, before.version) == (run.digest, run.version) and not before.finished:
@@ -198,22 +200,22 @@ def run_matrix(runner: CellRunner, run: MatrixRun, *, jobs: int = 1, on_result: 
     left = [one for one in run.results if one.to_run]
     began = time.monotonic()
     runner.store.prepare()
-    with closing(MatrixJournal(runner.store.root).begin(run)) as journal:
-        try:
-            for result in _spread(runner, left, jobs) if jobs > 1 and len(left) > 1 else map(runner.run, left):
-                found[result.cell.name] = result
-                journal.append(result.plain())
-                on_result(result)
-        except (Ended, api.CancelledError):
-            runner.stop.asked = True
-        journal.sync()
+    journal = MatrixJournal(runner.store)
+    journal.begin(run)
+    try:
+        for result in _spread(runner, left, jobs) if jobs > 1 and len(left) > 1 else map(runner.run, left):
+            found[result.cell.name] = result
+            journal.add(run.name, result)
+            on_result(result)
+    except (Ended, api.CancelledError):
+        runner.stop.asked = True
     return run.updated(found, run.seconds + time.monotonic() - began)
 
 
 def _spread(runner: CellRunner, left: Sequence[CellResult], jobs: int) -> Iterator[CellResult]:
     """Yield what becomes of cells, as several processes come to their ends. Raises InternalError if one dies."""
     context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
-    arguments = (runner.cells.definition.path, runner.cells.today, runner.store.root, runner.limits)
+    arguments = (runner.cells.definition.path, runner.cells.today, runner.store.place, runner.limits)
     with ProcessPoolExecutor(min(jobs, len(left)), context, _begin, arguments) as crew:
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)  # they inherit that, and Ctrl-C is not for them
@@ -237,7 +239,7 @@ _RUNNER: list[CellRunner] = []
 """That of a process which runs cells for another."""
 
 
-def _begin(path: Path, today: date, root: Path, limits: api.SandboxLimits) -> None:
+def _begin(path: Path, today: date, place: Place, limits: api.SandboxLimits) -> None:
     """Begin the life of such a process; its end is for the one that has started it."""
     die_with_parent()
     for number in _OURS:
@@ -245,7 +247,7 @@ def _begin(path: Path, today: date, root: Path, limits: api.SandboxLimits) -> No
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
     cells = Cells(load(path), today)
     assert cells.ops is not None  # from here on they are known
-    _RUNNER.append(CellRunner(cells, Store(root), limits))
+    _RUNNER.append(CellRunner(cells, open_store(place), limits))
     Finalize(None, _RUNNER[-1].close, exitpriority=1)
 
 

@@ -7,7 +7,7 @@ from itertools import count
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz.checking.subjects import fitting
 from kernel_assay.fuzz.checking.user_contracts import know_run
 from kernel_assay.fuzz.generation.elites import Elites
@@ -15,7 +15,7 @@ from kernel_assay.fuzz.generation.engines import BATCH, ENGINES, propose
 from kernel_assay.fuzz.planning.plan import targets
 
 
-def case_of_run(store: Store, run: str, index: int) -> tuple[Case, list[Subject]]:
+def case_of_run(store: CorpusStore, run: str, index: int) -> tuple[Case, list[Subject]]:
     """The case, and the subjects that ran it. Raises UsageError if the run is not known or did not get that far."""
     campaign = know_run(store.load_run(run))
     if index >= campaign.next_index:

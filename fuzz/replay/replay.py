@@ -16,7 +16,7 @@ from kernel_assay.corpus.model.findings import Event, Finding, State
 from kernel_assay.corpus.model.interpreter_mends import AS_IS, INTERPRETED
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.corpus.storage.reading import case_of, load_record
 from kernel_assay.fuzz.checking.check import Examiner, all_laws
 from kernel_assay.fuzz.checking.large_policy import is_large
@@ -115,7 +115,7 @@ class Replayed:
         return planted and self.outcome not in {Outcome.FAILS_AS_EXPECTED, Outcome.NOT_TOLD, Outcome.DRIFTED}
 
 
-def gather(store: Store, targets: Sequence[str], own: UserKernels = NOBODY) -> list[Item]:
+def gather(store: CorpusStore, targets: Sequence[str], own: UserKernels = NOBODY) -> list[Item]:
     """Find what words name: files, folders, ids of findings, run:index; none: the whole corpus.
 
     own: to be run instead of the recorded ones. Raises UsageError for what cannot be found.
@@ -153,7 +153,7 @@ def _named(target: str) -> str:
     return f"the case {case_of(target).label}" if target.startswith(TOKEN) else target
 
 
-def _gather_one(store: Store, target: str, own: UserKernels) -> list[Item]:
+def _gather_one(store: CorpusStore, target: str, own: UserKernels) -> list[Item]:
     if not target:
         raise UsageError("the name of what to run again is empty: is a variable not set?")
     if target.startswith(TOKEN):
@@ -209,7 +209,7 @@ def _chosen(case: Case, own: UserKernels, ran: Iterable[Subject]) -> list[Subjec
 
 def replay(
     items: Sequence[Item],
-    store: Store | None,
+    store: CorpusStore | None,
     *,
     timeout: float,
     memory_mb: int,
@@ -352,7 +352,7 @@ def _same_place(a: Subject, b: Subject) -> bool:
     return (a.key, a.device) == (b.key, b.device)
 
 
-def _remember(store: Store, replayed: Replayed) -> None:
+def _remember(store: CorpusStore, replayed: Replayed) -> None:
     """A finding is fixed by replay only, and comes back as a regression."""
     finding = replayed.item.finding
     if finding is None or not store.has(finding) or not _same_place(replayed.item.subject, finding.subject):

@@ -18,7 +18,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.sql.service_tables import session, token
 from kernel_assay.fuzz.service.problems import MissingError, RefusedError
 from kernel_assay.fuzz.service.protocol import Scope
-from kernel_assay.fuzz.service.queue.database import Database, Row
+from kernel_assay.fuzz.service.queue.database import Row, ServerDatabase
 from kernel_assay.fuzz.service.queue.rows import insert, moment, note
 
 PREFIX, COOKIE = "kassay_", "kassay_session"
@@ -81,7 +81,7 @@ def tokens(connection: Connection) -> list[Row]:
 class Doorkeeper:
     """Knows callers by what they bring."""
 
-    def __init__(self, database: Database, *, public: bool = False) -> None:
+    def __init__(self, database: ServerDatabase, *, public: bool = False) -> None:
         """public: whether anybody may read."""
         self.database, self.public = database, public
         self._once: dict[str, tuple[str, float]] = {}

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kernel_assay.fuzz.service.auth import Doorkeeper
 from kernel_assay.fuzz.service.queue import leases, life, upkeep
-from kernel_assay.fuzz.service.queue.database import Database
+from kernel_assay.fuzz.service.queue.database import ServerDatabase
 from kernel_assay.fuzz.service.settings import ServiceSettings
 
 LOG = logging.getLogger("kassay.service")
@@ -55,11 +55,10 @@ class Bell:
 class Service:
     """One server's parts."""
 
-    def __init__(self, settings: ServiceSettings, database: Database | None = None) -> None:
+    def __init__(self, settings: ServiceSettings, database: ServerDatabase | None = None) -> None:
         """Open the database, and bring it up to date. Raises UsageError."""
         self.settings = settings
-        self.database = database or Database(settings.database)
-        self.database.create()
+        self.database = database or ServerDatabase(settings.database)
         self.door = Doorkeeper(self.database, public=settings.public)
         self.bell = Bell()
         self.started = time.time()

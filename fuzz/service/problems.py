@@ -95,6 +95,8 @@ def _sentence(error: dict[str, object]) -> str:
         else ""
     )
     said = str(error.get("msg", "")).removeprefix("Value error, ")
+    if place == ("body",):
+        return "the body must be a JSON object of the type application/json"
     return f"{where}: {said}" if where else said
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz.judge import FOLDER
 from kernel_assay.fuzz.service.client import Client, ServiceError
 from kernel_assay.fuzz.service.protocol import FindingTold, Sources
 from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, SENT
 
 
-def pulled(client: Client, name: str, store: Store, checkout: Path | None) -> Finding:
+def pulled(client: Client, name: str, store: CorpusStore, checkout: Path | None) -> Finding:
     """Store a finding of the server here; its files come with it, or are those of a checkout.
 
     Raises UsageError if it has none, and for files that cannot be written.
@@ -23,7 +23,9 @@ def pulled(client: Client, name: str, store: Store, checkout: Path | None) -> Fi
     text, files = told.record.canonical(), _bundle(client, told)
     if files is None and (SENT in text or MADE in text) and checkout is None:
         raise UsageError(f"the files of {told.id} are those of a commit: name a checkout of it with --checkout")
-    folder = (store.root / FOLDER / told.id).resolve()
+    if not isinstance(store.place, Path):
+        raise UsageError(f"a finding comes with files, which lie beside a corpus: name a folder, not {store.name}")
+    folder = (store.place / FOLDER / told.id).resolve()
     there = {SENT: str(checkout.resolve() if checkout else folder / "sources"), MADE: str(folder / "adapters")}
     for path, body in (files.files if files and checkout is None else {}).items():
         _write(folder / path, _here(body, there))

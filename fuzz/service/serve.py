@@ -34,7 +34,7 @@ def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool 
     service = Service(settings)
     secret = first_token(service)
     address = settings.address
-    say(f"serving {service.database.shown} at {address}")
+    say(f"serving {service.database.name} at {address}")
     if secret:
         say(f"first token, shown this once (scopes read, submit, work, admin): {secret}")
     link = f"{address}/signin/{service.door.once(FIRST)}" if _has(service, FIRST) else f"{address}/signin"
@@ -72,7 +72,7 @@ def _has(service: Service, name: str) -> bool:
 def _bound(settings: ServiceSettings) -> socket.socket:
     """The socket, bound before anything is made: two servers do not share an address."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sends at once only then
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))

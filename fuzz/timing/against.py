@@ -12,7 +12,7 @@ from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.timing import Change, Compared, Comparison, Timed, TimingRun, noise_of
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.corpus.storage.reading import read_object, record_of
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.timing.compare import FALSE_ALARM, compare, unsure
@@ -67,7 +67,7 @@ def _version(subject: Subject, file: Path, function: str, called: str) -> Subjec
     return there.but(name=f"{subject.name}@{called}", device=subject.device)
 
 
-def kept_run(against: str, store: Store) -> TimingRun | None:
+def kept_run(against: str, store: CorpusStore) -> TimingRun | None:
     """A run that was kept: the name of one in the store, or a file that --json wrote; None: it is neither."""
     if Path(against).suffix == ".json":
         raw = read_object(Path(against))

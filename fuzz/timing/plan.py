@@ -10,7 +10,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.timing import TimingRun
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz.checking.selection import UserKernels, of_described_dtype, only_dtypes, placed
 from kernel_assay.fuzz.checking.subjects import takes
 from kernel_assay.fuzz.replay.replay import gather
@@ -61,7 +61,7 @@ class Chosen:
     """Key of the one over which speed-ups are; empty: none."""
 
 
-def time_kernels(settings: TimeSettings, *, store: Store, on_event: Listener | None = None) -> TimingRun:
+def time_kernels(settings: TimeSettings, *, store: CorpusStore, on_event: Listener | None = None) -> TimingRun:
     """Choose, time, and keep the result in the store. Raises UsageError for what cannot be chosen, loaded or kept."""
     chosen, s = choose(settings, store), settings
     store.prepare()
@@ -85,7 +85,7 @@ def time_kernels(settings: TimeSettings, *, store: Store, on_event: Listener | N
     return run
 
 
-def choose(settings: TimeSettings, store: Store) -> Chosen:
+def choose(settings: TimeSettings, store: CorpusStore) -> Chosen:
     """Find the cases and the implementations. Raises UsageError if there are none."""
     if settings.device.endswith(":all"):
         raise UsageError("times are those of one device; name it, as --device cuda:0")
@@ -112,7 +112,7 @@ def _plainest(op: str, own: Sequence[Subject]) -> list[str]:
     return [t for t in contract_of(op).dtypes if not own or takes(own[0], t)][:1]
 
 
-def _stored(settings: TimeSettings, store: Store) -> Chosen:
+def _stored(settings: TimeSettings, store: CorpusStore) -> Chosen:
     """Cases that are stored, or given as a word. Raises UsageError if they are of several ops."""
     if settings.shapes or settings.dtypes:
         raise UsageError(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Event, Finding, State
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz.triage.failures import now
 
 
-def promote(store: Store, finding: Finding) -> Path:
+def promote(store: CorpusStore, finding: Finding) -> Path | str:
     """Copy a finding among the committed ones, which are replayed in CI; the file it is in.
 
     Raises UsageError for a finding that never showed again when it was run: it would prove nothing.
@@ -25,7 +25,7 @@ def promote(store: Store, finding: Finding) -> Path:
     return store.promote(kept)
 
 
-def expect_failure(store: Store, finding: Finding, reason: str, until: str) -> Finding:
+def expect_failure(store: CorpusStore, finding: Finding, reason: str, until: str) -> Finding:
     """Take its failure for no news from now on, until a date (included) if one is given.
 
     Raises UsageError for an empty reason, or a date that is none or is over.
@@ -38,7 +38,7 @@ def expect_failure(store: Store, finding: Finding, reason: str, until: str) -> F
     return _amended(store, finding, words, expect="fail", reason=reason, expires=until)
 
 
-def expect_pass(store: Store, finding: Finding) -> Finding:
+def expect_pass(store: CorpusStore, finding: Finding) -> Finding:
     """Take its failure for news again."""
     return _amended(store, finding, "expected to pass", expect="pass", reason="", expires="")
 
@@ -52,6 +52,6 @@ def _check_date(until: str) -> None:
         raise UsageError(f"{until} is over; an expectation can only end in the future")
 
 
-def _amended(store: Store, finding: Finding, what: str, **changes: str) -> Finding:
+def _amended(store: CorpusStore, finding: Finding, what: str, **changes: str) -> Finding:
     event = Event(at=now(), state=finding.state, what=what)
     return store.amend(finding.but(history=(*finding.history, event), **changes))

@@ -62,7 +62,7 @@ class Enclosure:
     writable: tuple[str, ...] = ()
     """Folders that can be written to as before; they are made."""
     hidden: tuple[str, ...] = ()
-    """Folders, and files, that are seen empty."""
+    """Folders and files that are seen empty."""
     own: str = ""
     """A folder that all in there share: empty, in memory, and gone with them."""
 
@@ -147,10 +147,10 @@ class Enclosure:
             _bind(folder, folder)
             with suppress(OSError):  # it was read-only before
                 _set_read_only(folder, 0, clear=True)
-        for place in filter(os.path.exists, self.hidden):
-            if os.path.isdir(place):
+        for place in self.hidden:
+            if Path(place).is_dir():
                 _hide(place)
-            else:
+            elif Path(place).is_file():
                 _bind(os.devnull, place)
         if self.own:
             _mount("tmpfs", self.own, "tmpfs", _NOSUID | _NODEV, f"size={self.megabytes}m,mode=0700")

@@ -14,6 +14,7 @@ from kernel_assay.corpus.model.interpreter_mends import is_mended
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.program import program
+from kernel_assay.corpus.storage.place import DatabaseUrl, place_of
 from kernel_assay.reports.book import (
     DEFAULT_CORPUS,
     Book,
@@ -232,7 +233,8 @@ def findings_text(book: Book) -> str:
     dtypes = f" ({len(book.real)} records by dtype and pattern)" if len(book.real) > len(groups) else ""
     old = sum(not book.news(f) for f in book.real)
     quiet = f", {old} of them no news (known, expected, fixed or not reproduced)" if old else ""
-    return f"findings: {len(groups)}{dtypes}{quiet}, kept in {book.corpus}/local/findings\n\n" + "\n\n".join(blocks)
+    where = book.corpus if isinstance(place_of(book.corpus), DatabaseUrl) else f"{book.corpus}/local/findings"
+    return f"findings: {len(groups)}{dtypes}{quiet}, kept in {where}\n\n" + "\n\n".join(blocks)
 
 
 def _group_text(book: Book, group: Sequence[Finding], number: int) -> str:

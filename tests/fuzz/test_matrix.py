@@ -389,13 +389,13 @@ def test_a_run_that_was_killed_goes_on(matrix, fuzz):
     child.wait()
     child.stderr.close()
     assert first.startswith("1 of 2  passed   silu/float32/thin/any/cpu/mine.py")
-    (name,) = MatrixJournal(Path("corpus")).names()
-    before = {r.cell.shapes: r for r in MatrixJournal(Path("corpus")).read(name).results}
+    (name,) = MatrixJournal(Store(Path("corpus"))).names()
+    before = {r.cell.shapes: r for r in MatrixJournal(Store(Path("corpus"))).read(name).results}
     assert (before["thin"].standing, before["wide"].standing) == (Standing.PASSED, Standing.NOT_RUN)
     code, found, _ = matrix("--resume", **keys)
     assert (code, set(standings(found).values())) == (0, {"passed"})
     assert found["thin/float32"] == before["thin"], "it was not run again"
-    assert MatrixJournal(Path("corpus")).names() == [name]
+    assert MatrixJournal(Store(Path("corpus"))).names() == [name]
     refused(fuzz("matrix", "m.yaml", "--resume"), "was interrupted")
 
 
@@ -451,7 +451,7 @@ def test_its_reports(matrix, fuzz):
     assert code == 0
     assert Path("again.html").read_text() == page, "the latest matrix is what is reported of"
     assert "| failed | `silu/float32/wide/any/cpu/mine.py` | mismatch: " in out
-    (name,) = MatrixJournal(Path("corpus")).names()
+    (name,) = MatrixJournal(Store(Path("corpus"))).names()
     assert fuzz("report", name)[1].startswith(f"matrix {name}  seed 0\n")
     assert fuzz("report", found["thin/float32"].run)[1].startswith(f"run {found['thin/float32'].run}"), "a cell's own"
 

@@ -1,1 +1,1 @@
-"""The store in a database: SQLite in one file, or PostgreSQL."""
+"""A corpus in a database: tables, migrations, and the store that stands on them."""

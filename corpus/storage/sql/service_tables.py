@@ -3,16 +3,15 @@
 Times are seconds since 1970, UTC. Records are JSON text of ASCII characters only: no database refuses a character.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, Table, Text, UniqueConstraint, text
+from sqlalchemy import Boolean, Column, Double, Index, Table, Text, UniqueConstraint, text
 
-from kernel_assay.corpus.storage.sql.base import metadata
+from kernel_assay.corpus.storage.sql.tables import Number, metadata
 
-_WHOLE = BigInteger().with_variant(Integer, "sqlite")
 _QUEUED, _HELD = text("state = 'queued'"), text("state IN ('leased', 'running')")
 
 
 def _number(name: str, default: int = 0) -> Column[int]:
-    return Column(name, _WHOLE, nullable=False, server_default=str(default))
+    return Column(name, Number, nullable=False, server_default=str(default))
 
 
 def _words(name: str, default: str = "") -> Column[str]:
@@ -21,7 +20,7 @@ def _words(name: str, default: str = "") -> Column[str]:
 
 def _serial() -> Column[int]:
     """A column that grows; lists are in its order, and paged by it."""
-    return Column("seq", _WHOLE, primary_key=True, autoincrement=True)
+    return Column("seq", Number, primary_key=True, autoincrement=True)
 
 
 job = Table(
@@ -75,7 +74,7 @@ task = Table(
     _words("kind"),
     _words("device", "cpu"),
     _number("place"),
-    _number("priority"),
+    _number("rank"),
     _number("tag"),
     Column("deadline", Double),
     _words("state", "queued"),
@@ -84,9 +83,7 @@ task = Table(
     Column("until", Double),
     _words("worker"),
     _words("progress", "{}"),
-    Index(
-        "ix_task_queue", "device", text("priority DESC"), "tag", "seq", sqlite_where=_QUEUED, postgresql_where=_QUEUED
-    ),
+    Index("ix_task_queue", "device", "rank", "tag", "seq", sqlite_where=_QUEUED, postgresql_where=_QUEUED),
     Index(
         "ix_task_deadline",
         "deadline",
@@ -95,7 +92,8 @@ task = Table(
     ),
     Index("ix_task_until", "until", sqlite_where=_HELD, postgresql_where=_HELD),
 )
-"""place: which part of its job. tag: its turn among tasks of one priority (schedule.py)."""
+"""place: which part of its job. rank: 9 less its priority, the lowest comes first. tag: its turn among those of one
+rank (schedule.py)."""
 
 share = Table("share", metadata, Column("name", Text, primary_key=True), _number("tag"))
 """For whom tasks were queued, and the last turn each of them was given."""
@@ -159,7 +157,6 @@ life = Table(
     _words("seen_commit"),
     _words("fixed_commit"),
     _words("brought_by"),
-    _words("flags"),
     UniqueConstraint("finding", "project"),
     Index("ix_life_state_seq", "state", "seq"),
     Index("ix_life_project_seq", "project", "seq"),
@@ -180,6 +177,7 @@ event = Table(
     _words("words"),
     Column("told", Double),
     Index("ix_event_about_seq", "about", "seq"),
+    Index("ix_event_told", "told"),
 )
 """What happened, to what, by whom; told: when people were told of it."""
 
@@ -203,19 +201,3 @@ session = Table(
     Column("expires", Double, nullable=False),
 )
 """Browsers that are signed in."""
-
-findings = Table(
-    "findings",
-    metadata,
-    Column("project", Text, primary_key=True),
-    Column("id", Text, primary_key=True),
-    *(
-        Column(name, Text, nullable=False)
-        for name in ("op", "subject", "kind", "dtype", "signature", "state", "expect")
-    ),
-    Column("seeded", Boolean, nullable=False),
-    Column("count", BigInteger, nullable=False),
-    Column("first_seen", Text, nullable=False),
-    Column("last_seen", Text, nullable=False),
-    Column("record", Text, nullable=False),
-)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 import click
 
 from kernel_assay.corpus.program import program
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import notes_of
@@ -63,7 +63,7 @@ def command(
     dtypes: tuple[str, ...],
     device: str,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Search for sizes at which a kernel costs far more than at the sizes beside them: performance cliffs.
@@ -85,7 +85,7 @@ def command(
             others = ", ".join(f"{name} = {n}" for name, n in event.others.items())
             click.echo(f"{event.subject}: {count(event.sizes, 'size')} of {event.axis} at {others}", err=True)
 
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         found = api.cliffs(
             op,
             own=own,

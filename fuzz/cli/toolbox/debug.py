@@ -10,7 +10,8 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.corpus.storage.atomic_files import named_trouble
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import (
     contract_option,
@@ -40,7 +41,7 @@ from kernel_assay.fuzz.triage.sanitize import said_of
 @reference_option
 @old_corpus_option
 def command(
-    *, target: str, own: UserKernels, device: str, batch: str | None, printed: bool, out: Path, corpus: Path
+    *, target: str, own: UserKernels, device: str, batch: str | None, printed: bool, out: Path, corpus: Place
 ) -> int:
     """Run a case in a debugger, stopped where it goes wrong: the line, the thread and the block, if the finding knows.
 
@@ -69,10 +70,10 @@ def command(
     return 0
 
 
-def _session(target: str, own: UserKernels, device: str, corpus: Path, folder: Path, commands: list[str]) -> Session:
+def _session(target: str, own: UserKernels, device: str, corpus: Place, folder: Path, commands: list[str]) -> Session:
     if target.endswith(".py") and Path(target).is_file():
         return program_session(target, commands)
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         item = only_one(moved(aimed(store, target, own), device), target)
     if item.finding and item.finding.before:
         click.echo("warning: it fails after other cases only, and those are not run here", err=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.checking.user_references import notes_of
@@ -64,7 +65,7 @@ def save_command(
     dtypes: tuple[str, ...],
     device: str,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Save the outputs of one kernel (--subject) in a new folder, with versions, device and what is said of each.
@@ -72,7 +73,7 @@ def save_command(
     OP is its op, if the file does not say it. Exit code 1 if a case fails already; what it gave is saved all the same.
     """
     check_files(json_path)
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         given = [item.case for item in api.gather(store, targets, own)] if targets else []
     saved = api.save_golden(
         out, own=own, op=op, given=given, cases=cases, seed=seed, dtypes=dtypes, device=device, limits=limits

@@ -8,8 +8,9 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
-from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.matrix_record import CellResult, MatrixRun, Standing
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.cli.options import AtLeast, box_options, corpus_option, json_option
 from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED, check_files, write_json
@@ -57,7 +58,7 @@ def command(
     junit_path: str | None,
     quiet: bool,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
 ) -> int:
     """Run the test matrix in FILE: op x dtype x shape set x layout x device x kernel, each cell a small run.
@@ -72,7 +73,7 @@ def command(
         planned = cells.plan(only)
         say(f"{file}: {len(planned):,} cells of {', '.join(cells.ops)}")
         return _expired(expired)
-    with Store(corpus) as store, stopping(api.Stop()) as stop:
+    with open_store(corpus) as store, stopping(api.Stop()) as stop:
         store.prepare()
         run = begun(cells, store, only, resume=resume)
         progress = _Progress(sum(one.to_run for one in run.results), quiet=quiet)

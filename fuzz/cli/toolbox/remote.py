@@ -12,7 +12,8 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz.cli.options import AtLeast, corpus_option, dtype_option
 from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED
 from kernel_assay.fuzz.cli.toolbox.server_options import secret_of, server_options, with_service
@@ -321,11 +322,11 @@ def log_command(*, client: Client, name: str, follow: bool) -> None:
 @click.option("--checkout", type=click.Path(path_type=Path, exists=True, file_okay=False), help="With its files.")
 @corpus_option
 @asks
-def pull_command(*, client: Client, name: str, checkout: Path | None, corpus: Path) -> None:
+def pull_command(*, client: Client, name: str, checkout: Path | None, corpus: Place) -> None:
     """Take a finding of a server into the corpus here, with the files that it needs."""
     from kernel_assay.fuzz.service.pulling import pulled  # noqa: PLC0415  an extra that need not be installed
 
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         finding = pulled(client, name, store, checkout)
     say(f"{finding.subject.key}: {finding.verdict.message}\nreplay    {program()} replay {finding.id}")
 

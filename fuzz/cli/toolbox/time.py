@@ -11,7 +11,8 @@ import click
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.atomic_files import write_atomic
-from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.opening import open_store
+from kernel_assay.corpus.storage.place import Place
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.selection import UserKernels
 from kernel_assay.fuzz.cli.options import (
@@ -101,7 +102,7 @@ def command(
     seed: int | None,
     no_roofline: bool,
     limits: SandboxLimits,
-    corpus: Path,
+    corpus: Place,
     json_path: str | None,
     junit_path: str | None,
     against: str,
@@ -136,7 +137,7 @@ def command(
         against=against,
     )
     live = not quiet and sys.stderr.isatty()
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         try:
             run = api.time(settings, store=store, on_event=_progress if live else None)
         finally:
@@ -160,9 +161,9 @@ def command(
     return FOUND if run.failed or failed(run, fail_on) else 0
 
 
-def _history(corpus: Path, op: str) -> int:
+def _history(corpus: Place, op: str) -> int:
     """Say what kept runs tell. Raises UsageError if there are none."""
-    with Store(corpus) as store:
+    with open_store(corpus) as store:
         found = histories([store.timing(name) for name in store.timings()], op)
     if not found:
         raise UsageError(f"no times{f' of {op}' if op else ''} are kept in {corpus}: time something first")

@@ -70,12 +70,17 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
 
 def queue_task(connection: Connection, of: Row, place: int) -> None:
     """Queue one part of a job, whose row is given."""
-    said = json.loads(of["request"])["settings"]
-    values = {name: of[name] for name in ("kind", "priority")}
-    tag = next_tag(connection, of["share"])
-    key = {"id": f"{of['id']}-{place}", "job": of["id"], "place": place, "device": said["device"], "tag": tag}
-    until = None if place else of["deadline"]  # of one that was begun the rest is done
-    connection.execute(task.insert().values(**values, **key, deadline=until))
+    row = {
+        "id": f"{of['id']}-{place}",
+        "job": of["id"],
+        "kind": of["kind"],
+        "device": json.loads(of["request"])["settings"]["device"],
+        "place": place,
+        "rank": 9 - of["priority"],
+        "tag": next_tag(connection, of["share"]),
+        "deadline": None if place else of["deadline"],  # of one that was begun the rest is done
+    }
+    connection.execute(task.insert().values(**row))
 
 
 def content_of(request: JobRequest, sources: str) -> str:
@@ -211,7 +216,7 @@ def added(a: Progress, b: Progress) -> Progress:
 
 def _places(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     """How many tasks come before the first one of each job."""
-    order = (task.c.priority.desc(), task.c.tag, task.c.seq)
+    order = (task.c.rank, task.c.tag, task.c.seq)
     ranked = select(task.c.job, (func.row_number().over(order_by=order) - 1).label("place"))
     queue = ranked.where(task.c.state == "queued").subquery()
     first = select(queue.c.job, func.min(queue.c.place)).where(queue.c.job.in_(names)).group_by(queue.c.job)

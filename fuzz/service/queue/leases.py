@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 from functools import cache
 
-from sqlalchemy import Connection, TextClause, case, func, select, text, update
+from sqlalchemy import Connection, TextClause, case, select, text, update
 
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, task, worker
 from kernel_assay.fuzz.service.problems import ConflictError, MissingError
@@ -34,35 +34,58 @@ from kernel_assay.fuzz.service.queue.rows import insert, note, record_of, text_o
 from kernel_assay.fuzz.service.queue.schedule import part, seed_of
 
 _OVER = [state.value for state in OVER]
-_CLAIM = """
-UPDATE task SET state = 'leased', until = :until, worker = :worker, progress = '{{}}',
-  epoch = CASE WHEN epoch >= :stamp THEN epoch + 1 ELSE :stamp END
-WHERE seq = (
+_NEXT = """
   SELECT seq FROM task
   WHERE state = 'queued' AND device = :device AND (deadline IS NULL OR deadline > :now){kinds}
     AND NOT EXISTS (SELECT 1 FROM worker WHERE name = :worker AND drain)
-  ORDER BY priority DESC, tag, seq LIMIT 1{lock})
-RETURNING id, job, place, epoch
-"""
+  ORDER BY rank, tag, seq LIMIT 1{lock}"""
+_TAKE = """UPDATE task SET state = 'leased', until = :until, worker = :worker, progress = '{{}}',
+  epoch = CASE WHEN epoch >= :stamp THEN epoch + 1 ELSE :stamp END
+WHERE seq = ({next}) RETURNING id AS task, job, place, epoch"""
 """The epoch is the time in ms, and grows: if a power cut takes back a lease, the next one differs all the same."""
+_BEGIN = """UPDATE job SET state = 'leased', worker = :worker, started = COALESCE(started, :now)
+WHERE id = {job} AND state = 'queued'"""
+_TOLD = "id, state, request, sources, seed, parts, handed, kind, priority, share, deadline"
+_AT_ONCE = f"""WITH claimed AS ({_TAKE}), begun AS ({_BEGIN.format(job="(SELECT job FROM claimed)")})
+SELECT {_TOLD}, task, place, epoch FROM claimed, job WHERE job.id = (SELECT job FROM claimed)"""  # noqa: S608  constants
+"""The three statements as one: what PostgreSQL can, and so goes its way once."""
 
 
 @cache
-def _claim(kinds: int, postgres: bool) -> TextClause:
+def _statement(words: str, kinds: int, lock: str = "") -> TextClause:
     names = ", ".join(f":kind{number}" for number in range(kinds))
     chosen = f" AND kind IN ({names})" if kinds else ""
-    return text(_CLAIM.format(kinds=chosen, lock=" FOR UPDATE SKIP LOCKED" if postgres else ""))
+    return text(words.format(next=_NEXT.format(kinds=chosen, lock=lock)))
 
 
 def lease(connection: Connection, asked: LeaseRequest, now: float) -> Lease | None:
     """Give the worker the task whose turn it is; None: nothing that it can do waits."""
-    statement = _claim(len(asked.kinds), connection.dialect.name == "postgresql")
     known: Row = {f"kind{number}": kind.value for number, kind in enumerate(asked.kinds)}
     known |= {"now": now, "until": now + LEASE_SECONDS, "stamp": int(now * 1000), "worker": asked.worker}
+    take = _take_at_once if connection.dialect.name == "postgresql" else _take
     for device in ("cuda", "cpu") if asked.devices else ("cpu",):
-        if (claimed := connection.execute(statement, {**known, "device": device}).mappings().first()) is not None:
-            return _leased(connection, dict(claimed), asked.worker, now)
+        if (of := take(connection, len(asked.kinds), {**known, "device": device})) is not None:
+            return _leased(connection, of, now)
     return None
+
+
+def _take_at_once(connection: Connection, kinds: int, known: Row) -> Row | None:
+    statement = _statement(_AT_ONCE, kinds, " FOR UPDATE SKIP LOCKED")
+    found = connection.execute(statement, known).mappings().first()
+    return None if found is None else dict(found)
+
+
+def _take(connection: Connection, kinds: int, known: Row) -> Row | None:
+    claimed = connection.execute(_statement(_TAKE, kinds), known).mappings().first()
+    if claimed is None:
+        return None
+    of = connection.execute(_JOB, {"id": claimed["job"]}).mappings().one()
+    if of["state"] == "queued":
+        connection.execute(_BEGUN, {"id": of["id"], "worker": known["worker"], "now": known["now"]})
+    return {**of, **claimed}
+
+
+_JOB, _BEGUN = text(f"SELECT {_TOLD} FROM job WHERE id = :id"), text(_BEGIN.format(job=":id"))  # noqa: S608
 
 
 def waiting(connection: Connection, asked: LeaseRequest) -> bool:
@@ -71,26 +94,23 @@ def waiting(connection: Connection, asked: LeaseRequest) -> bool:
     return connection.scalar(queued if asked.devices else queued.where(task.c.device == "cpu")) is not None
 
 
-def _leased(connection: Connection, claimed: Row, name: str, now: float) -> Lease:
-    of = dict(connection.execute(select(job).where(job.c.id == claimed["job"])).mappings().one())
-    if of["state"] == "queued":
-        begun = {"state": "leased", "worker": name, "started": func.coalesce(job.c.started, now)}
-        connection.execute(update(job).where(job.c.id == of["id"], job.c.state == "queued").values(**begun))
-    if claimed["place"] == of["handed"] - 1 and of["handed"] < of["parts"] and of["state"] not in _OVER:
+def _leased(connection: Connection, of: Row, now: float) -> Lease:
+    place = of["place"]
+    if place == of["handed"] - 1 and of["handed"] < of["parts"] and of["state"] not in _OVER:
         grown = {"handed": of["handed"] + 1, "open_tasks": job.c.open_tasks + 1}
         same = (job.c.id == of["id"], job.c.handed == of["handed"], job.c.state.not_in(_OVER))
         if connection.execute(update(job).where(*same).values(**grown)).rowcount:
             queue_task(connection, of, of["handed"])
-    cases, request = part(record_of(of["request"], JobRequest), claimed["place"])
+    cases, request = part(record_of(of["request"], JobRequest), place)
     return Lease(
-        task=claimed["id"],
-        epoch=claimed["epoch"],
+        task=of["task"],
+        epoch=of["epoch"],
         until=datetime.fromtimestamp(now + LEASE_SECONDS, UTC),
         job=of["id"],
         request=request,
         sources=of["sources"],
-        index=claimed["place"],
-        seed=seed_of(of["seed"], claimed["place"]) if of["parts"] > 1 else of["seed"],
+        index=place,
+        seed=seed_of(of["seed"], place) if of["parts"] > 1 else of["seed"],
         cases=cases,
     )
 

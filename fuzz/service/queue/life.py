@@ -11,7 +11,9 @@ from sqlalchemy import Connection, and_, select, update
 
 from kernel_assay.corpus.model.findings import Event, Finding, State
 from kernel_assay.corpus.storage.merging import merge
-from kernel_assay.corpus.storage.sql.service_tables import findings, life
+from kernel_assay.corpus.storage.sql.service_tables import life
+from kernel_assay.corpus.storage.sql.store import finding_row
+from kernel_assay.corpus.storage.sql.tables import findings
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import FindingStanding, JobKind, JobRequest, Standing
 from kernel_assay.fuzz.service.queue import jobs
@@ -37,20 +39,7 @@ def record(connection: Connection, name: str, project: str | None = None) -> Fin
 
 def put(connection: Connection, project: str, finding: Finding) -> None:
     """Write a finding in the place of what was written of it before."""
-    row = {
-        "op": finding.signature.op,
-        "subject": finding.subject.key,
-        "kind": finding.verdict.kind.value,
-        "dtype": finding.case.dtype,
-        "signature": finding.signature.key,
-        "state": finding.state.value,
-        "expect": finding.expect,
-        "seeded": bool(finding.subject.planted),
-        "count": min(finding.count, 2**53),
-        "first_seen": finding.first_seen,
-        "last_seen": finding.last_seen,
-    }
-    row = {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
+    row = {name: clean(value) if isinstance(value, str) else value for name, value in finding_row(finding).items()}
     row["record"] = text_of(finding)
     new = insert(connection, findings).values(project=project, id=finding.id, **row)
     connection.execute(new.on_conflict_do_update(index_elements=["project", "id"], set_=row))

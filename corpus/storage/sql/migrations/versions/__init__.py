@@ -1,0 +1,1 @@
+"""One step a module, in the order of their names."""

@@ -1,0 +1,217 @@
+"""Create the tables of the server: a copy of service_tables.py as it was then."""
+
+from alembic import op
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+revision = "v0002"
+down_revision = "v0001"
+
+Number = BigInteger().with_variant(Integer(), "sqlite")
+_TABLES = MetaData(
+    naming_convention={
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+_QUEUED, _HELD = text("state = 'queued'"), text("state IN ('leased', 'running')")
+
+
+def _number(name: str, default: int = 0) -> Column[int]:
+    return Column(name, Number, nullable=False, server_default=str(default))
+
+
+def _words(name: str, default: str = "") -> Column[str]:
+    return Column(name, Text, nullable=False, server_default=default)
+
+
+def _serial() -> Column[int]:
+    """A column that grows; lists are in its order, and paged by it."""
+    return Column("seq", Number, primary_key=True, autoincrement=True)
+
+
+Table(
+    "job",
+    _TABLES,
+    _serial(),
+    Column("id", Text, nullable=False, unique=True),
+    _words("kind"),
+    Column("project", Text),
+    _words("share"),
+    Column("request", Text, nullable=False),
+    _words("sources"),
+    _words("finding"),
+    _words("content"),
+    _number("priority"),
+    Column("deadline", Double),
+    _words("owner"),
+    Column("key", Text),
+    _words("state", "queued"),
+    _number("attempts"),
+    _words("worker"),
+    Column("created", Double, nullable=False),
+    Column("started", Double),
+    Column("ended", Double),
+    _words("reason"),
+    _words("progress", "{}"),
+    _words("verdict"),
+    _words("message"),
+    _words("found"),
+    _words("commit_id"),
+    _words("environment"),
+    _number("seed"),
+    _number("parts", 1),
+    _number("handed", 1),
+    _number("open_tasks", 1),
+    _number("log_bytes"),
+    UniqueConstraint("owner", "key"),
+    Index("ix_job_content", "content"),
+    Index("ix_job_state_seq", "state", "seq"),
+    Index("ix_job_project_seq", "project", "seq"),
+)
+
+Table(
+    "task",
+    _TABLES,
+    _serial(),
+    Column("id", Text, nullable=False, unique=True),
+    Column("job", Text, nullable=False, index=True),
+    _words("kind"),
+    _words("device", "cpu"),
+    _number("place"),
+    _number("rank"),
+    _number("tag"),
+    Column("deadline", Double),
+    _words("state", "queued"),
+    _number("epoch"),
+    _number("attempts"),
+    Column("until", Double),
+    _words("worker"),
+    _words("progress", "{}"),
+    Index("ix_task_queue", "device", "rank", "tag", "seq", sqlite_where=_QUEUED, postgresql_where=_QUEUED),
+    Index(
+        "ix_task_deadline",
+        "deadline",
+        sqlite_where=text("deadline IS NOT NULL"),
+        postgresql_where=text("deadline IS NOT NULL"),
+    ),
+    Index("ix_task_until", "until", sqlite_where=_HELD, postgresql_where=_HELD),
+)
+
+Table("share", _TABLES, Column("name", Text, primary_key=True), _number("tag"))
+
+Table("source", _TABLES, Column("digest", Text, primary_key=True), Column("record", Text, nullable=False))
+
+Table(
+    "artifact",
+    _TABLES,
+    Column("job", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+Table("log", _TABLES, _serial(), Column("job", Text, nullable=False, index=True), Column("body", Text, nullable=False))
+
+Table(
+    "worker",
+    _TABLES,
+    Column("name", Text, primary_key=True),
+    _words("devices", "[]"),
+    _words("kinds", "[]"),
+    _words("environment", "{}"),
+    _words("token"),
+    Column("first_seen", Double, nullable=False),
+    Column("seen", Double, nullable=False),
+    Column("drain", Boolean, nullable=False, server_default=text("false")),
+)
+
+Table(
+    "project",
+    _TABLES,
+    Column("name", Text, primary_key=True),
+    Column("record", Text, nullable=False),
+    _words("head"),
+    Column("created", Double, nullable=False),
+    Column("fuzzed", Double),
+)
+
+Table(
+    "life",
+    _TABLES,
+    _serial(),
+    _words("project"),
+    Column("finding", Text, nullable=False),
+    _words("op"),
+    _words("subject"),
+    _words("kind"),
+    _words("dtype"),
+    _words("title"),
+    _words("state", "new"),
+    Column("since", Double, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("seen", Double, nullable=False),
+    _number("times", 1),
+    _words("reason"),
+    Column("until", Double),
+    _words("job"),
+    _words("seen_commit"),
+    _words("fixed_commit"),
+    _words("brought_by"),
+    UniqueConstraint("finding", "project"),
+    Index("ix_life_state_seq", "state", "seq"),
+    Index("ix_life_project_seq", "project", "seq"),
+    Index("ix_life_op_seq", "op", "seq"),
+)
+
+Table(
+    "event",
+    _TABLES,
+    _serial(),
+    Column("at", Double, nullable=False),
+    _words("who"),
+    _words("what"),
+    _words("noun"),
+    _words("about"),
+    Column("project", Text),
+    _words("words"),
+    Column("told", Double),
+    Index("ix_event_about_seq", "about", "seq"),
+    Index("ix_event_told", "told"),
+)
+
+Table(
+    "token",
+    _TABLES,
+    Column("name", Text, primary_key=True),
+    Column("digest", Text, nullable=False, unique=True),
+    _words("scopes"),
+    Column("created", Double, nullable=False),
+    Column("expires", Double),
+    Column("used", Double),
+)
+
+Table(
+    "session",
+    _TABLES,
+    Column("digest", Text, primary_key=True),
+    Column("token", Text, nullable=False),
+    _words("csrf"),
+    Column("expires", Double, nullable=False),
+)
+
+
+def upgrade() -> None:
+    """Create the tables of the server."""
+    _TABLES.create_all(op.get_bind(), checkfirst=False)

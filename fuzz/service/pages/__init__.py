@@ -1,0 +1,1 @@
+"""Pages for people, live while they are looked at."""
