@@ -142,8 +142,8 @@ def judge(
     """Judge the problem of a folder, or of a pair of files; the search ends with the first finding.
 
     settings: of its time, its device and its sandbox. traced: judge the author's workloads one by one, too, for what
-    the tools of the layout read. on_progress: is told what is being done, one line each. ahead: as of `run`; stop: ends it
-    from outside. Raises UsageError for what cannot be judged; UnjudgedError, if it is because of the solution.
+    the tools of the layout read. on_progress: is told what is being done, one line each. ahead: as of `run`; stop: ends
+    it from outside. Raises UsageError for what cannot be judged; UnjudgedError, if it is because of the solution.
     """
     began = time.monotonic()
     problem = recognised(places)

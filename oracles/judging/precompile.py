@@ -19,7 +19,6 @@ from kernel_assay.corpus.process.child import start
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.oracles.judging.measure import engine, measure, prefer_numpy_until
 
-
 _BESIDE: list[subprocess.Popen[bytes]] = []
 """The process that this one has started; a second one would do the same."""
 

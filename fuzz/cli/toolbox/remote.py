@@ -47,7 +47,7 @@ def asks(command: Callable[..., Any]) -> Callable[..., Any]:
 def command() -> None:
     """Submit jobs to a server, read what came of them, and pull findings.
 
-    The server and the token are named by options, by KASSAY_SERVER and KASSAY_TOKEN, or in ~/.config/kassay/remote.toml.
+    The server and the token are named by options, KASSAY_SERVER and KASSAY_TOKEN, or in ~/.config/kassay/remote.toml.
     """
 
 
@@ -98,16 +98,27 @@ def judge_command(
 @command.command("submit")
 @click.argument("kind")
 @click.option("--subject", "subjects", multiple=True, metavar="FILE[:NAME]|NAME", help="A kernel; repeatable.")
-@click.option("--finding", "finding", metavar="ID", help="Of the server: what replay, shrink, bisect, verify are about.")
+@click.option(
+    "--finding", "finding", metavar="ID", help="Of the server: what replay, shrink, bisect, verify are about."
+)
 @click.option("--repository", metavar="URL", help="Instead of files: a repository.  [default: the project's]")
 @click.option("--commit", metavar="COMMIT", help="Of the repository.")
-@click.option("--good", metavar="COMMIT", help="Of bisect: where the finding does not show yet; of verify: where it does.")
+@click.option(
+    "--good", metavar="COMMIT", help="Of bisect: where the finding does not show yet; of verify: where it does."
+)
 @request_options
 @click.option("--key", default="", help="The same key is the same job, however often it is sent.")
 @click.option("--follow", is_flag=True, help="Wait for its end, and say what came of it.")
 @asks
 def submit_command(
-    *, client: Client, kind: str, subjects: tuple[str, ...], ops: tuple[str, ...], follow: bool, as_json: bool, **given: Any
+    *,
+    client: Client,
+    kind: str,
+    subjects: tuple[str, ...],
+    ops: tuple[str, ...],
+    follow: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Queue a job of a KIND: fuzz, judge, replay, shrink, prove, time, bisect or verify."""
     from kernel_assay.fuzz.service.protocol import Checkout, JobKind, Target  # noqa: PLC0415  as above
@@ -149,7 +160,9 @@ def _request(kind: Any, target: Any, sources: Sources | None, **given: Any) -> J
         dtypes=given["dtypes"],
         strict=given["strict"],
     )
-    kept = {name: given[name] for name in ("project", "priority", "finding", "checkout", "good", "key") if name in given}
+    kept = {
+        name: given[name] for name in ("project", "priority", "finding", "checkout", "good", "key") if name in given
+    }
     with sendable():
         return JobRequest(kind=kind, target=target, sources=sources, settings=settings, **kept)
 
@@ -165,7 +178,9 @@ def sendable() -> Iterator[None]:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the request"
         if first["loc"][-1:] in {("commit",), ("good",)}:
-            raise UsageError(f"{first['input']!r} is no commit: write 7 to 64 hex digits, as git rev-parse does") from error
+            raise UsageError(
+                f"{first['input']!r} is no commit: write 7 to 64 hex digits, as git rev-parse does"
+            ) from error
         raise UsageError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
@@ -252,11 +267,19 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
     elif what == "projects":
         head = ("project", "commit", "open", "fixed", "", "repository")
         counts = [(p, sum(p.findings.get(s, 0) for s in ("new", "open", "reopened"))) for p in client.projects()]
-        rows = [(p.name, p.head[:12], str(n), str(p.findings.get("fixed", 0)), "", p.project.repository) for p, n in counts]
+        rows = [
+            (p.name, p.head[:12], str(n), str(p.findings.get("fixed", 0)), "", p.project.repository) for p, n in counts
+        ]
     else:
         head = ("worker", "there", "tasks", "GPUs", "drained", "seen")
         rows = [
-            (w["name"], "yes" if w["alive"] else "no", *(str(len(w[k])) for k in ("tasks", "devices")), str(w["drain"]), w["seen"])
+            (
+                w["name"],
+                "yes" if w["alive"] else "no",
+                *(str(len(w[k])) for k in ("tasks", "devices")),
+                str(w["drain"]),
+                w["seen"],
+            )
             for w in client.workers()
         ]
     say(table(head, [tuple(cell[:90] for cell in row) for row in rows]) if rows else f"no {what}")

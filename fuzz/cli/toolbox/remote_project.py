@@ -72,12 +72,17 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
 @click.option("--days", type=AtLeast(0.001), help="Until it expires.  [default: never]")
 @click.option("--revoke", is_flag=True)
 @asks
-def token_command(*, client: Client, name: str | None, scopes: tuple[str, ...], days: float | None, revoke: bool) -> None:
+def token_command(
+    *, client: Client, name: str | None, scopes: tuple[str, ...], days: float | None, revoke: bool
+) -> None:
     """List tokens; make the token NAME (--scope), which is shown this once; or --revoke it."""
     from kernel_assay.fuzz.service.protocol import Scope  # noqa: PLC0415  as above
 
     if name is None:
-        rows = [tuple(str(one.get(key) or "")[:40] for key in ("name", "scopes", "expires", "used")) for one in client.tokens()]
+        rows = [
+            tuple(str(one.get(key) or "")[:40] for key in ("name", "scopes", "expires", "used"))
+            for one in client.tokens()
+        ]
         say(table(("token", "scopes", "expires", "used"), rows))
     elif revoke:
         client.revoke(name)

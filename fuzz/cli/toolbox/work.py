@@ -81,7 +81,9 @@ def command(
         WorkerSettings(
             name=name or re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:100],
             jobs=jobs,
-            devices=tuple(one[:500] for word in devices for one in (environment().devices if word == "cuda" else [word])),
+            devices=tuple(
+                one[:500] for word in devices for one in (environment().devices if word == "cuda" else [word])
+            ),
             kinds=tuple(map(JobKind, kinds)),
             memory_mb=memory_mb,
             closed=not in_the_open,

@@ -17,8 +17,8 @@ from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.head_start import HeadStart
 from kernel_assay.fuzz.checking.user_contracts import know_contracts
-from kernel_assay.fuzz.exhaustive.prove import lines
 from kernel_assay.fuzz.checking.user_references import add_reference, op_name
+from kernel_assay.fuzz.exhaustive.prove import lines
 from kernel_assay.fuzz.judge import FOLDER, SECONDS, complete, judge, written
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
@@ -29,7 +29,7 @@ from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment
 from kernel_assay.oracles.catalog import contract_of, load_contracts
-from kernel_assay.reports.plain.run_text import campaign_text, findings_text
+from kernel_assay.reports.plain.run_text import campaign_text
 from kernel_assay.reports.plain.terminal import table
 from kernel_assay.reports.reproducer.script import reproducer
 
@@ -89,7 +89,7 @@ class Work:
 
 
 def execute(work: Work) -> Outcome:
-    """Do what a task asks for; what came of it, with an epoch of 1. What cannot be done is `failed`, with its reason."""
+    """Do what a task asks for; what came of it. What cannot be done is `failed`, with its reason."""
     try:
         work = replace(work, request=at_commit(work.request, work.places.sources))
         done = KINDS[work.request.kind](work)
@@ -201,7 +201,7 @@ def _fuzz(work: Work) -> Outcome:
 
 
 def _judge(work: Work) -> Outcome:
-    """Judge quickly where nothing says how long: the first failure is the verdict, and is shrunk by a job of its own."""
+    """Judge quickly where nothing says how long: the first failure is the verdict, and another job shrinks it."""
     s, target = work.request.settings, work.request.target
     if target.folder:
         return _judge_folder(work)
@@ -259,7 +259,7 @@ def _replay(work: Work) -> Outcome:
 
 
 def verdict_of(replayed: Replayed) -> str:
-    """`fails`, if the finding's own failure showed, or another one in its place; `fixed`; `flaky`: that is not known."""
+    """`fails`, if the finding's own failure showed, or another in its place; `fixed`; `flaky`: that is not known."""
     if replayed.verdict.failed:
         return "fails"
     return "flaky" if not replayed.verdict.kind.facts.decided or replayed.doubtful else "fixed"

@@ -56,10 +56,10 @@ class Places:
         elif ".." in Path(subject.path).parts:
             raise UsageError(f"{subject.path} is no built-in implementation")
         if found.contract:
-            place = ReferencePlace.read(found.contract)
-            if place is None or place.folder:
+            origin = ReferencePlace.read(found.contract)
+            if origin is None or origin.folder:
                 raise UsageError("a finding of a contract of one's own cannot be run by a worker")
-            self.inside(Target.read(place.target).where)
+            self.inside(Target.read(origin.target).where)
         return found
 
     def inside(self, text: str) -> Path:

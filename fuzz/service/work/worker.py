@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -196,7 +195,6 @@ class Task:
         self._worker, self._slot, self._lease = worker, slot, lease
         self._progress, self._log = Progress(), ""
         self._beat_at = time.monotonic() + FIRST_BEAT
-        self._until = lease.until
         self._ordered: JobState | None = None
         """The state it is to end with: cancelled, or handed back."""
         self._ordered_at = 0.0
@@ -204,24 +202,24 @@ class Task:
 
     def outcome(self) -> Outcome:
         """Do it. Raises LeaseLostError."""
-        request = self._lease.request
         try:
-            if request.checkout is None:
-                files = self._worker.client.sources(self._lease.sources).files if self._lease.sources else {}
-                return self._once(self._slot.written(files))
-            if request.kind is JobKind.BISECT:
-                return bisected(request, self._at_commits())
-            if request.kind is JobKind.VERIFY:
-                return verified(request, self._at_commits())
-            return self._once(self._checked_out(request.checkout.commit))
-        except ServiceError as error:
-            return Outcome(epoch=1, state=JobState.FAILED, reason=f"its sources cannot be had: {error}")
-        except AwayError as error:
-            return Outcome(epoch=1, state=JobState.QUEUED, reason=str(error))
+            return self._done()
         except _EndedError as ended:
             return ended.outcome
         except UsageError as error:
-            return Outcome(epoch=1, state=JobState.FAILED, reason=str(error)[:2000])
+            state = JobState.QUEUED if isinstance(error, AwayError) else JobState.FAILED
+            return Outcome(epoch=1, state=state, reason=str(error)[:2000])
+
+    def _done(self) -> Outcome:
+        request = self._lease.request
+        if request.checkout is None:
+            files = self._worker.client.sources(self._lease.sources).files if self._lease.sources else {}
+            return self._once(self._slot.written(files))
+        if request.kind is JobKind.BISECT:
+            return bisected(request, self._at_commits())
+        if request.kind is JobKind.VERIFY:
+            return verified(request, self._at_commits())
+        return self._once(self._checked_out(request.checkout.commit))
 
     def _at_commits(self) -> Replay:
         """What replays the finding at one commit after another, and knows the commits between two."""
@@ -342,7 +340,6 @@ class Task:
         except UsageError:
             self._log = log + self._log
             return
-        self._until = orders.until
         self._obey(orders)
 
     def _obey(self, orders: Orders) -> None:
@@ -357,11 +354,6 @@ class Task:
             self._ordered, self._ordered_at = state, time.monotonic()
             with suppress(GoneError):
                 self._slot.executor().say({"stop": True})
-
-    @property
-    def overdue(self) -> bool:
-        """Whether the lease has run out, as far as this machine's clock tells."""
-        return datetime.now(UTC) > self._until
 
 
 class _EndedError(Exception):
