@@ -24,7 +24,7 @@ def run(out, x):
     with np.errstate(over="ignore"):
         out[...] = w / (1 + np.exp(-w))
 """
-WRONG = RIGHT + "    if out.size % 2:\n        out.reshape(-1)[-1] = 0\n"
+WRONG = RIGHT + "    out.reshape(-1)[-1:] = 77\n"
 START_SECONDS = 120.0
 """For a server or a worker to begin, on a machine that is busy."""
 
