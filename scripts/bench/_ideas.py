@@ -5,6 +5,7 @@ Nothing of the search knows of these switches: each takes the place of one funct
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.fuzz.campaign import search
@@ -16,16 +17,20 @@ from kernel_assay.kernels.backends.simt.schedule import is_checked
 from kernel_assay.oracles.spec.contract import Input
 
 
+def _put(module: ModuleType, name: str, value: object) -> None:
+    setattr(module, name, value)
+
+
 def _no_probes() -> None:
-    strategies._probe = lambda *_: {}
+    _put(strategies, "_probe", lambda *_: {})
 
 
 def _no_elites() -> None:
-    engines.MUTATE = 0.0
+    _put(engines, "MUTATE", 0.0)
 
 
 def _no_pokes() -> None:
-    engines.NEAR = 0.0
+    _put(engines, "NEAR", 0.0)
 
 
 def _no_layouts() -> None:
@@ -34,8 +39,8 @@ def _no_layouts() -> None:
     def plainest(spec: Input) -> tuple[str, ...]:
         return every(spec)[:1]
 
-    strategies.layouts_for = plainest  # type: ignore[assignment]
-    strategies._outputs_of = lambda *_: {}
+    _put(strategies, "layouts_for", plainest)
+    _put(strategies, "_outputs_of", lambda *_: {})
 
 
 def _no_check_mode() -> None:
@@ -45,7 +50,7 @@ def _no_check_mode() -> None:
         proposal = made(*args)  # type: ignore[arg-type]
         return replace(proposal, case=_reseeded(proposal.case))
 
-    engines.propose = unchecked  # type: ignore[assignment]
+    _put(engines, "propose", unchecked)
 
 
 def _reseeded(case: Case) -> Case:
@@ -64,7 +69,7 @@ class _Lawless(Runner):
 
 
 def _no_laws() -> None:
-    search.Runner = _Lawless  # type: ignore[misc]
+    _put(search, "Runner", _Lawless)
 
 
 IDEAS: dict[str, Callable[[], None]] = {

@@ -65,8 +65,8 @@ class Trial(Record):
     """Whether any output differs from the original's, in any bit, or it was found."""
     compared: int = 0
     """Cases that this was looked for on, if it was not found."""
-    equivalent: str = ""
-    """Why it is no bug, if it is none: a proof, the record, or a person's word."""
+    proved: bool = False
+    """Whether all inputs there are give the same bits as the original."""
 
     @property
     def key(self) -> tuple[str, int, str, float]:
@@ -128,21 +128,25 @@ def attempt(task: Task) -> Trial | None:
 
 
 def looked_into(trial: Trial, mutant: Mutant, subject: Subject) -> Trial:
-    """Say of a survivor whether its line is run, whether it differs in any bit, and whether it can matter."""
-    about = operators()[mutant.operator].about
+    """Say of a survivor whether its line is run, whether it differs in any bit, and whether it ever can."""
     triggered, compared = differs(mutant.of, subject, drawn(mutant.of, trial.seed), COMPARED)
     trial = trial.but(triggered=triggered, compared=compared, reached=triggered or is_reached(mutant, trial.seed))
-    if by_hand := said_by_hand(trial):
-        return trial.but(equivalent=f"by hand: {by_hand}")
-    if triggered:
-        return trial
-    if about == "values" and proved(mutant.of, subject):
-        return trial.but(equivalent="proof: the same bits on every input")
-    if trial.reached is False:
-        return trial.but(equivalent="record: the changed line is never run")
-    if about == "threads" or compared < COMPARED // 4:
-        return trial
-    return trial.but(equivalent=f"record: the same bits on {compared} cases")
+    values = operators()[mutant.operator].about == "values"
+    return trial.but(proved=values and not triggered and proved(mutant.of, subject))
+
+
+def why_equivalent(trial: Trial) -> str:
+    """Why a survivor is no bug: by a person's word, by proof or by the record; empty: it is one."""
+    if trial.fate != SURVIVES:
+        return ""
+    if by_hand := noted(trial, "equivalent"):
+        return f"by hand: {by_hand}"
+    if trial.proved:
+        return "by proof: the same bits on every input"
+    if trial.reached is False and not trial.triggered:
+        return "by the record: the changed line is never run"
+    silent = operators()[trial.operator].about in {"threads", "sizes"} or trial.compared < COMPARED // 4
+    return "" if trial.triggered is not False or silent else f"by the record: the same bits on {trial.compared} cases"
 
 
 def drawn(subject: Subject, seed: int) -> Iterator[Case]:
@@ -221,11 +225,6 @@ def _statement(text: str, at: int, language: str) -> int | None:
     ]  # fmt: skip
     smallest = min(inside, key=lambda span: span.real, default=None)
     return None if smallest is None else len("".join(lines[: int(smallest.imag) - 1]))
-
-
-def said_by_hand(trial: Trial) -> str:
-    """Why a mutant is equivalent, if a person has said so (mutants_equivalent.toml)."""
-    return noted(trial, "equivalent")
 
 
 def noted(trial: Trial, table: str) -> str:

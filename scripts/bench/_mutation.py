@@ -42,7 +42,7 @@ class Operator(BaseModel):
     name: str
     family: str
     source: str
-    about: Literal["places", "values", "threads"] = "places"
+    about: Literal["places", "values", "threads", "sizes"] = "places"
     head: bool = False
     cuda: Rules = ()
     triton: Rules = ()
@@ -161,9 +161,7 @@ def mutants(
     while left:
         mutant = _drawn(left, draw)
         name = f"m{mutant.id}_{mutant.path.name}"
-        yield Mutant(
-            mutant.of, mutant.operator, mutant.path.with_name(name), mutant.begin, mutant.end, mutant.instead
-        )
+        yield Mutant(mutant.of, mutant.operator, mutant.path.with_name(name), mutant.begin, mutant.end, mutant.instead)
 
 
 def _drawn(left: dict[str, dict[str, dict[str, list[Mutant]]]], draw: random.Random) -> Mutant:
