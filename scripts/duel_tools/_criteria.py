@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from _problem import ROUND, case_of, forms_of
+from _problem import ROUND, always, case_of, forms_of
 
 from kernel_assay.corpus.formats import Array, format_of
 from kernel_assay.corpus.model.case import Case
@@ -191,9 +191,5 @@ def _seen(got: Array | None, due: Array, op: str) -> Seen | None:
 
 def _theirs(contract: Contract, count: int) -> list[Case]:
     """Round shapes and normal values of one seed, in every dtype and with every attribute."""
-    cases = [
-        case_of(contract, form, 0)
-        for extent in ROUND[:2]
-        for form in forms_of(contract, (), lambda _, n=extent: n)  # type: ignore[misc]
-    ]
+    cases = [case_of(contract, form, 0) for extent in ROUND[:2] for form in forms_of(contract, (), always(extent))]
     return cases[:: max(1, len(cases) // count)][:count]

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 from kernel_assay.reports.formats.html import CONTROL, asset, digest, pages
 from kernel_assay.reports.page.plots import Plot, Tick, Trace
@@ -12,7 +13,7 @@ LEAST = 0.05
 STEPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
 
 
-def page(result: dict) -> str:
+def page(result: dict[str, Any]) -> str:
     """The whole page; the same result gives the same text."""
     template = Path(__file__).with_name("duel.html.j2").read_text("utf-8")
     script = asset("script.js")
@@ -23,7 +24,7 @@ def page(result: dict) -> str:
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def facts(result: dict) -> list[tuple[str, str]]:
+def facts(result: dict[str, Any]) -> list[tuple[str, str]]:
     """The circumstances."""
     e = result["environment"]
     packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items())
@@ -34,7 +35,7 @@ def facts(result: dict) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def plots(result: dict) -> list[Plot]:
+def plots(result: dict[str, Any]) -> list[Plot]:
     """Bugs found over time, and the share of trials in which a bug is not found yet."""
     counted = {k for some in result["summary"]["sets"].values() for k in some}
     times: dict[str, list[float]] = {}
@@ -43,7 +44,7 @@ def plots(result: dict) -> list[Plot]:
         if a["kernel"] in counted:
             trials[a["tool"]] = trials.get(a["tool"], 0) + 1
             times.setdefault(a["tool"], []).extend([a["seconds"]] if a["found"] else [])
-    found = {t: [(s, n) for n, s in enumerate(sorted(some), 1)] for t, some in times.items()}
+    found = {t: [(s, float(n)) for n, s in enumerate(sorted(some), 1)] for t, some in times.items()}
     left = {t: [(s, 1 - n / trials[t]) for s, n in some] for t, some in found.items()}
     most = max(trials.values(), default=1)
     return [

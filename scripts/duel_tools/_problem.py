@@ -56,6 +56,11 @@ class Form:
     attrs: Mapping[str, Any]
 
 
+def always(extent: int) -> Callable[[str], int]:
+    """The same extent of whatever dimension."""
+    return lambda _: extent
+
+
 def needed(contract: Contract) -> list[str]:
     """Inputs that every test has."""
     return [name for name in contract.inputs if name not in contract.optional]
@@ -166,7 +171,7 @@ def main(search: Callable[[Problem, Random, "Clock"], None]) -> None:
     clock, said = Clock(args.seconds), ""
     try:
         problem = Problem(args.kernel, args.op)
-        list(problem.forms(lambda _: 1))  # it is loaded, and compiled, before the clock starts
+        list(problem.forms(always(1)))  # it is loaded, and compiled, before the clock starts
         clock = Clock(args.seconds)
         with np.errstate(all="ignore"):
             search(problem, Random(args.seed), clock)

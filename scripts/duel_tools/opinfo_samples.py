@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import torch
-from _problem import Clock, Form, Found, Inputs, Problem, main
+from _problem import Clock, Form, Found, Inputs, Problem, always, main
 
 from kernel_assay.kernels.backend_registry import loader_of
 
@@ -34,7 +34,7 @@ def search(problem: Problem, random: Random, clock: Clock) -> None:
         seed = random.getrandbits(16)
         torch.manual_seed(seed)
         for extent in EXTENTS:
-            for form in problem.forms(lambda _, n=extent: n):  # type: ignore[misc]
+            for form in problem.forms(always(extent)):
                 for dense in (True, False):
                     if clock.over:
                         return
