@@ -35,7 +35,10 @@ def test_a_missing_annotation_is_noticed(tmp_path):
 
 def test_scripts(monkeypatch):
     """They are run by hand and now and then, and must not have been left behind by what they call."""
-    monkeypatch.setenv("MYPYPATH", os.pathsep.join(("scripts", "scripts/bench", "tests/oracles", "tests/reports")))
+    monkeypatch.setenv(
+        "MYPYPATH",
+        os.pathsep.join(("scripts", "scripts/bench", "scripts/duel_tools", "tests/oracles", "tests/reports")),
+    )
     files = [path for folder in ("scripts", "scripts/bench") for path in sorted((ROOT / folder).iterdir())]
     scripts = [str(path) for path in files if path.is_file() and not path.suffix]
     assert len(scripts) > 20

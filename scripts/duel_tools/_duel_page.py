@@ -1,0 +1,80 @@
+"""The page of a duel: tables, and pictures of how soon each tool found what it found."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from kernel_assay.reports.formats.html import CONTROL, asset, digest, pages
+from kernel_assay.reports.page.plots import Plot, Tick, Trace
+from kernel_assay.reports.page.timing_plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, _with_legend
+
+LEAST = 0.05
+"""Seconds at which the time axis begins."""
+STEPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
+
+
+def page(result: dict[str, Any]) -> str:
+    """The whole page; the same result gives the same text."""
+    template = Path(__file__).with_name("duel.html.j2").read_text("utf-8")
+    script = asset("script.js")
+    text = pages().from_string(template).render(
+        r=result, s=result["summary"], plots=plots(result), script=script, script_digest=digest(script),
+        style=asset("style.css"), facts=facts(result),
+    )  # fmt: skip
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def facts(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """The circumstances."""
+    e = result["environment"]
+    packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items())
+    return [
+        ("processor", e["processor"] or e["machine"]), ("machine", result["machine"]), ("Python", e["python"]),
+        ("packages", packages), ("seconds for each tool and kernel", f"{result['seconds']:g}"),
+        ("seed", str(result["seed"])), ("the whole duel", f"{result['took']:.0f} s"),
+    ]  # fmt: skip
+
+
+def plots(result: dict[str, Any]) -> list[Plot]:
+    """Bugs found over time, and the share of trials in which a bug is not found yet."""
+    counted = {k for some in result["summary"]["sets"].values() for k in some}
+    times: dict[str, list[float]] = {}
+    trials: dict[str, int] = {}
+    for a in result["answers"]:
+        if a["kernel"] in counted:
+            trials[a["tool"]] = trials.get(a["tool"], 0) + 1
+            times.setdefault(a["tool"], []).extend([a["seconds"]] if a["found"] else [])
+    found = {t: [(s, float(n)) for n, s in enumerate(sorted(some), 1)] for t, some in times.items()}
+    left = {t: [(s, 1 - n / trials[t]) for s, n in some] for t, some in found.items()}
+    most = max(trials.values(), default=1)
+    return [
+        stairs(found, 0.0, most, "bugs found", [str(round(most * i / 4)) for i in range(5)], result["seconds"]),
+        stairs(left, 1.0, 1.0, "share not found yet", [f"{25 * i} %" for i in range(5)], result["seconds"]),
+    ]
+
+
+def stairs(
+    series: dict[str, list[tuple[float, float]]], begin: float, most: float, up: str, labels: list[str], end: float
+) -> Plot:
+    """Steps over a logarithmic time axis, a series a tool; begin: what each is before its first step."""
+    last = max([end, *(s for some in series.values() for s, _ in some)])
+
+    def x(seconds: float) -> float:
+        share = math.log(max(seconds, LEAST) / LEAST) / math.log(last / LEAST)
+        return LEFT + share * (WIDTH - RIGHT - LEFT)
+
+    def y(value: float) -> float:
+        return HEIGHT - BOTTOM - value / most * (HEIGHT - BOTTOM - TOP)
+
+    traces = []
+    for number, (name, some) in enumerate(series.items()):
+        path = f"M{LEFT},{y(begin):.1f}" + "".join(f"H{x(s):.1f}V{y(v):.1f}" for s, v in some) + f"H{x(last):.1f}"
+        traces.append(Trace(name, 1 + number % 6, path))
+    said = "; ".join(f"{name}: {some[-1][1] if some else begin:g} in the end" for name, some in series.items())
+    plot = Plot(
+        width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT,
+        across=tuple(Tick(round(x(s)), f"{s:g} s") for s in STEPS if LEAST < s <= last),
+        up=tuple(Tick(round(y(most * i / 4)), label) for i, label in enumerate(labels)),
+        across_name="seconds of search", up_name=up, words=f"{up.capitalize()} over time. {said}.",
+    )  # fmt: skip
+    return _with_legend(plot, traces)
