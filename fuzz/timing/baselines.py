@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.reference_place import ReferencePlace, Target
-from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.model.subject import INPUT, Subject
 from kernel_assay.fuzz.checking.selection import UserKernels, claims, placed
 from kernel_assay.fuzz.checking.subjects import is_emulated
 from kernel_assay.kernels.backend_registry import loader_of
@@ -17,6 +17,7 @@ from kernel_assay.oracles.catalog import contract_of
 _CALLS = ROOT / "baselines" / "torch_calls.py"
 _NARROW = {"float16", "bfloat16"}
 _BUILT_IN = "builtin:"
+_ACTIVATION = "act"
 Found = Sequence[Subject]
 
 
@@ -72,19 +73,28 @@ def _torch(op: str, device: str) -> Found:
         return _reference(op, device)
     if f"\ndef {op}(" not in _CALLS.read_text("utf-8"):
         return clean(op, "torch")[:1]
-    plain = read_subject(_CALLS, op=op, function=op).but(name="torch", numerics=clean(op, "torch")[0].numerics)
+    numerics = clean(op, "torch")[0].numerics
+    if _ACTIVATION in contract_of(op).intermediates:  # two calls, between which it is rounded
+        numerics = numerics.but(intermediates={_ACTIVATION: INPUT})
+    plain = read_subject(_CALLS, op=op, function=op).but(name="torch", numerics=numerics)
+    if _is_product(op):  # of 8 bits torch has none that is called so
+        plain = plain.but(dtypes=tuple(t for t in contract_of(op).dtypes if not t.startswith("float8")))
     narrow = next((s for s in clean(op, "torch") if set(s.dtypes) == _NARROW and claims(s)), None)
     if narrow is None or (device == "cpu" and op == "gemm"):
         return [plain]
-    wide = tuple(t for t in contract_of(op).dtypes if t not in _NARROW)
+    wide = tuple(t for t in plain.dtypes or contract_of(op).dtypes if t not in _NARROW)
     return [plain.but(dtypes=wide), plain.but(name="torch_half", numerics=narrow.numerics, dtypes=narrow.dtypes)]
+
+
+def _is_product(op: str) -> bool:
+    return bool(contract_of(op).product) or op == "gemv"
 
 
 def _cublas(op: str, device: str) -> Found:
     """Products of torch on a GPU, which are cuBLAS's."""
     if device == "cpu":
         raise UsageError("--baseline cublas is a library of the GPU; name --device cuda, or --baseline torch")
-    if not contract_of(op).product and op != "gemv":
+    if not _is_product(op):
         raise UsageError(f"--baseline cublas: {op} is no product of matrices; name --baseline torch")
     return [s.but(name=s.name.replace("torch", "cublas")) for s in _torch(op, device)]
 

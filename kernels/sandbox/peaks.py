@@ -31,6 +31,8 @@ from kernel_assay.kernels.sandbox.worker_pool import ONE_THREAD
 _SECONDS = 120.0
 _COPY, _EXTENT = {"cpu": 1 << 28, "cuda": 1 << 30}, {"cpu": 1024, "cuda": 8192}
 """Bytes that are copied, and the extent of a product, by kind of device."""
+_COPIES = 8
+"""On a GPU, one right after the other."""
 _EACH_SECONDS = 0.4
 """In which calls are repeated, the best of which counts."""
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -142,7 +144,11 @@ def _torch_copies(torch: Any, device: str, wait: Callable[[], Any]) -> float:
         return _numpy_copies(size)
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
-    return max(2 * size / _best(lambda: target.copy_(source), wait), size / _best(source.max, wait))
+
+    def many(call: Callable[[], Any]) -> float:  # a launch, and to wait for it, takes a part of the time
+        return _best(lambda: [call() for _ in range(_COPIES)], wait) / _COPIES
+
+    return max(2 * size / many(lambda: target.copy_(source)), size / many(source.max))
 
 
 def _torch_products(torch: Any, device: str, wait: Callable[[], Any]) -> Iterator[tuple[str, float]]:

@@ -303,10 +303,12 @@ def test_shapes_of_files(tmp_path):
 def test_the_torch_baseline_is_right(op, monkeypatch):
     pytest.importorskip("torch")
     contract = contract_of(op)
-    cases = [shapes.timing_cases(contract, ["small"], [t], 0)[0] for t in contract.dtypes if t in {"float32", "uint8"}]
-    subjects = [s for s in baselines.baselines_of(op, ["torch"], "cpu") if not s.name.endswith("half")]
-    run = measure(cases, subjects, limits=TimingLimits(seconds=0.1), roofline=False)
-    assert [(one.subject, one.problem, one.finding, one.verdict.kind) for one in run.timed if not one.ranked] == []
+    cases = [shapes.timing_cases(contract, ["small"], [t], 0)[0] for t in contract.dtypes if t != "float64"]
+    subjects = baselines.baselines_of(op, ["torch"], "cpu")
+    run = measure(cases, subjects, limits=TimingLimits(seconds=0.05), roofline=False)
+    assert [(one.subject, one.case.dtype, one.verdict.message) for one in run.timed if one.failed] == []
+    left = {one.case.dtype for one in run.timed} - {one.case.dtype for one in run.timed if one.ranked}
+    assert all(dtype.startswith("float8") for dtype in left), run.timed
 
 
 def test_baselines_are_named_in_one_sentence():
