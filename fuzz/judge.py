@@ -136,12 +136,14 @@ def judge(
     *,
     traced: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
+    ahead: HeadStart | None = None,
+    stop: api.Stop | None = None,
 ) -> Judgement:
     """Judge the problem of a folder, or of a pair of files; the search ends with the first finding.
 
     settings: of its time, its device and its sandbox. traced: judge the author's workloads one by one, too, for what
-    the tools of the layout read. on_progress: is told what is being done, one line each. Raises UsageError for what
-    cannot be judged; UnjudgedError, if it is because of the solution.
+    the tools of the layout read. on_progress: is told what is being done, one line each. ahead: as of `run`; stop: ends
+    it from outside. Raises UsageError for what cannot be judged; UnjudgedError, if it is because of the solution.
     """
     began = time.monotonic()
     problem = recognised(places)
@@ -154,19 +156,20 @@ def judge(
             f"{problem.layout} needs files written for it beside the corpus: name a folder, not {store.name}"
         )
     store.prepare()
-    problem = _written(problem, store.place)
+    problem = written(problem, store.place)
     mine = replace(settings, references=(problem.reference,), subjects=(problem.subject,))
-    with head_start(mine, "torch" if problem.later is not None else "") as ahead:
+    stop = stop or api.Stop()
+    with ahead or head_start(mine, "torch" if problem.later is not None else "") as start:
         contract = add_reference(problem.reference, op=op_name(problem.name), named=named_in(store))
-        _complete(problem, contract)
+        complete(problem, contract)
         on_progress(f"{problem.layout}: {problem.judged} against {problem.reference}")
         rounds = _let_round(contract, problem.dtypes or settings.dtypes or contract.dtypes[:1])
-        result, first = _searched(problem, contract, settings, store, ahead, on_progress)
+        result, first = _searched(problem, contract, settings, store, start, on_progress, stop)
     beyond = None
     if result.findings and not result.error and all(map(is_extreme, result.findings)):
         on_progress("it fails on inputs that are not ordinary; searching those that are")
         enter(ordinary(contract))
-        again, _ = _searched(problem, contract, settings, store, None, on_progress)
+        again, _ = _searched(problem, contract, settings, store, ahead, on_progress, stop)
         result, beyond = again, None if again.failed else result
     result.verify()
     traces = tuple(_traces(problem, contract, settings.limits)) if traced else ()
@@ -202,9 +205,10 @@ def _searched(
     store: CorpusStore,
     ahead: HeadStart | None,
     on_progress: Callable[[str], None],
+    stop: api.Stop,
 ) -> tuple[api.RunResult, float]:
     """The result of the search, and when the first outputs were judged; 0: none were. Raises UnjudgedError."""
-    stop, first = api.Stop(), list[float]()
+    first = list[float]()
 
     def listen(event: api.Event) -> None:
         if not first and isinstance(event, api.BatchJudged | api.FailureMet):
@@ -236,7 +240,7 @@ def _unjudged(problem: Problem, why: str) -> UnjudgedError:
     return UnjudgedError(why, [problem.trace(one, verdict) for one in problem.workloads] if problem.trace else [])
 
 
-def _written(problem: Problem, root: Place) -> Problem:
+def written(problem: Problem, root: Place) -> Problem:
     """The problem with its adapters written."""
     if not problem.files or not isinstance(root, Path):
         return problem
@@ -246,7 +250,7 @@ def _written(problem: Problem, root: Place) -> Problem:
     return replace(problem, reference=reference, subject=subject)
 
 
-def _complete(problem: Problem, contract: Contract) -> None:
+def complete(problem: Problem, contract: Contract) -> None:
     """Write the adapters that depend on what the reference tells."""
     process = contract.elsewhere
     assert isinstance(process, ReferenceProcess)

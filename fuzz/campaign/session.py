@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from random import SystemRandom
 
 from kernel_assay.corpus.errors import InternalError, UsageError
@@ -351,6 +353,9 @@ def _resumed(store: RunStore) -> Campaign:
 
 def _revision() -> str:
     """The git revision of the working directory, if it is one."""
+    here = Path.cwd()
+    if "GIT_DIR" not in os.environ and not any((folder / ".git").exists() for folder in (here, *here.parents)):
+        return ""  # a process is not started for that
     try:
         done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False, timeout=5)  # noqa: S607
     except (OSError, subprocess.TimeoutExpired):

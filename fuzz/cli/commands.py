@@ -41,7 +41,9 @@ PLACES = {
     ),
     "promote": Place(f"{_CLI}.lifecycle", "Keep findings for good: they are replayed in CI.", "promote_command"),
     "prove": Place(f"{_CLI}.judge", "Try a kernel on every input there is.", "prove_command"),
+    "pull": Place(f"{_CLI}.toolbox.remote", "Take a finding of a server into the corpus here.", "pull_command"),
     "record": Place(f"{_CLI}.new", "Write down the shapes that a model run asks of torch.", "record_command"),
+    "remote": Place(f"{_CLI}.toolbox.remote_project", "Submit jobs to a server, and read what came of them."),
     "replay": Place(f"{_CLI}.replay", "Run stored cases again and say what has changed."),
     "report": Place("kernel_assay.reports.__main__", "Tell of a run: as a page, JSON, JUnit, SARIF, Markdown.", "cli"),
     "run": Place(f"{_CLI}.run", "Search for failures and say what was found."),
@@ -51,6 +53,7 @@ PLACES = {
     "shrink": Place(f"{_CLI}.shrink", "Make a failing case smaller."),
     "time": Place(f"{_CLI}.toolbox.time", "Say how fast kernels are, against baselines and the machine."),
     "trace": Place(f"{_CLI}.new", "Say which operator of a program made the first NaN or Inf.", "trace_command"),
+    "work": Place(f"{_CLI}.toolbox.work", "Work for a server: run what others submit, closed in."),
 }
 
 

@@ -267,22 +267,22 @@ def _without_namesakes(items: Sequence[Item]) -> list[list[tuple[int, Item]]]:
     return members
 
 
-def replay_one(examiner: Examiner, item: Item) -> Replayed:
-    """Run one item again, as often as it takes to see a failure that shows only sometimes.
+def replay_one(examiner: Examiner, item: Item, times: int = 0) -> Replayed:
+    """Run one item again, as often as it takes to see a failure that shows only sometimes, and at least so many times.
 
     Of a finding it is run in a process that has run nothing else, or what the finding says that must run before.
     """
     if item.finding is not None and item.finding.cliff is not None:
         verdict = timed_again(examiner, item.subject, item.finding)
         return Replayed(item, _outcome(item, verdict), verdict)
-    checked, verdict = rerun(examiner, item)
+    checked, verdict = rerun(examiner, item, times)
     recorded = item.finding.input_digest if item.finding else ""
     if recorded and checked.input_digest and recorded != checked.input_digest:
         return Replayed(item, Outcome.DRIFTED, verdict)
     return Replayed(item, _outcome(item, verdict), verdict)
 
 
-def rerun(examiner: Examiner, item: Item) -> tuple[Checked, Verdict]:
+def rerun(examiner: Examiner, item: Item, times: int = 0) -> tuple[Checked, Verdict]:
     """Run an item again; the results, and what they say of its subject."""
     key, finding = item.subject.key, item.finding
     request = CheckRequest(item.case, (key,), all_laws(item.case), places_of(finding.verdict) if finding else ())
@@ -290,7 +290,7 @@ def rerun(examiner: Examiner, item: Item) -> tuple[Checked, Verdict]:
         return _rerun_after(examiner, request, finding)
     if finding is not None:
         examiner.sandbox.renew(key)
-    checked = examiner.check([request] * _times(finding))
+    checked = examiner.check([request] * max(times, _times(finding)))
     verdicts = [c.verdicts[key] for c in checked]
     return checked[0], next((v for v in verdicts if v.failed), verdicts[0])
 

@@ -63,6 +63,8 @@ class Enclosure:
     """Folders that can be written to as before; they are made."""
     hidden: tuple[str, ...] = ()
     """Folders and files that are seen empty."""
+    own: str = ""
+    """A folder that all in there share: empty, in memory, and gone with them."""
 
     def refusal(self) -> str:
         """Say why this system does not allow it; empty: it does. All of it is tried, by a child."""
@@ -150,6 +152,8 @@ class Enclosure:
                 _hide(place)
             elif Path(place).is_file():
                 _bind(os.devnull, place)
+        if self.own:
+            _mount("tmpfs", self.own, "tmpfs", _NOSUID | _NODEV, f"size={self.megabytes}m,mode=0700")
         _hide_services()
 
     def _make_devices(self) -> None:

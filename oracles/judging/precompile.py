@@ -19,13 +19,18 @@ from kernel_assay.corpus.process.child import start
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.oracles.judging.measure import engine, measure, prefer_numpy_until
 
+_BESIDE: list[subprocess.Popen[bytes]] = []
+"""The process that this one has started; a second one would do the same."""
+
 
 def compile_beside() -> subprocess.Popen[bytes] | None:
-    """Start that process, if it has anything to do; it ends with this one."""
+    """Start that process, if it has anything to do, and is not there already; it ends with this one."""
     if engine() != "kernel_assay.oracles.judging.measure_numba" or (made := stamp()).exists():
         return None
     prefer_numpy_until(made.exists)
-    return start("oracles.judging.precompile", out=subprocess.DEVNULL, err=subprocess.DEVNULL)
+    if not _BESIDE or _BESIDE[0].poll() is not None:
+        _BESIDE[:] = [start("oracles.judging.precompile", out=subprocess.DEVNULL, err=subprocess.DEVNULL)]
+    return _BESIDE[0]
 
 
 def stamp() -> Path:

@@ -16,6 +16,8 @@ from kernel_assay.fuzz.service.queue import jobs
 router = APIRouter(tags=["judge"])
 WAIT, LONGEST = 20.0, 300.0
 CACHE = "Kassay-Cache"
+AWAITED = 8
+"""Priority, at least: somebody waits."""
 
 
 @router.post("/v1/judge", response_model=Job, responses={202: {"model": Job}})
@@ -44,8 +46,9 @@ def _begun(here: Service, request: JobRequest, owner: str) -> tuple[str, str]:
         known = jobs.same_answer(connection, jobs.content_of(request.but(sources=None), sources))
     if known:
         return known[0], "hit" if known[1] is JobState.DONE else "joined"
+    asked = request.but(priority=max(request.priority, AWAITED))
     with here.database.writing() as connection:
-        name, _ = jobs.submit(connection, request, owner)
+        name, _ = jobs.submit(connection, asked, owner)
     here.bell.ring()
     return name, "miss"
 

@@ -29,7 +29,7 @@ from kernel_assay.fuzz.service.protocol import (
 )
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.jobs import IS_HELD, add_log, added, queue_task, row_of
-from kernel_assay.fuzz.service.queue.life import replayed, report
+from kernel_assay.fuzz.service.queue.life import bisected, replayed, report
 from kernel_assay.fuzz.service.queue.rows import insert, note, record_of, text_of
 from kernel_assay.fuzz.service.queue.schedule import part, seed_of
 
@@ -175,6 +175,8 @@ def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None
         report(connection, of, finding, now)
     if of["kind"] in {"verify", "replay"}:
         replayed(connection, of, outcome.verdict, now)
+    if of["kind"] == "bisect" and outcome.commit:
+        bisected(connection, of, outcome.verdict, outcome.commit)
     _end_of_job(connection, of, dict(done), outcome, now)
 
 

@@ -140,6 +140,16 @@ def replayed(connection: Connection, of: Row, verdict: str, now: float) -> None:
         _enter(connection, row, "open", SYSTEM, f"the stored case {verdict}{where}")
 
 
+def bisected(connection: Connection, of: Row, verdict: str, commit: str) -> None:
+    """Write down the commit that brought a finding, or fixed it, as a bisection says."""
+    column = life.c.brought_by if verdict == "fails" else life.c.fixed_commit
+    mine = (life.c.project == (of["project"] or ""), life.c.finding == of["finding"])
+    if connection.execute(update(life).where(*mine).values({column: commit})).rowcount:
+        words = f"{'brought' if verdict == 'fails' else 'fixed'} by {commit[:12]}"
+        about = {"noun": "finding", "about": of["finding"], "project": of["project"]}
+        note(connection, SYSTEM, "bisected", words=words, **about)
+
+
 def _mark(connection: Connection, row: Row, state: State, words: str, now: float) -> None:
     stored = record(connection, row["finding"], row["project"])
     at = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")

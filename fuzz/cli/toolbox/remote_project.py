@@ -1,0 +1,121 @@
+"""`remote project`, `token`, `drain`, `wontfix`: what belongs to a server's projects and to its admins."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.fuzz.cli.options import AtLeast
+from kernel_assay.fuzz.cli.toolbox.remote import asks, command, sendable
+from kernel_assay.fuzz.cli.toolbox.server_options import server_options
+from kernel_assay.fuzz.settings import seconds_of
+from kernel_assay.reports.plain.terminal import say, table
+
+if TYPE_CHECKING:
+    from kernel_assay.fuzz.service.client import Client
+
+
+@command.command("project")
+@click.argument("name", required=False)
+@click.option("--check", is_flag=True, help="Only read kassay.toml, and say what is wrong with it; no server is asked.")
+@click.option("--schema", "wants_schema", is_flag=True, help="Print the JSON schema of kassay.toml.")
+@click.option("--folder", type=click.Path(path_type=Path), default=Path(), help="Where kassay.toml lies.  [default: .]")
+@click.option("--repository", metavar="URL", help="Begin the project, or change it, as kassay.toml says.")
+@click.option("--commit", metavar="COMMIT", help="Tell of a commit: findings are replayed there, then it is searched.")
+@server_options
+def project_command(
+    *,
+    name: str | None,
+    check: bool,
+    wants_schema: bool,
+    folder: Path,
+    repository: str | None,
+    commit: str | None,
+    **server: Any,
+) -> None:
+    """Show the project NAME, begin it, or tell of a commit; or check a kassay.toml."""
+    from kernel_assay.fuzz.service.project_file import NAME, ProjectFile, schema  # noqa: PLC0415  only where it is read
+
+    if wants_schema:
+        click.echo(schema(), nl=False)
+        return
+    if check:
+        said = ProjectFile.read(folder / NAME)
+        said.check(folder)
+        say(f"{folder / NAME}: {len(said.kernels)} kernels, searched every {said.schedule.every} and at each commit")
+        return
+    if name is None:
+        raise UsageError("which project? name it, or use --check")
+    project = ProjectFile.read(folder / NAME) if repository else None
+    _changed(name=name, project=project, repository=repository, commit=commit, **server)
+
+
+@asks
+def _changed(*, client: Client, name: str, project: Any, repository: str | None, commit: str | None) -> None:
+    if project is not None:
+        with sendable():
+            client.put_project(name, project.project(repository or ""))
+    if commit:
+        say("\n".join(["queued", *client.push(name, commit)]))
+    told = client.project(name)
+    counts = ", ".join(f"{number} {state}" for state, number in sorted(told.findings.items())) or "no findings"
+    say(f"{told.name}: {told.project.repository} at {told.head[:12] or 'no commit yet'}; {counts}")
+
+
+@command.command("token")
+@click.argument("name", required=False)
+@click.option("--scope", "scopes", multiple=True, help="read, submit, work or admin; repeatable.")
+@click.option("--days", type=AtLeast(0.001), help="Until it expires.  [default: never]")
+@click.option("--revoke", is_flag=True)
+@asks
+def token_command(
+    *, client: Client, name: str | None, scopes: tuple[str, ...], days: float | None, revoke: bool
+) -> None:
+    """List tokens; make the token NAME (--scope), which is shown this once; or --revoke it."""
+    from kernel_assay.fuzz.service.protocol import Scope  # noqa: PLC0415  as above
+
+    if name is None:
+        rows = [
+            tuple(str(one.get(key) or "")[:40] for key in ("name", "scopes", "expires", "used"))
+            for one in client.tokens()
+        ]
+        say(table(("token", "scopes", "expires", "used"), rows))
+    elif revoke:
+        client.revoke(name)
+        say(f"{name} is worth nothing any more")
+    else:
+        if unknown := [one for one in scopes if one not in set(Scope)] or (not scopes and ["no scope"]):
+            raise UsageError(f"{unknown[0]!r} is no scope; there are {', '.join(Scope)}")
+        with sendable():
+            click.echo(client.make_token(name, tuple(map(Scope, scopes)), days))
+
+
+@command.command("drain")
+@click.argument("worker")
+@asks
+def drain_command(*, client: Client, worker: str) -> None:
+    """Let a worker end its task, and give it no other."""
+    client.drain(worker)
+    say(f"{worker} gets no further task")
+
+
+@command.command("wontfix")
+@click.argument("finding")
+@click.option("--reason", default="", help="Why it is let be.")
+@click.option("--time", "length", metavar="TIME", help="For how long, as 720h.  [default: for good]")
+@click.option("--reopen", is_flag=True, help="Put it on the list again instead.")
+@asks
+def wontfix_command(*, client: Client, finding: str, reason: str, length: str | None, reopen: bool) -> None:
+    """Let a finding be, for a reason and maybe for a time."""
+    from kernel_assay.fuzz.service.protocol import WontFix  # noqa: PLC0415  as above
+
+    if reopen:
+        client.reopen(finding)
+        return
+    until = datetime.now(UTC) + timedelta(seconds=seconds_of(length)) if length else None
+    with sendable():
+        client.wontfix(finding, WontFix(reason=reason, until=until))

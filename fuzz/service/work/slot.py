@@ -1,0 +1,115 @@
+"""A place for one task at a time: its folder, and the executor that is kept warm in it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.scratch_folders import Scratch
+from kernel_assay.fuzz.service.work.executor import Executor, compiled_ahead
+from kernel_assay.kernels.sandbox.closing import why_open
+from kernel_assay.kernels.sandbox.compiler_caches import cache_folders, cache_home, compiler_caches
+
+WARM = ("numpy",)
+"""Loaders of which a pool is started before anybody asks; the others when a task needs them."""
+MOST_SERVED = 500
+"""Tasks of one executor."""
+STORE_MB = 2048
+"""Of memory for the stores of tasks."""
+COMPILED = "kernel-assay-judge"
+"""Folder, beside the cache that kernels may write to, of the judge's own machine code."""
+SECRET = (".ssh", ".gnupg", ".aws", ".azure", ".config", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc")
+"""What of a home nobody may see who runs what was sent."""
+_COMPILING = threading.Lock()
+
+
+class Slot:
+    """One place. Nothing in it is shared with another, and each is hidden from the others."""
+
+    def __init__(self, number: int, memory_mb: int, *, closed: bool) -> None:
+        """number: of the place, from 0 on; closed: whether what runs here is closed in."""
+        self._number, self._closed, self._memory_mb = number, closed, memory_mb
+        self._scratch = Scratch("work-")
+        self.folder = self._scratch.path
+        self._hidden: list[str] = []
+        self._executor: Executor | None = None
+        self._task = 0
+
+    def hide(self, places: Iterable[Path]) -> None:
+        """Hide files and folders from what runs here."""
+        home = Path.home()
+        self._hidden = sorted({str(place.resolve()) for place in (*places, *(home / name for name in SECRET))})
+
+    def try_out(self) -> None:
+        """Raise UsageError if nothing can be closed in here, and is to be."""
+        if self._closed and (why := why_open()):
+            raise UsageError(f"kernels cannot be closed in on this machine ({why}); --open runs them with your rights")
+
+    def device(self, gpus: int) -> str:
+        """The device of tasks for a GPU in this place."""
+        return f"cuda:{self._number % gpus}" if gpus else "cpu"
+
+    def warm_up(self) -> None:
+        """Start the executor; then compile what judges, if that was never done here, and let the next one have it."""
+        self.executor()
+        if self._closed and not _compiled() and _COMPILING.acquire(blocking=False):
+            threading.Thread(target=compiled_ahead, args=(cache_home() / COMPILED,), daemon=True).start()
+
+    def executor(self) -> Executor:
+        """The executor, which is started if there is none. Raises GoneError if it does not start."""
+        if self._executor is not None and self._executor.outdated(compiled=_compiled()):
+            self.renew()
+        if self._executor is None:
+            self._executor = Executor(WARM, self._enclosure() if self._closed else None, _compiled())
+        return self._executor
+
+    def done(self) -> None:
+        """Count a task; the executor is replaced after many."""
+        if self._executor is not None:
+            self._executor.served += 1
+            if self._executor.served >= MOST_SERVED:
+                self.renew()
+
+    def renew(self) -> None:
+        """End the executor, whatever it does."""
+        if self._executor is not None:
+            self._executor.close()
+        self._executor = None
+
+    def written(self, files: Mapping[str, str]) -> Path:
+        """A fresh folder with these files, whose names are known to be paths within it."""
+        self._task += 1
+        folder = self.folder / f"sources-{self._task}"
+        shutil.rmtree(self.folder / f"sources-{self._task - 1}", ignore_errors=True)
+        folder.mkdir()
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8", errors="surrogatepass")
+        return folder
+
+    def close(self) -> None:
+        """End the executor, and remove the folder."""
+        self.renew()
+        self._scratch.close()
+
+    def _enclosure(self) -> dict[str, object]:
+        inside, own = self.folder / "dev", self.folder / "own"
+        for folder in (inside, own):
+            folder.mkdir(exist_ok=True)
+        return {
+            "scratch": str(inside),
+            "megabytes": STORE_MB + self._memory_mb,
+            "writable": cache_folders(compiler_caches()),
+            "hidden": self._hidden,
+            "own": str(own),
+        }
+
+
+def _compiled() -> Path | None:
+    """The judge's machine code, if all of it is there."""
+    folder = cache_home() / COMPILED
+    return folder if next(folder.rglob("*.compiled"), None) else None
