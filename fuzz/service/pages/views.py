@@ -14,7 +14,7 @@ from kernel_assay.fuzz.service.pages.kit import Data, View, router_of
 from kernel_assay.fuzz.service.protocol import Job, JobKind, JobState, Standing
 from kernel_assay.fuzz.service.queue import jobs, leases, upkeep
 from kernel_assay.fuzz.service.queue import life as lives
-from kernel_assay.fuzz.service.queue.rows import happened, moment
+from kernel_assay.fuzz.service.queue.rows import happened, moment, pairs
 from kernel_assay.fuzz.service.shown import sheet_of
 from kernel_assay.reports.page.finding import meanings
 from kernel_assay.reports.page.plots import histogram
@@ -64,7 +64,7 @@ def _sentence(burning: int, found: list[Any]) -> str:
 
 
 def _counts(connection: Connection, column: Any) -> dict[str, int]:
-    return dict(connection.execute(select(column, func.count()).group_by(column)).tuples().all())
+    return pairs(connection, select(column, func.count()).group_by(column))
 
 
 def _happened(connection: Connection, what: str, since: float) -> int:
