@@ -311,6 +311,18 @@ def test_only_a_replay_makes_a_finding_fixed_and_one_makes_it_come_back(database
         assert lives.record(connection, met.id).state == "regression"
 
 
+def test_a_bisection_names_the_commit(database):
+    met = found().but(state="minimized")
+    submit(database, project="p")
+    end(database, lease(database), findings=(met,))
+    checkout = Checkout(repository="/r", commit="c" * 40)
+    for verdict, column in (("fails", "brought_by"), ("fixed", "fixed_commit")):
+        submit(database, kind=JobKind.BISECT, finding=met, checkout=checkout, project="p")
+        end(database, lease(database), verdict=verdict, commit="b" * 40)
+        with database.reading() as connection:
+            assert lives.row_of(connection, met.id)[column] == "b" * 40
+
+
 def test_a_search_that_began_before_the_fix_does_not_reopen(database):
     met = found().but(state="minimized")
     submit(database, kind=JobKind.FUZZ, settings=Settings(cases=600), project="p")
