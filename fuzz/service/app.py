@@ -17,8 +17,9 @@ from kernel_assay.fuzz.service import problems
 from kernel_assay.fuzz.service.api import findings, health, jobs, judge, projects, tasks, tokens, workers
 from kernel_assay.fuzz.service.core import LOG, Service
 from kernel_assay.fuzz.service.guards import Guards
+from kernel_assay.fuzz.service.pages import actions, views
 
-ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health)
+ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health, actions, views)
 
 
 @asynccontextmanager
@@ -54,7 +55,7 @@ def application(service: Service) -> FastAPI:
     )
     for error, handler in handlers:
         app.add_exception_handler(error, handler)
-    app.add_middleware(Guards, rate=service.settings.rate, secure=service.settings.secure)
+    app.add_middleware(Guards, metrics=service.metrics, rate=service.settings.rate, secure=service.settings.secure)
     return app
 
 

@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from kernel_assay.fuzz.service.auth import Doorkeeper
+from kernel_assay.fuzz.service.metrics import Metrics
+from kernel_assay.fuzz.service.notify import Notifier, check_addresses
 from kernel_assay.fuzz.service.queue import leases, life, upkeep
 from kernel_assay.fuzz.service.queue.database import ServerDatabase
 from kernel_assay.fuzz.service.settings import ServiceSettings
@@ -61,6 +63,9 @@ class Service:
         self.database = database or ServerDatabase(settings.database)
         self.door = Doorkeeper(self.database, public=settings.public)
         self.bell = Bell()
+        self.metrics = Metrics(self.database)
+        check_addresses(settings.notify)
+        self._notifier = Notifier(self.database, settings.notify, settings.address, settings.digest_seconds)
         self.started = time.time()
         self._swept, self._sweeping = 0.0, threading.Lock()
 
@@ -93,6 +98,7 @@ class Service:
         while True:
             try:
                 await run_in_threadpool(self.sweep)
+                await run_in_threadpool(self._notifier.tell, time.time())
                 if time.monotonic() - kept > UPKEEP_SECONDS:
                     kept = time.monotonic()
                     await run_in_threadpool(self.keep_up)

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel_assay.fuzz.service.auth import digest
+from kernel_assay.fuzz.service.metrics import Metrics
 from kernel_assay.fuzz.service.problems import problem
 
 LOG = logging.getLogger("kassay.service")
@@ -66,8 +67,9 @@ class Rates:
 class Guards:
     """The middleware."""
 
-    def __init__(self, app: ASGIApp, rate: float = 0.0, *, secure: bool = False) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, rate: float = 0.0, *, secure: bool = False) -> None:
         """rate: requests a second of one caller; secure: whether browsers come by https."""
+        self.metrics = metrics
         self.app, self.rates = app, Rates(rate)
         extra = {b"strict-transport-security": b"max-age=31536000"} if secure else {}
         self._headers = {**HEADERS, **extra}
@@ -155,3 +157,4 @@ class _Call:
             "from": (self.scope.get("client") or ("",))[0],
         }
         LOG.info(json.dumps(said))
+        self.guards.metrics.note(self.scope["method"], self.status, time.monotonic() - self.began)

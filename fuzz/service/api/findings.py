@@ -15,7 +15,7 @@ from kernel_assay.fuzz.service.core import Here, told
 from kernel_assay.fuzz.service.protocol import Findings, FindingTold, Standing, WontFix
 from kernel_assay.fuzz.service.queue import life
 from kernel_assay.fuzz.service.queue.rows import happened, until_of
-from kernel_assay.reports.reproducer.script import reproducer
+from kernel_assay.fuzz.service.shown import program_of
 
 router = APIRouter(tags=["findings"])
 
@@ -50,7 +50,7 @@ def get(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
 def script(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
     """Give a program that shows the failure, and needs nothing of this tool."""
     with here.database.reading() as connection:
-        text = reproducer(life.record(connection, name, project))
+        text = program_of(life.record(connection, name, project))
     return Response(text.encode("utf-8", "replace"), media_type=TEXT)
 
 

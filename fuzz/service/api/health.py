@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernel_assay import __version__
+from kernel_assay.fuzz.service.auth import Reader
 from kernel_assay.fuzz.service.core import Here
 from kernel_assay.fuzz.service.problems import problem
 
@@ -28,3 +30,9 @@ def ready(here: Here) -> Response:
     except SQLAlchemyError:
         return problem(503, "the database does not answer")
     return Response('{"status":"ready"}', media_type="application/json")
+
+
+@router.get("/metrics")
+def metrics(here: Here, _: Reader) -> Response:
+    """Give figures for Prometheus."""
+    return Response(here.metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from kernel_assay.fuzz.service.api.parameters import Named
 from kernel_assay.fuzz.service.auth import Reader, Submitter
 from kernel_assay.fuzz.service.core import Here, told
+from kernel_assay.fuzz.service.notify import check_addresses, commit_status
 from kernel_assay.fuzz.service.problems import RefusedError
-from kernel_assay.fuzz.service.protocol import CommitPush, Project, ProjectTold, Scope
+from kernel_assay.fuzz.service.protocol import Commit, CommitPush, Project, ProjectTold, Scope
 from kernel_assay.fuzz.service.queue import upkeep
 
 router = APIRouter(tags=["projects"])
@@ -33,6 +35,7 @@ def get(name: Named, here: Here, _: Reader) -> Response:
 @router.put("/v1/projects/{name}", response_model=ProjectTold)
 def put(name: Named, said: Project, here: Here, caller: Submitter) -> Response:
     """Begin a project, or change it."""
+    check_addresses(said.notify)
     with here.database.writing() as connection:
         before = next((one.project.notify for one in upkeep.projects(connection, name)), ())
         if said.notify != before and Scope.ADMIN not in caller.scopes:
@@ -43,6 +46,19 @@ def put(name: Named, said: Project, here: Here, caller: Submitter) -> Response:
         project = upkeep.project_of(connection, name)
     here.bell.ring()
     return told(project)
+
+
+@router.get("/v1/projects/{name}/commits/{commit}/status")
+def status(
+    name: Named,
+    commit: Annotated[Commit, Path()],
+    here: Here,
+    _: Reader,
+    forge: Annotated[Literal["github", "gitlab"], Query(alias="for")] = "github",
+) -> dict[str, str]:
+    """Give the payload of a commit status, to be sent to GitHub or GitLab by whoever may."""
+    with here.database.reading() as connection:
+        return commit_status(connection, name, commit, here.settings.address, forge)
 
 
 @router.post("/v1/projects/{name}/commits", status_code=201)

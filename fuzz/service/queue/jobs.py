@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, and_, func, literal_column, select, update
+from sqlalchemy import Connection, and_, false, func, literal_column, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from kernel_assay import __version__
@@ -16,7 +16,7 @@ from kernel_assay.corpus.storage.sql.service_tables import artifact, job, log, s
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
-from kernel_assay.fuzz.service.queue.rows import insert, moment, note, record_of, text_of, until_of
+from kernel_assay.fuzz.service.queue.rows import insert, moment, note, pairs, record_of, text_of, until_of
 from kernel_assay.fuzz.service.queue.schedule import next_tag, parts_of
 
 MOST_LOG = 1 << 20
@@ -220,7 +220,14 @@ def _places(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     ranked = select(task.c.job, (func.row_number().over(order_by=order) - 1).label("place"))
     queue = ranked.where(task.c.state == "queued").subquery()
     first = select(queue.c.job, func.min(queue.c.place)).where(queue.c.job.in_(names)).group_by(queue.c.job)
-    return dict(connection.execute(first).tuples().all())
+    return pairs(connection, first)
+
+
+def of_commit(connection: Connection, project: str, commit: str) -> list[Row]:
+    """Jobs of a project at a commit; replays and searches keep it in their keys."""
+    keys = job.c.key.like(f"%:{commit}%") if commit.isalnum() else false()
+    asked = select(job).where(job.c.project == project, keys)
+    return [dict(row) for row in connection.execute(asked).mappings()]
 
 
 def log_of(connection: Connection, name: str, after: int = 0) -> tuple[str, int]:
