@@ -58,7 +58,7 @@ def report(connection: Connection, of: Row, met: Finding, now: float) -> None:
     fresh = insert(connection, life).values(
         project=project, finding=met.id, since=now, created=now, seen=now, job=of["id"], **_columns(of, met)
     )
-    new = connection.execute(fresh.on_conflict_do_nothing()).rowcount == 1
+    new = connection.execute(fresh.on_conflict_do_nothing().returning(life.c.seq)).first() is not None
     row = row_of(connection, met.id, project, lock=True)
     stored = None if new else record(connection, met.id, project)
     merged = met if stored is None else merge(stored, met)

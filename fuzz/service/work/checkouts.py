@@ -126,11 +126,12 @@ class Checkouts:
             tar, tree = Path(made, "all.tar"), Path(made, "tree")
             words = ["archive", "--format=tar", f"--output={tar}", commit]
             self._git(bare, *words, seconds=LOCAL_SECONDS, patience=patience)
-            with tarfile.open(tar, errorlevel=0) as archive:  # links that lead out of it are left out
+            with tarfile.open(tar) as archive:
                 members = [m for m in archive if m.isreg() or m.isdir() or m.issym()]
+                members.sort(key=tarfile.TarInfo.issym)  # so that nothing is written through a link
                 if len(members) > MOST_FILE_COUNT or sum(m.size for m in members) > MOST_MB << 20:
                     raise UsageError(f"the commit has more than {MOST_FILE_COUNT:,} files or {MOST_MB} MB")
-                archive.extractall(tree, members, filter="data")
+                archive.extractall(tree, members, filter=_within)
             tree.mkdir(exist_ok=True)
             tree.rename(place)
 
@@ -193,6 +194,8 @@ class Checkouts:
             _awaited(process, seconds, patience, words[0])
             out.seek(0)
             err.seek(0)
+            if process.returncode in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
+                raise UsageError(f"git {words[0]}: it writes a file of more than {MOST_MB} MB")
             if process.returncode:
                 said = err.read(65_536).decode("utf-8", "replace").strip().rpartition("\n")[2]
                 raise UsageError(f"git {words[0]}: {said or f'exit code {process.returncode}'}"[:500])
@@ -229,6 +232,14 @@ def _awaited(process: subprocess.Popen[bytes], seconds: float, patience: Callabl
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _within(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+    """Leave out what leads out of the folder."""
+    try:
+        return tarfile.data_filter(member, path)
+    except tarfile.FilterError:
+        return None
 
 
 def _is_public(address: str) -> bool:

@@ -1,0 +1,13 @@
+from pathlib import Path
+
+import pytest
+
+from kernel_assay.corpus.storage.reading import load_record
+
+REGRESSIONS = Path(__file__).parents[3] / "corpus" / "regressions" / "silu"
+
+
+@pytest.fixture
+def stored():
+    """A finding that shows each time."""
+    return load_record(sorted(REGRESSIONS.glob("*.json"))[0]).but(probability=1.0)
