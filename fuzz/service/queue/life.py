@@ -13,7 +13,7 @@ from kernel_assay.corpus.model.findings import Event, Finding, State
 from kernel_assay.corpus.storage.base_store import component
 from kernel_assay.corpus.storage.merging import merge
 from kernel_assay.corpus.storage.sql.service_tables import life
-from kernel_assay.corpus.storage.sql.store import finding_row
+from kernel_assay.corpus.storage.sql.rows import finding_row
 from kernel_assay.corpus.storage.sql.tables import findings
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import FindingStanding, JobKind, JobRequest, Standing
