@@ -1,4 +1,4 @@
-"""What people do on pages: sign in and out, decide about findings, cancel jobs. Forms bring a word of their session."""
+"""Actions of people on pages: sign in and out, decide, cancel. Forms bring a word of their session."""
 
 from __future__ import annotations
 
