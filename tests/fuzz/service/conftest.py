@@ -10,4 +10,4 @@ REGRESSIONS = Path(__file__).parents[3] / "corpus" / "regressions" / "silu"
 @pytest.fixture
 def stored():
     """A finding that shows each time."""
-    return load_record(sorted(REGRESSIONS.glob("*.json"))[0]).but(probability=1.0)
+    return load_record(min(REGRESSIONS.glob("*.json"))).but(probability=1.0)

@@ -96,7 +96,8 @@ def test_refuses_what_is_no_repository_of_the_outside(tmp_path, repository, said
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "192.168.0.1", "::1", "fe80::1", "::ffff:10.0.0.1", "0.0.0.0"]
+    "address",
+    ["127.0.0.1", "10.1.2.3", "169.254.169.254", "192.168.0.1", "::1", "fe80::1", "::ffff:10.0.0.1", "0.0.0.0"],
 )
 def test_refuses_addresses_of_inner_networks(tmp_path, monkeypatch, address):
     monkeypatch.setattr(module.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 443))])

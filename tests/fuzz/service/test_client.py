@@ -67,7 +67,10 @@ def test_a_refusal_is_the_sentence_of_the_server(asked):
     assert raised.value.status == 409
     with client_of(asked, httpx.Response(404, text="<html>")) as client, pytest.raises(ServiceError, match="404"):
         client.job("ab")
-    with client_of(asked, httpx.Response(200, json={"x": 1})) as client, pytest.raises(UsageError, match="does not answer"):
+    with (
+        client_of(asked, httpx.Response(200, json={"x": 1})) as client,
+        pytest.raises(UsageError, match="does not answer"),
+    ):
         client.job("ab")
 
 
