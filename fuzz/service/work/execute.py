@@ -62,7 +62,7 @@ class Work:
 
     @property
     def limits(self) -> api.SandboxLimits:
-        """Those of the job, within the worker's own."""
+        """Limits of the job, within the worker's own."""
         wanted = self.request.settings.timeout or TIMEOUT
         return api.SandboxLimits(timeout=min(max(wanted, 0.01), LONGEST), memory_mb=self.memory_mb)
 
@@ -177,7 +177,7 @@ def _kept(work: Work, record: Record) -> str:
 
 
 def _artifacts(work: Work, findings: Sequence[Finding], report: str) -> tuple[Artifact, ...]:
-    """What people read of it, and what `pull` needs."""
+    """Texts for people, and the files that `pull` needs."""
     made = [Artifact(name="report.txt", text=work.places.leaving(report)[:MOST_RECORD])] if report else []
     if not findings:
         return tuple(made)
