@@ -91,6 +91,8 @@ class RunSettings:
     """`cpu`, `cuda`, `cuda:NUMBER` or `cuda:all`."""
     jobs: int | None = None
     """Processes that search; None: one, and more on GPUs."""
+    ray: str = ""
+    """Address of a Ray cluster whose processors, or GPUs, search: `auto`, `local` or `ray://HOST:PORT`; empty: none."""
     max_elements: int | None = None
     """Of the largest tensor of a case."""
     case_memory: int | None = None
@@ -125,6 +127,11 @@ class RunSettings:
             raise UsageError(f"given shapes need the engine 'conjecture', and not {self.engine!r}")
         for name, least, most in _WHOLE:
             _within(name, getattr(self, name), least, most)
+
+    @property
+    def jobs_here(self) -> int | None:
+        """Processes of this machine that search: on a cluster, others do."""
+        return None if self.ray else self.jobs
 
     @property
     def until(self) -> tuple[float, int | None]:

@@ -13,6 +13,7 @@ import signal
 import time
 import traceback
 import warnings
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.campaign import Campaign
@@ -68,12 +69,27 @@ class Order:
     admitted: list[Said]
 
 
-@dataclass(slots=True)
-class _Member:
-    """One of the processes."""
+class Line(Protocol):
+    """What orders go out by, and answers come back: a pipe's end, or what stands for one."""
 
-    process: BaseProcess
-    conn: Connection
+    def send(self, obj: Any, /) -> None:
+        """Send an order, or an answer. Raises OSError if the other side has gone."""
+
+    def recv(self) -> Any:
+        """Wait for the next. Raises EOFError or OSError if the other side has gone."""
+
+    def poll(self) -> bool:
+        """Whether there is one."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One of the processes, here or on another machine."""
+
+    conn: Line
     place: Place
     told: int = 0
     """Admissions it knows."""
@@ -85,39 +101,31 @@ class _Member:
     """Seconds for which it has stood still."""
 
 
-class ParallelSearch:
-    """Processes that search together, one a place. Use it as a context manager."""
+@dataclass(slots=True, kw_only=True)
+class _Member(Member):
+    """One here."""
 
-    def __init__(
-        self,
-        examiner: Examiner,
-        campaign: Campaign,
-        places: Sequence[Place],
-        most: int | None = None,
-        clock: Clock | None = None,
-        *,
-        share: bool = True,
-    ) -> None:
-        """examiner: has loaded every subject; most: elements of the largest tensor of a case.
+    process: BaseProcess
+    conn: Connection
 
-        clock: when the search is over. share: use a GPU together, if that can be.
+
+class Fleet(ABC):
+    """Processes that search together, wherever they are. Use it as a context manager."""
+
+    losses = 1
+    """Processes that a batch may cost."""
+    shared = False
+    """Whether processes use a GPU together, instead of in turns."""
+
+    def __init__(self, campaign: Campaign, patience: float) -> None:
+        """patience: seconds in which a process has to answer.
+
         Raises UsageError for an engine whose cases are no function of their index.
         """
         if campaign.engine != "conjecture":
             raise UsageError(f"several processes need the engine 'conjecture', and not {campaign.engine!r}")
-        self._most_lead = campaign.most_lead
-        self._stack = ExitStack()
-        places = side_by_side(places, self._stack) if share else places
-        self.shared = any(p.shared for p in places)
-        """Whether processes use a GPU together, instead of in turns."""
-        timeout = examiner.sandbox.timeout
-        self._patience = BATCH_SECONDS + BATCH_TIMEOUTS * timeout
-        clock = clock or Clock()
-        hangs = HANG_SHARE * clock.seconds / len(places)
-        self._start: Callable[[Place], _Member] = partial(
-            _start, examiner, work=_Work(campaign, most, clock.theirs(), hangs)
-        )
-        self._members = [self._start(p) for p in places]
+        self._most_lead, self._patience = campaign.most_lead, patience
+        self._members: list[Any] = []
         self._looked = time.monotonic()
         self._again: list[int] = []
         """Batches that a process had which was lost."""
@@ -143,17 +151,21 @@ class ParallelSearch:
         """End all its processes."""
         self.close()
 
+    @abstractmethod
     def close(self) -> None:
         """End all processes."""
-        for member in self._members:
-            member.conn.close()
-        deadline = time.monotonic() + _END_SECONDS
-        for member in self._members:
-            member.process.join(max(0.0, deadline - time.monotonic()))
-        for member in self._members:
-            _end(member)
-        self._members = []
-        self._stack.close()
+
+    @abstractmethod
+    def _replace(self, member: Any) -> None:
+        """Give the work of a process that is lost to others, and its place to a new one."""
+
+    @abstractmethod
+    def _wait(self, busy: Sequence[Any]) -> None:
+        """Wait a moment for an answer of theirs."""
+
+    def _expecting(self) -> bool:
+        """Whether a process is about to begin that has something to do."""
+        return False
 
     def rounds(
         self,
@@ -177,8 +189,8 @@ class ParallelSearch:
             self.pump()
             if self._ready:
                 yield self._ready.popleft()
-            elif any(m.orders for m in self._members):
-                wait([m.conn for m in self._members if m.orders], _WAIT_SECONDS)
+            elif (busy := [m for m in self._members if m.orders]) or self._expecting():
+                self._wait(busy)
                 check()
             else:
                 return
@@ -193,8 +205,13 @@ class ParallelSearch:
             self._admitted = done.batch
             self._log += self._admit(done)
             self._ready.append(done)
-        while len((free := min(self._members, key=lambda m: len(m.orders))).orders) < DEPTH and self._may_begin():
+        while (free := self._free()) is not None and self._may_begin():
             self._hand_out(free)
+
+    def _free(self) -> Any:
+        """Whoever has the least to do, and not enough; None: nobody."""
+        free = min(self._members, key=lambda m: len(m.orders), default=None)
+        return free if free is not None and len(free.orders) < DEPTH else None
 
     def _may_begin(self) -> bool:
         if self._again:
@@ -203,7 +220,7 @@ class ParallelSearch:
         known = seen_by(self._next, self._most_lead) <= self._admitted
         return known and first < self._last and not self._over(first)
 
-    def _hand_out(self, member: _Member) -> None:
+    def _hand_out(self, member: Member) -> None:
         batch = self._again.pop(0) if self._again else self._next
         begin, end = max(batch * BATCH, self._begin), min((batch + 1) * BATCH, self._last)
         order = Order(batch, begin, end, self._log[member.told :])
@@ -217,7 +234,7 @@ class ParallelSearch:
             return
         member.told = len(self._log)
 
-    def _receive(self, member: _Member) -> bool:
+    def _receive(self, member: Member) -> bool:
         """Take in an answer; whether the process is still there."""
         try:
             said = member.conn.recv()
@@ -238,9 +255,74 @@ class ParallelSearch:
         step, self._looked = min(_STEP_SECONDS, now - self._looked), now
         for member in [m for m in self._members if m.orders]:
             member.silent += step
-            member.stopped = member.stopped + step if _is_stopped(member) else 0.0
+            member.stopped = member.stopped + step if self._is_stopped(member) else 0.0
             if member.stopped > STOPPED_SECONDS or member.silent > self._patience:
                 self._replace(member)
+
+    def _is_stopped(self, member: Any) -> bool:
+        """Whether somebody has stopped it, as far as one can see."""
+        del member
+        return False
+
+    def _take_back(self, member: Member, why: str) -> None:
+        """Have others do the work of a process that is lost. Raises InternalError if it has cost too many."""
+        self._lost[member.orders[0].batch] += 1
+        if self._lost[member.orders[0].batch] > self.losses:
+            raise InternalError(f"a process of the search died again ({why})")
+        self._again = sorted([*self._again, *(order.batch for order in member.orders)])
+
+
+class ParallelSearch(Fleet):
+    """Processes of this machine that search together, one a place. Use it as a context manager."""
+
+    def __init__(
+        self,
+        examiner: Examiner,
+        campaign: Campaign,
+        places: Sequence[Place],
+        most: int | None = None,
+        clock: Clock | None = None,
+        *,
+        share: bool = True,
+    ) -> None:
+        """examiner: has loaded every subject; most: elements of the largest tensor of a case.
+
+        clock: when the search is over. share: use a GPU together, if that can be.
+        Raises UsageError for an engine whose cases are no function of their index.
+        """
+        super().__init__(campaign, patience(examiner.sandbox.timeout))
+        self._stack = ExitStack()
+        places = side_by_side(places, self._stack) if share else places
+        self.shared = any(p.shared for p in places)
+        clock = clock or Clock()
+        hangs = HANG_SHARE * clock.seconds / len(places)
+        self._start: Callable[[Place], _Member] = partial(
+            _start, examiner, work=Work(campaign, most, clock.theirs(), hangs)
+        )
+        self._members = [self._start(p) for p in places]
+
+    def close(self) -> None:
+        """End all processes."""
+        for member in self._members:
+            member.conn.close()
+        deadline = time.monotonic() + _END_SECONDS
+        for member in self._members:
+            member.process.join(max(0.0, deadline - time.monotonic()))
+        for member in self._members:
+            _end(member)
+        self._members = []
+        self._stack.close()
+
+    def _wait(self, busy: Sequence[_Member]) -> None:
+        wait([m.conn for m in busy], _WAIT_SECONDS)
+
+    def _is_stopped(self, member: _Member) -> bool:
+        """Whether somebody has stopped it, as Ctrl-Z or a debugger does."""
+        try:
+            said = Path(f"/proc/{member.process.pid}/stat").read_text("utf-8", "replace")
+        except OSError:
+            return False
+        return said.rpartition(")")[2].split()[0] in "Tt"
 
     def _replace(self, member: _Member) -> None:
         """Give the work of a process that is lost to others, and its place to a new one.
@@ -248,21 +330,13 @@ class ParallelSearch:
         Raises InternalError if the batch that it was at has cost a process before.
         """
         _end(member)
-        self._lost[member.orders[0].batch] += 1
-        if self._lost[member.orders[0].batch] > 1:
-            raise InternalError(f"a process of the search died again (its exit code is {member.process.exitcode})")
-        self._again = sorted([*self._again, *(order.batch for order in member.orders)])
+        self._take_back(member, f"its exit code is {member.process.exitcode}")
         self._members[self._members.index(member)] = self._start(member.place)
 
 
-def _is_stopped(member: _Member) -> bool:
-    """Whether somebody has stopped it, as Ctrl-Z or a debugger does."""
-    try:
-        return (
-            Path(f"/proc/{member.process.pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] in "Tt"
-        )
-    except OSError:
-        return False
+def patience(timeout: float) -> float:
+    """Seconds in which a process has to answer; timeout: of an execution."""
+    return BATCH_SECONDS + BATCH_TIMEOUTS * timeout
 
 
 def _end(member: _Member) -> None:
@@ -272,7 +346,7 @@ def _end(member: _Member) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class Work:
     """Work for a process."""
 
     campaign: Campaign
@@ -282,7 +356,7 @@ class _Work:
     """What time-outs may cost it in all."""
 
 
-def _start(examiner: Examiner, place: Place, work: _Work) -> _Member:
+def _start(examiner: Examiner, place: Place, work: Work) -> _Member:
     ours, theirs = Pipe()
     pool = examiner.sandbox.pool.branch(place.environment)
     with warnings.catch_warnings():
@@ -293,10 +367,10 @@ def _start(examiner: Examiner, place: Place, work: _Work) -> _Member:
         process.start()
     theirs.close()
     pool.let_go()
-    return _Member(process, ours, place)
+    return _Member(process=process, conn=ours, place=place)
 
 
-def _serve(conn: Connection, examiner: Examiner, pool: WorkerPool, place: Place, work: _Work) -> None:
+def _serve(conn: Connection, examiner: Examiner, pool: WorkerPool, place: Place, work: Work) -> None:
     """A process's life: orders come in, rounds go out, until the other side hangs up."""
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -305,7 +379,7 @@ def _serve(conn: Connection, examiner: Examiner, pool: WorkerPool, place: Place,
     try:
         with examiner.twin(pool, place) as mine, seldom():
             mine.sandbox.beside = work.clock.check
-            _work_on(conn, mine, work)
+            work_on(conn, mine, work)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except (UsageError, InternalError) as error:
@@ -314,7 +388,8 @@ def _serve(conn: Connection, examiner: Examiner, pool: WorkerPool, place: Place,
         conn.send(InternalError(traceback.format_exc()))
 
 
-def _work_on(conn: Connection, examiner: Examiner, work: _Work) -> None:
+def work_on(conn: Line, examiner: Examiner, work: Work) -> None:
+    """Take orders and answer them, for ever: one batch runs, while the one before it is judged."""
     elites = Elites((), work.campaign.most_lead)
     runner = Runner(examiner, work.campaign, elites, work.hang_seconds)
     aims, proposals, in_flight = targets(work.campaign, work.most), None, None

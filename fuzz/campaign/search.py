@@ -21,7 +21,7 @@ from kernel_assay.fuzz.campaign.clock import FILE, FLIGHT, LOOK, SHRINK, Clock, 
 from kernel_assay.fuzz.campaign.counters import Counters
 from kernel_assay.fuzz.campaign.garbage import seldom
 from kernel_assay.fuzz.campaign.hang_allowance import HANG_SHARE
-from kernel_assay.fuzz.campaign.parallel import ParallelSearch
+from kernel_assay.fuzz.campaign.parallel import Fleet
 from kernel_assay.fuzz.campaign.recorder import Recorder
 from kernel_assay.fuzz.campaign.triage_queue import TriageQueue
 from kernel_assay.fuzz.checking import extents, library_calls
@@ -61,7 +61,7 @@ class Search:
     limits: Limits
     max_elements: int | None = None
     on_event: Listener = nobody
-    fleet: ParallelSearch | None = None
+    fleet: Fleet | None = None
     """Who does the work where one process is not enough; then the examiner sees to what fails."""
     began: InitVar[Clock | None] = None
     """Of the whole run; None: one that begins now."""

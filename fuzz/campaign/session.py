@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -14,12 +14,14 @@ from pathlib import Path
 from random import SystemRandom
 
 from kernel_assay.corpus.errors import InternalError, UsageError
-from kernel_assay.corpus.model.campaign import Call, Campaign, Statistics
+from kernel_assay.corpus.model.campaign import Campaign, Statistics
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz.campaign.clock import LOAD, Clock, Ended
-from kernel_assay.fuzz.campaign.parallel import ParallelSearch
+from kernel_assay.fuzz.campaign.cluster import ClusterSearch
+from kernel_assay.fuzz.campaign.examiners import examiner_of
+from kernel_assay.fuzz.campaign.parallel import Fleet, ParallelSearch
 from kernel_assay.fuzz.campaign.search import Limits, Search
 from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.check import Examiner
@@ -36,9 +38,7 @@ from kernel_assay.fuzz.settings import RunSettings
 from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.kernels.backends.simt.toolchain import Mode, build_ahead
 from kernel_assay.kernels.boundary.devices import Place, crew_of
-from kernel_assay.kernels.catalog import resolve, source_digest
 from kernel_assay.kernels.sandbox.probing import ReadyBy
-from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 from kernel_assay.oracles.judging.precompile import compile_beside
 from kernel_assay.reports.book import Book, in_order, planted_missed
 
@@ -158,7 +158,9 @@ def run(
     fault of the tool before the search. What ends the search itself is in the result: what was found first is kept.
     """
     began = time.monotonic() if began is None else began
-    crew_of(settings.device, settings.jobs)  # what is wrong with them is said before anything else happens
+    crew_of(
+        settings.device, None if settings.ray else settings.jobs
+    )  # what is wrong with them is said before anything else happens
     store.prepare()
     with nullcontext(ahead) if ahead else HeadStart() if resume else head_start(settings) as start:
         search = _run(settings, store, on_event, stop or Stop(), began, start, resume=resume)
@@ -211,28 +213,41 @@ def _loaded_and_searched(
 ) -> Search:
     """The search, when it is over, whatever has ended it."""
     chosen = campaign.chosen
-    crew = crew_of(chosen.device, settings.jobs or chosen.jobs)
+    crew = crew_of(chosen.device, None if settings.ray else settings.jobs or chosen.jobs)
     _compile_ahead(campaign)
-    with examiner_of(campaign, crew[0], ready_by(campaign, clock), ahead.take(campaign.subjects)) as examiner:
+    with (
+        examiner_of(campaign, crew[0], ready_by(campaign, clock), ahead.take(campaign.subjects)) as examiner,
+        ExitStack() as stack,
+    ):
         left_out: tuple[str, ...] = ()
         if not resume:
             campaign, left_out = _ready(campaign, examiner)
             campaign = check_mode.noted(fitted(campaign, examiner.sandbox), examiner)
             campaign = campaign.but(calls=examiner.sandbox.calls())
             stop.check()
+        fleet = _fleet(settings, examiner, campaign, crew, clock)
+        if fleet is not None:
+            stack.enter_context(fleet)
+        if not resume:
             store.start_run(campaign)  # now that every kernel has loaded
-        most = chosen.max_elements or None
-        with ExitStack() as stack:
-            fleet = (
-                stack.enter_context(ParallelSearch(examiner, campaign, crew, most, clock)) if len(crew) > 1 else None
-            )
-            search = Search(examiner, store, campaign, limits, most, on_event, fleet, clock)
-            search.tell(RunStarted(campaign, resume, left_out, examiner.sandbox.pool.why_open))
-            try:
-                search.run()
-            except (UsageError, InternalError) as error:
-                search.ended_by = error
+        search = Search(examiner, store, campaign, limits, chosen.max_elements or None, on_event, fleet, clock)
+        search.tell(RunStarted(campaign, resume, left_out, examiner.sandbox.pool.why_open))
+        try:
+            search.run()
+        except (UsageError, InternalError) as error:
+            search.ended_by = error
     return search
+
+
+def _fleet(
+    settings: RunSettings, examiner: Examiner, campaign: Campaign, crew: Sequence[Place], clock: Clock
+) -> Fleet | None:
+    """Who searches, where that is not one process of this machine. Raises UsageError."""
+    most = campaign.chosen.max_elements or None
+    if settings.ray:
+        timeout = campaign.chosen.timeout
+        return ClusterSearch(settings.ray, campaign, timeout, most, clock, settings.jobs or campaign.chosen.jobs)
+    return ParallelSearch(examiner, campaign, crew, most, clock) if len(crew) > 1 else None
 
 
 def ready_by(campaign: Campaign, clock: Clock) -> ReadyBy:
@@ -271,36 +286,6 @@ def _compile_ahead(campaign: Campaign) -> None:
     if cuda := {s.device for s in campaign.subjects if s.backend == "cuda"}:
         emulated = "cpu" in cuda or "" in campaign.checked.values()
         build_ahead(Mode if emulated else (Mode.FAST,))
-
-
-def examiner_of(
-    campaign: Campaign, place: Place, ready_by: ReadyBy = lambda _: math.inf, pool: WorkerPool | None = None
-) -> Examiner:
-    """One for a campaign's subjects, as its options say."""
-    c = campaign.chosen
-    timeout, memory_mb, closed = c.timeout, c.memory_mb, c.closed
-    examiner = Examiner(
-        campaign.subjects,
-        timeout=timeout,
-        memory_mb=memory_mb,
-        closed=closed,
-        place=place,
-        ready_by=ready_by,
-        calls=_calls(campaign),
-        pool=pool,
-    )
-    if emulated := [s for s in examiner.subjects.values() if campaign.checked.get(s.key) == ""]:
-        examiner.beside = check_mode.EmulatingExaminer(emulated, timeout=timeout, memory_mb=memory_mb, closed=closed)
-    return examiner
-
-
-def _calls(campaign: Campaign) -> Mapping[str, Call]:
-    """How all subjects of a run that goes on are called; nothing if one of their files has changed, or is new."""
-    try:
-        changed = [s for s in campaign.subjects if source_digest(resolve(s), s.launch) != s.source_digest]
-    except OSError:
-        return {}
-    return {} if changed or {s.key for s in campaign.subjects} != set(campaign.calls) else campaign.calls
 
 
 def _limits(settings: RunSettings, resumed: Campaign | None) -> Limits:

@@ -85,6 +85,7 @@ _SHOW_CURSOR = b"\x1b[?25h\n" if os.isatty(2) else b""
 @dtype_option
 @device_option("cpu", "Where the subjects run: cpu, cuda, cuda:NUMBER or cuda:all.")
 @click.option("--jobs", type=AtLeast(1, MOST_JOBS), help="Processes that search.  [default: 1; on GPUs more]")
+@click.option("--ray", default="", metavar="ADDRESS", help="Search on a Ray cluster: auto, local or ray://HOST:PORT.")
 @click.option("--max-elements", type=AtLeast(1), help="Of the largest tensor of a case.")
 @click.option(
     "--case-memory",
@@ -120,6 +121,7 @@ def command(
     dtypes: tuple[str, ...],
     device: str,
     jobs: int | None,
+    ray: str,
     max_elements: int | None,
     case_memory: int | None,
     quiet: bool,
@@ -158,6 +160,7 @@ def command(
         engine=engine,
         device=device,
         jobs=jobs,
+        ray=ray,
         max_elements=max_elements,
         case_memory=case_memory,
         limits=limits,

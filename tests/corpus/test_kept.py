@@ -19,7 +19,7 @@ SUBJECT = Subject(op="softmax", name="mine", backend="numpy")
 
 
 @pytest.fixture
-def store(tmp_path):
+def files(tmp_path):
     with Store(tmp_path / "corpus") as made:
         yield made
 
@@ -32,11 +32,11 @@ def kept(contract="", status=Status.OK, **outputs):
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5,), (2, 3, 4)], ids=str)
-def test_outputs_of_every_format_and_shape_come_back_bit_for_bit(store, dtype, shape):
+def test_outputs_of_every_format_and_shape_come_back_bit_for_bit(files, dtype, shape):
     bits = np.random.default_rng(1).integers(0, 256, (*shape, FORMATS[dtype].dtype.itemsize), np.uint8)
     array = bits.view(FORMATS[dtype].dtype).reshape(shape)
-    store.keep("one", [kept(out=array)])
-    (again,) = store.kept("one")
+    files.keep("one", [kept(out=array)])
+    (again,) = files.kept("one")
     found = again.outputs()["out"]
     assert (found.shape, found.dtype, found.tobytes()) == (array.shape, array.dtype, array.tobytes())
     assert again.canonical() == kept(out=array).canonical()
@@ -90,12 +90,12 @@ def test_names_that_are_no_file_are_refused(store):
         (lambda line: line.replace('"schema_version":1', '"schema_version":9', 1), "newer version"),
     ],
 )
-def test_a_file_that_was_edited_is_named_in_one_sentence(store, spoil, said):
-    store.keep("r1", [kept(out=np.ones(2))])
-    path = store.root / "local" / "kept" / "r1.jsonl"
+def test_a_file_that_was_edited_is_named_in_one_sentence(files, spoil, said):
+    files.keep("r1", [kept(out=np.ones(2))])
+    path = files.root / "local" / "kept" / "r1.jsonl"
     path.write_text(spoil(path.read_text().strip()) + "\n")
     with pytest.raises(UsageError, match=said) as refused:
-        store.kept("r1")
+        files.kept("r1")
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -109,24 +109,24 @@ def test_a_line_stays_one_line_whatever_was_said(store):
 
 
 @pytest.mark.parametrize("payload", ["AAAA", "", "not base64"])
-def test_bytes_that_do_not_fit_their_shape_are_the_files_fault(store, payload):
-    store.keep("r1", [kept(out=np.ones(2))])
-    path = store.root / "local" / "kept" / "r1.jsonl"
+def test_bytes_that_do_not_fit_their_shape_are_the_files_fault(files, payload):
+    files.keep("r1", [kept(out=np.ones(2))])
+    path = files.root / "local" / "kept" / "r1.jsonl"
     raw = json.loads(path.read_text())
     raw["payload"]["out"] = payload
     path.write_text(json.dumps(raw) + "\n")
     with pytest.raises(UsageError, match=r"'out' is not the bytes of float64 of shape \(2,\)") as refused:
-        store.kept("r1")
+        files.kept("r1")
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_outputs_of_another_recipe_version_are_refused(store):
-    store.keep("r1", [kept(out=np.ones(2))])
-    path = store.root / "local" / "kept" / "r1.jsonl"
+def test_outputs_of_another_recipe_version_are_refused(files):
+    files.keep("r1", [kept(out=np.ones(2))])
+    path = files.root / "local" / "kept" / "r1.jsonl"
     path.write_text(path.read_text().replace('"generator_version":2', '"generator_version":3'))
     with pytest.raises(UsageError, match="recipe version 3"):
-        store.kept("r1")
+        files.kept("r1")
 
 
 def test_outputs_of_a_finding_that_is_dropped_are_dropped(store):

@@ -54,7 +54,7 @@ def campaign(run: str = "r1", **fields) -> Campaign:
 
 
 @pytest.fixture
-def store(tmp_path):
+def files(tmp_path):
     with Store(tmp_path / "corpus") as made:
         yield made
 
@@ -68,12 +68,12 @@ def one_sentence(error: pytest.ExceptionInfo) -> str:
 # findings and proofs
 
 
-def test_init_creates_nothing_and_reading_an_empty_memory_works(store):
-    assert (store.findings(), store.regressions(), store.seeds("softmax"), store.runs()) == ([], [], [], [])
-    assert store.latest_unfinished() is None
-    assert store.read_journal("r1", "pending") == []
-    assert not store.has(finding())
-    assert not store.root.exists()
+def test_init_creates_nothing_and_reading_an_empty_memory_works(files):
+    assert (files.findings(), files.regressions(), files.seeds("softmax"), files.runs()) == ([], [], [], [])
+    assert files.latest_unfinished() is None
+    assert files.read_journal("r1", "pending") == []
+    assert not files.has(finding())
+    assert not files.root.exists()
 
 
 def test_what_was_found_here_is_known_and_what_others_committed_is_not(store):
@@ -86,21 +86,21 @@ def test_what_was_found_here_is_known_and_what_others_committed_is_not(store):
 @pytest.mark.parametrize(
     ("name", "file"), [("bad", "bad.json"), ("mine:run", "mine-run.json"), ("my köl/../x", "my_k_l_.._x.json")]
 )
-def test_a_proof_takes_the_place_of_the_one_before(store, name, file):
-    store.save_proof(proof(name, at="2025-01-01"))
-    path = store.save_proof(proof(name))
-    assert path == store.root / "local" / "proofs" / "silu" / file
+def test_a_proof_takes_the_place_of_the_one_before(files, name, file):
+    files.save_proof(proof(name, at="2025-01-01"))
+    path = files.save_proof(proof(name))
+    assert path == files.root / "local" / "proofs" / "silu" / file
     assert [p.name for p in path.parent.iterdir()] == [file]
     assert read_record(path, Proof).canonical() == proof(name).canonical()
 
 
-def test_saved_findings_come_back(store):
-    saved = store.save_finding(
+def test_saved_findings_come_back(files):
+    saved = files.save_finding(
         finding(verdict=Verdict(kind=Kind.NONFINITE, rho=float("nan"), message="kaput \udc80 é"))
     )
-    (again,) = store.findings()
+    (again,) = files.findings()
     assert again.canonical() == saved.canonical()
-    path = store.root / "local" / "findings" / "softmax" / f"{saved.id}.json"
+    path = files.root / "local" / "findings" / "softmax" / f"{saved.id}.json"
     assert "\n  " in path.read_text()
     written = [name for name in Finding.model_fields if name != "cliff"]  # left out where there is none
     assert list(json.loads(path.read_text())) == written
@@ -190,15 +190,15 @@ def test_confirmed_or_flaky_goes_with_the_case_that_is_kept():
 
 def test_two_processes_merge_without_loss(store):
     code = (
-        "import sys; from pathlib import Path; from test_store import Store, case, finding\n"
-        "store = Store(Path(sys.argv[1]))\n"
+        "import sys; from test_store import case, finding, open_store\n"
+        "store = open_store(sys.argv[1])\n"
         "for i in range(30):\n"
         "    store.save_finding(finding(aliases=(f'{sys.argv[2]}{i}',)))\n"
         "    store.add_seed(case(int(sys.argv[2]), i + 1))\n"
     )
     here = Path(__file__)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(here.parents[2]), str(here.parent)))}
-    command = [sys.executable, "-c", code, str(store.root)]
+    command = [sys.executable, "-c", code, getattr(store.place, "url", str(store.place))]
     writers = [subprocess.Popen([*command, name], env=env) for name in "12"]
     assert [writer.wait(60) for writer in writers] == [0, 0]
     (found,) = store.findings()
@@ -206,33 +206,33 @@ def test_two_processes_merge_without_loss(store):
     assert len(store.seeds("softmax")) == 60
 
 
-def test_a_writer_that_fails_leaves_the_old_file(store, monkeypatch):
-    saved = store.save_finding(finding())
+def test_a_writer_that_fails_leaves_the_old_file(files, monkeypatch):
+    saved = files.save_finding(finding())
 
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", refuse)
     with pytest.raises(UsageError, match="No space left") as error:
-        store.save_finding(finding())
+        files.save_finding(finding())
     assert saved.id in one_sentence(error)
     monkeypatch.undo()
-    assert store.findings()[0].count == 1
-    assert [p.name for p in store.root.rglob("*") if p.name.startswith(".")] == []
+    assert files.findings()[0].count == 1
+    assert [p.name for p in files.root.rglob("*") if p.name.startswith(".")] == []
 
 
-def test_leftover_temporaries_are_ignored_and_swept(store):
-    store.save_finding(finding())
-    store.promote(finding())
-    store.add_seed(case())
-    store.start_run(campaign())
-    data = [p for p in store.root.rglob("*.json*") if p.is_file()]
+def test_leftover_temporaries_are_ignored_and_swept(files):
+    files.save_finding(finding())
+    files.promote(finding())
+    files.add_seed(case())
+    files.start_run(campaign())
+    data = [p for p in files.root.rglob("*.json*") if p.is_file()]
     assert len(data) == 4
     for path in data:
         path.with_name(f".{path.name}.tmp").write_text('{"torn')
-    assert len(store.findings()) == len(store.regressions()) == len(store.seeds("softmax")) == len(store.runs()) == 1
-    store.prepare()
-    assert list(store.root.rglob(atomic_files.TEMPORARY)) == []
+    assert len(files.findings()) == len(files.regressions()) == len(files.seeds("softmax")) == len(files.runs()) == 1
+    files.prepare()
+    assert list(files.root.rglob(atomic_files.TEMPORARY)) == []
     assert all(p.exists() for p in data)
 
 
@@ -250,27 +250,27 @@ def test_prepare_sees_permissions(tmp_path):
         Store(tmp_path / "corpus").prepare()
 
 
-def test_prepare_leaves_only_the_lock(store):
-    store.prepare()
-    store.prepare()
-    assert [p.name for p in store.root.rglob("*") if p.is_file()] == ["lock"]
+def test_prepare_leaves_only_the_lock(files):
+    files.prepare()
+    files.prepare()
+    assert [p.name for p in files.root.rglob("*") if p.is_file()] == ["lock"]
 
 
-def test_promote(store):
-    path = store.promote(finding(state=State.MINIMIZED, first_seen="2026"))
-    assert path.parent == store.root / "regressions" / "softmax"
+def test_promote(files):
+    path = files.promote(finding(state=State.MINIMIZED, first_seen="2026"))
+    assert path.parent == files.root / "regressions" / "softmax"
     assert path.name == f"{finding().signature.key}-{case().id}.json"
-    ((found_at, found),) = store.regressions()
+    ((found_at, found),) = files.regressions()
     assert (found_at, found.state) == (path, State.OPEN)
     path.write_text(path.read_text().replace('"expect": "pass"', '"expect": "fail"'))
-    assert store.promote(finding(state=State.FIXED, first_seen="2027")) == path
-    ((_, found),) = store.regressions()
+    assert files.promote(finding(state=State.FIXED, first_seen="2027")) == path
+    ((_, found),) = files.regressions()
     assert (found.state, found.expect, found.first_seen) == (State.REGRESSION, "fail", "2026")
 
 
-def test_strange_and_long_signatures_get_a_file_name(store):
-    paths = {store.promote(finding(rule=rule)) for rule in ("law:sum", "law_sum", "law sum", "../x", "r" * 300)}
-    assert len(paths) == len(store.regressions()) == 5
+def test_strange_and_long_signatures_get_a_file_name(files):
+    paths = {files.promote(finding(rule=rule)) for rule in ("law:sum", "law_sum", "law sum", "../x", "r" * 300)}
+    assert len(paths) == len(files.regressions()) == 5
     assert all(path.parent.name == "softmax" and len(path.name) < 200 for path in paths)
 
 
@@ -296,12 +296,12 @@ def test_seeds_keep_order_and_are_not_doubled(store):
     assert store.seeds("gemm") == []
 
 
-def test_a_spoilt_seed_is_named_by_its_line(store):
-    store.add_seed(case())
-    path = store.root / "seeds" / "softmax.jsonl"
+def test_a_spoilt_seed_is_named_by_its_line(files):
+    files.add_seed(case())
+    path = files.root / "seeds" / "softmax.jsonl"
     path.write_text(path.read_text() + "\n<<<<<<< HEAD\n")
     with pytest.raises(UsageError, match=r"softmax\.jsonl, line 3,"):
-        store.seeds("softmax")
+        files.seeds("softmax")
 
 
 # runs and journals
@@ -344,85 +344,85 @@ def pending(store) -> Path:
 
 
 @pytest.mark.parametrize("torn", [b'{"n":', b'{"n":3}', b"\0\0\0\n", b"3\n", b"\xff"])
-def test_a_torn_last_line_is_dropped_and_never_becomes_a_middle(store, torn):
-    store.journal("r1", "pending", {"n": 1})
-    store.close()
-    with pending(store).open("ab") as file:
+def test_a_torn_last_line_is_dropped_and_never_becomes_a_middle(files, torn):
+    files.journal("r1", "pending", {"n": 1})
+    files.close()
+    with pending(files).open("ab") as file:
         file.write(torn)
-    assert store.read_journal("r1", "pending") == [{"n": 1}]
-    store.journal("r1", "pending", {"n": 2})
-    assert store.read_journal("r1", "pending") == [{"n": 1}, {"n": 2}]
+    assert files.read_journal("r1", "pending") == [{"n": 1}]
+    files.journal("r1", "pending", {"n": 2})
+    assert files.read_journal("r1", "pending") == [{"n": 1}, {"n": 2}]
 
 
-def test_only_a_torn_line(store):
-    pending(store).parent.mkdir(parents=True)
-    pending(store).write_bytes(b"\0\n")
-    assert store.read_journal("r1", "pending") == []
+def test_only_a_torn_line(files):
+    pending(files).parent.mkdir(parents=True)
+    pending(files).write_bytes(b"\0\n")
+    assert files.read_journal("r1", "pending") == []
 
 
 @pytest.mark.parametrize("torn", [b'{"n":', b"[1]", b""])
-def test_a_torn_line_in_the_middle_is_our_own_trouble(store, torn):
-    pending(store).parent.mkdir(parents=True)
-    pending(store).write_bytes(b'{"n":1}\n' + torn + b'\n{"n":2}\n')
+def test_a_torn_line_in_the_middle_is_our_own_trouble(files, torn):
+    pending(files).parent.mkdir(parents=True)
+    pending(files).write_bytes(b'{"n":1}\n' + torn + b'\n{"n":2}\n')
     with pytest.raises(InternalError, match="line 2"):
-        store.read_journal("r1", "pending")
+        files.read_journal("r1", "pending")
 
 
-def test_a_journal_on_a_full_disk_keeps_no_torn_line(store, monkeypatch):
-    store.journal("r1", "pending", {"n": 1})
+def test_a_journal_on_a_full_disk_keeps_no_torn_line(files, monkeypatch):
+    files.journal("r1", "pending", {"n": 1})
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
     with pytest.raises(UsageError, match="make room"):
-        store.journal("r1", "pending", {"n": 2})
+        files.journal("r1", "pending", {"n": 2})
     monkeypatch.undo()
-    store.journal("r1", "pending", {"n": 3})
-    assert store.read_journal("r1", "pending") == [{"n": 1}, {"n": 3}]
+    files.journal("r1", "pending", {"n": 3})
+    assert files.read_journal("r1", "pending") == [{"n": 1}, {"n": 3}]
 
 
-def test_checkpoint_syncs_the_journals_of_its_run_first(store, monkeypatch):
-    store.journal("r1", "pending", {"n": 1})
-    store.journal("r2", "pending", {"n": 1})
+def test_checkpoint_syncs_the_journals_of_its_run_first(files, monkeypatch):
+    files.journal("r1", "pending", {"n": 1})
+    files.journal("r2", "pending", {"n": 1})
     synced = []
     fsync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(Path(f"/proc/self/fd/{fd}").readlink()), fsync(fd)))
-    store.checkpoint(campaign())
-    run = pending(store).parent.resolve()
+    files.checkpoint(campaign())
+    run = pending(files).parent.resolve()
     assert synced == [run / "pending.jsonl", run / ".campaign.json.tmp", run]
 
 
-def test_a_stored_finding_edited_to_nonsense_names_file_and_field(store):
-    saved = store.save_finding(finding())
-    (path,) = (store.root / "local" / "findings").rglob("*.json")
+def test_a_stored_finding_edited_to_nonsense_names_file_and_field(files):
+    saved = files.save_finding(finding())
+    (path,) = (files.root / "local" / "findings").rglob("*.json")
     text = path.read_text()
     path.write_text(text.replace('"count": 1', '"count": []'))
-    for read in (store.findings, lambda: store.finding(saved.id), lambda: store.save_finding(finding())):
+    for read in (files.findings, lambda: files.finding(saved.id), lambda: files.save_finding(finding())):
         with pytest.raises(UsageError, match="count") as error:
             read()
         assert str(path) in one_sentence(error)
     path.write_text(text.replace('"rule": "rho"', '"rule": "z"'))
     with pytest.raises(UsageError, match="signature was edited"):
-        store.findings()
+        files.findings()
 
 
-def test_a_run_that_goes_on_is_held_until_its_process_lets_go(store):
-    store.start_run(campaign())
-    with Store(store.root) as other, pytest.raises(UsageError, match=rf"still goes on \(process {os.getpid()}\)"):
+def test_a_run_that_goes_on_is_held_until_its_process_lets_go(files):
+    files.start_run(campaign())
+    with Store(files.root) as other, pytest.raises(UsageError, match=rf"still goes on \(process {os.getpid()}\)"):
         other.hold("r1")
-    store.close()
-    with Store(store.root) as other:
+    files.close()
+    with Store(files.root) as other:
         other.hold("r1")
 
 
-def test_a_corpus_that_is_removed_while_it_is_used_is_written_once_more(store):
-    store.start_run(campaign())
-    store.journal("r1", "pending", {"n": 1})
-    shutil.rmtree(store.root)
-    store.journal("r1", "pending", {"n": 2})
-    store.checkpoint(campaign(next_index=7))
-    store.journal("r1", "pending", {"n": 3})
-    assert store.load_run("r1").next_index == 7
-    assert store.read_journal("r1", "pending") == [{"n": 1}, {"n": 2}, {"n": 3}]
-    with Store(store.root) as other, pytest.raises(UsageError, match="still goes on"):
+def test_a_corpus_that_is_removed_while_it_is_used_is_written_once_more(files):
+    files.start_run(campaign())
+    files.journal("r1", "pending", {"n": 1})
+    shutil.rmtree(files.root)
+    files.journal("r1", "pending", {"n": 2})
+    files.checkpoint(campaign(next_index=7))
+    files.journal("r1", "pending", {"n": 3})
+    assert files.load_run("r1").next_index == 7
+    assert files.read_journal("r1", "pending") == [{"n": 1}, {"n": 2}, {"n": 3}]
+    with Store(files.root) as other, pytest.raises(UsageError, match="still goes on"):
         other.hold("r1")
 
 

@@ -40,7 +40,7 @@ class Database:
         """Raises UsageError for a URL that is none, or of another kind of database."""
         try:
             parsed = make_url(url)
-        except ArgumentError as error:
+        except (ArgumentError, ValueError) as error:
             raise UsageError(f"'{DatabaseUrl(url)}' is no URL of a database ({error})") from None
         driver = _DRIVERS.get(parsed.drivername)
         if driver is None or (driver == "sqlite" and parsed.database in {None, "", ":memory:"}):
@@ -67,7 +67,7 @@ class Database:
     @cached_property
     def _engine(self) -> Engine:
         if self.file is None:
-            who = f"kassay: process {os.getpid()} on {platform.node()}"
+            who = f"kassay process {os.getpid()} on {platform.node()}"
             arguments = {"application_name": who, "connect_timeout": 10}
             return create_engine(self._url, connect_args=arguments, pool_pre_ping=True)
         engine = create_engine(self._url, connect_args={"timeout": BUSY_SECONDS})

@@ -38,8 +38,7 @@ from kernel_assay.corpus.storage.reading import record_of
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.corpus.storage.sql import tables as t
 from kernel_assay.corpus.storage.sql.database import Database
-
-Values = dict[str, Any]
+from kernel_assay.corpus.storage.sql.rows import Values, finding_row, lines_row, regression_row, run_row
 
 
 class SqlStore(BaseStore):
@@ -130,7 +129,7 @@ class SqlStore(BaseStore):
             if self._stored(connection, finding.id) is not None:
                 self._put(connection, t.findings, {"id": finding.id}, finding_row(finding))
             for path, committed in self._committed(connection, finding.id):
-                self._put(connection, t.regressions, {"path": path}, _regression_row(committed.but(**said)))
+                self._put(connection, t.regressions, {"path": path}, regression_row(committed.but(**said)))
         return finding
 
     def drop(self, finding: Finding) -> None:
@@ -175,7 +174,7 @@ class SqlStore(BaseStore):
         path = promoted_path(finding)
         with self.database.writing(path) as connection:
             old = dict(self._committed(connection, finding.id)).get(path)
-            self._put(connection, t.regressions, {"path": path}, _regression_row(promoted(finding, old)))
+            self._put(connection, t.regressions, {"path": path}, regression_row(promoted(finding, old)))
         return self._where(path)
 
     # outputs that were kept
@@ -184,7 +183,7 @@ class SqlStore(BaseStore):
         """Keep outputs under the id of a finding or the name of a run, in place of what was kept there."""
         with self.database.writing(f"kept {component(name, 'name')}") as connection:
             self._put(
-                connection, t.kept, {"name": name}, _lines_row("".join(f"{one_line(each.plain())}\n" for each in kept))
+                connection, t.kept, {"name": name}, lines_row("".join(f"{one_line(each.plain())}\n" for each in kept))
             )
 
     def kept(self, name: str) -> list[Kept]:
@@ -264,7 +263,7 @@ class SqlStore(BaseStore):
         with self.database.writing(f"run {campaign.run}") as connection:
             if connection.scalar(self._mine(t.runs, run=campaign.run)) is not None:
                 raise UsageError(f"the run {campaign.run!r} exists in {self.name}; resume it or take another name")
-            self._put(connection, t.runs, {"run": campaign.run}, _run_row(campaign))
+            self._put(connection, t.runs, {"run": campaign.run}, run_row(campaign))
 
     def hold(self, run: str) -> None:
         """Keep others from going on with a run as long as this process lives. Raises UsageError if somebody does."""
@@ -286,7 +285,7 @@ class SqlStore(BaseStore):
 
     def _claim_on_server(self, run: str, stack: ExitStack) -> Callable[[], None]:
         """Take a lock that ends with its connection."""
-        connection, key = stack.enter_context(self.database.connected()), {"key": f"{self._project}/run {run}"}
+        connection, key = stack.enter_context(self.database.connected()), {"key": f"{self._project}/holder of {run}"}
         with connection.begin():
             taken = connection.scalar(_TAKE, key)
             holder = connection.scalar(_HOLDER, key)
@@ -305,7 +304,7 @@ class SqlStore(BaseStore):
 
         Returns how long the record is.
         """
-        row, run = _run_row(campaign), component(campaign.run, "run")
+        row, run = run_row(campaign), component(campaign.run, "run")
         self._hold_on(run)
         with self.database.writing(f"run {campaign.run}") as connection:
             self._put(connection, t.runs, {"run": run}, row)
@@ -429,12 +428,12 @@ class SqlStore(BaseStore):
         """Write what a file of a folder says."""
         match PurePosixPath(path).with_suffix("").parts:
             case ("regressions", _, _):
-                row = _regression_row(record_of(said, Finding, path))
+                row = regression_row(record_of(said, Finding, path))
                 self._put(connection, t.regressions, {"path": path}, row)
             case ("local", "findings", _, name):
                 self._put(connection, t.findings, {"id": name}, finding_row(record_of(said, Finding, path)))
             case ("local", "runs", run, "campaign"):
-                self._put(connection, t.runs, {"run": run}, _run_row(record_of(said, Campaign, path)))
+                self._put(connection, t.runs, {"run": run}, run_row(record_of(said, Campaign, path)))
             case ("local", "runs", run, kind) if kind in JOURNALS:
                 self._insert(connection, t.journals, said, lambda _: {"run": run, "kind": kind})
             case ("local", "matrices", run):
@@ -443,7 +442,7 @@ class SqlStore(BaseStore):
                 self._insert(connection, t.seeds, said, lambda line: {"op": op, "id": record_of(line, Case, path).id})
             case ("local", "kept", name):
                 kept_of(said.splitlines(), path)
-                self._put(connection, t.kept, {"name": name}, _lines_row(said))
+                self._put(connection, t.kept, {"name": name}, lines_row(said))
             case ("local", "proofs", op, name):
                 proof = record_of(said, Proof, path)
                 keys, row = {"op": op, "subject": name}, {"at": proof.at, "record": one_line(proof.plain())}
@@ -486,47 +485,3 @@ def _decided(finding: Finding, committed: Sequence[tuple[str, Finding]]) -> Find
         return finding
     first = committed[0][1]
     return finding.but(expect=first.expect, reason=first.reason, expires=first.expires)
-
-
-def _sound(said: str) -> str:
-    """A text without lone surrogates, which file names may have and no database takes."""
-    return said.encode("utf-8", "backslashreplace").decode()
-
-
-def finding_row(finding: Finding) -> Values:
-    """Make the columns of a finding: the record, and what is asked for beside it."""
-    signature = finding.signature
-    return {
-        "op": signature.op,
-        "subject": _sound(signature.subject),
-        "kind": finding.verdict.kind.value,
-        "dtype": signature.dtype,
-        "signature": _sound(signature.key),
-        "state": finding.state.value,
-        "expect": finding.expect,
-        "seeded": bool(finding.subject.planted),
-        "count": finding.count,
-        "first_seen": finding.first_seen,
-        "last_seen": finding.last_seen,
-        "record": one_line(finding.plain()),
-    }
-
-
-def _regression_row(finding: Finding) -> Values:
-    return {"op": finding.signature.op, "finding": finding.id, "record": one_line(finding.plain())}
-
-
-def _run_row(campaign: Campaign) -> Values:
-    return {
-        "started": campaign.started,
-        "updated": campaign.updated or campaign.started,
-        "finished": campaign.finished,
-        "next_index": campaign.next_index,
-        "cases": campaign.cases,
-        "judged": campaign.judged,
-        "record": one_line(campaign.plain()),
-    }
-
-
-def _lines_row(lines: str) -> Values:
-    return {"size": len(lines), "record": lines}

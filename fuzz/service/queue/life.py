@@ -12,8 +12,8 @@ from sqlalchemy import Connection, and_, select, update
 from kernel_assay.corpus.model.findings import Event, Finding, State
 from kernel_assay.corpus.storage.base_store import component
 from kernel_assay.corpus.storage.merging import merge
+from kernel_assay.corpus.storage.sql.rows import finding_row
 from kernel_assay.corpus.storage.sql.service_tables import life
-from kernel_assay.corpus.storage.sql.store import finding_row
 from kernel_assay.corpus.storage.sql.tables import findings
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import FindingStanding, JobKind, JobRequest, Standing
@@ -60,8 +60,8 @@ def report(connection: Connection, of: Row, met: Finding, now: float) -> None:
     )
     new = connection.execute(fresh.on_conflict_do_nothing().returning(life.c.seq)).first() is not None
     row = row_of(connection, met.id, project, lock=True)
-    stored = None if new else record(connection, met.id, project)
-    merged = met if stored is None else merge(stored, met)
+    known = connection.scalar(select(findings.c.record).where(findings.c.project == project, findings.c.id == met.id))
+    merged = met if known is None else merge(record_of(known, Finding), met)
     put(connection, project, merged.but(count=min(merged.count, MOST_COUNT)))
     if new:
         _enter(connection, row, "new", SYSTEM, f"met by job {of['id']}")

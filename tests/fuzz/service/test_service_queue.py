@@ -36,9 +36,12 @@ from kernel_assay.fuzz.service.queue.database import ServerDatabase
 OVER_NOW = {state.value for state in OVER}
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    database = ServerDatabase(f"sqlite:///{tmp_path_factory.mktemp('queue')}/service.db")
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared(request, tmp_path_factory):
+    file = f"sqlite:///{tmp_path_factory.mktemp('queue')}/service.db"
+    database = ServerDatabase(
+        file if request.param == "sqlite" else request.getfixturevalue("server").format("postgres")
+    )
     yield database
     database.close()
 
@@ -193,6 +196,8 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 def test_each_task_is_done_once(shared):
+    if shared.file is None:
+        pytest.skip("the same statements, and twenty times as long")
     QueueMachine.database = shared
     few = settings(
         max_examples=15, stateful_step_count=30, deadline=None, database=None, suppress_health_check=list(HealthCheck)
@@ -309,6 +314,18 @@ def test_only_a_replay_makes_a_finding_fixed_and_one_makes_it_come_back(database
     with database.reading() as connection:
         assert lives.row_of(connection, met.id)["fixed_commit"] == "b" * 40
         assert lives.record(connection, met.id).state == "regression"
+
+
+def test_a_bisection_names_the_commit(database):
+    met = found().but(state="minimized")
+    submit(database, project="p")
+    end(database, lease(database), findings=(met,))
+    checkout = Checkout(repository="/r", commit="c" * 40)
+    for verdict, column in (("fails", "brought_by"), ("fixed", "fixed_commit")):
+        submit(database, kind=JobKind.BISECT, finding=met, checkout=checkout, project="p")
+        end(database, lease(database), verdict=verdict, commit="b" * 40)
+        with database.reading() as connection:
+            assert lives.row_of(connection, met.id)[column] == "b" * 40
 
 
 def test_a_search_that_began_before_the_fix_does_not_reopen(database):

@@ -13,7 +13,7 @@ from kernel_assay.fuzz.service.core import Service
 from kernel_assay.fuzz.service.protocol import LeaseRequest, Scope
 from kernel_assay.fuzz.service.settings import ServiceSettings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = Environment(python="3.11", platform="here", machine="x86_64")
 
 
