@@ -1,4 +1,4 @@
-"""What all endpoints share: database, settings, doorkeeper, and a bell that rings when something changes."""
+"""The part that all endpoints share: database, settings, doorkeeper, and a bell that rings when something changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a request, told as problem details (RFC 9457).
+"""Refusals of requests, told as problem details (RFC 9457).
 
 UsageError
 ├── RefusedError   401, 403: who asks, or what the token allows
@@ -36,13 +36,13 @@ class ServiceError(UsageError):
 
 
 class RefusedError(ServiceError):
-    """Nobody, or somebody who may not."""
+    """A caller who is nobody, or may not."""
 
     status = 403
 
 
 class MissingError(ServiceError):
-    """Nothing of that name."""
+    """A name that nothing has."""
 
     status = 404
 
