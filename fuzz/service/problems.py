@@ -1,4 +1,4 @@
-"""Refusals of requests, told as problem details (RFC 9457).
+"""Troubles of a request, told as problem details (RFC 9457).
 
 UsageError
 ├── RefusedError   401, 403: who asks, or what the token allows
@@ -36,13 +36,13 @@ class ServiceError(UsageError):
 
 
 class RefusedError(ServiceError):
-    """A caller who is nobody, or may not."""
+    """Asked by nobody that is known, or by somebody who may not."""
 
     status = 403
 
 
 class MissingError(ServiceError):
-    """A name that nothing has."""
+    """Asked for a name that nothing has."""
 
     status = 404
 

@@ -49,7 +49,7 @@ class Schedule(Record):
 
 
 class Budget(Record):
-    """Limits of one search."""
+    """Budget of one search."""
 
     time: Time | None = None
     """None, and no cases: a minute."""

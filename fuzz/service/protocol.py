@@ -44,7 +44,7 @@ Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
 
 
 class JobKind(StrEnum):
-    """Kinds of job."""
+    """Kind of work."""
 
     FUZZ = "fuzz"
     JUDGE = "judge"
@@ -117,7 +117,7 @@ class Checkout(Record):
 
 
 class Settings(Record):
-    """Settings of a run that a job may choose; whatever is None is the command line's default."""
+    """Settings of a run that a job may make; whatever is None is the command line's default."""
 
     seconds: PositiveFloat | None = Field(default=None, le=86_400)
     cases: PositiveInt | None = Field(default=None, le=10**9)
@@ -133,7 +133,7 @@ class Settings(Record):
 
 
 class Target(Record):
-    """Kernels, and their op or reference. Paths lie in the sources or in the checkout."""
+    """Kernels, and the op or reference that they are held to. Paths lie in the sources or in the checkout."""
 
     ops: tuple[Name, ...] = ()
     subjects: tuple[Short, ...] = ()
@@ -178,7 +178,7 @@ class JobRequest(Record):
 
 
 class Progress(Record):
-    """Progress of a task."""
+    """State of a task as numbers."""
 
     cases: Count = 0
     judged: Count = 0
@@ -222,7 +222,7 @@ class Lease(Record):
 
 
 class Heartbeat(Record):
-    """Word of a worker about its task, every few seconds; the first one makes it `running`."""
+    """Word of a worker about its task, every 10 s or so; the first one makes it `running`."""
 
     epoch: Epoch
     progress: Progress = Progress()
@@ -423,7 +423,7 @@ class TokenRequest(Record):
 
 
 class Problem(Record):
-    """A refusal of a request (RFC 9457, application/problem+json)."""
+    """Trouble of a request (RFC 9457, application/problem+json)."""
 
     type: str = "about:blank"
     title: str

@@ -22,7 +22,7 @@ from kernel_assay.fuzz.service.queue.rows import SYSTEM
 from kernel_assay.fuzz.service.settings import ServiceSettings
 
 FIRST = "admin"
-GRACE_SECONDS = 10
+GRACE_SECONDS = 5
 """How long requests may take to end when the server is told to."""
 
 

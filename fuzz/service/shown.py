@@ -1,4 +1,4 @@
-"""What is drawn of a finding that a worker has sent: it fits the schema, and may make no sense all the same."""
+"""Drawings of a finding that a worker has sent: it fits the schema, and may make no sense all the same."""
 
 from __future__ import annotations
 

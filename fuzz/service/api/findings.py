@@ -62,7 +62,7 @@ def wontfix(name: Id, said: WontFix, here: Here, caller: Submitter, project: Of 
         raise UsageError("`until` is over; it can only end in the future")
     with here.database.writing() as connection:
         life.wontfix(connection, name, project, caller.name, reason=said.reason, until=until)
-    here.bell.ring()
+    here.changed()
 
 
 @router.post("/v1/findings/{name}/reopen", status_code=204)
@@ -70,7 +70,7 @@ def reopen(name: Id, here: Here, caller: Submitter, project: Of = None) -> None:
     """Put a finding on the list again."""
     with here.database.writing() as connection:
         life.reopen(connection, name, project, caller.name)
-    here.bell.ring()
+    here.changed()
 
 
 @router.get("/v1/events")

@@ -215,7 +215,7 @@ def added(a: Progress, b: Progress) -> Progress:
 
 
 def _places(connection: Connection, names: Sequence[str]) -> dict[str, int]:
-    """How many tasks come before the first one of each job."""
+    """Count the tasks that come before the first one of each job."""
     order = (task.c.rank, task.c.tag, task.c.seq)
     ranked = select(task.c.job, (func.row_number().over(order_by=order) - 1).label("place"))
     queue = ranked.where(task.c.state == "queued").subquery()
@@ -265,7 +265,7 @@ def artifact_of(connection: Connection, name: str, text: str) -> str:
 
 
 def sources_of(connection: Connection, digest: str) -> Sources:
-    """What was sent, by its digest. Raises MissingError."""
+    """Sources that were sent, by their digest. Raises MissingError."""
     found = connection.scalar(select(source.c.record).where(source.c.digest == digest))
     if found is None:
         raise MissingError(f"there are no sources {digest[:64]!r}")

@@ -131,7 +131,7 @@ class Checkouts:
                 members.sort(key=tarfile.TarInfo.issym)  # so that nothing is written through a link
                 if len(members) > MOST_FILE_COUNT or sum(m.size for m in members) > MOST_MB << 20:
                     raise UsageError(f"the commit has more than {MOST_FILE_COUNT:,} files or {MOST_MB} MB")
-                archive.extractall(tree, members, filter=_within)  # noqa: S202  that filter sees to it
+                archive.extractall(tree, members, filter=_within)  # noqa: S202  each of them was looked at
             tree.mkdir(exist_ok=True)
             tree.rename(place)
 
