@@ -101,7 +101,7 @@ class ProjectFile(Record):
 
     @property
     def settings(self) -> Settings:
-        """Those of each search."""
+        """Settings of each search."""
         b = self.budget
         return Settings(
             seconds=seconds_of(b.time) if b.time else None,

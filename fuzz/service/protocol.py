@@ -255,7 +255,9 @@ class Outcome(Record):
     reason: Text = ""
     progress: Progress = Progress()
     verdict: Short = ""
-    """`right`, `right_if_ordinary`, `wrong`, `declined`; of `verify` and `replay`: `fixed`, `fails`, `flaky`."""
+    """`right`, `right_if_ordinary`, `wrong`, `declined`; of `verify` and `replay`: `fixed`, `fails`, `flaky`.
+
+    Of `verify` also `passes`: it does, and was not seen to fail before."""
     message: Text = ""
     """The first failure in one sentence, or what else there is to say."""
     findings: tuple[Finding, ...] = Field(default=(), max_length=100)

@@ -73,7 +73,7 @@ class Checkouts:
         return place
 
     def history(self, repository: str, patience: Callable[[], None] = lambda: None) -> Callable[..., list[str]]:
-        """What lists the commits from one (the first there is, if empty) to another, the oldest first, both included.
+        """A function that lists the commits from one (the first, if empty) to another, the oldest first, both included.
 
         Side branches count as the commit that merged them.
         """
@@ -179,7 +179,7 @@ class Checkouts:
         patience: Callable[[], None] = lambda: None,
         config: dict[str, str] | None = None,
     ) -> str:
-        """What git prints. Raises UsageError with its last words, and for what takes too long or gets too large."""
+        """Run git; its output. Raises UsageError with its last words, and for what takes too long or gets too large."""
         settings = [word for item in {**_CONFIG, **(config or {})}.items() for word in ("-c", "=".join(item))]
         command = ["git", *settings, "--git-dir", str(folder), *words]
         # a shell limits the size of each file that git may write: it has no such setting itself
