@@ -26,6 +26,7 @@ ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health, acti
 async def _lifetime(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.bell.hang()
+    service.work.hang()
     upkeep = asyncio.create_task(service.run_upkeep())
     yield
     upkeep.cancel()

@@ -1,4 +1,4 @@
-"""Who asks, and what they may: tokens for programs, cookies for browsers. Only digests of both are kept."""
+"""Callers and what they may do: tokens for programs, cookies for browsers. Only digests of both are kept."""
 
 from __future__ import annotations
 

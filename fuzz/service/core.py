@@ -1,4 +1,4 @@
-"""What all endpoints share: database, settings, doorkeeper, and a bell that rings when something changes."""
+"""Parts that all endpoints share: database, settings, doorkeeper, and a bell that rings when something changes."""
 
 from __future__ import annotations
 
@@ -62,12 +62,19 @@ class Service:
         self.settings = settings
         self.database = database or ServerDatabase(settings.database)
         self.door = Doorkeeper(self.database, public=settings.public)
-        self.bell = Bell()
+        self.bell, self.work = Bell(), Bell()
+        """Rung when anything has changed, and when there may be a task for who waits for one."""
         self.metrics = Metrics(self.database)
         check_addresses(settings.notify)
         self._notifier = Notifier(self.database, settings.notify, settings.address, settings.digest_seconds)
         self.started = time.time()
         self._swept, self._sweeping = 0.0, threading.Lock()
+
+    def changed(self, *, queued: bool = True) -> None:
+        """Wake who looks, and, if a task may have been queued, who waits for one."""
+        self.bell.ring()
+        if queued:
+            self.work.ring()
 
     def sweep(self) -> None:
         """Take back leases that have run out, at most once a second: nothing is told of that is not so any more."""
@@ -81,7 +88,7 @@ class Service:
                 return
         with self.database.writing() as connection:
             leases.expire(connection, now)
-        self.bell.ring()
+        self.changed()
 
     def keep_up(self) -> None:
         """Do what is due: searches of projects, decisions that have ended, old logs."""
@@ -90,7 +97,7 @@ class Service:
             changed = life.expire(connection, now) + upkeep.begin_searches(connection, now)
             upkeep.forget(connection, now - self.settings.retention_days * 86_400)
         if changed:
-            self.bell.ring()
+            self.changed()
 
     async def run_upkeep(self) -> None:
         """Sweep and keep up for as long as the server lives."""
@@ -106,11 +113,11 @@ class Service:
                 LOG.exception("upkeep failed; it goes on")
             await asyncio.sleep(SWEEP_SECONDS)
 
-    async def until(self, ask: Callable[[], Answer | None], seconds: float) -> Answer | None:
-        """Ask, in a thread, until there is an answer or the time is over."""
+    async def until(self, ask: Callable[[], Answer | None], seconds: float, bell: Bell) -> Answer | None:
+        """Ask, in a thread, until there is an answer or the time is over: at each ring, and once a second."""
         end = time.monotonic() + seconds
         while True:
-            waiting = asyncio.ensure_future(self.bell.wait(POLL_SECONDS))  # before it asks: no ring is missed
+            waiting = asyncio.ensure_future(bell.wait(POLL_SECONDS))  # before it asks: no ring is missed
             await asyncio.sleep(0)
             answer = await run_in_threadpool(ask)
             left = end - time.monotonic()

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 from kernel_assay.corpus.storage.sql.service_tables import event, job, life, task, worker
 from kernel_assay.fuzz.service.protocol import LEASE_SECONDS, JobState, Standing
 from kernel_assay.fuzz.service.queue.database import ServerDatabase
+from kernel_assay.fuzz.service.queue.rows import pairs
 
 
 class Metrics:
@@ -71,7 +72,7 @@ def _gauge(name: str, words: str, value: float) -> Metric:
 
 
 def _by_state(connection: Connection, name: str, words: str, column: Any, states: list[str]) -> Metric:
-    counts: dict[str, int] = dict(connection.execute(select(column, func.count()).group_by(column)).tuples().all())
+    counts = pairs(connection, select(column, func.count()).group_by(column))
     family = GaugeMetricFamily(name, words, labels=("state",))
     for state in states:
         family.add_metric([state], counts.get(state, 0))

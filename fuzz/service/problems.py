@@ -1,4 +1,4 @@
-"""What can be wrong with a request, told as problem details (RFC 9457).
+"""Troubles of a request, told as problem details (RFC 9457).
 
 UsageError
 ├── RefusedError   401, 403: who asks, or what the token allows
@@ -36,13 +36,13 @@ class ServiceError(UsageError):
 
 
 class RefusedError(ServiceError):
-    """Nobody, or somebody who may not."""
+    """Asked by nobody that is known, or by somebody who may not."""
 
     status = 403
 
 
 class MissingError(ServiceError):
-    """Nothing of that name."""
+    """Asked for a name that nothing has."""
 
     status = 404
 

@@ -41,7 +41,7 @@ class Kernel(Record):
 
 
 class Schedule(Record):
-    """When it is searched, besides after each commit."""
+    """Times at which it is searched, besides after each commit."""
 
     every: Time = "24h"
     priority: int = Field(default=4, ge=0, le=9)
@@ -49,7 +49,7 @@ class Schedule(Record):
 
 
 class Budget(Record):
-    """What one search may take."""
+    """Budget of one search."""
 
     time: Time | None = None
     """None, and no cases: a minute."""
@@ -101,7 +101,7 @@ class ProjectFile(Record):
 
     @property
     def settings(self) -> Settings:
-        """Those of each search."""
+        """Settings of each search."""
         b = self.budget
         return Settings(
             seconds=seconds_of(b.time) if b.time else None,

@@ -44,7 +44,7 @@ Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
 
 
 class JobKind(StrEnum):
-    """What is done."""
+    """Kind of work."""
 
     FUZZ = "fuzz"
     JUDGE = "judge"
@@ -76,7 +76,7 @@ OVER = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.L
 
 
 class Scope(StrEnum):
-    """What a token allows. Each is of its own: `work` does not read findings, `admin` alone makes tokens."""
+    """Rights of a token. Each is of its own: `work` does not read findings, `admin` alone makes tokens."""
 
     READ = "read"
     SUBMIT = "submit"
@@ -117,7 +117,7 @@ class Checkout(Record):
 
 
 class Settings(Record):
-    """What a job may set of a run; whatever is None is the command line's default."""
+    """Settings of a run that a job may make; whatever is None is the command line's default."""
 
     seconds: PositiveFloat | None = Field(default=None, le=86_400)
     cases: PositiveInt | None = Field(default=None, le=10**9)
@@ -133,7 +133,7 @@ class Settings(Record):
 
 
 class Target(Record):
-    """Which kernels of which op or reference. Paths lie in the sources or in the checkout."""
+    """Kernels, and the op or reference that they are held to. Paths lie in the sources or in the checkout."""
 
     ops: tuple[Name, ...] = ()
     subjects: tuple[Short, ...] = ()
@@ -144,7 +144,7 @@ class Target(Record):
 
 
 class JobRequest(Record):
-    """What somebody asks for."""
+    """A request for a job."""
 
     kind: JobKind
     project: Name | None = None
@@ -178,7 +178,7 @@ class JobRequest(Record):
 
 
 class Progress(Record):
-    """How far a task is."""
+    """State of a task as numbers."""
 
     cases: Count = 0
     judged: Count = 0
@@ -222,7 +222,7 @@ class Lease(Record):
 
 
 class Heartbeat(Record):
-    """What a worker says of its task, every 10 s or so; the first one makes it `running`."""
+    """Word of a worker about its task, every 10 s or so; the first one makes it `running`."""
 
     epoch: Epoch
     progress: Progress = Progress()
@@ -255,7 +255,9 @@ class Outcome(Record):
     reason: Text = ""
     progress: Progress = Progress()
     verdict: Short = ""
-    """`right`, `right_if_ordinary`, `wrong`, `declined`; of `verify` and `replay`: `fixed`, `fails`, `flaky`."""
+    """`right`, `right_if_ordinary`, `wrong`, `declined`; of `verify` and `replay`: `fixed`, `fails`, `flaky`.
+
+    Of `verify` also `passes`: it does, and was not seen to fail before."""
     message: Text = ""
     """The first failure in one sentence, or what else there is to say."""
     findings: tuple[Finding, ...] = Field(default=(), max_length=100)
@@ -421,7 +423,7 @@ class TokenRequest(Record):
 
 
 class Problem(Record):
-    """What went wrong with a request (RFC 9457, application/problem+json)."""
+    """Trouble of a request (RFC 9457, application/problem+json)."""
 
     type: str = "about:blank"
     title: str

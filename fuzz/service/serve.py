@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import threading
 import webbrowser
@@ -21,7 +22,7 @@ from kernel_assay.fuzz.service.queue.rows import SYSTEM
 from kernel_assay.fuzz.service.settings import ServiceSettings
 
 FIRST = "admin"
-GRACE_SECONDS = 10
+GRACE_SECONDS = 5
 """How long requests may take to end when the server is told to."""
 
 
@@ -53,6 +54,7 @@ def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool 
     )
     if browser:
         threading.Timer(0.5, webbrowser.open, [link]).start()
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn sends it again when all is ended, and that was no death
     uvicorn.Server(config).run(sockets=[listening])
 
 

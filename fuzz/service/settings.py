@@ -62,6 +62,6 @@ class ServiceSettings:
 
     @property
     def address(self) -> str:
-        """Its address as people see it, without a slash at the end."""
+        """Address as people see it, without a slash at the end."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.url.rstrip("/") or f"{'https' if self.certificate else 'http'}://{host}:{self.port}"

@@ -52,6 +52,8 @@ ON_A_LAPTOP = "Test your CUDA kernel on a laptop"
 """A section of the README."""
 FOR_AUTHORS = [
     *(*ACTED, "add-a-distribution.md", "claims.md", "errors.md", "on-a-gpu.md", "performance-cliffs.md"),
+    "service.md",
+    "service-threats.md",
     "special-values.md",
 ]
 SHORTEST, LONGEST, WIDEST = 40, 140, 120

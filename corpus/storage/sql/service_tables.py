@@ -201,3 +201,8 @@ session = Table(
     Column("expires", Double, nullable=False),
 )
 """Browsers that are signed in."""
+
+
+def metadata_tables() -> tuple[Table, ...]:
+    """All tables of the server."""
+    return (job, task, share, source, artifact, log, worker, project, life, event, token, session)

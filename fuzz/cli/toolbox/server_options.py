@@ -1,4 +1,4 @@
-"""Which server, and with which token: options, the environment, or a file in ~/.config, in this order."""
+"""The server and the token: options, the environment, or a file in ~/.config, in this order."""
 
 from __future__ import annotations
 

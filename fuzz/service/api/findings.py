@@ -15,7 +15,7 @@ from kernel_assay.fuzz.service.core import Here, told
 from kernel_assay.fuzz.service.protocol import Findings, FindingTold, Standing, WontFix
 from kernel_assay.fuzz.service.queue import life
 from kernel_assay.fuzz.service.queue.rows import happened, until_of
-from kernel_assay.reports.reproducer.script import reproducer
+from kernel_assay.fuzz.service.shown import program_of
 
 router = APIRouter(tags=["findings"])
 
@@ -50,7 +50,7 @@ def get(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
 def script(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
     """Give a program that shows the failure, and needs nothing of this tool."""
     with here.database.reading() as connection:
-        text = reproducer(life.record(connection, name, project))
+        text = program_of(life.record(connection, name, project))
     return Response(text.encode("utf-8", "replace"), media_type=TEXT)
 
 
@@ -62,7 +62,7 @@ def wontfix(name: Id, said: WontFix, here: Here, caller: Submitter, project: Of 
         raise UsageError("`until` is over; it can only end in the future")
     with here.database.writing() as connection:
         life.wontfix(connection, name, project, caller.name, reason=said.reason, until=until)
-    here.bell.ring()
+    here.changed()
 
 
 @router.post("/v1/findings/{name}/reopen", status_code=204)
@@ -70,7 +70,7 @@ def reopen(name: Id, here: Here, caller: Submitter, project: Of = None) -> None:
     """Put a finding on the list again."""
     with here.database.writing() as connection:
         life.reopen(connection, name, project, caller.name)
-    here.bell.ring()
+    here.changed()
 
 
 @router.get("/v1/events")

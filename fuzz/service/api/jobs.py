@@ -28,7 +28,7 @@ def submit(request: JobRequest, here: Here, caller: Submitter) -> Response:
     with here.database.writing() as connection:
         name, new = jobs.submit(connection, request, caller.name)
         job = jobs.get(connection, name)
-    here.bell.ring()
+    here.changed()
     return told(job, 201 if new else 200, {"Location": f"/v1/jobs/{name}"})
 
 
@@ -64,7 +64,7 @@ def cancel(name: Id, here: Here, caller: Submitter) -> Response:
     with here.database.writing() as connection:
         jobs.cancel(connection, name, caller.name)
         job = jobs.get(connection, name)
-    here.bell.ring()
+    here.changed()
     return told(job)
 
 

@@ -33,7 +33,7 @@ async def judge(
     so: `hit`, `joined` (it is on its way), or `miss`.
     """
     name, how = await run_in_threadpool(_begun, here, judging(request), caller.name)
-    job = await here.until(lambda: _over(here, name), wait)
+    job = await here.until(lambda: _over(here, name), wait, here.bell)
     headers = {CACHE: how, "Location": f"/v1/jobs/{name}"}
     if job is not None:
         return told(job, 200, headers)
@@ -49,7 +49,7 @@ def _begun(here: Service, request: JobRequest, owner: str) -> tuple[str, str]:
     asked = request.but(priority=max(request.priority, AWAITED))
     with here.database.writing() as connection:
         name, _ = jobs.submit(connection, asked, owner)
-    here.bell.ring()
+    here.changed()
     return name, "miss"
 
 

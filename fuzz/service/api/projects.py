@@ -44,7 +44,7 @@ def put(name: Named, said: Project, here: Here, caller: Submitter) -> Response:
             )
         upkeep.put_project(connection, name, said, caller.name, time.time())
         project = upkeep.project_of(connection, name)
-    here.bell.ring()
+    here.changed()
     return told(project)
 
 
@@ -66,5 +66,5 @@ def push(name: Named, said: CommitPush, here: Here, caller: Submitter) -> dict[s
     """Take in a commit, as a hook sends it: findings are replayed there first, then it is searched."""
     with here.database.writing() as connection:
         made = upkeep.push(connection, name, said.commit, caller.name, time.time())
-    here.bell.ring()
+    here.changed()
     return {"jobs": made}

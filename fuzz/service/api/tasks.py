@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Response
 from kernel_assay.fuzz.service.api.parameters import TaskId
 from kernel_assay.fuzz.service.auth import Worker
 from kernel_assay.fuzz.service.core import Here, Service, told
-from kernel_assay.fuzz.service.protocol import Heartbeat, Lease, LeaseRequest, Orders, Outcome, Sources
+from kernel_assay.fuzz.service.protocol import Heartbeat, JobKind, Lease, LeaseRequest, Orders, Outcome, Sources
 from kernel_assay.fuzz.service.queue import jobs, leases
 
 router = APIRouter(tags=["workers' side"])
@@ -19,7 +19,9 @@ router = APIRouter(tags=["workers' side"])
 @router.post("/v1/leases", response_model=Lease, responses={204: {"description": "nothing that it can do waits"}})
 async def lease(asked: LeaseRequest, here: Here, caller: Worker) -> Response:
     """Lease a task; `wait` holds the question until there is one."""
-    given = await here.until(_Asking(here, asked, caller.name), asked.wait)
+    given = await here.until(_Asking(here, asked, caller.name), asked.wait, here.work)
+    if given is not None:
+        here.changed(queued=given.request.kind is JobKind.FUZZ)  # the next part of a search
     return Response(status_code=204) if given is None else told(given)
 
 
@@ -48,7 +50,7 @@ def heartbeat(name: TaskId, beat: Heartbeat, here: Here, _: Worker) -> Response:
     """Keep a task, tell how far it is, and learn what to do; 409: another worker has it."""
     with here.database.writing(lazy=True) as connection:
         orders = leases.heartbeat(connection, name, beat, time.time())
-    here.bell.ring()
+    here.changed(queued=False)
     return told(orders)
 
 
@@ -57,7 +59,7 @@ def end(name: TaskId, outcome: Outcome, here: Here, _: Worker) -> Response:
     """End a task: its state and its findings in one transaction; 409: another worker has it."""
     with here.database.writing() as connection:
         leases.end(connection, name, outcome, time.time())
-    here.bell.ring()
+    here.changed()
     return Response(status_code=204)
 
 

@@ -1,4 +1,4 @@
-"""What people do on pages: sign in and out, decide about findings, cancel jobs. Forms bring a word of their session."""
+"""Actions of people on pages: sign in and out, decide, cancel. Forms bring a word of their session."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def decide(
             jobs.submit(connection, _bisection(connection, name, project), caller.name)
         else:
             raise UsageError(f"{what[:40]!r} is nothing that can be done with a finding")
-    here.bell.ring()
+    here.changed()
     return RedirectResponse(f"/findings/{name}", SEE_OTHER)
 
 
@@ -163,7 +163,7 @@ def cancel(name: Id, request: Request, here: Here, csrf: Word) -> Response:
     caller = _person(request, csrf, Scope.SUBMIT)
     with here.database.writing() as connection:
         jobs.cancel(connection, name, caller.name)
-    here.bell.ring()
+    here.changed()
     return RedirectResponse(f"/jobs/{name}", SEE_OTHER)
 
 

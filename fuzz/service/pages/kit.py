@@ -1,4 +1,4 @@
-"""How a page is made: one function gathers its data, which is drawn as HTML, sent as JSON, and kept live."""
+"""Makes pages: one function gathers its data, which is drawn as HTML, sent as JSON, and kept live."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def templates() -> Environment:
 
 
 def ago(then: datetime | None) -> str:
-    """How long ago it was, in the largest unit that fits."""
+    """Say how long ago it was, in the largest unit that fits."""
     if then is None:
         return "never"
     seconds = (datetime.now(UTC) - then).total_seconds()

@@ -9,18 +9,16 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.sql.service_tables import event, job, life, task
 from kernel_assay.fuzz.service.pages.kit import Data, View, router_of
 from kernel_assay.fuzz.service.protocol import Job, JobKind, JobState, Standing
 from kernel_assay.fuzz.service.queue import jobs, leases, upkeep
 from kernel_assay.fuzz.service.queue import life as lives
-from kernel_assay.fuzz.service.queue.rows import happened, moment
-from kernel_assay.reports.book import Book
-from kernel_assay.reports.page.finding import meanings, sheet
+from kernel_assay.fuzz.service.queue.rows import happened, moment, pairs
+from kernel_assay.fuzz.service.shown import sheet_of
+from kernel_assay.reports.page.finding import meanings
 from kernel_assay.reports.page.plots import histogram
 from kernel_assay.reports.page.summary import Figure
-from kernel_assay.reports.reproducer.script import reproducer
 from kernel_assay.reports.words import count
 
 OPEN = (Standing.NEW, Standing.OPEN, Standing.REOPENED)
@@ -66,7 +64,7 @@ def _sentence(burning: int, found: list[Any]) -> str:
 
 
 def _counts(connection: Connection, column: Any) -> dict[str, int]:
-    return dict(connection.execute(select(column, func.count()).group_by(column)).tuples().all())
+    return pairs(connection, select(column, func.count()).group_by(column))
 
 
 def _happened(connection: Connection, what: str, since: float) -> int:
@@ -97,17 +95,13 @@ def finding(view: View) -> Data:
     name = view.path["name"]
     row = lives.row_of(view.connection, name, view.query.get("project"))
     record = lives.record(view.connection, name, row["project"])
-    try:
-        program = reproducer(record)
-    except UsageError as error:
-        program = f"# There is no reproducer: {error}\n"
-    drawn = sheet(Book((record,)), record, (), program)
+    drawn = sheet_of(record)
     pull = {"pull": f"kassay pull {name} --server {view.here.settings.address}"}
     asked = select(job.c.id, job.c.kind, job.c.state).where(job.c.finding == name).order_by(job.c.seq.desc()).limit(FEW)
     return {
         "standing": lives.standing(row),
         "record": record,
-        "_sheet": replace(drawn, commands={**pull, **drawn.commands}, steps=()),
+        "_sheet": drawn and replace(drawn, commands={**pull, **drawn.commands}, steps=()),
         "_meanings": meanings((record,)),
         "events": happened(view.connection, noun="finding", about=name),
         "jobs": [dict(one) for one in view.connection.execute(asked).mappings()],

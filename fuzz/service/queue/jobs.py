@@ -16,7 +16,7 @@ from kernel_assay.corpus.storage.sql.service_tables import artifact, job, log, s
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
-from kernel_assay.fuzz.service.queue.rows import insert, moment, note, record_of, text_of, until_of
+from kernel_assay.fuzz.service.queue.rows import insert, moment, note, pairs, record_of, text_of, until_of
 from kernel_assay.fuzz.service.queue.schedule import next_tag, parts_of
 
 MOST_LOG = 1 << 20
@@ -215,12 +215,12 @@ def added(a: Progress, b: Progress) -> Progress:
 
 
 def _places(connection: Connection, names: Sequence[str]) -> dict[str, int]:
-    """How many tasks come before the first one of each job."""
+    """Count the tasks that come before the first one of each job."""
     order = (task.c.rank, task.c.tag, task.c.seq)
     ranked = select(task.c.job, (func.row_number().over(order_by=order) - 1).label("place"))
     queue = ranked.where(task.c.state == "queued").subquery()
     first = select(queue.c.job, func.min(queue.c.place)).where(queue.c.job.in_(names)).group_by(queue.c.job)
-    return dict(connection.execute(first).tuples().all())
+    return pairs(connection, first)
 
 
 def of_commit(connection: Connection, project: str, commit: str) -> list[Row]:
@@ -265,7 +265,7 @@ def artifact_of(connection: Connection, name: str, text: str) -> str:
 
 
 def sources_of(connection: Connection, digest: str) -> Sources:
-    """What was sent, by its digest. Raises MissingError."""
+    """Sources that were sent, by their digest. Raises MissingError."""
     found = connection.scalar(select(source.c.record).where(source.c.digest == digest))
     if found is None:
         raise MissingError(f"there are no sources {digest[:64]!r}")

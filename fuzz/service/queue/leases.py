@@ -152,7 +152,7 @@ def _not_held(connection: Connection, name: str, epoch: int) -> ConflictError | 
         return MissingError(f"there is no task {name[:60]!r}")
     if found.epoch == epoch:
         return ConflictError(f"the lease {epoch} of task {name} has ended: the task is {found.state}")
-    return ConflictError(f"the lease {epoch} of task {name} has run out; another worker has had it since")
+    return ConflictError(f"the lease {epoch} of task {name} has run out")
 
 
 def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None:
@@ -256,7 +256,13 @@ def expire(connection: Connection, now: float) -> int:
     """Take tasks from workers whose leases have run out, and drop what is past its deadline; how many tasks changed."""
     lost = case((task.c.attempts + 1 >= LOSSES, "lost"), else_="queued")
     gone = update(task).where(IS_HELD, task.c.until < now)
-    values = {"state": lost, "attempts": task.c.attempts + 1, "until": None, "progress": "{}"}
+    values = {
+        "state": lost,
+        "attempts": task.c.attempts + 1,
+        "epoch": task.c.epoch + 1,
+        "until": None,
+        "progress": "{}",
+    }
     rows = list(connection.execute(gone.values(**values).returning(task)).mappings())
     for row in rows:
         _after_loss(connection, dict(row), now)

@@ -10,7 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, and_, select, update
 
 from kernel_assay.corpus.model.findings import Event, Finding, State
+from kernel_assay.corpus.storage.base_store import component
 from kernel_assay.corpus.storage.merging import merge
+from kernel_assay.corpus.storage.sql.rows import finding_row
 from kernel_assay.corpus.storage.sql.service_tables import life
 from kernel_assay.corpus.storage.sql.rows import finding_row
 from kernel_assay.corpus.storage.sql.tables import findings
@@ -22,6 +24,7 @@ from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, r
 
 STANDINGS = tuple(Standing)
 UNSHRUNK = {State.NEW, State.CONFIRMED, State.FLAKY}
+MOST_COUNT = 2**53
 SOON = 7
 """Priority of what is done about findings: before searches, behind what a person waits for."""
 
@@ -46,16 +49,21 @@ def put(connection: Connection, project: str, finding: Finding) -> None:
 
 
 def report(connection: Connection, of: Row, met: Finding, now: float) -> None:
-    """Take in a finding that a job has met: a new one, or more of one that is known."""
+    """Take in a finding that a job has met: a new one, or more of one that is known.
+
+    Raises UsageError for an op that can name no folder: stores on disk may be given what is here.
+    """
+    component(met.signature.op, "op")
+    met = met.but(count=min(max(met.count, 0), MOST_COUNT))
     project = of["project"] or ""
     fresh = insert(connection, life).values(
         project=project, finding=met.id, since=now, created=now, seen=now, job=of["id"], **_columns(of, met)
     )
-    new = connection.execute(fresh.on_conflict_do_nothing()).rowcount == 1
+    new = connection.execute(fresh.on_conflict_do_nothing().returning(life.c.seq)).first() is not None
     row = row_of(connection, met.id, project, lock=True)
-    stored = None if new else record(connection, met.id, project)
-    merged = met if stored is None else merge(stored, met)
-    put(connection, project, merged)
+    known = connection.scalar(select(findings.c.record).where(findings.c.project == project, findings.c.id == met.id))
+    merged = met if known is None else merge(record_of(known, Finding), met)
+    put(connection, project, merged.but(count=min(merged.count, MOST_COUNT)))
     if new:
         _enter(connection, row, "new", SYSTEM, f"met by job {of['id']}")
     else:

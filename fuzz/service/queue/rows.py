@@ -24,6 +24,11 @@ def insert(connection: Connection, table: Table) -> Any:
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
+def pairs(connection: Connection, asked: Any) -> dict[str, int]:
+    """Two columns, the first by name."""
+    return {row[0]: row[1] for row in connection.execute(asked)}
+
+
 def moment(seconds: float | None) -> datetime | None:
     """The time of a column."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,6 +1,6 @@
 """Turns of tasks, so that workers are shared fairly, and the parts that a search is handed out in.
 
-Start-time fair queuing: a task's tag is one more than the last tag of those it is done for, or than the lowest tag that
+Start-time fair queuing: a task's tag is one more than the last tag of those it is done for, or the lowest that
 waits, whichever is higher. Who queues a thousand tasks holds up nobody who queues one after that.
 """
 
@@ -55,7 +55,7 @@ def next_tag(connection: Connection, name: str) -> int:
     least = connection.scalar(waiting)
     if least is None:
         least = connection.scalar(select(func.max(share.c.tag))) or 0
-    new = insert(connection, share).values(name=name, tag=least + 1)
+    new = insert(connection, share).values(name=name, tag=least)
     higher = func.max if connection.dialect.name == "sqlite" else func.greatest
     raised = {"tag": higher(share.c.tag + 1, new.excluded.tag)}
     return int(

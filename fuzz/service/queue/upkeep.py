@@ -1,4 +1,4 @@
-"""What the server does by itself: searches of projects when they are due, and old logs removed."""
+"""Upkeep that nobody asks for: searches of projects when they are due, and old logs removed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ LEAST_SHARE = 0.005
 
 @dataclass
 class Replay:
-    """What replays the finding of a job at a commit, and what lists commits."""
+    """The finding of a job, to be replayed at commits."""
 
     run: Callable[[str, int], Outcome]
     """A commit, and how often to run the case at least."""
@@ -46,7 +46,7 @@ class Replay:
 
 
 def runs_needed(probability: float, steps: int) -> int:
-    """How often a case is run at each commit, so that a search of so many steps errs with LUCK at most.
+    """Runs of a case at each commit, so that a search of so many steps errs with a probability of LUCK at most.
 
     Raises UsageError for a finding that shows too seldom.
     """

@@ -73,7 +73,7 @@ class Checkouts:
         return place
 
     def history(self, repository: str, patience: Callable[[], None] = lambda: None) -> Callable[..., list[str]]:
-        """What lists the commits from one (the first there is, if empty) to another, the oldest first, both included.
+        """A function that lists the commits from one (the first, if empty) to another, the oldest first, both included.
 
         Side branches count as the commit that merged them.
         """
@@ -126,11 +126,12 @@ class Checkouts:
             tar, tree = Path(made, "all.tar"), Path(made, "tree")
             words = ["archive", "--format=tar", f"--output={tar}", commit]
             self._git(bare, *words, seconds=LOCAL_SECONDS, patience=patience)
-            with tarfile.open(tar, errorlevel=0) as archive:  # links that lead out of it are left out
+            with tarfile.open(tar) as archive:
                 members = [m for m in archive if m.isreg() or m.isdir() or m.issym()]
+                members.sort(key=tarfile.TarInfo.issym)  # so that nothing is written through a link
                 if len(members) > MOST_FILE_COUNT or sum(m.size for m in members) > MOST_MB << 20:
                     raise UsageError(f"the commit has more than {MOST_FILE_COUNT:,} files or {MOST_MB} MB")
-                archive.extractall(tree, members, filter="data")
+                archive.extractall(tree, members, filter=_within)  # noqa: S202  each of them was looked at
             tree.mkdir(exist_ok=True)
             tree.rename(place)
 
@@ -178,7 +179,7 @@ class Checkouts:
         patience: Callable[[], None] = lambda: None,
         config: dict[str, str] | None = None,
     ) -> str:
-        """What git prints. Raises UsageError with its last words, and for what takes too long or gets too large."""
+        """Run git; its output. Raises UsageError with its last words, and for what takes too long or gets too large."""
         settings = [word for item in {**_CONFIG, **(config or {})}.items() for word in ("-c", "=".join(item))]
         command = ["git", *settings, "--git-dir", str(folder), *words]
         # a shell limits the size of each file that git may write: it has no such setting itself
@@ -193,6 +194,8 @@ class Checkouts:
             _awaited(process, seconds, patience, words[0])
             out.seek(0)
             err.seek(0)
+            if process.returncode in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
+                raise UsageError(f"git {words[0]}: it writes a file of more than {MOST_MB} MB")
             if process.returncode:
                 said = err.read(65_536).decode("utf-8", "replace").strip().rpartition("\n")[2]
                 raise UsageError(f"git {words[0]}: {said or f'exit code {process.returncode}'}"[:500])
@@ -229,6 +232,14 @@ def _awaited(process: subprocess.Popen[bytes], seconds: float, patience: Callabl
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _within(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+    """Leave out what leads out of the folder."""
+    try:
+        return tarfile.data_filter(member, path)
+    except tarfile.FilterError:
+        return None
 
 
 def _is_public(address: str) -> bool:

@@ -62,7 +62,7 @@ class Work:
 
     @property
     def limits(self) -> api.SandboxLimits:
-        """Those of the job, within the worker's own."""
+        """Limits of the job, within the worker's own."""
         wanted = self.request.settings.timeout or TIMEOUT
         return api.SandboxLimits(timeout=min(max(wanted, 0.01), LONGEST), memory_mb=self.memory_mb)
 
@@ -177,7 +177,7 @@ def _kept(work: Work, record: Record) -> str:
 
 
 def _artifacts(work: Work, findings: Sequence[Finding], report: str) -> tuple[Artifact, ...]:
-    """What people read of it, and what `pull` needs."""
+    """Texts for people, and the files that `pull` needs."""
     made = [Artifact(name="report.txt", text=work.places.leaving(report)[:MOST_RECORD])] if report else []
     if not findings:
         return tuple(made)
@@ -381,6 +381,7 @@ def _time(work: Work) -> Outcome:
         seed=work.seed % (1 << 16),
         limits=api.TimingLimits(seconds=s.seconds or 10.0),
         sandbox=work.limits,
+        roofline=work.where != "cpu",  # on a processor that others use it takes a minute, and says little
     )
     with Store(work.places.store) as store:
         run = api.time(settings, store=store, on_event=lambda e: work.tell(_rounds(e)))

@@ -1,4 +1,4 @@
-"""What is kept warm between tasks: processes that have imported the libraries of kernels, and have run none."""
+"""Processes kept warm between tasks, which have imported the libraries of kernels, and have run none."""
 
 from __future__ import annotations
 

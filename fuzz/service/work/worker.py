@@ -52,7 +52,7 @@ MOST_LOG = 65_536
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker is, and what it may do."""
+    """Settings of a worker."""
 
     name: str
     jobs: int = 1
@@ -222,7 +222,7 @@ class Task:
         return self._once(self._checked_out(request.checkout.commit))
 
     def _at_commits(self) -> Replay:
-        """What replays the finding at one commit after another, and knows the commits between two."""
+        """The finding, to be replayed at one commit after another."""
 
         def replay(commit: str, times: int) -> Outcome:
             done = self._once(self._checked_out(commit), times)
