@@ -131,15 +131,33 @@ def test_what_comes_of_them(mutation, trials, tmp_path, monkeypatch, before, aft
     path.write_text(text)
     subject = Subject(op="silu", name="right", backend="numpy", path=str(path), dtypes=("float16",))
     mutant = mutation.Mutant(subject, "constant nudged", tmp_path / "m1_right.py", begin, begin + len(before), after)
-    found = trials.attempt(trials.Task(mutant, 1, 1.0, time.monotonic() + 60))
+    limit = 1.0 if fate == "survives" else 30.0
+    found = trials.attempt(trials.Task(mutant, 1, limit, time.monotonic() + 60))
     assert (found.fate, bool(found.verdict)) == (fate, fate != "survives")
     assert trials.attempt(trials.Task(mutant, 1, 1.0, time.monotonic() - 1)) is None
+    if fate == "detected":
+        changed = trials.user_subject(str(mutant.path), ("silu",))
+        assert trials.differs(subject, changed, trials.drawn(subject, 1), 32)[0]
     if fate == "survives":
         assert (found.triggered, found.reached, found.compared) == (False, True, 32)
         assert trials.why_equivalent(found) == "by the record: the same bits on 32 cases"
         assert not trials.why_equivalent(found.but(operator="barrier removed"))
         assert not trials.why_equivalent(found.but(triggered=True))
         assert trials.why_equivalent(found.but(proved=True)) == "by proof: the same bits on every input"
+
+
+def test_people_say_what_no_machine_knows(trials, mutation):
+    one = trials.Trial(
+        mutant="m", kernel="gemm/numpy_blas", operator="what is multiplied by zero is read", old="a", new="b", seed=1,
+        limit=1.0, fate="survives", triggered=True,
+    )  # fmt: skip
+    assert trials.why_equivalent(one).startswith("by hand: the op's contract leaves open")
+    assert not trials.why_equivalent(one.but(kernel="softmax/numpy_float32"))
+    assert not trials.why_equivalent(one.but(fate="detected"))
+    assert not trials.noted(one, "survivor")
+    assert "32,767" in trials.noted(one.but(operator="index too narrow"), "survivor")
+    words = trials.tomllib.loads(trials.BY_HAND.read_text())
+    assert {w["operator"] for some in words.values() for w in some if "operator" in w} <= mutation.operators().keys()
 
 
 def test_a_statement_is_stopped_at_where_it_begins(trials):
