@@ -126,7 +126,6 @@ def test_what_comes_of_them(mutation, trials, tmp_path, monkeypatch, before, aft
         "def run(out, x):\n    out[...] = x / (np.float32(1) + np.exp(-x.astype(np.float32)))\n"
     )
     monkeypatch.setattr(trials, "COMPARED", 32)
-    monkeypatch.setattr(trials, "WITNESSED", 4.0)
     path, begin = tmp_path / "right.py", text.index(before)
     path.write_text(text)
     subject = Subject(op="silu", name="right", backend="numpy", path=str(path), dtypes=("float16",))
