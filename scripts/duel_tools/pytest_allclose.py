@@ -47,8 +47,8 @@ def search(problem: Problem, random: object, clock: Clock) -> None:
     """Run this file's tests of the kernel, as pytest does, up to the first that fails."""
     del random
     failures, _problem.asked = Failures(), (problem, clock)
-    alone = ("-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:kernel_assay", "-c", "/dev/null", "--rootdir", sys.path[0])
-    pytest.main([*alone, __file__], plugins=[failures])
+    alone = ["-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:kernel_assay", "-c", "/dev/null"]
+    pytest.main([*alone, "--rootdir", sys.path[0], __file__], plugins=[failures])
     if failures.said:
         raise Found(failures.said)
 
