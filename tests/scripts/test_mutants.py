@@ -224,6 +224,25 @@ def test_trials_are_kept_and_survivors_shown(tmp_path):
     assert (first.returncode, first.stderr, again.stderr) == (0, "", "")
 
 
+def test_what_an_idea_is_worth_is_said_of_the_same_trials(script, trials, capsys):
+    def made(name, seconds, without=""):
+        fate = {"fate": "detected", "seconds": seconds} if seconds else {"fate": "survives"}
+        return trials.Trial(
+            mutant=name, kernel="k", operator="sign turned", old="", new="", seed=1, without=without, limit=60.0, **fate
+        )
+
+    real = {str(n): [made(str(n), 1.0 + n)] for n in range(6)}
+    others = {str(n): [made(str(n), 20.0 + n if n else 0.0, "elites")] for n in range(5)}
+    script.tell_worth("elites", real, others)
+    script.tell_survival([t for some in real.values() for t in some] + [made("late", 0.0)])
+    worth, _, survival = capsys.readouterr().out.splitlines()
+    assert worth.startswith("without elites: 1 of 5 trials miss it, with it 0; A12 1.000, Mann-Whitney p 0.00")
+    assert survival == (
+        "not found yet: 85.7% after 1 s, 71.4% after 2 s, 28.6% after 5 s, 14.3% after 10 s, 14.3% after 20 s, "
+        "14.3% after 60 s"
+    )
+
+
 def test_a_name_of_nothing_is_refused():
     done = subprocess.run([BENCH / "mutants", "nothing"], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
