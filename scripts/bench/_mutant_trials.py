@@ -27,16 +27,15 @@ from kernel_assay.fuzz.generation.elites import Elites
 from kernel_assay.fuzz.generation.engines import propose
 from kernel_assay.fuzz.planning.plan import fitted, new_campaign, targets
 from kernel_assay.kernels.catalog import user_subject
+from kernel_assay.kernels.sandbox.batch import Outcome
 
 DETECTED, SURVIVES, STILLBORN = "detected", "survives", "cannot run"
 PATIENCE = 5.0
 """Seconds that an execution may take."""
 COMPARED = 256
 """Cases on which a mutant that is not found is compared with the kernel it was made of, to the bit."""
-LOOKED = 30.0
-"""Seconds that may take, and as many a proof."""
-WITNESSED = 8.0
-"""Seconds in which a line must be reached that stops the kernel."""
+LOOKED = 40.0
+"""Seconds that may take, and as many whether the changed line is ever run, and a proof."""
 BY_HAND = Path(__file__).with_name("mutants_equivalent.toml")
 
 
@@ -145,7 +144,7 @@ def why_equivalent(trial: Trial) -> str:
         return "by proof: the same bits on every input"
     if trial.reached is False and not trial.triggered:
         return "by the record: the changed line is never run"
-    silent = operators()[trial.operator].about in {"threads", "sizes"} or trial.compared < COMPARED // 4
+    silent = operators()[trial.operator].about in {"threads", "sizes"} or trial.compared < COMPARED // 2
     return "" if trial.triggered is not False or silent else f"by the record: the same bits on {trial.compared} cases"
 
 
@@ -166,14 +165,18 @@ def differs(original: Subject, changed: Subject, cases: Iterator[Case], most: in
     with Examiner([original, changed], timeout=PATIENCE) as examiner:
         while seen < most and time.monotonic() < until:
             asked = [CheckRequest(case, (original.key, changed.key)) for case in islice(cases, 16)]
-            for checked in examiner.check(asked):
-                one, two = (checked.executions[key] for key in (original.key, changed.key))
-                if one.status is not two.status or [o.digest for o in one.outputs] != [o.digest for o in two.outputs]:
+            for outcomes in examiner.collect(examiner.launch(asked)):
+                if told(outcomes[original.key]) != told(outcomes[changed.key]):
                     return True, seen
                 seen += 1
             if not asked:
                 break
     return False, seen
+
+
+def told(outcome: Outcome) -> tuple[object, ...]:
+    """How a run ended, and every bit that it left."""
+    return outcome.execution.status, *((name, array.tobytes()) for name, array in outcome.outputs.items())
 
 
 def proved(original: Subject, changed: Subject) -> bool:
@@ -202,11 +205,11 @@ def is_reached(mutant: Mutant, seed: int) -> bool | None:
     path = mutant.path.with_name(f"r{mutant.path.name}")
     write(mutant.of, path, edit_of(text, place, place, f"{indent}{stop}\n"))
     try:
-        subject = user_subject(str(path), (mutant.of.op,))
-        with Examiner([subject], timeout=PATIENCE) as examiner:
-            return None if examiner.sandbox.probe() else hunt(examiner, subject, seed, WITNESSED) is not None
+        stopped = user_subject(str(path), (mutant.of.op,))
+        differ, seen = differs(mutant.of, stopped, drawn(mutant.of, seed), COMPARED)
     except (InternalError, UsageError):
         return None
+    return True if differ else False if seen >= COMPARED // 2 else None
 
 
 def _statement(text: str, at: int, language: str) -> int | None:
@@ -228,8 +231,9 @@ def _statement(text: str, at: int, language: str) -> int | None:
 
 
 def noted(trial: Trial, table: str) -> str:
-    """What the file of a person's words says of a mutant; empty: nothing."""
+    """What the file of people's words says of a mutant; empty: nothing."""
+    said = {"operator": trial.operator, "old": trial.old, "new": trial.new}
     for one in tomllib.loads(BY_HAND.read_text("utf-8")).get(table, []):
-        if (one["old"], one["new"]) == (trial.old, trial.new) and fnmatchcase(trial.kernel, one["kernel"]):
+        if fnmatchcase(trial.kernel, one["kernel"]) and all(one.get(k, v) == v for k, v in said.items()):
             return str(one["reason"])
     return ""

@@ -9,7 +9,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -178,8 +177,3 @@ def _drawn(left: dict[str, dict[str, dict[str, list[Mutant]]]], draw: random.Ran
     if not left[operator]:
         del left[operator]
     return mutant
-
-
-def families(table: Mapping[str, Operator]) -> list[str]:
-    """Families of operators, in the order of the table."""
-    return list(dict.fromkeys(chain(o.family for o in table.values())))

@@ -1,6 +1,7 @@
 """The page of a duel: tables, and pictures of how soon each tool found what it found."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,19 @@ def plots(result: dict[str, Any]) -> list[Plot]:
     found = {t: [(s, float(n)) for n, s in enumerate(sorted(some), 1)] for t, some in times.items()}
     left = {t: [(s, 1 - n / trials[t]) for s, n in some] for t, some in found.items()}
     most = max(trials.values(), default=1)
+    counts = [(n, str(n)) for n in range(0, most + 1, math.ceil(most / 4))]
+    shares = [(i / 4, f"{25 * i} %") for i in range(5)]
     return [
-        stairs(found, 0.0, most, "bugs found", [str(round(most * i / 4)) for i in range(5)], result["seconds"]),
-        stairs(left, 1.0, 1.0, "share not found yet", [f"{25 * i} %" for i in range(5)], result["seconds"]),
+        stairs(found, 0.0, counts, "bugs found", result["seconds"]),
+        stairs(left, 1.0, shares, "share not found yet", result["seconds"]),
     ]
 
 
 def stairs(
-    series: dict[str, list[tuple[float, float]]], begin: float, most: float, up: str, labels: list[str], end: float
+    series: dict[str, list[tuple[float, float]]], begin: float, ticks: Sequence[tuple[float, str]], up: str, end: float
 ) -> Plot:
     """Steps over a logarithmic time axis, a series a tool; begin: what each is before its first step."""
+    most = max([1.0, begin, *(v for some in series.values() for _, v in some)])
     last = max([end, *(s for some in series.values() for s, _ in some)])
 
     def x(seconds: float) -> float:
@@ -74,7 +78,7 @@ def stairs(
     plot = Plot(
         width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT,
         across=tuple(Tick(round(x(s)), f"{s:g} s") for s in STEPS if LEAST < s <= last),
-        up=tuple(Tick(round(y(most * i / 4)), label) for i, label in enumerate(labels)),
+        up=tuple(Tick(round(y(value)), label) for value, label in ticks if value <= most),
         across_name="seconds of search", up_name=up, words=f"{up.capitalize()} over time. {said}.",
     )  # fmt: skip
     return _with_legend(plot, traces)

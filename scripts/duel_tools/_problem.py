@@ -2,8 +2,9 @@
 
     TOOL --kernel FILE --op OP --seconds S --seed N
 
-is a tool's command. Its last line on stdout is JSON: {"found": true, "seconds": 0.4, "tests": 3, "said": "..."}, where
-seconds are those of its search, without the start of Python. A tool that dies of its kernel has found it.
+is a tool's command. It prints {"began": true} when it begins to search; its last line on stdout is JSON, too:
+{"found": true, "seconds": 0.4, "tests": 3, "said": "..."}, where seconds are those of its search, without the start of
+Python. A tool that dies of its kernel has found it.
 """
 
 import argparse
@@ -171,8 +172,7 @@ def main(search: Callable[[Problem, Random, "Clock"], None]) -> None:
     clock, said = Clock(args.seconds), ""
     try:
         problem = Problem(args.kernel, args.op)
-        list(problem.forms(always(1)))  # it is loaded, and compiled, before the clock starts
-        clock = Clock(args.seconds)
+        list(problem.forms(always(1)))  # it is loaded, and compiled, before the search begins
         with np.errstate(all="ignore"):
             search(problem, Random(args.seed), clock)
     except Found as found:
@@ -187,11 +187,11 @@ class Clock:
     """The time a tool has, and the tests it has made."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds, self.tests = seconds, 0
-        self.restart()
+        self._seconds, self._begin, self.tests = seconds, time.monotonic(), 0
 
-    def restart(self) -> None:
-        """Begin now."""
+    def begin(self) -> None:
+        """Begin to search now, and say so."""
+        print('\n{"began": true}', flush=True)
         self._begin = time.monotonic()
 
     @property

@@ -51,6 +51,7 @@ def search(problem: Problem, random: Random, clock: Clock) -> None:
         max_examples=BATCH, deadline=None, database=None, phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck), print_blob=False,
     )  # fmt: skip
+    clock.begin()
     while not clock.over:
         seed(random.getrandbits(32))(quiet(given(tests(problem))(check)))()
 

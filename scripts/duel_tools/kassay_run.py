@@ -13,7 +13,7 @@ def search(problem: Problem, random: Random, clock: Clock) -> None:
 
     alone = problem.subject.but(planted="")
     with Examiner([alone], timeout=5.0) as examiner:
-        clock.restart()
+        clock.begin()
         caught = hunt(examiner, alone, random.getrandbits(31), clock.left)
     if caught is not None:
         clock.tests, verdict = caught.proposal.index + 1, caught.failure.verdict

@@ -30,6 +30,7 @@ def sampled(problem: Problem, form: Form, seed: int, *, dense: bool) -> Inputs:
 def search(problem: Problem, random: Random, clock: Clock) -> None:
     """Go through all samples, again and again."""
     wrap = loader_of("torch").wrap
+    clock.begin()
     while not clock.over:
         seed = random.getrandbits(16)
         torch.manual_seed(seed)

@@ -17,7 +17,7 @@ WIDE = ("float32", "float64")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     forms = [form for extent in ROUND for form in _problem.asked[0].forms(always(extent))]
     metafunc.parametrize("form", forms, ids=str)
-    _problem.asked[1].restart()  # what pytest takes to begin is no search
+    _problem.asked[1].begin()  # what pytest takes to begin is no search
 
 
 def test_kernel(form: Form) -> None:
@@ -47,8 +47,8 @@ def search(problem: Problem, random: object, clock: Clock) -> None:
     """Run this file's tests of the kernel, as pytest does, up to the first that fails."""
     del random
     failures, _problem.asked = Failures(), (problem, clock)
-    alone = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:kernel_assay", "-c", "/dev/null", "--rootdir", sys.path[0])
-    pytest.main([*alone, __file__], plugins=[failures])
+    alone = ["-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:kernel_assay", "-c", "/dev/null"]
+    pytest.main([*alone, "--rootdir", sys.path[0], __file__], plugins=[failures])
     if failures.said:
         raise Found(failures.said)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).resolve().parents[2] / "scripts" / "bench"
-PROGRAMS = sorted(p.name for p in BENCH.iterdir() if p.is_file() and p.name[0] not in "_.")
+PROGRAMS = sorted(p.name for p in BENCH.iterdir() if p.is_file() and not p.suffix and p.name[0] not in "_.")
 WRONG = {"natural": ("x", "-1", "1.5"), "positive": ("x", "0", "-1"), "amount": ("x", "-1", "inf", "nan")}
 
 

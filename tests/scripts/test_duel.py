@@ -78,15 +78,17 @@ def test_the_last_line_tells_what_we_found(duel, capsys):
 @pytest.mark.parametrize(("program", "found", "said"), [
     ('print(\'{"found": true, "seconds": 0.5, "tests": 3, "said": "wrong"}\')', True, "wrong"),
     ("import os; os.kill(os.getpid(), 11)", True, "it dies of signal 11"),
-    ("import time; time.sleep(60)", True, "it hangs"),
+    ("import time; print('{\"began\": true}', flush=True); time.sleep(60)", True, "it hangs"),
+    ("import time; time.sleep(60)", False, ""),
     ("raise SystemExit('no such op')", False, ""),
 ])  # fmt: skip
 def test_a_tool_is_a_command(duel, monkeypatch, program, found, said):
-    monkeypatch.setattr(duel, "PATIENCE", 0.7)
+    monkeypatch.setattr(duel, "PATIENCE", 2.0)
     kernel = duel.Kernel("a/x", "a", "x.py", "seeded")
     got = duel.asked_of([sys.executable, "-c", program], kernel, 0.1 if "sleep" in program else 30.0, 1)
     assert (got["found"], got["said"]) == (found, said)
-    assert got.get("error", "") == ("no such op" if "SystemExit" in program else "")
+    error = "no such op" if "SystemExit" in program else "" if found else "it never began"
+    assert got.get("error", "") == error
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_launches_are_changed_where_they_are_said(mutation):
 def test_the_table_has_every_kind_of_bug_and_a_source_for_each(mutation):
     table = mutation.operators()
     assert len(table) >= 25
-    assert len(mutation.families(table)) == 12
+    assert len({o.family for o in table.values()}) == 12
     assert all("#" in o.source or "the study" in o.source or "PyPI" in o.source for o in table.values())
 
 
@@ -126,20 +126,37 @@ def test_what_comes_of_them(mutation, trials, tmp_path, monkeypatch, before, aft
         "def run(out, x):\n    out[...] = x / (np.float32(1) + np.exp(-x.astype(np.float32)))\n"
     )
     monkeypatch.setattr(trials, "COMPARED", 32)
-    monkeypatch.setattr(trials, "WITNESSED", 4.0)
     path, begin = tmp_path / "right.py", text.index(before)
     path.write_text(text)
     subject = Subject(op="silu", name="right", backend="numpy", path=str(path), dtypes=("float16",))
     mutant = mutation.Mutant(subject, "constant nudged", tmp_path / "m1_right.py", begin, begin + len(before), after)
-    found = trials.attempt(trials.Task(mutant, 1, 1.0, time.monotonic() + 60))
+    limit = 1.0 if fate == "survives" else 30.0
+    found = trials.attempt(trials.Task(mutant, 1, limit, time.monotonic() + 60))
     assert (found.fate, bool(found.verdict)) == (fate, fate != "survives")
     assert trials.attempt(trials.Task(mutant, 1, 1.0, time.monotonic() - 1)) is None
+    if fate == "detected":
+        changed = trials.user_subject(str(mutant.path), ("silu",))
+        assert trials.differs(subject, changed, trials.drawn(subject, 1), 32)[0]
     if fate == "survives":
         assert (found.triggered, found.reached, found.compared) == (False, True, 32)
         assert trials.why_equivalent(found) == "by the record: the same bits on 32 cases"
         assert not trials.why_equivalent(found.but(operator="barrier removed"))
         assert not trials.why_equivalent(found.but(triggered=True))
         assert trials.why_equivalent(found.but(proved=True)) == "by proof: the same bits on every input"
+
+
+def test_people_say_what_no_machine_knows(trials, mutation):
+    one = trials.Trial(
+        mutant="m", kernel="gemm/numpy_blas", operator="what is multiplied by zero is read", old="a", new="b", seed=1,
+        limit=1.0, fate="survives", triggered=True,
+    )  # fmt: skip
+    assert trials.why_equivalent(one).startswith("by hand: the op's contract leaves open")
+    assert not trials.why_equivalent(one.but(kernel="softmax/numpy_float32"))
+    assert not trials.why_equivalent(one.but(fate="detected"))
+    assert not trials.noted(one, "survivor")
+    assert "32,767" in trials.noted(one.but(operator="index too narrow"), "survivor")
+    words = trials.tomllib.loads(trials.BY_HAND.read_text())
+    assert {w["operator"] for some in words.values() for w in some if "operator" in w} <= mutation.operators().keys()
 
 
 def test_a_statement_is_stopped_at_where_it_begins(trials):
@@ -205,6 +222,25 @@ def test_trials_are_kept_and_survivors_shown(tmp_path):
     assert "0 right accused (goal 99 %, 0)" in first.stdout
     assert len(kept) == 6
     assert (first.returncode, first.stderr, again.stderr) == (0, "", "")
+
+
+def test_what_an_idea_is_worth_is_said_of_the_same_trials(script, trials, capsys):
+    def made(name, seconds, without=""):
+        fate = {"fate": "detected", "seconds": seconds} if seconds else {"fate": "survives"}
+        return trials.Trial(
+            mutant=name, kernel="k", operator="sign turned", old="", new="", seed=1, without=without, limit=60.0, **fate
+        )
+
+    real = {str(n): [made(str(n), 1.0 + n)] for n in range(6)}
+    others = {str(n): [made(str(n), 20.0 + n if n else 0.0, "elites")] for n in range(5)}
+    script.tell_worth("elites", real, others)
+    script.tell_survival([t for some in real.values() for t in some] + [made("late", 0.0)])
+    worth, _, survival = capsys.readouterr().out.splitlines()
+    assert worth.startswith("without elites: 1 of 5 trials miss it, with it 0; A12 1.000, Mann-Whitney p 0.00")
+    assert survival == (
+        "not found yet: 85.7% after 1 s, 71.4% after 2 s, 28.6% after 5 s, 14.3% after 10 s, 14.3% after 20 s, "
+        "14.3% after 60 s"
+    )
 
 
 def test_a_name_of_nothing_is_refused():
