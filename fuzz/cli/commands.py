@@ -24,6 +24,7 @@ PLACES = {
     "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all built-in ones, or your own."),
     "debug": Place(f"{_CLI}.toolbox.debug", "Run a case in a debugger, stopped where it goes wrong."),
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
+    "emulate": Place(f"{_CLI}.toolbox.emulate", "Run a CUDA program on the CPU, with every access judged."),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
     "golden": Place(

@@ -67,13 +67,17 @@ class Scene:
         trouble = Trouble(fault.trouble)
         return _SENTENCES[trouble].format(
             said=fault.text.decode("utf-8", "replace") or "an address that cannot be",
-            who=f"{self._thread(fault.thread)} of block {_place(fault.block, self.shape.grid)}",
+            who=self.who(fault),
             block=_place(fault.block, self.shape.grid),
             at=self._where(fault),
-            access=self._access(fault) if trouble in _ACCESSES else "",
+            access=self.access(fault) if trouble in _ACCESSES else "",
             size=self._size(fault) if trouble in _SIZED else "",
             other=self._other(fault) if trouble is Trouble.RACE else "",
         )
+
+    def who(self, fault: Fault) -> str:
+        """Words for the thread."""
+        return f"{self._thread(fault.thread)} of block {_place(fault.block, self.shape.grid)}"
 
     def _thread(self, number: int) -> str:
         return f"thread {_place(number, self.shape.block)}"
@@ -88,7 +92,8 @@ class Scene:
     def _line(self, file: str, line: int) -> str:
         return f" ({Path(file).name}, line {line})"
 
-    def _access(self, fault: Fault) -> str:
+    def access(self, fault: Fault) -> str:
+        """Words for what is read or written."""
         reads = not fault.writes or fault.trouble == Trouble.UNINITIALIZED  # an atomic function does both
         return f"{'reads' if reads else 'writes'} {self._element(fault)}"
 

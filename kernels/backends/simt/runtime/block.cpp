@@ -89,11 +89,19 @@ void pass_barrier() {
     S.warps[w].at_barrier = 0;
   }
 }
-[[noreturn]] __attribute__((noinline)) void diverged(int there, Place at) {
+__attribute__((noinline)) void diverged(int there, Place at) {
   char text[256];
   const char* others = there == 1 ? " other waits" : " others wait";
   snprintf(text, sizeof text, "here, while %d%s at the barrier of line %d", there, others, S.barrier_at.line);
-  fail(Trouble::divergent_barrier, at, text);
+  if (!watcher) fail(Trouble::divergent_barrier, at, text);
+  Fault f{};
+  f.trouble = static_cast<int32_t>(Trouble::divergent_barrier);
+  f.region = f.other = -1;
+  f.thread = S.current;
+  f.block = static_cast<uint32_t>(S.block);
+  set_place(f, at);
+  snprintf(f.text, sizeof f.text, "%s", text);
+  watcher->found(f, false);
 }
 }  // namespace
 

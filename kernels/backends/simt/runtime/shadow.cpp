@@ -72,7 +72,12 @@ Fault fault_of(Trouble trouble, const Access& a, int region) {
 bool doubted;
 Fault doubt;
 
-[[noreturn]] void raise(const Fault& found) {
+// Ends the launch, unless a program is watched, which goes on.
+void raise(const Fault& found) {
+  if (watcher) {
+    doubted &= found.trouble != static_cast<int32_t>(Trouble::race);
+    return watcher->found(found, false);
+  }
   const Fault& f = doubted && found.trouble != static_cast<int32_t>(Trouble::race) ? doubt : found;
   if (S.launch->fault.trouble == static_cast<int32_t>(Trouble::none)) S.launch->fault = f;
   fail(static_cast<Trouble>(f.trouble), {"", 0}, "");
@@ -172,17 +177,22 @@ inline bool plain_read(uintptr_t address, uintptr_t pc, int bytes) {
   return true;
 }
 
-void access(const Access& a) {
+bool judged(const Access& a) {
+  int how = (a.writes ? writes : reads) | (a.atomic ? atomically : 0) | (S.current < 0 || !S.active ? on_host : 0);
+  return watcher->judged(a.address, a.bytes, how, a.pc);
+}
+
+void follow(const Access& a) {
   if (!S.active || S.current < 0 || is_stack(a.address)) return;
   if (pending.waits) shadow_settle();
   Zone* z = zone_of(a.address, a.pc);
   if (!z) {
     if (in_library(a.address) || in_runtime(a.address)) return;
-    raise(fault_of(Trouble::out_of_bounds, a, nearest_zone(a.address)));
+    return raise(fault_of(Trouble::out_of_bounds, a, nearest_zone(a.address)));
   }
   int region = static_cast<int>(z - zones);
-  if (a.address + a.bytes > z->end) raise(fault_of(Trouble::out_of_bounds, a, region));
-  if (a.writes && (z->traits & read_only)) raise(fault_of(Trouble::read_only, a, region));
+  if (a.address + a.bytes > z->end) return raise(fault_of(Trouble::out_of_bounds, a, region));
+  if (a.writes && (z->traits & read_only)) return raise(fault_of(Trouble::read_only, a, region));
   bool is_shared = z->traits & shared;
   uintptr_t offset = a.address - z->begin;
   if (((offset | a.bytes) & ((1u << z->shift) - 1)) && z->shift) refine(*z, std::min(__builtin_ctzll(offset | a.bytes), z->shift));
@@ -198,6 +208,10 @@ void access(const Access& a) {
       c->read = c->other_read = {};
     }
   }
+}
+
+void access(const Access& a) {
+  if (!watcher || !judged(a)) follow(a);
 }
 }  // namespace
 
@@ -236,12 +250,14 @@ void shadow_block() {
 void shadow_barrier() {
   shadow_settle();
   if (doubted) raise(doubt);
+  doubted = false;
   ++interval;
 }
 
 void shadow_block_end() {
   shadow_settle();
   if (doubted) raise(doubt);
+  doubted = false;
 }
 
 __attribute__((target_clones("avx2", "default"))) void shadow_warp(int warp, uint32_t mask) {
@@ -299,8 +315,9 @@ void atomic(void* at, int bytes, const void* caller) {
 #define SIMT_CALLBACKS(BYTES)                           \
   extern "C" SIMT_API void __tsan_read##BYTES(void* at) { \
     auto address = reinterpret_cast<uintptr_t>(at);     \
+    if (simt::watcher && simt::judged({address, SIMT_HERE, BYTES, false, false, false})) return; \
     if (simt::S.current < 0 || !simt::checking || simt::plain_read(address, SIMT_HERE, BYTES)) return; \
-    simt::access({address, SIMT_HERE, BYTES, false, false, false}); \
+    simt::follow({address, SIMT_HERE, BYTES, false, false, false}); \
   }                                                     \
   SIMT_CALLBACK(write, BYTES, true, false)              \
   SIMT_CALLBACK(unaligned_read, BYTES, false, false)    \
@@ -323,7 +340,7 @@ extern "C" SIMT_API void __tsan_write_range(void* at, size_t bytes) {
 
 // memcpy and its like, as kernels call them.
 static void copied(void* to, const void* from, size_t bytes, uintptr_t pc) {
-  if (!simt::checking || !bytes) return;
+  if (!(simt::checking || simt::watcher) || !bytes) return;
   if (from) simt::access({reinterpret_cast<uintptr_t>(from), pc, static_cast<int>(bytes), false, false, false});
   simt::access({reinterpret_cast<uintptr_t>(to), pc, static_cast<int>(bytes), true, false, false});
 }

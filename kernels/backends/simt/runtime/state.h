@@ -93,6 +93,14 @@ inline void converge(int warp) {
   if (S.warps[warp].converging && !S.warps[warp].ready) converge_now(warp);
 }
 
+// What a program has in place of a launch that ends with its first fault (program/*.cpp); null: there is none.
+enum How : int { reads = 0, writes = 1, atomically = 2, on_host = 4 };
+struct Watcher {
+  void (*found)(const Fault& fault, bool harmless);  // goes on behind it
+  bool (*judged)(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // whether it has said all there is to say of an access
+};
+extern const Watcher* watcher;
+
 // fault.cpp
 void guard_begin();
 void guard_end();
