@@ -28,7 +28,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTI
 _RECOVER = "-fsanitize-recover=alignment"
 _LINK = (
     *("-pie", "-nodefaultlibs", "-pthread", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs"),
-    "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",
+    "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=malloc,--wrap=free",
 )
 
 
@@ -121,16 +121,16 @@ def _headers(file: Path, text: str, folders: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _rewritten(text: str, file: Path, plain: set[str]) -> str:
+def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
     return toolchain.placed(rewrite_launches(text, plain), file.absolute())
 
 
-def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: set[str]) -> _Unit:
+def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: dict[str, str]) -> _Unit:
     own = [file, *_headers(file, texts[file], request.includes)]
     declared = [v for one in own for v in variables(texts[one])]
     flags = [*toolchain.flags_of(Mode.CHECK), _RECOVER, f"-std={request.standard}"]
     flags += [f"-D{name}" for name in request.defines]
-    words = [*flags, *map(str, [*own, *request.includes]), *(texts[one] for one in own), *sorted(plain)]
+    words = [*flags, *map(str, [*own, *request.includes]), *(texts[one] for one in own), *sorted(plain.values())]
     digest = toolchain.digest_of(words, [Path(__file__), Path(__file__).with_name("syntax.py")])
     made = cache_folder() / f"{digest}-program.o"
     told = made.with_suffix(".json")
@@ -140,9 +140,8 @@ def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: set[s
             places = _places(Path(folder), own, texts, request, plain)
             command = [toolchain.gxx(), *flags, *places, *toolchain.include_flags(), "-include", str(header)]
             assembly, placed = Path(folder) / "unit.s", Path(folder) / "unit.o"
-            source = Path(folder) / "unit.cpp"
-            source.write_text(_rewritten(texts[file], file, plain), "utf-8")
-            run_tool([*command, str(source), "-S", "-o", str(assembly)], folder)
+            source = str(_copy_of(file, Path(folder)))
+            run_tool([*command, "-x", "c++", source, "-S", "-o", str(assembly)], folder)
             text, enlarged = _with_gaps(toolchain.separated(assembly.read_text("utf-8")), declared)
             assembly.write_text(text, "utf-8")
             run_tool([toolchain.gxx(), "-c", str(assembly), "-o", str(placed)], folder)
@@ -151,20 +150,20 @@ def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: set[s
     return _Unit(made, declared, json.loads(told.read_text("utf-8")))
 
 
-def _places(folder: Path, own: list[Path], texts: dict[Path, str], request: Request, plain: set[str]) -> list[str]:
-    """Folders of headers: copies of the program's own, rewritten, lie as they do, and come first."""
-
-    def copy_of(path: Path) -> Path:
-        return folder / "beside" / path.absolute().relative_to("/")
-
-    for header in own[1:]:
-        copy_of(header).parent.mkdir(parents=True, exist_ok=True)
-        copy_of(header).write_text(_rewritten(texts[header], header, plain), "utf-8")
-    home = own[0].absolute().parent
-    words = ["-iquote", str(copy_of(home)), "-iquote", str(home)]
+def _places(folder: Path, own: list[Path], texts: dict[Path, str], request: Request, plain: dict[str, str]) -> list[str]:
+    """Folders of headers: copies of the program's own files, rewritten, lie as they do, and come first."""
+    for one in own:
+        copy = _copy_of(one, folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(_rewritten(texts[one], one, plain), "utf-8")
+    words = ["-iquote", str(own[0].absolute().parent)]
     for one in request.includes:
-        words += ["-I", str(copy_of(one)), "-I", str(one)]
+        words += ["-I", str(_copy_of(one, folder)), "-I", str(one)]
     return words
+
+
+def _copy_of(path: Path, folder: Path) -> Path:
+    return folder / "beside" / path.absolute().relative_to("/")
 
 
 _DIRECTIVE = r"\t\.(?:zero|long|quad|byte|value|string|ascii|float|double|octa|2byte|4byte|8byte)\b[^\n]*\n"

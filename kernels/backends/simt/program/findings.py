@@ -213,7 +213,7 @@ class Telling:
     def _path(self, file: str) -> str:
         """The path of a source as it was given, by the name of its file."""
         same = [path for path in self.program.texts if path.name == Path(file).name]
-        return str(next((path for path in same if str(path.absolute()) == file), same[0] if same else file))
+        return str(next((path for path in same if file.endswith(str(path.absolute()))), same[0] if same else file))
 
     def _owner(self, memory: Memory) -> tuple[str, Place | None]:
         """What some memory is called, and where it was made."""

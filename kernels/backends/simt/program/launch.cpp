@@ -10,6 +10,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <new>
 #include <string>
 #include <vector>
 
@@ -201,3 +202,21 @@ API cudaError_t cudaDeviceReset() {
   simt::sticky = simt::last = cudaSuccess;
   return cudaSuccess;
 }
+
+// ---- the heap, as kernels have it ------------------------------------------------------------------------------------
+
+// The emulator allocates, too, while a kernel runs.
+static bool by_kernel(uintptr_t pc) { return simt::S.active && simt::S.current >= 0 && simt::in_library(pc); }
+static void* heap(size_t bytes, uintptr_t pc) { return simt::allocate(bytes, simt::Kind::heap, pc); }
+static void heap_free(void* at, uintptr_t pc) { simt::release(at, false, pc); }
+API void* __wrap_malloc(size_t bytes) { return by_kernel(CALLER) ? heap(bytes, CALLER) : malloc(bytes); }
+API void __wrap_free(void* at) { return by_kernel(CALLER) ? heap_free(at, CALLER) : free(at); }
+SIMT_API void* operator new(size_t bytes) {
+  if (void* got = by_kernel(CALLER) ? heap(bytes, CALLER) : malloc(bytes ? bytes : 1)) return got;
+  throw std::bad_alloc();
+}
+SIMT_API void* operator new[](size_t bytes) { return by_kernel(CALLER) ? heap(bytes, CALLER) : operator new(bytes); }
+SIMT_API void operator delete(void* at) noexcept { by_kernel(CALLER) ? heap_free(at, CALLER) : free(at); }
+SIMT_API void operator delete[](void* at) noexcept { by_kernel(CALLER) ? heap_free(at, CALLER) : free(at); }
+SIMT_API void operator delete(void* at, size_t) noexcept { by_kernel(CALLER) ? heap_free(at, CALLER) : free(at); }
+SIMT_API void operator delete[](void* at, size_t) noexcept { by_kernel(CALLER) ? heap_free(at, CALLER) : free(at); }

@@ -41,6 +41,7 @@ struct Shared {
 };
 
 uintptr_t arena, device_top, visible_top;
+uintptr_t launch_top;  // of the device's memory when the launch began: behind it lies what kernels allocate, no zones
 uint8_t* states;
 size_t live_bytes;
 int opened;
@@ -123,7 +124,7 @@ bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   if (bytes == 4) {
     uint32_t four;
     memcpy(&four, s, 4);
-    if (four == defined_byte * 0x01010101u) return false;
+    if (four == defined_byte * 0x01010101u) return at >= launch_top && at - arena < device_space;
   }
   bool is_undefined = true, is_visible = false;
   for (size_t i = 0; i < bytes; ++i) {
@@ -137,7 +138,7 @@ bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     note(Trouble::uninitialized, tell(a->first, a->second, at), bytes, how, pc);
   }
   if (how & writes) memset(s, is_visible ? in_flight : defined_byte, bytes), any_in_flight |= is_visible;
-  return false;
+  return at >= launch_top && at - arena < device_space;
 }
 
 bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
@@ -323,6 +324,7 @@ void synchronized() {
 
 void collect_regions(Launch& l) {
   regions.clear();
+  launch_top = device_top;
   for (auto& [at, a] : allocations)
     if (!a.freed) regions.push_back({at, a.bytes, 0});
   for (auto& v : variables)

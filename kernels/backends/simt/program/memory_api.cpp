@@ -233,6 +233,12 @@ struct cudaArray {
   cudaChannelFormatDesc format;
 };
 
+// Kernels read them: what lies in this library is no access of theirs.
+static struct {
+  Texture texture;
+  bool used;
+} textures[4096];
+
 API cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, cudaChannelFormatKind f) { return {x, y, z, w, f}; }
 
 API cudaError_t cudaMalloc3DArray(cudaArray_t* to, const cudaChannelFormatDesc* d, cudaExtent e, unsigned) {
@@ -297,11 +303,17 @@ API cudaError_t cudaCreateTextureObject(cudaTextureObject_t* to, const cudaResou
     made = {static_cast<char*>(p.devPtr), p.width, p.height, 1, p.pitchInBytes, p.desc, *t};
   } else
     return TELL(cudaErrorNotSupported, "textures of mipmapped arrays are not emulated");
-  *to = reinterpret_cast<cudaTextureObject_t>(new Texture(made));
-  return FINE;
+  for (auto& place : textures) {
+    if (place.used) continue;
+    place = {made, true};
+    *to = reinterpret_cast<cudaTextureObject_t>(&place.texture);
+    return FINE;
+  }
+  return TELL(cudaErrorMemoryAllocation, "more than 4096 textures");
 }
 API cudaError_t cudaDestroyTextureObject(cudaTextureObject_t object) {
   LOCKED;
-  delete reinterpret_cast<Texture*>(object);
+  for (auto& place : textures)
+    if (reinterpret_cast<cudaTextureObject_t>(&place.texture) == object) place.used = false;
   return FINE;
 }

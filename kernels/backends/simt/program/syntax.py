@@ -8,7 +8,7 @@ parameters are known only where they are called.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 _TOKEN = re.compile(
@@ -111,18 +111,25 @@ def _callee(tokens: list[_Token], at: int) -> int:
     return at
 
 
-def plain_kernels(texts: Iterable[str]) -> set[str]:
-    """Kernels that are one function each: no template, no overload, no default argument."""
+def plain_kernels(texts: Iterable[str]) -> dict[str, str]:
+    """Kernels that are one function each, and the name to take: no template, no overload, no default argument.
+
+    Those outside of namespaces are named from there: std may have functions that are called the same.
+    """
     known: dict[str, set[int]] = {}
+    names: dict[str, str] = {}
     for text in texts:
-        for name, parameters in _kernels(_tokens(text)):
+        for name, parameters, depth in _kernels(_tokens(text)):
             known.setdefault(name, set()).add(parameters)
-    return {name for name, counts in known.items() if len(counts) == 1 and counts != {-1}}
+            names[name] = name if depth or names.get(name) == name else f"::{name}"
+    return {name: names[name] for name, counts in known.items() if len(counts) == 1 and counts != {-1}}
 
 
-def _kernels(tokens: list[_Token]) -> Iterator[tuple[str, int]]:
-    """Names of kernels, and how many parameters they have; -1: a pointer to it tells not all of it."""
+def _kernels(tokens: list[_Token]) -> Iterator[tuple[str, int, int]]:
+    """Names of kernels, how many parameters they have (-1: a pointer to it tells not all of it), braces around them."""
+    depth = 0
     for number, token in enumerate(tokens):
+        depth += (token.text == "{") - (token.text == "}")
         if token.text != "__global__":
             continue
         opening = _parameters(tokens, number)
@@ -132,7 +139,7 @@ def _kernels(tokens: list[_Token]) -> Iterator[tuple[str, int]]:
             before -= 1
         is_template = any(t.text == "template" for t in tokens[before:number])
         unclear = is_template or "=" in inside
-        yield tokens[opening - 1].text, -1 if unclear else inside.count(",") + bool(inside)
+        yield tokens[opening - 1].text, -1 if unclear else inside.count(",") + bool(inside), depth
 
 
 def _parameters(tokens: list[_Token], at: int) -> int:
@@ -146,7 +153,7 @@ def _parameters(tokens: list[_Token], at: int) -> int:
     return at
 
 
-def rewrite_launches(text: str, plain: set[str]) -> str:
+def rewrite_launches(text: str, plain: Mapping[str, str]) -> str:
     """Make calls of launches."""
     text = _CAST.sub(lambda m: m[1] + "\n" * m[0].count("\n", len(m[1])), text)
     if "<<<" not in text:
@@ -163,7 +170,8 @@ def rewrite_launches(text: str, plain: set[str]) -> str:
         name = "".join(t.text for t in callee).replace("\\", "\\\\").replace('"', '\\"')
         is_plain = callee[-1].text in plain and all(_is_name(t.text) or t.text == "::" for t in callee)
         begin, middle = _CALLS[is_plain]
-        edits.append((tokens[first].begin, tokens[first].begin, begin))
+        prefix = "::" * (is_plain and len(callee) == 1 and plain[name].startswith("::"))
+        edits.append((tokens[first].begin, tokens[first].begin, begin + prefix))
         edits.append((token.begin, token.end, middle.format(name=name)))
         edits.append((tokens[end].begin, tokens[end].end, ")"))
     for start, stop, new in sorted(edits, reverse=True):
