@@ -17,4 +17,4 @@ def main() -> None:
     if settings["enclosure"]:
         Enclosure(**settings["enclosure"]).close_in()
     words = [settings["name"], *settings["arguments"]]
-    os.execve(settings["executable"], words, {**os.environ, **settings["environment"]})
+    os.execve(settings["executable"], words, {**os.environ, **settings["environment"]})  # noqa: S606  no shell is wanted

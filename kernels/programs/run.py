@@ -1,4 +1,4 @@
-"""Runs of a CUDA program: each in a process that shares nothing with this one but the memory findings are written to."""
+"""Runs of a CUDA program: each in a process that shares with this one only the memory that findings go to."""
 
 from __future__ import annotations
 

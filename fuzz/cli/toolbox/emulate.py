@@ -29,12 +29,16 @@ _SOURCES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Define a macro; repeatable.")
 @click.option("-I", "includes", multiple=True, metavar="FOLDER", help="Search headers there; repeatable.")
 @click.option("--std", "standard", default="c++17", show_default=True, help="The language: c++17, c++20, ...")
-@click.option("--orders", type=AtLeast(1, 1000), default=1, show_default=True, help="Runs, threads in another order each.")
+@click.option(
+    "--orders", type=AtLeast(1, 1000), default=1, show_default=True, help="Runs, threads in another order each."
+)
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="The order of the first run.")
 @click.option(
     "--timeout", type=AtLeast(0.1, LONGEST), default=60.0, show_default=True, help="Seconds that a run may take."
 )
-@click.option("--open", "is_open", is_flag=True, help="Do not close the program in: it may write files, and has a network.")
+@click.option(
+    "--open", "is_open", is_flag=True, help="Do not close the program in: it may write files, and has a network."
+)
 @click.option("--sarif", "sarif_path", metavar="FILE", help="Write SARIF for code scanning and editors.")
 @json_option
 def command(
@@ -90,7 +94,9 @@ def _told(found: ProgramRun) -> list[str]:
     real = [f for f in found.findings if not f.harmless]
     lines = [_line(f) for f in found.findings]
     code = found.exit_code
-    ending = "own end was not reached" if code is None else f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    ending = (
+        "own end was not reached" if code is None else f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    )
     launches = f"{found.launches:,} launch{'es' * (found.launches != 1)}"
     ran = f"{count(found.runs, 'run')}, {launches}; the program's {ending}"
     lines.append(f"{count(len(real), 'finding')} ({ran})")

@@ -291,7 +291,7 @@ def runtime(*, programs: bool = False) -> Path:
 
 
 def headers(mode: Mode, name: str = "simt.h", more: Sequence[str] = ()) -> Path:
-    """The file to include first: it has a precompiled twin, which g++ takes in its place. more: flags of the compiler."""
+    """The file to include first: it has a precompiled twin, which g++ takes in its place. more: flags."""
     folder = cache_folder() / f"headers-{digest_of([*flags_of(mode), name, *more], [])}-{mode}"
     header = folder / "simt.h"
     if header.exists():
@@ -325,6 +325,7 @@ def build_ahead(modes: Iterable[Mode]) -> None:
 
 
 def include_flags() -> list[str]:
+    """Flags that name the folders of headers."""
     return ["-I", str(SHADOWED), "-I", str(HOME), *(word for f in cuda_headers() for word in ("-isystem", str(f)))]
 
 
@@ -449,6 +450,7 @@ def _subscripts(path: Path, shared: set[str]) -> list[Subscript]:
 
 
 def run_tool(command: list[str], folder: str, source: str = "") -> str:
+    """Run a compiler or the like; what it prints. Raises BuildError."""
     env = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
     done = subprocess.run(command, input=source, env=env, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -150,7 +150,9 @@ def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: dict[
     return _Unit(made, declared, json.loads(told.read_text("utf-8")))
 
 
-def _places(folder: Path, own: list[Path], texts: dict[Path, str], request: Request, plain: dict[str, str]) -> list[str]:
+def _places(
+    folder: Path, own: list[Path], texts: dict[Path, str], request: Request, plain: dict[str, str]
+) -> list[str]:
     """Folders of headers: copies of the program's own files, rewritten, lie as they do, and come first."""
     for one in own:
         copy = _copy_of(one, folder)
@@ -210,7 +212,9 @@ def _describe(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) 
     made = executable.with_name(f"{executable.name}.symbols")
     folder = str(executable.parent)
     arrays = [SharedArray(*a) for a in toolchain.shared_arrays(executable) if a[0] not in _OWN]
-    spans = [(int(m[2], 16), int(m[3], 16)) for m in _SECTION.finditer(run_tool(["readelf", "-SW", str(executable)], folder))]
+    spans = [
+        (int(m[2], 16), int(m[3], 16)) for m in _SECTION.finditer(run_tool(["readelf", "-SW", str(executable)], folder))
+    ]
     lines = [f"data {min(a for a, _ in spans):x} {max(a + size for a, size in spans):x}"] if spans else []
     lines.append(f"greatest {Built(executable, tuple(arrays)).shared_bytes}")
     lines += _variable_lines(units, run_tool(["nm", "-S", "--defined-only", str(executable)], folder))

@@ -229,7 +229,9 @@ class Telling:
         """The variable that an allocating call fills, as its line has it."""
         text = self.program.texts.get(Path(made.file), "")
         line = "\n".join(text.splitlines()[made.line - 1 : made.line + 1])
-        found = re.search(r"cuda(?:Malloc|HostAlloc)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)", line)
+        found = re.search(
+            r"cuda(?:Malloc|HostAlloc)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)", line
+        )
         return found[1].lstrip("&") if found else ""
 
     def _scene(self, e: Entry) -> tuple[Scene, Fault]:
@@ -244,7 +246,11 @@ class Telling:
         else:
             size = max(fault.bytes, 1)
             fits = e.memory.offset % size == 0 and e.memory.bytes % size == 0 and fault.bytes in {1, 2, 4, 8, 16}
-            where = f"{name} (allocated in line {made.line})" if made and not e.memory.name and name.startswith("w") else name
+            where = (
+                f"{name} (allocated in line {made.line})"
+                if made and not e.memory.name and name.startswith("w")
+                else name
+            )
             tensors = (Tensor(where, 0, e.memory.bytes, size if fits else 1, is_output=True),) if name else ()
             built = self.program.built
         fault.region = 0 if name else -1
@@ -287,5 +293,3 @@ def merged(findings: Sequence[ProgramFinding]) -> tuple[ProgramFinding, ...]:
     real = {(key[0], *key[2:]) for key in found if not key[1]}
     told = [one for key, one in found.items() if not key[1] or (key[0], *key[2:]) not in real]
     return tuple(sorted(told, key=lambda f: f.harmless))
-
-

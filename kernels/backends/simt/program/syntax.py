@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 )
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _ATTRIBUTES = frozenset(
-    "__launch_bounds__ __attribute__ __cluster_dims__ __maxnreg__ __align__ alignas decltype __block_size__".split()
+    ("__launch_bounds__", "__attribute__", "__cluster_dims__", "__maxnreg__", "__align__", "alignas", "decltype")
 )
 _CAST = re.compile(
     r"\b(cudaLaunch(?:Cooperative)?Kernel\s*\(\s*)"
