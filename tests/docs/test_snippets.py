@@ -32,6 +32,7 @@ ACTED = [
     "golden.md",
     "how-fast-is-it.md",
     "cuda-on-a-laptop.md",
+    "cuda-programs.md",
     "gradients.md",
     "how-budgets-work.md",
     "in-your-tests.md",

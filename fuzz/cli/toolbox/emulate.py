@@ -28,7 +28,7 @@ _SOURCES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 @click.argument("files", nargs=-1, required=True, metavar="FILE.cu... [-- ARGUMENT...]")
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Define a macro; repeatable.")
 @click.option("-I", "includes", multiple=True, metavar="FOLDER", help="Search headers there; repeatable.")
-@click.option("--std", "standard", default="c++17", show_default=True, help="The language: c++17, c++20, ...")
+@click.option("--std", "-std", "standard", default="c++17", show_default=True, help="The language: c++17, c++20, ...")
 @click.option(
     "--orders", type=AtLeast(1, 1000), default=1, show_default=True, help="Runs, threads in another order each."
 )

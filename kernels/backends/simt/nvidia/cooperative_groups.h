@@ -99,6 +99,8 @@ struct thread_block_tile : lanes_of_warp {
     unsigned there = detail::block_size() - warp;  // the last warp of a block may be cut short
     mask = detail::low_bits(N) << begin & detail::low_bits(there);
   }
+  template <class Other>  // the same tile, whose parent nobody names
+  thread_block_tile(const thread_block_tile<N, Other>& same) : lanes_of_warp(same) {}
   static unsigned thread_rank() { return detail::lane() % N; }
   static constexpr unsigned size() { return N; }
   static constexpr unsigned num_threads() { return N; }

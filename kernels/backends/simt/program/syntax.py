@@ -1,7 +1,7 @@
 """The text of a CUDA program's file as g++ takes it: launches become calls; lines stay where they are.
 
-`k<<<grid, block>>>(x)` becomes `simt::kernel(k, "k").on(grid, block)(x)`, so that arguments are converted to the types
-of the kernel's parameters. Templates, overloads and kernels with default arguments are called by a lambda instead: their
+`k<<<grid, block>>>(x)` becomes `simt::kernel(k, "k").on(grid, block)(x)`: arguments are converted to the types of the
+kernel's parameters. Templates, overloads and kernels with default arguments are called by a lambda instead, for their
 parameters are known only where they are called.
 """
 
