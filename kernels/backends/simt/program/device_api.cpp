@@ -74,7 +74,7 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (device) return TELL(cudaErrorInvalidDevice, "one device is emulated, 0");
   *p = {};
   snprintf(p->name, sizeof p->name, "Emulated on the CPU");
-  p->totalGlobalMem = size_t{80} << 30;
+  p->totalGlobalMem = device_memory();
   p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10;
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
   p->warpSize = 32, p->maxThreadsPerBlock = 1024, p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;

@@ -20,6 +20,7 @@ namespace simt {
 LaunchedFrom launched;
 cudaError_t sticky = cudaSuccess;
 size_t most_dynamic_shared = 48 << 10;
+thread_local bool launching;
 
 namespace {
 cudaError_t last = cudaSuccess, late = cudaSuccess;  // late: of a launch, known to the host when it next waits
@@ -78,7 +79,9 @@ void run(const Config& c, void (*thread)(const void*), const void* arguments, co
   find_library(anchor);
   // The host's own thread-local variables lie among the shared ones.
   std::vector<char> kept(S.shared, S.shared + S.shared_bytes);
+  launching = true;
   launch(&how, thread, arguments, anchor);
+  launching = false;
   memcpy(S.shared, kept.data(), kept.size());
   S.current = -1;
   if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return;
@@ -109,7 +112,7 @@ cudaError_t told(cudaError_t what, const char* function, uintptr_t pc, const cha
 
 cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*thread)(const void*), const void* arguments,
                           size_t bytes, const void* anchor, bool cooperative) {
-  if (S.active && S.current >= 0) refuse(placed("dynamic parallelism, a launch by a kernel, is not emulated", at).c_str());
+  if (launching) refuse(placed("dynamic parallelism, a launch by a kernel, is not emulated", at).c_str());
   LOCKED;
   if (sticky != cudaSuccess || late != cudaSuccess) return sticky;
   cudaError_t error;
@@ -164,7 +167,7 @@ __attribute__((destructor)) void at_exit() {
 
 // assert, as the C library's own header has it.
 extern "C" SIMT_API void __assert_fail(const char* condition, const char* file, unsigned line, const char* function) noexcept {
-  if (simt::S.active && simt::S.current >= 0)
+  if (simt::launching && simt::S.current >= 0)
     simt::fail(simt::Trouble::trap, {file, static_cast<int>(line)}, (std::string("assertion failed: ") + condition).c_str());
   using Real = void (*)(const char*, const char*, unsigned, const char*);
   reinterpret_cast<Real>(dlsym(RTLD_NEXT, "__assert_fail"))(condition, file, line, function);
@@ -178,7 +181,7 @@ extern "C" SIMT_API void __ubsan_handle_type_mismatch_v1(void* data, uintptr_t a
     uint32_t line, column;
   };
   const auto* at = static_cast<const Described*>(data);
-  if (!simt::S.active || simt::S.current < 0) return;
+  if (!simt::launching || simt::S.current < 0) return;
   char text[64] = "null";
   if (address) snprintf(text, sizeof text, "%#zx", static_cast<size_t>(address));
   simt::fail(simt::Trouble::misaligned, {at->file, static_cast<int>(at->line)}, text);
@@ -206,7 +209,7 @@ API cudaError_t cudaDeviceReset() {
 // ---- the heap, as kernels have it ------------------------------------------------------------------------------------
 
 // The emulator allocates, too, while a kernel runs.
-static bool by_kernel(uintptr_t pc) { return simt::S.active && simt::S.current >= 0 && simt::in_library(pc); }
+static bool by_kernel(uintptr_t pc) { return simt::launching && simt::S.current >= 0 && simt::in_library(pc); }
 static void* heap(size_t bytes, uintptr_t pc) { return simt::allocate(bytes, simt::Kind::heap, pc); }
 static void heap_free(void* at, uintptr_t pc) { simt::release(at, false, pc); }
 API void* __wrap_malloc(size_t bytes) { return by_kernel(CALLER) ? heap(bytes, CALLER) : malloc(bytes); }

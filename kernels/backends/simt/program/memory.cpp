@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -206,6 +207,7 @@ Open::~Open() {
 }
 
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
+  if (!launching) how |= on_host;
   if (in_arena(at)) return how & on_host ? host_in_arena(at, bytes, how, pc) : kernel_in_arena(at, bytes, how, pc);
   if (at - data_begin < data_end - data_begin) return variable_accessed(at, bytes, how, pc);
   if (how & on_host) return true;
@@ -276,6 +278,12 @@ Memory memory_at(uintptr_t at, size_t) {
 
 size_t allocated() { return live_bytes; }
 
+size_t device_memory() {
+  // What is known of each byte takes as much again.
+  static const size_t half = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * page / 2;
+  return std::min(half, size_t{80} << 30);
+}
+
 // A copy or a set of the API. False: it may not be made.
 bool judge_copy(const void* given, size_t bytes, bool is_write, const char* name, uintptr_t pc) {
   auto at = reinterpret_cast<uintptr_t>(given);
@@ -330,6 +338,8 @@ void collect_regions(Launch& l) {
   for (auto& v : variables)
     if (v.kind != Kind::constant) regions.push_back({v.begin, v.bytes, 0});
   for (auto [begin, size] : registered) regions.push_back({begin, size, 0});
+  constexpr size_t most_regions = 8000;  // of more no races are judged
+  if (regions.size() > most_regions) regions.clear(), launch_top = arena;
   l.regions = regions.data(), l.region_count = static_cast<uint32_t>(regions.size());
   l.shared_arrays = shared_regions.data(), l.shared_count = static_cast<uint32_t>(shared_regions.size());
   l.subscripts = subscripts.data(), l.subscript_count = static_cast<uint32_t>(subscripts.size());

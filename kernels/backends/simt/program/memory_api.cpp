@@ -11,15 +11,13 @@ using namespace simt;
 #define FINE told(cudaSuccess, __func__, CALLER)
 
 namespace {
-constexpr size_t total = size_t{80} << 30;
-
 cudaError_t give(void** to, size_t bytes, Kind kind, const char* name, uintptr_t pc) {
   LOCKED;
   if (!to) return told(cudaErrorInvalidValue, name, pc, "null");
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
   *to = nullptr;
   if (!bytes) return cudaSuccess;
-  if (bytes > total - allocated() || !(*to = allocate(bytes, kind, pc)))
+  if (bytes > device_memory() - allocated() || !(*to = allocate(bytes, kind, pc)))
     return told(cudaErrorMemoryAllocation, name, pc, "more than the device's memory");
   return cudaSuccess;
 }
@@ -140,7 +138,7 @@ API cudaError_t cudaHostGetDevicePointer(void** to, void* at, unsigned) {
 }
 API cudaError_t cudaMemGetInfo(size_t* free, size_t* whole) {
   LOCKED;
-  *whole = total, *free = total - allocated();
+  *whole = device_memory(), *free = *whole - allocated();
   return FINE;
 }
 API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, const void* at) {

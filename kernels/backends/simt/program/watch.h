@@ -81,6 +81,7 @@ void register_host(const void* at, size_t bytes);
 bool unregister_host(const void* at);
 Memory memory_at(uintptr_t at, size_t bytes);  // kind none: the host's own
 size_t allocated();
+size_t device_memory();  // bytes that there are in all
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc);
 bool judge_copy(const void* at, size_t bytes, bool is_write, const char* name, uintptr_t pc);
 void copy_states(const void* to, const void* from, size_t bytes, bool in_flight);
@@ -93,6 +94,7 @@ void load_symbols();
 bool is_reachable(uintptr_t at);
 
 // launch.cpp
+extern thread_local bool launching __attribute__((tls_model("initial-exec")));  // this thread of the host's runs a kernel
 cudaError_t told(cudaError_t what, const char* function, uintptr_t pc, const char* why = "");
 extern cudaError_t sticky;
 extern size_t most_dynamic_shared;
