@@ -97,8 +97,8 @@ const Variable* variable_at(uintptr_t at) {
 Fault fault_of(int32_t trouble, const Memory& m, size_t bytes, int how, uintptr_t pc) {
   Fault f{};
   f.trouble = trouble, f.region = m.kind == Kind::none ? -1 : 0, f.offset = m.offset;
-  f.bytes = static_cast<int32_t>(bytes), f.writes = how & writes ? 1 : 0;
-  f.thread = how & on_host ? -1 : S.current, f.other = -1, f.block = static_cast<uint32_t>(S.block);
+  f.bytes = static_cast<int32_t>(bytes), f.writes = how & a_write ? 1 : 0;
+  f.thread = how & by_host ? -1 : S.current, f.other = -1, f.block = static_cast<uint32_t>(S.block);
   f.pc = relative(reinterpret_cast<void*>(pc));
   return f;
 }
@@ -134,11 +134,11 @@ bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     is_visible |= s[i] >= visible;
   }
   // Of a structure with gaps some bytes are never written.
-  if (is_undefined && (!(how & writes) || how & atomically)) {
+  if (is_undefined && (!(how & a_write) || how & an_atomic)) {
     auto a = nearest(at);
     note(Trouble::uninitialized, tell(a->first, a->second, at), bytes, how, pc);
   }
-  if (how & writes) memset(s, is_visible ? in_flight : defined_byte, bytes), any_in_flight |= is_visible;
+  if (how & a_write) memset(s, is_visible ? in_flight : defined_byte, bytes), any_in_flight |= is_visible;
   return at >= launch_top && at - arena < device_space;
 }
 
@@ -166,17 +166,17 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
 bool variable_accessed(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   const Variable* v = variable_at(at);
   bool inside = v && at - v->begin < v->bytes;
-  if (how & on_host) {
+  if (how & by_host) {
     if (inside && v->kind != Kind::managed_variable) note(Misuse::host_access, tell(*v, at), bytes, how, pc);
     return true;
   }
   if (inside && at + bytes <= v->begin + v->bytes) {
-    if (v->kind == Kind::constant && how & writes) note(Misuse::constant_write, tell(*v, at), bytes, how, pc);
+    if (v->kind == Kind::constant && how & a_write) note(Misuse::constant_write, tell(*v, at), bytes, how, pc);
     return v->kind == Kind::constant;
   }
   constexpr uintptr_t near = 64;
   if (v && at - v->begin < v->bytes + near) note(Trouble::out_of_bounds, tell(*v, at), bytes, how, pc);
-  else if (how & writes) note(Misuse::host_memory, Memory{}, bytes, how, pc);
+  else if (how & a_write) note(Misuse::host_memory, Memory{}, bytes, how, pc);
   return true;
 }
 
@@ -207,10 +207,10 @@ Open::~Open() {
 }
 
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
-  if (!launching) how |= on_host;
-  if (in_arena(at)) return how & on_host ? host_in_arena(at, bytes, how, pc) : kernel_in_arena(at, bytes, how, pc);
+  if (!launching) how |= by_host;
+  if (in_arena(at)) return how & by_host ? host_in_arena(at, bytes, how, pc) : kernel_in_arena(at, bytes, how, pc);
   if (at - data_begin < data_end - data_begin) return variable_accessed(at, bytes, how, pc);
-  if (how & on_host) return true;
+  if (how & by_host) return true;
   if (at - reinterpret_cast<uintptr_t>(S.shared) < S.shared_bytes || is_stack(at)) return false;
   if (at - reinterpret_cast<uintptr_t>(dynamic_shared) < (256 << 10) + page) return false;
   if (in_library(at) || in_runtime(at) || is_reachable(at)) return true;

@@ -178,7 +178,7 @@ inline bool plain_read(uintptr_t address, uintptr_t pc, int bytes) {
 }
 
 bool judged(const Access& a) {
-  int how = (a.writes ? writes : reads) | (a.atomic ? atomically : 0) | (S.current < 0 || !S.active ? on_host : 0);
+  int how = (a.writes ? a_write : 0) | (a.atomic ? an_atomic : 0) | (S.current < 0 || !S.active ? by_host : 0);
   return watcher->judged(a.address, a.bytes, how, a.pc);
 }
 
