@@ -85,12 +85,15 @@ class _Launch(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("dynamic_shared", ctypes.c_uint32),
+        ("static_shared", ctypes.c_uint32),
         ("order", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
         ("regions", ctypes.POINTER(_Region)),
         ("region_count", ctypes.c_uint32),
         ("shared_count", ctypes.c_uint32),
         ("shared_arrays", ctypes.POINTER(_Region)),
+        ("variables", ctypes.POINTER(_Region)),
+        ("variable_count", ctypes.c_uint32),
         ("subscripts", ctypes.POINTER(_Subscript)),
         ("subscript_count", ctypes.c_uint32),
         ("warnings", ctypes.c_uint32),
@@ -195,6 +198,7 @@ class Module:
         undefined values are made.
         """
         how = _Launch(grid=shape.grid, block=shape.block, dynamic_shared=shape.dynamic_shared, ends=ends)
+        how.static_shared = self.built.shared_bytes
         how.order, how.seed, how.undefined_byte = ORDERS.index(order), seed, undefined
         if self.mode is Mode.CHECK:
             regions = (_Region(t.address, t.bytes, UNDEFINED if t.is_output else READ_ONLY) for t in tensors)

@@ -8,11 +8,11 @@
 namespace simt {
 Zone zones[most_zones];
 uint16_t zone_at[pc_slots];
+int zone_count;
 
 namespace {
 constexpr int first_shift = 2;
 constexpr size_t vast = size_t{1} << 30;  // bytes: to make granules finer would touch all of their shadow
-int zone_count;
 int remembered_shift[most_zones];  // of the kernel that ran last: how fine its accesses are
 void (*remembered_kernel)(const void*);
 Cell* arena;
