@@ -59,7 +59,20 @@ using ::simt_registers;
 #define __maxnreg__(...)
 // All shared memory of a library is its block of thread-local storage: unlike a section of its own this works in
 // templates and inline functions too, and the runtime finds its address and size.
+#ifdef __SANITIZE_THREAD__
+#define __shared__ static thread_local __attribute__((used))  // what is written and not read is accessed all the same
+#else
 #define __shared__ static thread_local
+#endif
+
+namespace simt {
+// What memcpy is where it is no access of the kernel: of 4, 8 or 16 bytes.
+SIMT_UNSEEN inline void move_unseen(void* to, const void* from, size_t bytes) {
+  if (bytes == 16) __builtin_memcpy(to, from, 16);
+  else if (bytes == 8) __builtin_memcpy(to, from, 8);
+  else __builtin_memcpy(to, from, 4);
+}
+}  // namespace simt
 
 // A thread sees constants; the runtime changes them whenever another thread goes on.
 extern SIMT_API const uint3 threadIdx, blockIdx;

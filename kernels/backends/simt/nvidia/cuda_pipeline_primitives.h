@@ -5,9 +5,7 @@
 namespace simt {
 SIMT_UNSEEN inline void copied(void* to, const unsigned char* from, size_t bytes) {
   simt::copies(to, static_cast<int>(bytes), __builtin_return_address(0));
-  if (bytes == 16) __builtin_memcpy(to, from, 16);
-  else if (bytes == 8) __builtin_memcpy(to, from, 8);
-  else __builtin_memcpy(to, from, 4);
+  move_unseen(to, from, bytes);
 }
 }  // namespace simt
 

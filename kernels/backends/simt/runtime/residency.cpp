@@ -82,9 +82,8 @@ size_t choose() {
 [[noreturn]] void never_met() {
   char text[256];
   resume(0);
-  const char* end = S.blocks - parked.size() - 1 == 1 ? "one has ended" : "others have ended";
-  snprintf(text, sizeof text, "%zu of %zu blocks wait at this barrier of the whole grid, and %s", parked.size() + 1,
-           static_cast<size_t>(S.blocks), end);
+  snprintf(text, sizeof text, "%zu of %zu blocks came to this barrier of the whole grid, and the others have ended",
+           parked.size() + 1, static_cast<size_t>(S.blocks));
   fail(Trouble::deadlock, S.grid_at, text);
 }
 

@@ -15,6 +15,8 @@ bool checking;
 
 namespace {
 uintptr_t library_begin;
+int first_variable;                // of the zones
+constexpr uintptr_t separation = 256;  // bytes behind a variable that belong to none; toolchain.py has the same
 
 // A write that may be a race, or may change nothing: which of the two is known after it.
 struct Pending {
@@ -178,8 +180,10 @@ void access(const Access& a) {
   if (pending.waits) shadow_settle();
   Zone* z = zone_of(a.address, a.pc);
   if (!z) {
-    if (in_library(a.address) || in_runtime(a.address)) return;
-    raise(fault_of(Trouble::out_of_bounds, a, nearest_zone(a.address)));
+    int nearest = nearest_zone(a.address);
+    bool foreign = nearest < first_variable || a.address - zones[nearest].end >= separation;
+    if ((in_library(a.address) && foreign) || in_runtime(a.address)) return;
+    raise(fault_of(Trouble::out_of_bounds, a, nearest));
   }
   if (a.bytes > z->end - a.address) raise(fault_of(Trouble::out_of_bounds, a, static_cast<int>(z - zones)));
   if (a.writes && (z->traits & read_only)) raise(fault_of(Trouble::read_only, a, static_cast<int>(z - zones)));
@@ -224,6 +228,7 @@ void shadow_launch() {
   for (uint32_t i = 0; i < l.shared_count; ++i)
     add_zone(reinterpret_cast<uintptr_t>(S.shared) + l.shared_arrays[i].begin, l.shared_arrays[i].bytes, l.shared_arrays[i].traits);
   add_zone(reinterpret_cast<uintptr_t>(dynamic_shared), l.dynamic_shared, shared);
+  first_variable = zone_count;
   for (uint32_t i = 0; i < l.variable_count; ++i)
     add_zone(library_start() + l.variables[i].begin, l.variables[i].bytes, l.variables[i].traits);
   place_cells();
