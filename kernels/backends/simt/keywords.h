@@ -66,11 +66,10 @@ using ::simt_registers;
 #endif
 
 namespace simt {
-// What memcpy is where it is no access of the kernel: of 4, 8 or 16 bytes.
-SIMT_UNSEEN inline void move_unseen(void* to, const void* from, size_t bytes) {
-  if (bytes == 16) __builtin_memcpy(to, from, 16);
-  else if (bytes == 8) __builtin_memcpy(to, from, 8);
-  else __builtin_memcpy(to, from, 4);
+// What an assignment is where it is no access of the kernel.
+template <class T>
+SIMT_UNSEEN inline void copy_unseen(void* to, const void* from) {
+  __builtin_memcpy(to, from, sizeof(T));
 }
 }  // namespace simt
 

@@ -5,7 +5,9 @@
 namespace simt {
 SIMT_UNSEEN inline void copied(void* to, const unsigned char* from, size_t bytes) {
   simt::copies(to, static_cast<int>(bytes), __builtin_return_address(0));
-  move_unseen(to, from, bytes);
+  if (bytes == 16) copy_unseen<uint4>(to, from);
+  else if (bytes == 8) copy_unseen<uint2>(to, from);
+  else copy_unseen<unsigned>(to, from);
 }
 }  // namespace simt
 

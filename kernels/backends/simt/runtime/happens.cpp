@@ -258,9 +258,14 @@ void order_launch(bool worn) {
   said_anything = false;
 }
 
+static void begin_zones() {
+  for (int i = 0; i < zone_count; ++i) zones[i].since = zones[i].traits & shared ? S.block_begin : launch_begin;
+}
+
 void order_block() {
   new_interval(S);
   S.block_begin = S.mine_from = S.interval;
+  begin_zones();
   if (!known.threads.empty()) known = {};
   // What lanes knew of those before them must not count: each begins behind it.
   for (int i = 0; i < S.count; ++i) ++clocks[i][lane_of(i)];
@@ -339,10 +344,11 @@ void shadow_resume(ShadowOfBlock& from) {
   std::copy(from.clocks.begin(), from.clocks.end(), clocks[0]);
   known = std::move(from.knowledge);
   S.mine_from = counter + 1;
+  begin_zones();
   for (int i = 0; i < zone_count; ++i) {
     Zone& z = zones[i];
     if (!(z.traits & shared)) continue;
-    int now = std::exchange(z.shift, from.shifts[i]);
+    int now = std::exchange(z.shift, static_cast<uint8_t>(from.shifts[i]));
     std::copy(from.cells[i].begin(), from.cells[i].end(), z.cells);
     if (now < z.shift) refine(z, now);
   }

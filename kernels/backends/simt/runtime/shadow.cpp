@@ -74,8 +74,6 @@ Fault race_with(const Stamp& s, const Access& a, int region) {
 
 // ---- judging ---------------------------------------------------------------------------------------------------------
 
-uint32_t begin_of(const Zone& z) { return z.traits & shared ? S.block_begin : launch_begin; }
-
 // Two accesses of which neither waits for the other, and that are no race for all that: atomic ones within their scopes.
 // A volatile one is as good where it waits for an atomic one or hands over a flag; lanes of a warp that read what another
 // wrote by a volatile access, and no fence, trust in a lockstep that is none, and of two volatile writes one is lost.
@@ -102,7 +100,7 @@ void expect_change(const Access& a, const Fault& f, Cell* cell, uintptr_t from) 
 // Against one of those that a granule remembers. from: of the granule, or of the access within it.
 void judge(const Access& a, Cell& c, const Stamp& kept, const Zone& z, uintptr_t from) {
   Stamp s = kept.flags & in_flight ? landed(kept) : kept;
-  if (s.interval < begin_of(z) || !(a.writes || s.flags & wrote) || both_strong(s, a) || ordered(s)) return;
+  if (s.interval < z.since || !(a.writes || s.flags & wrote) || both_strong(s, a) || ordered(s)) return;
   Fault f = race_with(s, a, static_cast<int>(&z - zones));
   bool reads_it = (a.flags & by_atomic) && (s.flags & wrote);
   if (a.writes && !reads_it) expect_change(a, f, &c, from);
@@ -118,30 +116,50 @@ void doubt_it(const Access& a, const Zone& z) {
 
 // Makes room for the last access: what it is not ordered behind stays among the others.
 inline void keep(Cell& c, const Stamp& old, uint32_t begin) {
-  if (old.interval < begin) return;
-  if (!is_mine(old.interval)) c.others[2] = old;
-  else if (old.interval == S.interval && old.thread != S.current) {
+  if (old.interval == S.interval) {
+    if (old.thread == S.current) return;
     const Stamp& before = c.others[1];
     bool elsewhere = before.interval == S.interval && warp_of(before.thread) != warp_of(S.current);
     if (elsewhere && (c.others[2].interval < begin || is_mine(c.others[2].interval))) c.others[2] = before;
     c.others[1] = old;
-  }
+  } else if (old.interval >= begin && !is_mine(old.interval)) c.others[2] = old;
 }
 
 void note(Cell& c, const Access& a, const Stamp& now, uint32_t begin) {
   if (!a.writes) {
     keep(c, c.others[0], begin);
     c.others[0] = now;
-  } else {
-    if (a.flags & by_atomic) keep(c, c.write, begin);
-    else c.others[0].interval = c.others[1].interval = c.others[2].interval = 0, c.others[0].flags = c.others[1].flags = c.others[2].flags = 0;
-    c.write = now;
+    return;
   }
+  bool many = (a.flags & by_atomic) && c.write.interval >= begin;
+  if (many) keep(c, c.write, begin);
+  else c.others[0].interval = c.others[1].interval = c.others[2].interval = 0;
+  c.write = now;
+  c.write.flags |= many ? more_writes : 0;
 }
 
 // Whether program order or a barrier of this block lies behind it, or it is of an earlier launch.
 inline bool plainly_ordered(const Stamp& s, uint32_t begin) {
-  return s.interval < begin || (s.interval < S.interval ? s.interval >= S.mine_from : s.interval == S.interval && s.thread == S.current);
+  uint32_t when = s.interval;
+  return when < begin || (when < S.interval ? when >= S.mine_from : when == S.interval && s.thread == S.current);
+}
+
+inline bool read_plainly(Cell& c, const Zone& z, const Stamp& now) {
+  uint32_t when = c.write.interval;
+  if (when < z.since ? z.traits & (undefined | shared) : !plainly_ordered(c.write, z.since) || c.write.flags & more_writes) return false;
+  keep(c, c.others[0], z.since);
+  c.others[0] = now;
+  return true;
+}
+
+inline bool write_plainly(Cell& c, const Zone& z, const Stamp& now) {
+  if (!plainly_ordered(c.write, z.since)) return false;
+  for (Stamp& s : c.others) {
+    if (!plainly_ordered(s, z.since)) return false;
+    s.interval = 0;
+  }
+  c.write = now;
+  return true;
 }
 
 // The most frequent accesses by far: of whole granules that nobody else has touched since the last barrier of the block,
@@ -150,28 +168,15 @@ template <bool writes>
 inline bool plain(uintptr_t address, uintptr_t pc, uintptr_t bytes) {
   const Zone& z = likely_zone(pc);
   uintptr_t offset = address - z.begin, size = z.end - z.begin, granule = uintptr_t{1} << z.shift;
-  if (pending.waits || offset >= size || bytes > size - offset || ((offset | bytes) & (granule - 1))) return false;
+  if (offset >= size || bytes > size - offset) return false;
   if (z.traits & read_only) return !writes;
-  uint32_t begin = begin_of(z);
-  bool defined = !(z.traits & (undefined | shared));
+  if (pending.waits || (offset | bytes) & (granule - 1)) return false;
   auto me = static_cast<uint16_t>(S.current);
   Stamp now{S.interval, clocks[me][lane_of(me)], me, writes ? wrote : uint16_t{0}, static_cast<uint32_t>(pc - library_begin)};
-  for (Cell *c = z.cells + (offset >> z.shift), *end = c + (bytes >> z.shift); c < end; ++c) {
-    if (!plainly_ordered(c->write, begin) || (!writes && !defined && c->write.interval < begin)) return false;
-    Stamp& last = c->others[0];
-    if (writes) {
-      for (Stamp& s : c->others) {
-        if (!plainly_ordered(s, begin)) return false;
-        s.interval = 0;
-      }
-      c->write = now;
-    } else {
-      if (!plainly_ordered(c->others[1], begin) && (c->others[1].flags & wrote)) return false;
-      if (!plainly_ordered(c->others[2], begin) && (c->others[2].flags & wrote)) return false;
-      if (last.interval != S.interval || last.thread != me) keep(*c, last, begin);
-      last = now;
-    }
-  }
+  Cell* c = z.cells + (offset >> z.shift);
+  if (bytes == granule) return writes ? write_plainly(*c, z, now) : read_plainly(*c, z, now);
+  for (Cell* end = c + (bytes >> z.shift); c < end; ++c)
+    if (!(writes ? write_plainly(*c, z, now) : read_plainly(*c, z, now))) return false;
   return true;
 }
 
@@ -189,9 +194,9 @@ void access(const Access& a) {
   if (a.writes && (z->traits & read_only)) raise(fault_of(Trouble::read_only, a, static_cast<int>(z - zones)));
   if (z->traits & read_only) return;
   uintptr_t offset = a.address - z->begin;
-  if (((offset | a.bytes) & ((1u << z->shift) - 1)) && z->shift) refine(*z, std::min(__builtin_ctzll(offset | a.bytes), z->shift));
+  if (((offset | a.bytes) & ((1u << z->shift) - 1)) && z->shift) refine(*z, std::min<int>(__builtin_ctzll(offset | a.bytes), z->shift));
   bool lands = !(a.flags & in_flight);
-  uint32_t begin = begin_of(*z), clock = lands ? clocks[S.current][lane_of(S.current)] : flight();
+  uint32_t begin = z->since, clock = lands ? clocks[S.current][lane_of(S.current)] : flight();
   Stamp now{lands ? S.interval : flying, clock, static_cast<uint16_t>(S.current),
             static_cast<uint16_t>(a.writes ? a.flags | wrote : a.flags), static_cast<uint32_t>(a.pc - library_begin)};
   uintptr_t from = a.address;
@@ -212,6 +217,12 @@ void strong_access(Access a, int how) {
   access(a);
   Zone* z = zone_of(a.address, a.pc);
   synchronize(a.address, z && z->traits & shared, how);
+}
+
+void volatile_access(const Access& a) {
+  if (!checking || is_stack(a.address)) return;
+  if (!a.writes) poll();  // before it: what others write meanwhile is read
+  strong_access(a, a.writes ? writes : reads);
 }
 }  // namespace
 
@@ -283,14 +294,12 @@ void copies(void* to, int bytes, const void* caller) {
 #define SIMT_CALLBACK(NAME, BYTES, WRITES, QUICKLY)                                                \
   extern "C" SIMT_API void __tsan_##NAME##BYTES(void* at) {                                        \
     auto address = reinterpret_cast<uintptr_t>(at);                                                \
-    if (simt::S.current < 0 || !simt::checking || QUICKLY<WRITES>(address, SIMT_HERE, BYTES)) return; \
+    if (!simt::checking || QUICKLY<WRITES>(address, SIMT_HERE, BYTES)) return;                     \
     simt::access({address, SIMT_HERE, BYTES, WRITES});                                             \
   }
-#define SIMT_VOLATILE(NAME, BYTES, WRITES)                                                          \
-  extern "C" SIMT_API void __tsan_##NAME##BYTES(void* at) {                                         \
-    simt::strong_access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, BYTES, WRITES, simt::by_volatile}, \
-                        WRITES ? simt::writes : simt::reads);                                       \
-    if (!WRITES && simt::checking && simt::S.current >= 0 && !simt::is_stack(reinterpret_cast<uintptr_t>(at))) simt::poll(); \
+#define SIMT_VOLATILE(NAME, BYTES, WRITES)                                                            \
+  extern "C" SIMT_API void __tsan_##NAME##BYTES(void* at) {                                           \
+    simt::volatile_access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, BYTES, WRITES, simt::by_volatile}); \
   }
 #define SIMT_CALLBACKS(BYTES)                            \
   SIMT_CALLBACK(read, BYTES, false, simt::plain)         \

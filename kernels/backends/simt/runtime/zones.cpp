@@ -32,7 +32,8 @@ void forget_zones(bool all) {
 void add_zone(uintptr_t begin, size_t bytes, int traits) {
   if (zone_count == most_zones) return;
   Zone& z = zones[zone_count];
-  z = {begin, begin + bytes, traits, bytes < vast ? remembered_shift[zone_count] : 0, nullptr};
+  int shift = bytes < vast ? remembered_shift[zone_count] : 0;
+  z = {begin, begin + bytes, nullptr, 0, static_cast<uint8_t>(traits), static_cast<uint8_t>(shift)};
   ++zone_count;
 }
 

@@ -3,7 +3,8 @@
 #include "state.h"
 
 namespace simt {
-enum : uint16_t { by_atomic = 1, by_volatile = 2, of_one_block = 4, wrote = 8, changed_nothing = 16, after_fence = 32, in_flight = 64 };
+enum : uint16_t { by_atomic = 1, by_volatile = 2, of_one_block = 4, wrote = 8, changed_nothing = 16, after_fence = 32, in_flight = 64,
+                 more_writes = 128 };
 
 struct Stamp {
   uint32_t interval;  // 0: never
@@ -19,10 +20,11 @@ struct alignas(64) Cell {
   Stamp write, others[3];
 };
 
-struct Zone {
+struct alignas(32) Zone {
   uintptr_t begin, end;
-  int traits, shift;  // a granule has 1 << shift bytes
   Cell* cells;
+  uint32_t since;         // the first interval that counts: of the launch, in shared memory of the block
+  uint8_t traits, shift;  // a granule has 1 << shift bytes
 };
 
 constexpr int most_zones = 8192, pc_slots = 4096;
