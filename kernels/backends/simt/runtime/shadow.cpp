@@ -76,13 +76,14 @@ Fault race_with(const Stamp& s, const Access& a, int region) {
 
 // Two accesses of which neither waits for the other, and that are no race for all that: atomic ones within their scopes.
 // A volatile one is as good where it waits for an atomic one or hands over a flag; lanes of a warp that read what another
-// wrote by a volatile access, and no fence, trust in a lockstep that is none, and of two volatile writes one is lost.
+// wrote by a volatile access, and no fence, trust in a lockstep that is none, and of two volatile writes one is lost, but
+// where flags are handed over.
 bool both_strong(const Stamp& s, const Access& a) {
   constexpr uint16_t strong = by_atomic | by_volatile;
   if (!(s.flags & strong) || !(a.flags & strong)) return false;
   if (((s.flags | a.flags) & of_one_block) && !is_mine(s.interval)) return false;
   if (!(s.flags & a.flags & by_volatile)) return true;
-  if (a.writes && (s.flags & wrote)) return false;
+  if (a.writes && (s.flags & wrote)) return s.flags & a.flags & after_fence;
   bool same_warp = is_mine(s.interval) && warp_of(s.thread) == warp_of(S.current);
   return !same_warp || ((a.writes ? a.flags : s.flags) & after_fence);
 }
