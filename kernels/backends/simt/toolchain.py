@@ -29,6 +29,7 @@ from pathlib import Path
 from threading import Thread
 
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
+from kernel_assay.kernels.backends.simt.variables import Variable, constants, variables
 from kernel_assay.kernels.backends.support.edits import read_source
 from kernel_assay.kernels.backends.support.includes import included
 
@@ -69,6 +70,8 @@ _CHECKED = (
     *("--param", "tsan-distinguish-volatile=1"),
     *("-fsanitize=alignment", "-fno-sanitize-recover=alignment"),
     *("-fsanitize=bounds-strict", "-fsanitize-recover=bounds-strict"),  # what counts of it: subscripts.py
+    # Stores that nobody reads, or that another follows, are accesses all the same.
+    *("-fno-tree-dse", "-fno-store-merging"),
     # memcpy and its like are calls, which the runtime sees, and a call is made from the line that makes it.
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-fno-optimize-sibling-calls"),
 )
@@ -242,6 +245,8 @@ class Built:
     shared: tuple[SharedArray, ...]
     subscripts: tuple[Subscript, ...] = ()
     """In check mode."""
+    variables: tuple[Variable, ...] = ()
+    """In check mode."""
 
     @property
     def shared_bytes(self) -> int:
@@ -260,15 +265,29 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
     """
     exported = "".join(f"SIMT_ENTRY({n}, {entry})\n" for n, entry in enumerate(entries))
     source = read_source(path)
-    words = [exported, source.place.name, source.text, *flags_of(mode)]  # faults name the file
+    words = [exported, source.place.name, source.text, *flags_of(mode), *_counting(path, mode)]  # faults name the file
     words += [str(path.resolve())] if os.environ.get(DEBUG) else []  # a debugger shows the lines that stand there
     digest = digest_of(words, included(path))
     library = cache_folder() / f"{digest}-{mode}.so"
     if not library.exists():
         _compile(path, exported, mode, library)
     said = json.loads(library.with_suffix(".json").read_text("utf-8"))
-    shared, places = said["shared"], said["subscripts"]
-    return Built(library, tuple(SharedArray(*array) for array in shared), tuple(Subscript(*place) for place in places))
+    shared = tuple(SharedArray(*array) for array in said["shared"])
+    known = tuple(Variable(*variable) for variable in said["variables"])
+    return Built(library, shared, tuple(Subscript(*place) for place in said["subscripts"]), known)
+
+
+def _counting(path: Path, mode: Mode) -> tuple[str, ...]:
+    """The flag by which every basic block is counted, where `volatile` says that somebody may wait in a loop.
+
+    Check mode sees the reads themselves; elsewhere a loop would never give others a turn.
+    """
+    texts = (read_source(path).text, *(file.read_text("utf-8-sig") for file in included(path)))
+    waits = mode is not Mode.CHECK and any(_WAITING.search(text) for text in texts)
+    return ("-fsanitize-coverage=trace-pc",) if waits else ()
+
+
+_WAITING = re.compile(r"\bvolatile\b|\b__ldcv\b")
 
 
 def runtime(*, programs: bool = False) -> Path:
@@ -337,7 +356,7 @@ def _tools() -> bytes:
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
     files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    for file in (*files, Path(__file__), HOME / "subscripts.py"):
+    for file in (*files, Path(__file__), HOME / "subscripts.py", HOME / "variables.py"):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.digest()
 
@@ -400,7 +419,7 @@ def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
         beside = str(_beside(path, Path(folder)))
-        flags = [*flags_of(mode), "-iquote", beside, *include_flags(), "-include", str(headers(mode))]
+        flags = [*flags_of(mode), *_counting(path, mode), "-iquote", beside, *include_flags(), "-include", str(headers(mode))]
         if mode is Mode.CHECK:
             run_tool([gxx(), *flags, "-x", "c++", "-", "-S", "-o", str(assembly)], folder, source)
             assembly.write_text(separated(assembly.read_text("utf-8")), "utf-8")
@@ -409,30 +428,32 @@ def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
             run_tool(
                 [gxx(), *flags, "-x", "c++", "-", "-x", "none", "-o", str(made), str(runtime()), *_LINK], folder, source
             )
-        arrays, told = shared_arrays(made), made.with_suffix(".json")
+        symbols = run_tool(["readelf", "--demangle", "-SsW", str(made)], folder)
+        arrays, told = shared_arrays(symbols), made.with_suffix(".json")
         places = _subscripts(path, {name for name, *_ in arrays}) if mode is Mode.CHECK else []
-        told.write_text(json.dumps({"shared": arrays, "subscripts": places}), "utf-8")
+        texts = [kernel.text, *(file.read_text("utf-8-sig") for file in included(path))]
+        known = variables(symbols, constants(texts)) if mode is Mode.CHECK else []
+        told.write_text(json.dumps({"shared": arrays, "subscripts": places, "variables": known}), "utf-8")
         told.replace(library.with_suffix(".json"))
         made.replace(library)
 
 
 _SECTION = re.compile(
-    r"^\t\.section\t\.tbss[^\n]*\n(?:(?!\t\.section|\t\.text|\t\.data|\t\.bss)[^\n]*\n)*", re.MULTILINE
+    r"^\t\.(?:section\t\.tbss[^\n]*|bss)\n(?:(?!\t\.section|\t\.text|\t\.data|\t\.bss)[^\n]*\n)*", re.MULTILINE
 )
 _ZEROS = re.compile(r"^(\t\.zero\t\d+)$", re.MULTILINE)
 
 
 def separated(assembly: str) -> str:
-    """The same with a gap behind each variable in thread-local storage, which is where shared memory lies."""
+    """The same with a gap behind each variable in shared memory, which lies in thread-local storage, or without a value."""
     return _SECTION.sub(lambda m: _ZEROS.sub(rf"\1\n\t.zero\t{_SEPARATION}", m[0]), assembly)
 
 
 _SYMBOL = re.compile(r"^\s*\d+: ([0-9a-f]+)\s+(\d+|0x[0-9a-f]+) TLS\s+\w+\s+\w+\s+\d+ (.*)$", re.MULTILINE)
 
 
-def shared_arrays(library: Path) -> list[tuple[str, str, int, int]]:
-    """Name, owner, offset and size of each variable in shared memory, from the library's symbols."""
-    said = run_tool(["readelf", "--demangle", "-sW", str(library)], str(library.parent))
+def shared_arrays(said: str) -> list[tuple[str, str, int, int]]:
+    """Name, owner, offset and size of each variable in shared memory, from what readelf says of a library's symbols."""
     found = set()
     for match in _SYMBOL.finditer(said):
         symbol = "" if match[3].startswith(("guard variable for ", "__tls_guard")) else match[3]

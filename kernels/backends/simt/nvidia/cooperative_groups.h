@@ -1,5 +1,4 @@
-// Groups of threads: the block, tiles of a warp, the lanes that are active together, and the grid as far as it does not
-// wait. tiled_partition, coalesced_threads and the reductions are those of cooperative_groups.
+// Groups of threads: the grid, the block, tiles of a warp, and the lanes that are active together. tiled_partition, coalesced_threads and the reductions are those of cooperative_groups.
 #pragma once
 
 namespace cooperative_groups {
@@ -36,9 +35,8 @@ struct grid_group {
   static unsigned long long size() { return num_blocks() * detail::block_size(); }
   static unsigned long long num_threads() { return size(); }
   static dim3 group_dim() { return gridDim; }
-  static void sync(simt::Place at = simt::here()) {
-    simt::fail(simt::Trouble::trap, at, "a barrier of the whole grid, which is not emulated, was reached");
-  }
+  static bool is_valid() { return true; }
+  static void sync(simt::Place at = simt::here()) { simt::grid_barrier(at); }
 };
 inline grid_group this_grid() { return {}; }
 

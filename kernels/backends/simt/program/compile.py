@@ -211,7 +211,8 @@ def _describe(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) 
     """Write what the emulator must know of a program."""
     made = executable.with_name(f"{executable.name}.symbols")
     folder = str(executable.parent)
-    arrays = [SharedArray(*a) for a in toolchain.shared_arrays(executable) if a[0] not in _OWN]
+    symbols_of = run_tool(["readelf", "--demangle", "-SsW", str(executable)], folder)
+    arrays = [SharedArray(*a) for a in toolchain.shared_arrays(symbols_of) if a[0] not in _OWN]
     spans = [
         (int(m[2], 16), int(m[3], 16)) for m in _SECTION.finditer(run_tool(["readelf", "-SW", str(executable)], folder))
     ]
