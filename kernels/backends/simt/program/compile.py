@@ -93,7 +93,7 @@ def compile_program(request: Request) -> Program:
         units = [_compiled(request, file, texts, plain) for file in request.sources]
         executable = _linked(units)
     except BuildError as error:
-        raise UsageError(_sentence(str(error))) from error
+        raise UsageError(_sentence(str(error), {file.name for file in texts})) from error
     symbols = _describe(executable, units, texts)
     places = {v.name: (file, v.line) for file, text in texts.items() for v in variables(text)}
     return Program(executable, symbols, texts, places)
@@ -252,11 +252,12 @@ def _word(name: str) -> str:
 
 
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
+_FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
 _NO_HEADER = re.compile(r"(\S+): No such file or directory")
 
 
-def _sentence(said: str) -> str:
+def _sentence(said: str, own: set[str]) -> str:
     """The first error of g++ or the linker as one sentence with its line."""
     if match := _NO_FUNCTION.search(said):
         name = match[3].split("(")[0]
@@ -268,6 +269,10 @@ def _sentence(said: str) -> str:
     if not match:
         return f"g++ could not compile the program: {said.strip().splitlines()[0]}"
     file, line, what = Path(match[1]).name, match[2], match[3]
+    including = [m for m in _FROM.finditer(said) if Path(m[1]).name in own]
+    if file not in own and including:
+        first = including[-1]
+        return f"a header that {Path(first[1]).name} includes in line {first[2]} is not emulated ({file}: {what})"
     if "SIMT_UNSUPPORTED_asm" in what:
         return f"inline PTX is not emulated ({file}, line {line})"
     if header := _NO_HEADER.search(what):
