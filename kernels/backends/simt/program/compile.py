@@ -260,11 +260,7 @@ _NO_HEADER = re.compile(r"(\S+): No such file or directory")
 def _sentence(said: str, own: set[str]) -> str:
     """The first error of g++ or the linker as one sentence with its line."""
     if match := _NO_FUNCTION.search(said):
-        name = match[3].split("(")[0]
-        at = f" ({Path(match[1]).name}, line {match[2]})" if match[1] else ""
-        if name == "main":
-            return "no file has a main function"
-        return f"{name} is not emulated{at}" if name.startswith("cu") else f"{name} is defined nowhere{at}"
+        return _undefined(match)
     match = _ERROR.search(said)
     if not match:
         return f"g++ could not compile the program: {said.strip().splitlines()[0]}"
@@ -278,3 +274,11 @@ def _sentence(said: str, own: set[str]) -> str:
     if header := _NO_HEADER.search(what):
         return f"the header {header[1]} is neither emulated nor found ({file}, line {line})"
     return f"{file}, line {line}: g++ says: {what}"
+
+
+def _undefined(match: re.Match[str]) -> str:
+    name = match[3].split("(")[0]
+    at = f" ({Path(match[1]).name}, line {match[2]})" if match[1] else ""
+    if name == "main":
+        return "no file has a main function"
+    return f"{name} is not emulated{at}" if name.startswith("cu") else f"{name} is defined nowhere{at}"
