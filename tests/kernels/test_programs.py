@@ -71,6 +71,8 @@ def test_kernels_that_are_one_function_each():
 
 def test_variables_of_the_device():
     text = """
+    #define ON_DEVICE static __device__
+    ON_DEVICE int z;
     __device__ int a, b[4] = {1, 2}; __constant__ float c[2][2];
     __device__ __managed__ unsigned long long m;
     static __device__ __constant__ const float3 v = {1, 2, 3};
@@ -79,7 +81,14 @@ def test_variables_of_the_device():
     template <class T> __host__ __device__ T operator+(T a, T b);
     """
     found = [(v.name, v.kind) for v in variables(text)]
-    names = [("a", "variable"), ("b", "variable"), ("c", "constant"), ("m", "managed"), ("v", "constant")]
+    names = [
+        ("z", "variable"),
+        ("a", "variable"),
+        ("b", "variable"),
+        ("c", "constant"),
+        ("m", "managed"),
+        ("v", "constant"),
+    ]
     assert found == [*names, ("p", "variable")]
 
 
@@ -205,12 +214,15 @@ def test_numbers_of_curand(tmp_path):
       for (int i = 0; i < 1000; ++i) curand(&y);
       unsigned of_p = curand(&p), of_x = curand(&x);
       printf("%d %d %d\\n", of_p == curand(&q), of_x == curand(&y), of_x == curand(&z));
+      printf("%.14f %.14f %.12f %.14f\\n", normcdfinv(0.975), erfinv(-0.5), erfcinv(1e-10), erfinv(1e-6) * 1e6);
     }
     int main() { k<<<1, 1>>>(); return cudaDeviceSynchronize(); }
     """
     found, out = run(tmp_path, text)
     # The first line is the third vector of Philox's authors (Random123, kat_vectors).
-    assert (out, kinds(found)) == ("d16cfe09 94fdcceb 5001e420 24126ea1\n1 1 0\n", [])
+    # Those of normcdfinv and erfinv are Python's NormalDist().inv_cdf.
+    inverse = "1.95996398454005 -0.47693627620447 4.572824967389 0.88622692545299\n"
+    assert (out, kinds(found)) == (f"d16cfe09 94fdcceb 5001e420 24126ea1\n1 1 0\n{inverse}", [])
 
 
 def test_files_are_linked_and_headers_rewritten(tmp_path):

@@ -93,7 +93,7 @@ def compile_program(request: Request) -> Program:
         units = [_compiled(request, file, texts, plain) for file in request.sources]
         executable = _linked(units)
     except BuildError as error:
-        raise UsageError(_sentence(str(error))) from error
+        raise UsageError(_sentence(str(error), {file.name for file in texts})) from error
     symbols = _describe(executable, units, texts)
     places = {v.name: (file, v.line) for file, text in texts.items() for v in variables(text)}
     return Program(executable, symbols, texts, places)
@@ -253,24 +253,33 @@ def _word(name: str) -> str:
 
 
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
+_FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
 _NO_HEADER = re.compile(r"(\S+): No such file or directory")
 
 
-def _sentence(said: str) -> str:
+def _sentence(said: str, own: set[str]) -> str:
     """The first error of g++ or the linker as one sentence with its line."""
     if match := _NO_FUNCTION.search(said):
-        name = match[3].split("(")[0]
-        at = f" ({Path(match[1]).name}, line {match[2]})" if match[1] else ""
-        if name == "main":
-            return "no file has a main function"
-        return f"{name} is not emulated{at}" if name.startswith("cu") else f"{name} is defined nowhere{at}"
+        return _undefined(match)
     match = _ERROR.search(said)
     if not match:
         return f"g++ could not compile the program: {said.strip().splitlines()[0]}"
     file, line, what = Path(match[1]).name, match[2], match[3]
+    including = [m for m in _FROM.finditer(said) if Path(m[1]).name in own]
+    if file not in own and including:
+        first = including[-1]
+        return f"a header that {Path(first[1]).name} includes in line {first[2]} is not emulated ({file}: {what})"
     if "SIMT_UNSUPPORTED_asm" in what:
         return f"inline PTX is not emulated ({file}, line {line})"
     if header := _NO_HEADER.search(what):
         return f"the header {header[1]} is neither emulated nor found ({file}, line {line})"
     return f"{file}, line {line}: g++ says: {what}"
+
+
+def _undefined(match: re.Match[str]) -> str:
+    name = match[3].split("(")[0]
+    at = f" ({Path(match[1]).name}, line {match[2]})" if match[1] else ""
+    if name == "main":
+        return "no file has a main function"
+    return f"{name} is not emulated{at}" if name.startswith("cu") else f"{name} is defined nowhere{at}"

@@ -30,7 +30,9 @@ cudaError_t take_back(void* at, bool of_host, const char* name, uintptr_t pc) {
   return release(at, of_host, pc);  // its finding says more than the error does
 }
 
-bool is_plain(const Memory& m, const void* at) { return m.kind == Kind::none && at; }
+bool is_plain(const Memory& m, const void* at) {
+  return m.kind == Kind::none && at && !in_library(reinterpret_cast<uintptr_t>(at));  // perhaps a variable that a macro made
+}
 
 // Whether the memory is where the direction says.
 const char* misdirected(const void* to, const void* from, cudaMemcpyKind kind) {
@@ -95,10 +97,9 @@ cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, 
 
 cudaError_t symbol(const void* at, size_t offset, size_t bytes, char** found, const char* name, uintptr_t pc) {
   Memory m = memory_at(reinterpret_cast<uintptr_t>(at), 1);
-  if (m.kind != Kind::variable && m.kind != Kind::constant && m.kind != Kind::managed_variable)
-    return told(cudaErrorInvalidSymbol, name, pc, "no variable of the device");
+  if (!in_library(reinterpret_cast<uintptr_t>(at))) return told(cudaErrorInvalidSymbol, name, pc, "no variable of the device");
   *found = static_cast<char*>(const_cast<void*>(at)) + offset;
-  if (offset + bytes <= m.bytes) return cudaSuccess;
+  if (m.kind == Kind::none || offset + bytes <= m.bytes) return cudaSuccess;  // of a macro's nobody knows the size
   report(Misuse::copied_beyond, pc, m, name, bytes, true);
   return cudaErrorInvalidValue;
 }

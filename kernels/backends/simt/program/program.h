@@ -2,22 +2,15 @@
 #pragma once
 #include "../simt.h"
 #undef asm
+#undef warpSize  // a device's properties have it, too
+constexpr int warpSize = 32;
 
-#include <array>
-#include <chrono>
-#include <cmath>
-#include <fstream>
-#include <functional>
-#include <iomanip>
-#include <iostream>
-#include <map>
-#include <memory>
-#include <random>
-#include <sstream>
-#include <string>
-#include <thread>
 #include <tuple>
-#include <vector>
+
+// libcu++ must not take this for nvcc, which programs are told it is.
+#if __has_include(<cuda/std/__cccl/compiler.h>)
+#include <cuda/std/__cccl/compiler.h>
+#endif
 
 #include "launch.h"
 #include "textures.h"
@@ -121,8 +114,9 @@ SIMT_SYMBOL(cudaFuncSetAttribute, (T* f, cudaFuncAttribute what, int value), (co
 SIMT_SYMBOL(cudaFuncGetAttributes, (cudaFuncAttributes* to, T* f), to, (const void*)f)
 SIMT_SYMBOL(cudaFuncSetCacheConfig, (T* f, cudaFuncCache how), (const void*)f, how)
 
+inline void __prof_trigger(int) {}
+#define __assume(...) ((void)0)
 #define __CUDACC__ 1
-#define __NVCC__ 1
 #define cudaLaunchKernel simt_cudaLaunchKernel
 #define cudaLaunchCooperativeKernel simt_cudaLaunchCooperativeKernel
 #define asm SIMT_UNSUPPORTED_asm

@@ -201,22 +201,26 @@ def _configuration_end(tokens: list[_Token], opening: int) -> int:
     return 0
 
 
+_ALIAS = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+[^\n]*?(__(?:device|constant|managed)__)", re.MULTILINE)
+
+
 def variables(text: str) -> list[Variable]:
-    """Variables of the device that a file declares."""
+    """Variables of the device that a file declares, also by macros of its own that stand for a qualifier."""
+    kinds = {**_QUALIFIERS, **{m[1]: _QUALIFIERS[m[2]] for m in _ALIAS.finditer(text)}}
     tokens, found = _tokens(text), list[Variable]()
     for number, token in enumerate(tokens):
-        if token.text in _QUALIFIERS and (not number or tokens[number - 1].text not in {*_QUALIFIERS, "define"}):
-            found += _declared(text, tokens, number)
+        if token.text in kinds and (not number or tokens[number - 1].text not in {*kinds, "define"}):
+            found += _declared(text, tokens, number, kinds)
     return found
 
 
-def _declared(text: str, tokens: list[_Token], at: int) -> Iterator[Variable]:
-    kind, names = _QUALIFIERS[tokens[at].text], list[int]()
+def _declared(text: str, tokens: list[_Token], at: int, kinds: Mapping[str, str]) -> Iterator[Variable]:
+    kind, names = kinds[tokens[at].text], list[int]()
     while at < len(tokens) - 1:
         at += 1
         word, before = tokens[at].text, tokens[at - 1].text
-        if word in _QUALIFIERS:
-            kind = min(kind, _QUALIFIERS[word])
+        if word in kinds:
+            kind = min(kind, kinds[word])  # constant, or managed, says more than variable
         if word == "(" and before in _ATTRIBUTES:
             at = _closing(tokens, at)
         elif word in {"(", "operator", "__global__", "#"}:
