@@ -308,9 +308,10 @@ def runtime() -> Path:
     return library
 
 
-def _headers(mode: Mode) -> Path:
-    """The file to include first: it has a precompiled twin, which g++ takes in its place."""
-    folder = cache_folder() / f"headers-{digest_of(_flags(mode), [])}-{mode}"
+def _headers(mode: Mode, counting: tuple[str, ...] = ()) -> Path:
+    """The file to include first: it has a precompiled twin, which g++ takes in its place if it has the same flags."""
+    flags = (*_flags(mode), *counting)
+    folder = cache_folder() / f"headers-{digest_of(flags, [])}-{mode}"
     header = folder / "simt.h"
     if header.exists():
         return header
@@ -321,7 +322,7 @@ def _headers(mode: Mode) -> Path:
         made.mkdir()
         (made / "simt.h").write_text(f'#include "{HOME / "simt.h"}"\n', "utf-8")
         source = ["-x", "c++-header", str(HOME / "simt.h"), "-o", str(made / "simt.h.gch")]
-        _run([gxx(), *_flags(mode), *_includes(), *source], temporary)
+        _run([gxx(), *flags, *_includes(), *source], temporary)
         made.rename(folder)
     return header
 
@@ -417,7 +418,9 @@ def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
         beside = str(_beside(path, Path(folder)))
-        flags = [*_flags(mode), *_counting(path, mode), "-iquote", beside, *_includes(), "-include", str(_headers(mode))]
+        counting = _counting(path, mode)
+        header = str(_headers(mode, counting))
+        flags = [*_flags(mode), *counting, "-iquote", beside, *_includes(), "-include", header]
         if mode is Mode.CHECK:
             _run([gxx(), *flags, "-x", "c++", "-", "-S", "-o", str(assembly)], folder, source)
             assembly.write_text(_separated(assembly.read_text("utf-8")), "utf-8")
@@ -443,7 +446,7 @@ _ZEROS = re.compile(r"^(\t\.zero\t\d+)$", re.MULTILINE)
 
 
 def _separated(assembly: str) -> str:
-    """The same with a gap behind each variable in shared memory, which lies in thread-local storage, or without a value."""
+    """The same with a gap behind each variable in shared memory (thread-local storage), and without an initial value."""
     return _SECTION.sub(lambda m: _ZEROS.sub(rf"\1\n\t.zero\t{_SEPARATION}", m[0]), assembly)
 
 
