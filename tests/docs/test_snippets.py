@@ -52,7 +52,7 @@ ON_A_LAPTOP = "Test your CUDA kernel on a laptop"
 """A section of the README."""
 FOR_AUTHORS = [
     *(*ACTED, "add-a-distribution.md", "claims.md", "errors.md", "on-a-gpu.md", "performance-cliffs.md"),
-    "special-values.md",
+    *("memory-order.md", "special-values.md"),
 ]
 SHORTEST, LONGEST, WIDEST = 40, 140, 120
 LOOKED_UP = {"cheats.md", "errors.md", "special-values.md"}

@@ -186,7 +186,10 @@ FAULTS = {
     "assertion": (T.TRAP, "assertion failed: yes by thread 6 of block 0 (<asserted>)"),
     "whole_grid": (
         T.DEADLOCK,
-        "deadlock in block 1: 1 of 2 blocks came to this barrier of the whole grid, and the others have ended (<the grid>)",
+        (
+            "deadlock in block 1: 1 of 2 blocks came to this barrier of the whole grid, and the others have ended"
+            " (<the grid>)"
+        ),
     ),
     "copied": (
         T.MISALIGNED,

@@ -9,7 +9,6 @@ from pathlib import Path
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.kernels.backends.simt.emulator import Fault, Shape, Tensor, Trouble
 from kernel_assay.kernels.backends.simt.toolchain import Built, place_of
-from kernel_assay.kernels.backends.simt.variables import Variable
 from kernel_assay.kernels.backends.support.signature import KernelFaultError
 
 _KINDS = {
@@ -130,9 +129,9 @@ class Scene:
 
     def _untyped(self, number: int) -> tuple[str, int]:
         """Name and bytes of a variable: shared ones, then dynamic shared memory, then those of the device."""
-        dynamic = Variable(_DYNAMIC, 0, self.shape.dynamic_shared, is_constant=False)
-        found = (*self.built.shared, dynamic, *self.built.variables)[number]
-        return found.name, found.size
+        shared = [(array.name, array.size) for array in self.built.shared]
+        variables = [(variable.name, variable.size) for variable in self.built.variables]
+        return [*shared, (_DYNAMIC, self.shape.dynamic_shared), *variables][number]
 
     def _other(self, fault: Fault) -> str:
         did = "wrote" if fault.other_writes else "read"

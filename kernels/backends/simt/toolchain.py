@@ -419,7 +419,9 @@ def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
         beside = str(_beside(path, Path(folder)))
-        flags = [*flags_of(mode), *_counting(path, mode), "-iquote", beside, *include_flags(), "-include", str(headers(mode))]
+        counting = _counting(path, mode)
+        header = str(headers(mode, more=counting))
+        flags = [*flags_of(mode), *counting, "-iquote", beside, *include_flags(), "-include", header]
         if mode is Mode.CHECK:
             run_tool([gxx(), *flags, "-x", "c++", "-", "-S", "-o", str(assembly)], folder, source)
             assembly.write_text(separated(assembly.read_text("utf-8")), "utf-8")

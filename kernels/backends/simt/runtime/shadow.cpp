@@ -25,7 +25,7 @@ struct Pending {
   unsigned char before[64];
   const void* at;
   size_t bytes;
-  Cell* cell;
+  Cell *cell, was;
 } pending;
 
 // ---- faults ----------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ void expect_change(const Access& a, const Fault& f, Cell* cell, uintptr_t from) 
   pending.fault = f;
   pending.at = reinterpret_cast<const void*>(from);
   pending.bytes = std::min<size_t>(a.address + a.bytes - from, sizeof pending.before);
-  pending.cell = cell;
+  pending.cell = cell, pending.was = *cell;
   memcpy(pending.before, pending.at, pending.bytes);
 }
 
@@ -110,7 +110,6 @@ void judge(const Access& a, Cell& c, const Stamp& kept, const Zone& z, uintptr_t
   Fault f = race_with(s, a, static_cast<int>(&z - zones));
   bool reads_it = (a.flags & by_atomic) && (s.flags & wrote);
   if (a.writes && !reads_it) expect_change(a, f, &c, from);
-  else if (s.flags & changed_nothing) warn(f);
   else raise(f);
 }
 
@@ -279,12 +278,12 @@ void shadow_block_end() {
   doubted = false;
 }
 
-// Whether the last doubtful write changed anything: a race, or a warning.
+// Whether the last doubtful write changed anything: a race, or a warning, and then it is as if it had not been.
 void shadow_settle() {
   if (!pending.waits) return;
   pending.waits = false;
   if (memcmp(pending.before, pending.at, pending.bytes)) raise(pending.fault);
-  pending.cell->write.flags |= changed_nothing;
+  *pending.cell = pending.was;
   warn(pending.fault);
 }
 
@@ -369,7 +368,7 @@ static bool rounds_otherwise() {
 
 // In fast mode nothing is called at a read. Where a file says `volatile`, each basic block counts.
 extern "C" SIMT_API void __sanitizer_cov_trace_pc() {
-  constexpr int many = 4096;
+  constexpr int many = 512;
   if (simt::S.active && simt::S.current >= 0 && ++simt::S.steps > many && !simt::rounds_otherwise()) {
     simt::S.steps = 0;
     simt::step_aside();
