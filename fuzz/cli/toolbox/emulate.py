@@ -21,6 +21,7 @@ from kernel_assay.reports.formats.sarif import FINGERPRINT, location, log
 from kernel_assay.reports.plain.terminal import say
 from kernel_assay.reports.words import count
 
+_STANDARD = "c++17"
 _SOURCES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 
 
@@ -28,7 +29,7 @@ _SOURCES = {".cu", ".cpp", ".cc", ".cxx", ".c"}
 @click.argument("files", nargs=-1, required=True, metavar="FILE.cu... [-- ARGUMENT...]")
 @click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Define a macro; repeatable.")
 @click.option("-I", "includes", multiple=True, metavar="FOLDER", help="Search headers there; repeatable.")
-@click.option("--std", "-std", "standard", default="c++17", show_default=True, help="The language: c++17, c++20, ...")
+@click.option("--std", "-std", "standard", default=_STANDARD, show_default=True, help="The language: c++17, c++20, ...")
 @click.option(
     "--orders", type=AtLeast(1, 1000), default=1, show_default=True, help="Runs, threads in another order each."
 )
@@ -65,7 +66,7 @@ def command(
     request = Request(sources, defines, tuple(map(Path, includes)), standard)
     settings = Settings(arguments, orders, seed, timeout, closed=not is_open, out=2 if json_path == "-" else None)
     found = run_program(compile_program(request), settings, [str(s) for s in sources])
-    found = found.model_copy(update={"replay": _replay(found, request, arguments)})
+    found = found.model_copy(update={"replay": _replay(found, request, settings)})
     for text in _told(found):
         say(text, err=json_path == "-")
     write_json(json_path, found)
@@ -82,12 +83,14 @@ def _split(files: tuple[str, ...]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     return tuple(map(Path, files[:number])), files[number:]
 
 
-def _replay(found: ProgramRun, request: Request, arguments: tuple[str, ...]) -> str:
+def _replay(found: ProgramRun, request: Request, settings: Settings) -> str:
     if not found.findings:
         return ""
     words = [program(), "emulate", *map(str, request.sources), *(f"-D{d}" for d in request.defines)]
-    words += [f"-I{folder}" for folder in request.includes] + ["--seed", str(found.findings[0].seed)]
-    return shlex.join([*words, *(["--", *arguments] if arguments else [])])
+    words += [f"-I{folder}" for folder in request.includes]
+    words += [f"-std={request.standard}"] * (request.standard != _STANDARD) + ["--open"] * (not settings.closed)
+    words += ["--seed", str(found.findings[0].seed)]
+    return shlex.join([*words, *(["--", *settings.arguments] if settings.arguments else [])])
 
 
 def _told(found: ProgramRun) -> list[str]:
