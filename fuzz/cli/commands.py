@@ -25,6 +25,7 @@ PLACES = {
     "db": Place(f"{_CLI}.toolbox.db", "Copy, back up, upgrade or prune a corpus: a folder or a database."),
     "debug": Place(f"{_CLI}.toolbox.debug", "Run a case in a debugger, stopped where it goes wrong."),
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
+    "emulate": Place(f"{_CLI}.toolbox.emulate", "Run a CUDA program on the CPU, with every access judged."),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
     "golden": Place(

@@ -19,18 +19,23 @@ FINGERPRINT = "kernelAssay/v1"
 def render(book: Book) -> str:
     """One result a finding; rules are the verdicts."""
     kinds = [k for k in Kind if k.facts.fails]
+    return log([_rule(k) for k in kinds], [_result(book, f, kinds.index(f.verdict.kind)) for f in book.real])
+
+
+def log(rules: list[dict[str, Any]], results: list[dict[str, Any]]) -> str:
+    """Write the log of one run."""
     run = {
-        "tool": {"driver": {"name": "Kernel Assay", "rules": [_rule(k) for k in kinds]}},
+        "tool": {"driver": {"name": "Kernel Assay", "rules": rules}},
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": "The folder the run was started in."}}},
-        "results": [_result(book, f, kinds.index(f.verdict.kind)) for f in book.real],
+        "results": results,
         "columnKind": "unicodeCodePoints",
     }
-    log = {
+    whole = {
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
         "runs": [run],
     }
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
 def _rule(kind: Kind) -> dict[str, Any]:
@@ -53,10 +58,15 @@ def _result(book: Book, f: Finding, rule: int) -> dict[str, Any]:
         "level": "error" if book.news(f) else "note",
         "baselineState": "new" if book.news(f) else "unchanged",
         "message": {"text": "\n".join(line for line in lines if line)},
-        "locations": [{"physicalLocation": {"artifactLocation": _place(f.subject.path), "region": region}}],
+        "locations": [location(f.subject.path, region)],
         "partialFingerprints": {FINGERPRINT: f.id},
         "properties": {"standing": book.standing(f), "probability": f.probability, "case": f.case.id},
     }
+
+
+def location(path: str, region: dict[str, int]) -> dict[str, Any]:
+    """Say where a result is."""
+    return {"physicalLocation": {"artifactLocation": _place(path), "region": region}}
 
 
 def _place(path: str) -> dict[str, str]:

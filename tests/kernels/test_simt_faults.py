@@ -113,7 +113,7 @@ __device__ void must(bool yes) {
 }
 __global__ void assertion(float* out, const float* x, int n) { must(ME < 6); }
 __global__ void whole_grid(float* out, const float* x, int n) {
-  cooperative_groups::this_grid().sync();  // the grid
+  if (blockIdx.x) cooperative_groups::this_grid().sync();  // the grid
 }
 __global__ void copied(float* out, const float* x, int n) {
   __shared__ float s[36];
@@ -185,8 +185,11 @@ FAULTS = {
     "trap": (T.TRAP, "__trap() by thread 31 of block 1 (<trapped>)"),
     "assertion": (T.TRAP, "assertion failed: yes by thread 6 of block 0 (<asserted>)"),
     "whole_grid": (
-        T.TRAP,
-        "a barrier of the whole grid, which is not emulated, was reached by thread 0 of block 0 (<the grid>)",
+        T.DEADLOCK,
+        (
+            "deadlock in block 1: 1 of 2 blocks came to this barrier of the whole grid, and the others have ended"
+            " (<the grid>)"
+        ),
     ),
     "copied": (
         T.MISALIGNED,

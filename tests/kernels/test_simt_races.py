@@ -262,7 +262,8 @@ def test_what_is_missing_is_seen_in_every_order(kernels, name, gone, order):
         ran, _ = run(kernels, f"{name}<{gone}>", CHECK, order, seed=seed)
         assert ran.trouble in {RACE, UNINITIALIZED}
         assert ran.scene.fault(ran.outcome.fault).kind in {Kind.RACE, Kind.UNINITIALIZED}
-    if (name, gone) not in {("histogram", 1), ("neighbour", 2)}:
+    # A counter that is not atomic is left as it is where a launch ends: then the last block comes too early.
+    if (name, gone) not in {("histogram", 1), ("neighbour", 2), ("last_block", 3)}:
         assert ran.trouble is RACE
 
 

@@ -76,7 +76,7 @@ __global__ void aligned(int* out) {
   alignas(64) __shared__ float before[4];
   __shared__ __align__(32) unsigned char raw[sizeof(Quad) * 2];
   __shared__ Quad quads[2][2];
-  odd[threadIdx.x % 3] = 1;
+  if (threadIdx.x < 3) odd[threadIdx.x] = 1;
   size_t addresses[] = {(size_t)after % 128, (size_t)before % 64, (size_t)raw % 32, (size_t)quads % 16};
   if (threadIdx.x < 4) out[threadIdx.x] = (int)addresses[threadIdx.x];
 }

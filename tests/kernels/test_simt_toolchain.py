@@ -28,8 +28,8 @@ __global__ void other(float* out) { out[threadIdx.x] = STEP; }
 @pytest.fixture
 def runs(monkeypatch):
     """Commands that are run."""
-    found, run = [], toolchain._run
-    monkeypatch.setattr(toolchain, "_run", lambda command, *rest: (found.append(command), run(command, *rest))[1])
+    found, run = [], toolchain.run_tool
+    monkeypatch.setattr(toolchain, "run_tool", lambda command, *rest: (found.append(command), run(command, *rest))[1])
     return found
 
 
@@ -325,7 +325,7 @@ def test_headers_are_those_of_a_toolkit_or_of_packages(forgetful, monkeypatch, t
 
 def test_a_file_that_does_not_compile_leaves_nothing_behind(tmp_path, monkeypatch, simt_cache):
     for mode in (FAST, CHECK):
-        toolchain._headers(mode)
+        toolchain.headers(mode)
     toolchain.runtime()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cache_folder().mkdir(parents=True)
@@ -349,10 +349,10 @@ def test_what_is_begun_ahead_is_waited_for_and_built_once(tmp_path, monkeypatch)
         time.sleep(0.2)
         Path(command[command.index("-o") + 1]).touch()
 
-    monkeypatch.setattr(toolchain, "_run", slow)
+    monkeypatch.setattr(toolchain, "run_tool", slow)
     toolchain.build_ahead(Mode)
     time.sleep(0.1)
-    made = [toolchain.runtime(), *(toolchain._headers(mode) for mode in Mode)]
+    made = [toolchain.runtime(), *(toolchain.headers(mode) for mode in Mode)]
     assert all(path.exists() for path in made)
     assert len(calls) == 1 + len(Mode)
 

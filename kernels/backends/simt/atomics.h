@@ -1,4 +1,5 @@
 // Atomic functions. Nobody else runs between two instructions of a thread, so each is what it says; the checker is told.
+// They are relaxed, with the scope of the device; cuda::atomic has the other orders.
 #pragma once
 #include "keywords.h"
 
@@ -11,11 +12,13 @@ struct Same {
 template <class T>
 using Given = typename Same<T>::type;
 
-// caller: where in the kernel's code.
+constexpr int relaxed = reads | writes, relaxed_block = relaxed | of_block;
+
+// caller: where in the kernel's code. how: scope and memory order. wanted: of a compare-and-swap.
 template <class T, class F>
-SIMT_UNSEEN inline T exchanged(T* at, const void* caller, F make) {
+SIMT_UNSEEN inline T exchanged(T* at, const void* caller, F make, int how = relaxed, const void* wanted = nullptr) {
   void* bytes = const_cast<std::remove_cv_t<T>*>(at);
-  simt::atomic(bytes, sizeof(T), caller);
+  simt::atomic(bytes, sizeof(T), caller, how, wanted);
   // No constructors and assignments of classes: those are functions of NVIDIA's headers, and seen.
   T old;
   __builtin_memcpy(&old, bytes, sizeof old);
@@ -28,13 +31,14 @@ SIMT_UNSEEN inline T exchanged(T* at, const void* caller, F make) {
 }  // namespace simt
 
 #define SIMT_CALLER __builtin_return_address(0)
-#define SIMT_ATOMIC_AS(NAME, EXPRESSION)                                                                     \
+#define SIMT_ATOMIC_AS(NAME, HOW, EXPRESSION)                                                                \
   template <class T>                                                                                         \
   SIMT_UNSEEN inline T NAME(T* at, simt::Given<T> v) {                                                       \
-    return simt::exchanged(at, SIMT_CALLER, [=](T old) SIMT_UNSEEN -> T { return EXPRESSION; });             \
+    return simt::exchanged(at, SIMT_CALLER, [=](T old) SIMT_UNSEEN -> T { return EXPRESSION; }, HOW);        \
   }
-#define SIMT_ATOMIC(NAME, EXPRESSION) \
-  SIMT_ATOMIC_AS(NAME, EXPRESSION) SIMT_ATOMIC_AS(NAME##_block, EXPRESSION) SIMT_ATOMIC_AS(NAME##_system, EXPRESSION)
+#define SIMT_ATOMIC(NAME, EXPRESSION)              \
+  SIMT_ATOMIC_AS(NAME, simt::relaxed, EXPRESSION)  \
+  SIMT_ATOMIC_AS(NAME##_block, simt::relaxed_block, EXPRESSION) SIMT_ATOMIC_AS(NAME##_system, simt::relaxed, EXPRESSION)
 SIMT_ATOMIC(atomicAdd, static_cast<T>(old + v))
 SIMT_ATOMIC(atomicSub, static_cast<T>(old - v))
 SIMT_ATOMIC(atomicMin, v < old ? v : old)
@@ -48,10 +52,15 @@ SIMT_ATOMIC(atomicDec, old == T(0) || old > v ? v : static_cast<T>(old - 1))
 #undef SIMT_ATOMIC
 #undef SIMT_ATOMIC_AS
 
-template <class T>
-SIMT_UNSEEN inline T atomicCAS(T* at, simt::Given<T> wanted, simt::Given<T> v) {
-  return simt::exchanged(at, SIMT_CALLER, [=](T now) SIMT_UNSEEN -> T { return now == wanted ? v : now; });
-}
+#define SIMT_CAS(NAME, HOW)                                                                                          \
+  template <class T>                                                                                                 \
+  SIMT_UNSEEN inline T NAME(T* at, simt::Given<T> wanted, simt::Given<T> v) {                                        \
+    return simt::exchanged(at, SIMT_CALLER, [=](T now) SIMT_UNSEEN -> T { return now == wanted ? v : now; }, HOW, &wanted); \
+  }
+SIMT_CAS(atomicCAS, simt::relaxed)
+SIMT_CAS(atomicCAS_block, simt::relaxed_block)
+SIMT_CAS(atomicCAS_system, simt::relaxed)
+#undef SIMT_CAS
 
 SIMT_UNSEEN inline __half2 atomicAdd(__half2* at, __half2 v) {
   return simt::exchanged(at, SIMT_CALLER, [=](__half2 old) SIMT_UNSEEN -> __half2 { return __hadd2(old, v); });

@@ -85,12 +85,15 @@ class _Launch(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("dynamic_shared", ctypes.c_uint32),
+        ("static_shared", ctypes.c_uint32),
         ("order", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
         ("regions", ctypes.POINTER(_Region)),
         ("region_count", ctypes.c_uint32),
         ("shared_count", ctypes.c_uint32),
         ("shared_arrays", ctypes.POINTER(_Region)),
+        ("variables", ctypes.POINTER(_Region)),
+        ("variable_count", ctypes.c_uint32),
         ("subscripts", ctypes.POINTER(_Subscript)),
         ("subscript_count", ctypes.c_uint32),
         ("warnings", ctypes.c_uint32),
@@ -118,6 +121,13 @@ class Tensor:
     is_output: bool
     gaps: bool = False
     """Whether there is something between its elements."""
+    is_defined: bool = False
+    """Whether an output may be read before it is written."""
+
+    @property
+    def traits(self) -> int:
+        """Its traits as a region."""
+        return (0 if self.is_defined else UNDEFINED) if self.is_output else READ_ONLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +173,9 @@ class Module:
         self._arrays = (_Region * len(self.built.shared))(
             *(_Region(a.offset, a.size, SHARED if a.name else 0) for a in self.built.shared)
         )
+        self._variables = (_Region * len(self.built.variables))(
+            *(_Region(v.offset, v.size, READ_ONLY if v.is_constant else 0) for v in self.built.variables)
+        )
         places = self.built.subscripts
         self._subscripts = (_Subscript * len(places))(
             *(_Subscript(p.file.encode(), p.name.encode(), *p[2:]) for p in places)
@@ -195,11 +208,13 @@ class Module:
         undefined values are made.
         """
         how = _Launch(grid=shape.grid, block=shape.block, dynamic_shared=shape.dynamic_shared, ends=ends)
+        how.static_shared = self.built.shared_bytes
         how.order, how.seed, how.undefined_byte = ORDERS.index(order), seed, undefined
         if self.mode is Mode.CHECK:
-            regions = (_Region(t.address, t.bytes, UNDEFINED if t.is_output else READ_ONLY) for t in tensors)
+            regions = (_Region(t.address, t.bytes, t.traits) for t in tensors)
             how.check, how.region_count, how.shared_count = 1, len(tensors), len(self._arrays)
             how.regions, how.shared_arrays = (_Region * len(tensors))(*regions), self._arrays
+            how.variables, how.variable_count = self._variables, len(self._variables)
             how.subscripts, how.subscript_count = self._subscripts, len(self._subscripts)
         self._launches[number](ctypes.byref(how), (Argument * len(arguments))(*arguments))
         return Outcome(how.fault, how.warning, how.warnings, how.switches)

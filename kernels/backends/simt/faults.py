@@ -39,7 +39,7 @@ _SENTENCES = {
     Trouble.OUT_OF_BOUNDS: "{who} {access}{at}{size}",
     Trouble.RACE: "{who} {access}{at}, {other}, and nothing orders the two",
     Trouble.UNINITIALIZED: "{who} {access}{at}, which nobody has written",
-    Trouble.READ_ONLY: "{who} {access}{at}, an input",
+    Trouble.READ_ONLY: "{who} {access}{at}, {input}",
     Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
     Trouble.UNDEFINED_LANE: "{said}: an undefined value, of {who}{at}",
     Trouble.SKIPPED_BARRIER: "{who} has ended and skips a barrier{at}, though it has reached an earlier one: undefined,"
@@ -67,13 +67,18 @@ class Scene:
         trouble = Trouble(fault.trouble)
         return _SENTENCES[trouble].format(
             said=fault.text.decode("utf-8", "replace") or "an address that cannot be",
-            who=f"{self._thread(fault.thread)} of block {_place(fault.block, self.shape.grid)}",
+            who=self.who(fault),
             block=_place(fault.block, self.shape.grid),
             at=self._where(fault),
-            access=self._access(fault) if trouble in _ACCESSES else "",
+            access=self.access(fault) if trouble in _ACCESSES else "",
             size=self._size(fault) if trouble in _SIZED else "",
             other=self._other(fault) if trouble is Trouble.RACE else "",
+            input="an input" if fault.region < len(self.tensors) else "a constant",
         )
+
+    def who(self, fault: Fault) -> str:
+        """Words for the thread."""
+        return f"{self._thread(fault.thread)} of block {_place(fault.block, self.shape.grid)}"
 
     def _thread(self, number: int) -> str:
         return f"thread {_place(number, self.shape.block)}"
@@ -88,7 +93,8 @@ class Scene:
     def _line(self, file: str, line: int) -> str:
         return f" ({Path(file).name}, line {line})"
 
-    def _access(self, fault: Fault) -> str:
+    def access(self, fault: Fault) -> str:
+        """Words for what is read or written."""
         reads = not fault.writes or fault.trouble == Trouble.UNINITIALIZED  # an atomic function does both
         return f"{'reads' if reads else 'writes'} {self._element(fault)}"
 
@@ -103,13 +109,12 @@ class Scene:
             inside = f", byte {rest} of it" if rest else ""
             more = f" and {fault.bytes // tensor.itemsize - 1} behind it" if fault.bytes > tensor.itemsize else ""
             return f"{tensor.name}[{index}]{inside}{more}"
-        arrays = self.built.shared
-        name = arrays[fault.region - count].name if fault.region - count < len(arrays) else _DYNAMIC
+        name = self._untyped(fault.region - count)[0]
         return f"{fault.bytes} byte{'s' * (fault.bytes != 1)} at byte {fault.offset} of {name}"
 
     def _size(self, fault: Fault) -> str:
         """Words for the size of what was run over."""
-        count, arrays = len(self.tensors), self.built.shared
+        count = len(self.tensors)
         if fault.trouble == Trouble.BAD_INDEX:
             return f", but it has {fault.bytes} element{'s' * (fault.bytes != 1)}"
         if fault.region < 0:
@@ -120,11 +125,17 @@ class Scene:
             if tensor.gaps:
                 return f", but it ends with {tensor.name}[{elements - 1}], its gaps counted"
             return f", but it has {elements} element{'s' * (elements != 1)}"
-        size = arrays[fault.region - count].size if fault.region - count < len(arrays) else self.shape.dynamic_shared
-        return f", but it has {size} bytes"
+        return f", but it has {self._untyped(fault.region - count)[1]} bytes"
+
+    def _untyped(self, number: int) -> tuple[str, int]:
+        """Name and bytes of a variable: shared ones, then dynamic shared memory, then those of the device."""
+        shared = [(array.name, array.size) for array in self.built.shared]
+        variables = [(variable.name, variable.size) for variable in self.built.variables]
+        return [*shared, (_DYNAMIC, self.shape.dynamic_shared), *variables][number]
 
     def _other(self, fault: Fault) -> str:
         did = "wrote" if fault.other_writes else "read"
+        did += " in the background" if fault.text else ""
         block = "" if fault.other_block == fault.block else f" of block {_place(fault.other_block, self.shape.grid)}"
         place = place_of(self.built.library, fault.other_pc, self.source) if fault.other_pc else None
         return f"which {self._thread(fault.other)}{block} {did}{self._line(*place) if place else ''}"

@@ -69,3 +69,4 @@ SIMT_TO_WHOLE(bfloat16, __nv_bfloat16, __bfloat162float, rn, std::nearbyint)
 SIMT_TO_WHOLE(bfloat16, __nv_bfloat16, __bfloat162float, rd, std::floor)
 SIMT_TO_WHOLE(bfloat16, __nv_bfloat16, __bfloat162float, ru, std::ceil)
 #undef SIMT_TO_WHOLE
+inline __half2 h2div(__half2 a, __half2 b) { return __h2div(a, b); }

@@ -59,7 +59,19 @@ using ::simt_registers;
 #define __maxnreg__(...)
 // All shared memory of a library is its block of thread-local storage: unlike a section of its own this works in
 // templates and inline functions too, and the runtime finds its address and size.
+#ifdef __SANITIZE_THREAD__
+#define __shared__ static thread_local __attribute__((used))  // what is written and not read is accessed all the same
+#else
 #define __shared__ static thread_local
+#endif
+
+namespace simt {
+// What an assignment is where it is no access of the kernel.
+template <class T>
+SIMT_UNSEEN inline void copy_unseen(void* to, const void* from) {
+  __builtin_memcpy(to, from, sizeof(T));
+}
+}  // namespace simt
 
 // A thread sees constants; the runtime changes them whenever another thread goes on.
 extern SIMT_API const uint3 threadIdx, blockIdx;

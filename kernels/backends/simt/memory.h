@@ -9,9 +9,14 @@ SIMT_LOAD(__ldg)
 SIMT_LOAD(__ldca)
 SIMT_LOAD(__ldcg)
 SIMT_LOAD(__ldcs)
-SIMT_LOAD(__ldcv)
 SIMT_LOAD(__ldlu)
 #undef SIMT_LOAD
+// Fetched anew each time, as by who waits for it.
+template <class T>
+SIMT_INLINE T __ldcv(const T* at) {
+  if constexpr (std::is_arithmetic_v<T>) return *const_cast<const volatile T*>(at);
+  else return *at;
+}
 #define SIMT_STORE(NAME)                                  \
   template <class T>                                      \
   SIMT_INLINE void NAME(T* at, simt::Given<T> value) { *at = value; }

@@ -27,6 +27,27 @@ inline double rsqrt(double x) { return 1.0 / ::sqrt(x); }
 inline float rsqrt(float x) { return rsqrtf(x); }
 inline float rcbrtf(float x) { return 1.0f / cbrtf(x); }
 inline double rcbrt(double x) { return 1.0 / ::cbrt(x); }
+// Of the inverse of erfc: Halley's steps from the first term of its expansion.
+inline double erfcinv(double x) {
+  if (!(x > 0 && x < 2)) return x == 0 ? HUGE_VAL : x == 2 ? -HUGE_VAL : NAN;
+  double small = x < 1 ? x : 2 - x, l = ::log(small / 2), r = ::sqrt(-2 * l);
+  double y = (r - (2.515517 + r * (0.802853 + r * 0.010328)) / (1 + r * (1.432788 + r * (0.189269 + r * 0.001308)))) / 1.4142135623730951;
+  for (int i = 0; i < 4; ++i) {
+    double step = (::erfc(y) - small) / (1.1283791670955126 * ::exp(-y * y));
+    y += step / (1 + y * step);
+  }
+  return x < 1 ? y : -y;
+}
+inline double erfinv(double x) {
+  double y = x < 0 ? -erfcinv(1 + x) : erfcinv(1 - x);
+  return ::fabs(x) < 0.9 ? y - (::erf(y) - x) / (1.1283791670955126 * ::exp(-y * y)) : y;
+}
+inline double normcdfinv(double x) { return -1.4142135623730951 * erfcinv(2 * x); }
+inline float erfcinvf(float x) { return static_cast<float>(erfcinv(x)); }
+inline float erfinvf(float x) { return static_cast<float>(erfinv(x)); }
+inline float normcdfinvf(float x) { return static_cast<float>(normcdfinv(x)); }
+inline float cyl_bessel_i0f(float x) { return static_cast<float>(std::cyl_bessel_i(0.0, ::fabs(static_cast<double>(x)))); }
+inline float cyl_bessel_i1f(float x) { return ::copysignf(static_cast<float>(std::cyl_bessel_i(1.0, ::fabs(static_cast<double>(x)))), x); }
 inline float fdividef(float a, float b) { return a / b; }
 inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678f); }
 inline double normcdf(double x) { return 0.5 * ::erfc(-x * 0.70710678118654752); }

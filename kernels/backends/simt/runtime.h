@@ -76,13 +76,15 @@ struct Subscript {
 // One launch; kernels/backends/simt/emulator.py has the same.
 struct Launch {
   uint32_t grid[3], block[3];
-  uint32_t dynamic_shared;  // bytes
+  uint32_t dynamic_shared, static_shared;  // bytes; the latter of the greediest kernel
   uint32_t order;           // an Order
   uint64_t seed;
   const Region* regions;    // arguments; those of shared memory follow them
   uint32_t region_count;
   uint32_t shared_count;    // static shared arrays of the library: offsets within its block of shared memory
   const Region* shared_arrays;
+  const Region* variables;  // __device__ and __constant__ ones, by offset from where the library lies
+  uint32_t variable_count;
   const Subscript* subscripts;  // of the library, in check mode
   uint32_t subscript_count;
   uint32_t warnings;        // out: unordered accesses that changed nothing, undefined values, skipped barriers
@@ -111,8 +113,16 @@ SIMT_API uint64_t warp(Op op, uint32_t mask, uint64_t value, uint32_t which, uin
 SIMT_API void warp_together(void (*together)(uint64_t*), uint64_t value, Place at);
 SIMT_API uint32_t active_lanes(Place at);  // those that come to this place together
 SIMT_API void step_aside();               // lets others run: in loops that wait for another thread
-SIMT_API void fence();                    // what was written before it is published by the next atomic operation
-SIMT_API void atomic(void* at, int bytes, const void* caller);  // tells the checker
+SIMT_API void poll();                     // a read that may be one of many, by which it waits for another
+SIMT_API void grid_barrier(Place at);     // waits for every thread of the grid
+// Memory order, told to the checker. wanted: what must be there for a compare-and-swap to write.
+enum How : int { reads = 1, writes = 2, of_block = 4, acquires = 8, releases = 16 };
+SIMT_API void fence(int how);
+SIMT_API void atomic(void* at, int bytes, const void* caller, int how, const void* wanted);
+// A copy in the background writes; what it writes is there for its own thread once it has waited for it.
+SIMT_API void copies(void* to, int bytes, const void* caller);
+SIMT_API void commit_copies();
+SIMT_API void wait_for_copies(size_t but_the_last);
 [[noreturn]] SIMT_API void fail(Trouble trouble, Place at, const char* text);
 SIMT_API extern char* const dynamic_shared;
 

@@ -18,6 +18,11 @@
 #define fmin simt_fmin
 #define fmax simt_fmax
 
+// In check mode each of them is a call, which the checker sees.
+#define __builtin_memcpy memcpy
+#define __builtin_memmove memmove
+#define __builtin_memset memset
+
 // Last: what chooses code for the device. NVIDIA's headers above must not see it, they would choose assembly.
 #define __CUDA_ARCH__ 900
 #define asm SIMT_UNSUPPORTED_asm

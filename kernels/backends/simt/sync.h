@@ -13,9 +13,9 @@ SIMT_INLINE int __syncthreads_or(int said, simt::Place at = simt::here()) {
   return simt::barrier(simt::Vote::any, said != 0, at);
 }
 
-SIMT_INLINE void __threadfence() { simt::fence(); }
-SIMT_INLINE void __threadfence_block() {}
-SIMT_INLINE void __threadfence_system() { simt::fence(); }
+SIMT_INLINE void __threadfence() { simt::fence(simt::acquires | simt::releases); }
+SIMT_INLINE void __threadfence_block() { simt::fence(simt::of_block | simt::acquires | simt::releases); }
+SIMT_INLINE void __threadfence_system() { __threadfence(); }
 SIMT_INLINE void __nanosleep(unsigned) { simt::step_aside(); }
 
 SIMT_UNSEEN inline long long clock64() { return static_cast<long long>(__builtin_ia32_rdtsc()); }

@@ -29,6 +29,7 @@ from pathlib import Path
 from threading import Thread
 
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
+from kernel_assay.kernels.backends.simt.variables import Variable, constants, variables
 from kernel_assay.kernels.backends.support.edits import read_source
 from kernel_assay.kernels.backends.support.includes import included
 
@@ -69,6 +70,8 @@ _CHECKED = (
     *("--param", "tsan-distinguish-volatile=1"),
     *("-fsanitize=alignment", "-fno-sanitize-recover=alignment"),
     *("-fsanitize=bounds-strict", "-fsanitize-recover=bounds-strict"),  # what counts of it: subscripts.py
+    # Stores that nobody reads, or that another follows, are accesses all the same.
+    *("-fno-tree-dse", "-fno-store-merging"),
     # memcpy and its like are calls, which the runtime sees, and a call is made from the line that makes it.
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-fno-optimize-sibling-calls"),
 )
@@ -111,7 +114,7 @@ DEBUG = "KERNEL_ASSAY_DEBUG"
 """Environment variable, not empty where a debugger watches: kernels are compiled for it, here and for a GPU."""
 
 
-def _flags(mode: Mode) -> tuple[str, ...]:
+def flags_of(mode: Mode) -> tuple[str, ...]:
     """Flags of the compiler, for kernels; one of them is known to g++ since version 12."""
     version = compiler()[0].partition(".")[0]
     unset = [f"-ftrivial-auto-var-init={_UNSET[mode]}"] if version.isdigit() and int(version) >= 12 else []
@@ -214,7 +217,7 @@ _FORSAKEN = 3600.0
 
 
 @contextmanager
-def _lock(made: Path) -> Iterator[None]:
+def lock_of(made: Path) -> Iterator[None]:
     """Keep other processes from making the same meanwhile: it takes seconds of a processor."""
     with made.with_name(f"{made.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -242,6 +245,8 @@ class Built:
     shared: tuple[SharedArray, ...]
     subscripts: tuple[Subscript, ...] = ()
     """In check mode."""
+    variables: tuple[Variable, ...] = ()
+    """In check mode."""
 
     @property
     def shared_bytes(self) -> int:
@@ -260,49 +265,64 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
     """
     exported = "".join(f"SIMT_ENTRY({n}, {entry})\n" for n, entry in enumerate(entries))
     source = read_source(path)
-    words = [exported, source.place.name, source.text, *_flags(mode)]  # faults name the file
+    words = [exported, source.place.name, source.text, *flags_of(mode), *_counting(path, mode)]  # faults name the file
     words += [str(path.resolve())] if os.environ.get(DEBUG) else []  # a debugger shows the lines that stand there
     digest = digest_of(words, included(path))
     library = cache_folder() / f"{digest}-{mode}.so"
     if not library.exists():
         _compile(path, exported, mode, library)
     said = json.loads(library.with_suffix(".json").read_text("utf-8"))
-    shared, places = said["shared"], said["subscripts"]
-    return Built(library, tuple(SharedArray(*array) for array in shared), tuple(Subscript(*place) for place in places))
+    shared = tuple(SharedArray(*array) for array in said["shared"])
+    known = tuple(Variable(*variable) for variable in said["variables"])
+    return Built(library, shared, tuple(Subscript(*place) for place in said["subscripts"]), known)
 
 
-def runtime() -> Path:
-    """The emulator's own library, which every kernel's calls."""
-    library = cache_folder() / f"simt-{digest_of([], [])}.so"
+def _counting(path: Path, mode: Mode) -> tuple[str, ...]:
+    """The flag by which every basic block is counted, where `volatile` says that somebody may wait in a loop.
+
+    Check mode sees the reads themselves; elsewhere a loop would never give others a turn.
+    """
+    texts = (read_source(path).text, *(file.read_text("utf-8-sig") for file in included(path)))
+    waits = mode is not Mode.CHECK and any(_WAITING.search(text) for text in texts)
+    return ("-fsanitize-coverage=trace-pc",) if waits else ()
+
+
+_WAITING = re.compile(r"\bvolatile\b|\b__ldcv\b")
+
+
+def runtime(*, programs: bool = False) -> Path:
+    """The emulator's own library, which every kernel's calls. programs: with the runtime API, for whole programs."""
+    library = cache_folder() / f"{'program' if programs else 'simt'}-{digest_of([], [])}.so"
     if library.exists():
         return library
-    with workplace() as folder, _lock(library):
+    with workplace() as folder, lock_of(library):
         if library.exists():
             return library
         made = Path(folder) / library.name
-        sources = sorted(map(str, (HOME / "runtime").glob("*.cpp")))
+        folders = ("runtime", "program") if programs else ("runtime",)
+        sources = sorted(str(file) for folder in folders for file in (HOME / folder).glob("*.cpp"))
         # -g: a debugger asks for the types of threadIdx and blockIdx, which lie here
         flags = ("-std=c++17", "-O2", "-g", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
         name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
-        _run([gxx(), *flags, name, *_includes(), *sources, "-o", str(made)], folder)
+        run_tool([gxx(), *flags, name, *include_flags(), *sources, "-o", str(made)], folder)
         made.replace(library)
     return library
 
 
-def _headers(mode: Mode) -> Path:
-    """The file to include first: it has a precompiled twin, which g++ takes in its place."""
-    folder = cache_folder() / f"headers-{digest_of(_flags(mode), [])}-{mode}"
+def headers(mode: Mode, name: str = "simt.h", more: Sequence[str] = ()) -> Path:
+    """The file to include first: it has a precompiled twin, which g++ takes in its place. more: flags."""
+    folder = cache_folder() / f"headers-{digest_of([*flags_of(mode), name, *more], [])}-{mode}"
     header = folder / "simt.h"
     if header.exists():
         return header
-    with workplace() as temporary, _lock(folder):
+    with workplace() as temporary, lock_of(folder):
         if header.exists():
             return header
         made = Path(temporary) / "made"
         made.mkdir()
-        (made / "simt.h").write_text(f'#include "{HOME / "simt.h"}"\n', "utf-8")
-        source = ["-x", "c++-header", str(HOME / "simt.h"), "-o", str(made / "simt.h.gch")]
-        _run([gxx(), *_flags(mode), *_includes(), *source], temporary)
+        (made / "simt.h").write_text(f'#include "{HOME / name}"\n', "utf-8")
+        source = ["-x", "c++-header", str(HOME / name), "-o", str(made / "simt.h.gch")]
+        run_tool([gxx(), *flags_of(mode), *more, *include_flags(), *source], temporary)
         made.rename(folder)
     return header
 
@@ -319,11 +339,12 @@ def build_ahead(modes: Iterable[Mode]) -> None:
         with suppress(BuildError, OSError):
             make()
 
-    for make in (runtime, *(partial(_headers, mode) for mode in modes)):
+    for make in (runtime, *(partial(headers, mode) for mode in modes)):
         Thread(target=quietly, args=(make,), daemon=True).start()
 
 
-def _includes() -> list[str]:
+def include_flags() -> list[str]:
+    """Flags that name the folders of headers."""
     return ["-I", str(SHADOWED), "-I", str(HOME), *(word for f in cuda_headers() for word in ("-isystem", str(f)))]
 
 
@@ -335,7 +356,7 @@ def _tools() -> bytes:
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
     files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    for file in (*files, Path(__file__), HOME / "subscripts.py"):
+    for file in (*files, Path(__file__), HOME / "subscripts.py", HOME / "variables.py"):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.digest()
 
@@ -371,7 +392,7 @@ def rewritten(text: str) -> str:
     return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, text))
 
 
-def _placed(text: str, path: Path) -> str:
+def placed(text: str, path: Path) -> str:
     """A source with its own name before it, which faults and the compiler's errors tell."""
     place = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'#line 1 "{place}"\n{rewritten(text)}'
@@ -387,50 +408,54 @@ def _beside(path: Path, folder: Path) -> Path:
     for header, text in texts.items():
         copy = folder / "beside" / header.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(_placed(text, header), "utf-8")
+        copy.write_text(placed(text, header), "utf-8")
     return folder / "beside" / home.relative_to(root)
 
 
 def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
     kernel = read_source(path)
-    source = f'{_placed(kernel.text, kernel.place)}\n#line 1 "entries"\n{exported}'
+    source = f'{placed(kernel.text, kernel.place)}\n#line 1 "entries"\n{exported}'
     with workplace() as folder:
         made = Path(folder) / library.name
         assembly = Path(folder) / "kernel.s"
         beside = str(_beside(path, Path(folder)))
-        flags = [*_flags(mode), "-iquote", beside, *_includes(), "-include", str(_headers(mode))]
+        counting = _counting(path, mode)
+        header = str(headers(mode, more=counting))
+        flags = [*flags_of(mode), *counting, "-iquote", beside, *include_flags(), "-include", header]
         if mode is Mode.CHECK:
-            _run([gxx(), *flags, "-x", "c++", "-", "-S", "-o", str(assembly)], folder, source)
-            assembly.write_text(_separated(assembly.read_text("utf-8")), "utf-8")
-            _run([gxx(), str(assembly), "-o", str(made), str(runtime()), *_LINK], folder)
+            run_tool([gxx(), *flags, "-x", "c++", "-", "-S", "-o", str(assembly)], folder, source)
+            assembly.write_text(separated(assembly.read_text("utf-8")), "utf-8")
+            run_tool([gxx(), str(assembly), "-o", str(made), str(runtime()), *_LINK], folder)
         else:
-            _run(
+            run_tool(
                 [gxx(), *flags, "-x", "c++", "-", "-x", "none", "-o", str(made), str(runtime()), *_LINK], folder, source
             )
-        arrays, told = _shared_arrays(made), made.with_suffix(".json")
+        symbols = run_tool(["readelf", "--demangle", "-SsW", str(made)], folder)
+        arrays, told = shared_arrays(symbols), made.with_suffix(".json")
         places = _subscripts(path, {name for name, *_ in arrays}) if mode is Mode.CHECK else []
-        told.write_text(json.dumps({"shared": arrays, "subscripts": places}), "utf-8")
+        texts = [kernel.text, *(file.read_text("utf-8-sig") for file in included(path))]
+        known = variables(symbols, constants(texts)) if mode is Mode.CHECK else []
+        told.write_text(json.dumps({"shared": arrays, "subscripts": places, "variables": known}), "utf-8")
         told.replace(library.with_suffix(".json"))
         made.replace(library)
 
 
 _SECTION = re.compile(
-    r"^\t\.section\t\.tbss[^\n]*\n(?:(?!\t\.section|\t\.text|\t\.data|\t\.bss)[^\n]*\n)*", re.MULTILINE
+    r"^\t\.(?:section\t\.tbss[^\n]*|bss)\n(?:(?!\t\.section|\t\.text|\t\.data|\t\.bss)[^\n]*\n)*", re.MULTILINE
 )
 _ZEROS = re.compile(r"^(\t\.zero\t\d+)$", re.MULTILINE)
 
 
-def _separated(assembly: str) -> str:
-    """The same with a gap behind each variable in thread-local storage, which is where shared memory lies."""
+def separated(assembly: str) -> str:
+    """The same with a gap behind each variable in shared memory, which lies in thread-local storage, or without a value."""
     return _SECTION.sub(lambda m: _ZEROS.sub(rf"\1\n\t.zero\t{_SEPARATION}", m[0]), assembly)
 
 
 _SYMBOL = re.compile(r"^\s*\d+: ([0-9a-f]+)\s+(\d+|0x[0-9a-f]+) TLS\s+\w+\s+\w+\s+\d+ (.*)$", re.MULTILINE)
 
 
-def _shared_arrays(library: Path) -> list[tuple[str, str, int, int]]:
-    """Name, owner, offset and size of each variable in shared memory, from the library's symbols."""
-    said = _run(["readelf", "--demangle", "-sW", str(library)], str(library.parent))
+def shared_arrays(said: str) -> list[tuple[str, str, int, int]]:
+    """Name, owner, offset and size of each variable in shared memory, from what readelf says of a library's symbols."""
     found = set()
     for match in _SYMBOL.finditer(said):
         symbol = "" if match[3].startswith(("guard variable for ", "__tls_guard")) else match[3]
@@ -447,7 +472,8 @@ def _subscripts(path: Path, shared: set[str]) -> list[Subscript]:
     return subscripts({name: rewritten(text) for name, text in texts if names.count(name) == 1}, shared)
 
 
-def _run(command: list[str], folder: str, source: str = "") -> str:
+def run_tool(command: list[str], folder: str, source: str = "") -> str:
+    """Run a compiler or the like; what it prints. Raises BuildError."""
     env = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
     done = subprocess.run(command, input=source, env=env, capture_output=True, text=True, check=False)
     if done.returncode:

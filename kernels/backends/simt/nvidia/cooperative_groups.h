@@ -1,5 +1,4 @@
-// Groups of threads: the block, tiles of a warp, the lanes that are active together, and the grid as far as it does not
-// wait. tiled_partition, coalesced_threads and the reductions are those of cooperative_groups.
+// Groups of threads: the grid, the block, tiles of a warp, and the lanes that are active together. tiled_partition, coalesced_threads and the reductions are those of cooperative_groups.
 #pragma once
 
 namespace cooperative_groups {
@@ -36,9 +35,8 @@ struct grid_group {
   static unsigned long long size() { return num_blocks() * detail::block_size(); }
   static unsigned long long num_threads() { return size(); }
   static dim3 group_dim() { return gridDim; }
-  static void sync(simt::Place at = simt::here()) {
-    simt::fail(simt::Trouble::trap, at, "a barrier of the whole grid, which is not emulated, was reached");
-  }
+  static bool is_valid() { return true; }
+  static void sync(simt::Place at = simt::here()) { simt::grid_barrier(at); }
 };
 inline grid_group this_grid() { return {}; }
 
@@ -99,6 +97,8 @@ struct thread_block_tile : lanes_of_warp {
     unsigned there = detail::block_size() - warp;  // the last warp of a block may be cut short
     mask = detail::low_bits(N) << begin & detail::low_bits(there);
   }
+  template <class Other>  // the same tile, whose parent nobody names
+  thread_block_tile(const thread_block_tile<N, Other>& same) : lanes_of_warp(same) {}
   static unsigned thread_rank() { return detail::lane() % N; }
   static constexpr unsigned size() { return N; }
   static constexpr unsigned num_threads() { return N; }

@@ -1,5 +1,15 @@
-// Copies to shared memory in the background are made at once: what is read too early is right here and not on a GPU.
+// Copies to shared memory in the background are made at once. What is read too early is right, but for check mode, which
+// is told when a thread has waited for its copies.
 #pragma once
+
+namespace simt {
+SIMT_UNSEEN inline void copied(void* to, const unsigned char* from, size_t bytes) {
+  simt::copies(to, static_cast<int>(bytes), __builtin_return_address(0));
+  if (bytes == 16) copy_unseen<uint4>(to, from);
+  else if (bytes == 8) copy_unseen<uint2>(to, from);
+  else copy_unseen<unsigned>(to, from);
+}
+}  // namespace simt
 
 SIMT_INLINE void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0,
                                          simt::Place at = simt::here()) {
@@ -15,9 +25,7 @@ SIMT_INLINE void __pipeline_memcpy_async(void* to, const void* from, size_t byte
   else if (kept == 4) *reinterpret_cast<unsigned*>(copied) = *static_cast<const unsigned*>(from);
   else
     for (size_t i = 0; i < kept; ++i) copied[i] = static_cast<const unsigned char*>(from)[i];
-  if (bytes == 16) *static_cast<uint4*>(to) = *reinterpret_cast<uint4*>(copied);
-  else if (bytes == 8) *static_cast<uint2*>(to) = *reinterpret_cast<uint2*>(copied);
-  else *static_cast<unsigned*>(to) = *reinterpret_cast<unsigned*>(copied);
+  simt::copied(to, copied, bytes);
 }
-SIMT_INLINE void __pipeline_commit() {}
-SIMT_INLINE void __pipeline_wait_prior(size_t) {}
+SIMT_INLINE void __pipeline_commit() { simt::commit_copies(); }
+SIMT_INLINE void __pipeline_wait_prior(size_t but_the_last) { simt::wait_for_copies(but_the_last); }

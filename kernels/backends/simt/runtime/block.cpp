@@ -1,4 +1,4 @@
-// A launch: its blocks one after the other, each with all its threads; and the barrier.
+// A launch, a block of it with all its threads, and the barrier.
 #include "state.h"
 
 #include <setjmp.h>
@@ -40,13 +40,13 @@ uint64_t block_number(uint64_t turn, uint64_t blocks) {
   }
 }
 
-void begin_block(uint64_t number) {
+void number_block(uint64_t number) {
   const uint32_t* grid = S.launch->grid;
   S.block = number;
   block_index = {static_cast<unsigned>(number % grid[0]), static_cast<unsigned>(number / grid[0] % grid[1]),
                  static_cast<unsigned>(number / grid[0] / grid[1])};
   S.alive = S.count;
-  S.arrived = S.said_yes = S.passed = 0;
+  S.arrived = S.said_yes = S.passed = S.at_grid = S.idle = 0;
   S.current = S.skipper = -1;
   if (S.shared_bytes) memset(S.shared, poison, S.shared_bytes);
   if (S.launch->dynamic_shared) memset(dynamic_shared, poison, S.launch->dynamic_shared);
@@ -79,6 +79,7 @@ __attribute__((noinline)) void warn_skipped() {
 void pass_barrier() {
   if (S.skipper >= 0) warn_skipped();
   ++S.passed;
+  S.idle = 0;
   S.vote_result = S.said_yes;
   S.vote_all = S.said_yes == S.arrived;
   S.arrived = S.said_yes = 0;
@@ -89,11 +90,19 @@ void pass_barrier() {
     S.warps[w].at_barrier = 0;
   }
 }
-[[noreturn]] __attribute__((noinline)) void diverged(int there, Place at) {
+__attribute__((noinline)) void diverged(int there, Place at) {
   char text[256];
   const char* others = there == 1 ? " other waits" : " others wait";
   snprintf(text, sizeof text, "here, while %d%s at the barrier of line %d", there, others, S.barrier_at.line);
-  fail(Trouble::divergent_barrier, at, text);
+  if (!watcher) fail(Trouble::divergent_barrier, at, text);
+  Fault f{};
+  f.trouble = static_cast<int32_t>(Trouble::divergent_barrier);
+  f.region = f.other = -1;
+  f.thread = S.current;
+  f.block = static_cast<uint32_t>(S.block);
+  set_place(f, at);
+  snprintf(f.text, sizeof f.text, "%s", text);
+  watcher->found(f, false);
 }
 }  // namespace
 
@@ -119,8 +128,10 @@ void thread_ended() {
   S.warps[warp_of(me)].ended |= bit(lane_of(me));
   if (S.passed) S.skipper = me;
   --S.alive;
+  S.idle = 0;
   complete_without(me);
   converge(warp_of(me));
+  if (S.at_grid && S.at_grid == S.alive) block_at_grid();
   if (S.arrived && S.arrived == S.alive) pass_barrier();  // a GPU waits for those that have not ended
 }
 
@@ -128,6 +139,12 @@ void stuck() {
   if (!S.alive) return;
   char text[256], lanes[64] = "";
   int at_warp = -1, waiting = 0;
+  for (int w = 0; w < S.warp_count; ++w)
+    if (S.warps[w].aside) return;  // another block's turn
+  if (S.at_grid && S.arrived) {
+    snprintf(text, sizeof text, "%d of its threads wait here, and %d at the barrier of the whole grid", S.arrived, S.at_grid);
+    fail(Trouble::deadlock, S.barrier_at, text);
+  }
   for (int i = 0; i < S.count; ++i) {
     if (S.threads[i].doing == Doing::at_warp && at_warp < 0) at_warp = i;
     waiting += S.threads[i].doing == Doing::at_warp;
@@ -174,16 +191,28 @@ void step_aside() {
   leave();
 }
 
-static void run_blocks() {
-  uint64_t blocks = blocks_of(S.launch->grid), ends = S.launch->ends, middle = ends && blocks > 2 * ends ? blocks - 2 * ends : 0;
-  for (uint64_t turn = 0; turn < blocks - middle && !S.over; ++turn) {
-    begin_block(middle ? turn + (turn < ends ? 0 : middle) : block_number(turn, blocks));
-    schedule_block();
-    if (checking) shadow_block();
-    run_threads();
-    if (checking && !S.over) shadow_block_end();
-  }
+void poll() {
+  constexpr int patience = 16;
+  if (++S.polls <= patience) return;
+  S.polls = 0;
+  step_aside();
 }
+
+uint64_t random_of_launch(uint64_t n) {
+  static uint64_t state;
+  if (!n) state = S.launch->seed;
+  state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
+  return n ? (state >> 33) % n : 0;
+}
+
+void begin_block(uint64_t turn) {
+  uint64_t blocks = blocks_of(S.launch->grid), ends = S.launch->ends, left_out = blocks - S.blocks;
+  number_block(left_out ? turn + (turn < ends ? 0 : left_out) : block_number(turn, blocks));
+  schedule_block();
+  if (checking) shadow_block();
+}
+
+static uint64_t blocks_run(uint64_t blocks, uint64_t ends) { return ends && blocks > 2 * ends ? 2 * ends : blocks; }
 
 int launch(Launch* how, void (*kernel)(const void*), const void* arguments, const void* anchor) {
   S.launch = how;
@@ -197,8 +226,11 @@ int launch(Launch* how, void (*kernel)(const void*), const void* arguments, cons
   grid_extent = dim3(how->grid[0], how->grid[1], how->grid[2]);
   S.count = static_cast<int>(blocks_of(how->block));
   S.warp_count = (S.count + warp_lanes - 1) / warp_lanes;
+  S.blocks = blocks_run(blocks_of(how->grid), how->ends);
   number_threads();
   find_library(anchor);
+  random_of_launch(0);
+  forget_blocks();
   shadow_launch();
   guard_begin();
   S.active = true;

@@ -105,7 +105,10 @@ void set_place(Fault& fault, Place at) {
   snprintf(fault.file, sizeof fault.file, "%s", slash ? slash + 1 : at.file);  // folders are longer than there is room
 }
 
+const Watcher* watcher;
+
 void warn(const Fault& f) {
+  if (watcher) return watcher->found(f, true);
   if (!S.launch->warnings++) S.launch->warning = f;
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#include <algorithm>
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -11,34 +13,44 @@
 namespace simt {
 State S;
 
+[[noreturn]] static void no_memory(const char* purpose) {
+  fprintf(stderr, "simt: no memory for %s\n", purpose);
+  abort();
+}
+
 void* reserve(size_t bytes, const char* purpose, bool shared) {
   int flags = (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS | MAP_NORESERVE;
   void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-  if (got == MAP_FAILED) {
-    fprintf(stderr, "simt: no memory for %s\n", purpose);
-    abort();
-  }
+  if (got == MAP_FAILED) no_memory(purpose);
   return got;
 }
 
 namespace {
 constexpr size_t stack_bytes = 64 << 10, page = 4096;
+constexpr int most_stacks = 16 << 10;
 char* pool;
-int free_stacks[max_threads], free_count;
+int made;  // stacks that can be used; more are made as they are wanted
+int free_stacks[most_stacks], free_count;
 
 char* top_of(int stack) {
   // Not all at the same place of a page: they would share the same lines of the cache.
   return pool + (stack + 1) * stack_bytes - 64 - (stack % 60) * 64;
 }
 
-void make_pool() {
-  if (pool) return;
-  pool = static_cast<char*>(reserve(stack_bytes * max_threads, "the threads' stacks"));
-  for (int i = 0; i < max_threads; ++i) mprotect(pool + i * stack_bytes, page, PROT_NONE);
+// Of each the lowest page stays as it is reserved: a guard.
+bool make_stacks() {
+  int to = std::min(made + max_threads, most_stacks);
+  for (int i = made; i < to; ++i)
+    if (mprotect(pool + i * stack_bytes + page, stack_bytes - page, PROT_READ | PROT_WRITE)) return false;
+  if (made == to) return false;
+  for (int i = to; i-- > made;) free_stacks[free_count++] = i;
+  made = to;
+  return true;
 }
 
 void set_current(int thread) {
   S.current = thread;
+  S.polls = S.steps = 0;
   thread_index = S.threads[thread].index;
 }
 
@@ -148,15 +160,29 @@ void leave() {
   switch_to(S.over ? -1 : to, &S.threads[me].stack_pointer);
 }
 
-void run_threads() {
-  make_pool();
+void begin_stacks() {
+  if (!pool) {
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* got = mmap(nullptr, stack_bytes * most_stacks, PROT_NONE, flags, -1, 0);
+    if (got == MAP_FAILED) no_memory("the threads' stacks");
+    pool = static_cast<char*>(got);
+  }
   free_count = 0;
-  for (int i = max_threads; i-- > 0;) free_stacks[free_count++] = i;
+  for (int i = made; i-- > 0;) free_stacks[free_count++] = i;
+}
+
+bool have_stacks(int threads) {
+  if (free_count >= threads || make_stacks()) return free_count >= threads;
+  if (!made) no_memory("the threads' stacks");
+  return false;
+}
+
+void run_threads() {
   int first = next_thread();
   if (first >= 0) switch_to(first, &S.main_stack_pointer);
 }
 
-bool is_stack(uintptr_t address) { return address - reinterpret_cast<uintptr_t>(pool) < stack_bytes * max_threads && pool; }
+bool is_stack(uintptr_t address) { return address - reinterpret_cast<uintptr_t>(pool) < stack_bytes * most_stacks && pool; }
 bool is_stack_guard(uintptr_t address) {
   return is_stack(address) && (address - reinterpret_cast<uintptr_t>(pool)) % stack_bytes < page;
 }

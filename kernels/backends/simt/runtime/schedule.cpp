@@ -15,17 +15,10 @@
 
 namespace simt {
 namespace {
-uint64_t random_state;
-int rank_of[max_warps], warp_at[max_warps];  // the order of warps
-int first_lane[max_warps];                   // the lane of each warp that comes first
-uint32_t ready_ranks;                        // ranks of warps of which a lane could go on
-int cursor;                                  // rank whose turn it is
-uint32_t batch;                              // its lanes that go on before the next rank's turn
-
 Order how;                                   // of this launch
 
 uint64_t random_bits() {
-  uint64_t x = random_state += 0x9e3779b97f4a7c15u;  // splitmix64 (Steele, Lea, Flood 2014)
+  uint64_t x = S.turns.random_state += 0x9e3779b97f4a7c15u;  // splitmix64 (Steele, Lea, Flood 2014)
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   return x ^ x >> 31;
@@ -39,22 +32,22 @@ inline int choose_lane(int warp, uint32_t lanes) {
     for (uint64_t skip = random_below(__builtin_popcount(lanes)); skip; --skip) lanes &= lanes - 1;
     return lowest(lanes);
   }
-  int from = first_lane[warp];
+  int from = S.turns.first_lane[warp];
   uint32_t turned = from ? lanes >> from | lanes << (32 - from) : lanes;
   return (lowest(turned) + from) & 31;
 }
 
 int next_rank(int from) {
-  uint32_t later = from < max_warps ? ready_ranks >> from << from : 0;
-  return lowest(later ? later : ready_ranks);
+  uint32_t later = from < max_warps ? S.turns.ready_ranks >> from << from : 0;
+  return lowest(later ? later : S.turns.ready_ranks);
 }
 
 inline int take(int rank, uint32_t lanes) {
-  int warp = warp_at[rank], lane = choose_lane(warp, lanes);
+  int warp = S.turns.warp_at[rank], lane = choose_lane(warp, lanes);
   Warp& w = S.warps[warp];
   w.ready &= ~bit(lane);
-  if (!w.ready) ready_ranks &= ~(1u << rank);
-  batch = lanes & ~bit(lane);
+  if (!w.ready) S.turns.ready_ranks &= ~(1u << rank);
+  S.turns.batch = lanes & ~bit(lane);
   return warp * warp_lanes + lane;
 }
 }  // namespace
@@ -65,27 +58,27 @@ bool last_goes_on() { return how == Order::identity || how == Order::starve; }
 
 void schedule_interval() {
   if (how == Order::identity || how == Order::reverse) return;
-  for (int i = S.warp_count - 1; i > 0; --i) std::swap(warp_at[i], warp_at[random_below(i + 1)]);
-  for (int i = 0; i < S.warp_count; ++i) rank_of[warp_at[i]] = i;
-  ready_ranks = 0;
+  for (int i = S.warp_count - 1; i > 0; --i) std::swap(S.turns.warp_at[i], S.turns.warp_at[random_below(i + 1)]);
+  for (int i = 0; i < S.warp_count; ++i) S.turns.rank_of[S.turns.warp_at[i]] = i;
+  S.turns.ready_ranks = 0;
   for (int i = 0; i < S.warp_count; ++i) {
-    first_lane[i] = static_cast<int>(random_below(warp_lanes));
-    if (S.warps[warp_at[i]].ready) ready_ranks |= 1u << i;
+    S.turns.first_lane[i] = static_cast<int>(random_below(warp_lanes));
+    if (S.warps[S.turns.warp_at[i]].ready) S.turns.ready_ranks |= 1u << i;
   }
-  batch = 0;
+  S.turns.batch = 0;
 }
 
 void schedule_block() {
   how = static_cast<Order>(S.launch->order);
-  random_state = S.launch->seed * 0x9e3779b97f4a7c15u + S.block * 0xd1342543de82ef95u;
+  S.turns.random_state = S.launch->seed * 0x9e3779b97f4a7c15u + S.block * 0xd1342543de82ef95u;
   for (int i = 0; i < S.warp_count; ++i) {
-    warp_at[i] = how == Order::reverse ? S.warp_count - 1 - i : i;
-    rank_of[warp_at[i]] = i;
-    first_lane[i] = 0;
+    S.turns.warp_at[i] = how == Order::reverse ? S.warp_count - 1 - i : i;
+    S.turns.rank_of[S.turns.warp_at[i]] = i;
+    S.turns.first_lane[i] = 0;
   }
-  ready_ranks = 0;
-  cursor = -1;
-  batch = 0;
+  S.turns.ready_ranks = 0;
+  S.turns.cursor = -1;
+  S.turns.batch = 0;
   for (int i = 0; i < S.warp_count; ++i) wake(i, S.warps[i].all);
   schedule_interval();
 }
@@ -93,31 +86,33 @@ void schedule_block() {
 void wake(int warp, uint32_t lanes) {
   if (!lanes) return;
   S.warps[warp].ready |= lanes;
-  ready_ranks |= 1u << rank_of[warp];
+  S.turns.ready_ranks |= 1u << S.turns.rank_of[warp];
 }
 
 int next_thread() {
-  if (!ready_ranks)
+  constexpr int patience = 8;
+  // Who waits for another thread may wait for one of another block.
+  if (!S.turns.ready_ranks && !(S.others && ++S.idle > patience))
     for (int w = 0; w < S.warp_count; ++w) wake(w, std::exchange(S.warps[w].aside, 0u));
-  if (!ready_ranks) return -1;
+  if (!S.turns.ready_ranks) return -1;
   switch (how) {
     case Order::starve:
-      return take(lowest(ready_ranks), S.warps[warp_at[lowest(ready_ranks)]].ready);
+      return take(lowest(S.turns.ready_ranks), S.warps[S.turns.warp_at[lowest(S.turns.ready_ranks)]].ready);
     case Order::random: {
-      uint32_t ranks = ready_ranks;
+      uint32_t ranks = S.turns.ready_ranks;
       for (uint64_t skip = random_below(__builtin_popcount(ranks)); skip; --skip) ranks &= ranks - 1;
-      return take(lowest(ranks), S.warps[warp_at[lowest(ranks)]].ready);
+      return take(lowest(ranks), S.warps[S.turns.warp_at[lowest(ranks)]].ready);
     }
     case Order::shuffle:
-      cursor = next_rank(cursor + 1);
-      return take(cursor, S.warps[warp_at[cursor]].ready);
+      S.turns.cursor = next_rank(S.turns.cursor + 1);
+      return take(S.turns.cursor, S.warps[S.turns.warp_at[S.turns.cursor]].ready);
     default:
-      if (cursor >= 0) batch &= S.warps[warp_at[cursor]].ready;
-      if (!batch || cursor < 0) {
-        cursor = next_rank(cursor + 1);
-        batch = S.warps[warp_at[cursor]].ready;
+      if (S.turns.cursor >= 0) S.turns.batch &= S.warps[S.turns.warp_at[S.turns.cursor]].ready;
+      if (!S.turns.batch || S.turns.cursor < 0) {
+        S.turns.cursor = next_rank(S.turns.cursor + 1);
+        S.turns.batch = S.warps[S.turns.warp_at[S.turns.cursor]].ready;
       }
-      return take(cursor, batch);
+      return take(S.turns.cursor, S.turns.batch);
   }
 }
 }  // namespace simt

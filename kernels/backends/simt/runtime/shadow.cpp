@@ -1,57 +1,41 @@
 // The checker: every access of the kernel against a shadow of its memory. Kernels to be checked are compiled with g++'s
 // thread sanitizer, whose callbacks are defined here; its library is not linked.
 //
-// What orders two accesses: the same thread; a barrier between them; for lanes of a warp also their warp operations, by
-// vector clocks; for blocks a fence and an atomic operation after the first, and an atomic operation before the second.
-// Blocks run one after the other here, so what is kept of an access need not name its block: intervals between barriers
-// are numbered over all blocks and all launches, and nothing has to be cleared.
-#include "zones.h"
+// What orders two accesses is known in happens.cpp. Intervals between barriers are numbered over all blocks and all
+// launches, so that what is kept of an access need not name its block, and nothing has to be cleared.
+#include "happens.h"
 
 #include <string.h>
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace simt {
 bool checking;
 
 namespace {
 uintptr_t library_begin;
-uint32_t interval, launch_begin, block_begin;
-uint32_t clocks[max_threads][warp_lanes];
-
-// What a thread wrote before a fence, with what it knew of the lanes of its warp.
-struct Publication {
-  uint32_t interval;
-  int warp;
-  uint32_t clocks[warp_lanes];
-};
-struct BlockRecord {
-  uint32_t begin, published;  // intervals: what was written before `published` is
-  uint64_t number;
-  std::vector<Publication> by_thread;  // by interval
-};
-std::vector<BlockRecord> blocks;
-bool fenced, acquired;
-Publication fence_of[max_threads];  // the last of each thread
+int first_variable;                // of the zones
+constexpr uintptr_t separation = 256;  // bytes behind a variable that belong to none; toolchain.py has the same
 
 // A write that may be a race, or may change nothing: which of the two is known after it.
 struct Pending {
   bool waits;
   Fault fault;
-  unsigned char before[16];
+  unsigned char before[64];
   const void* at;
-  int bytes;
-  Cell* cell;
+  size_t bytes;
+  Cell *cell, was;
 } pending;
 
 // ---- faults ----------------------------------------------------------------------------------------------------------
 
 struct Access {
   uintptr_t address, pc;
-  int bytes;
-  bool writes, atomic, is_volatile;
+  size_t bytes;
+  bool writes;
+  uint16_t flags = 0;  // as of a stamp
+  bool reads() const { return !writes || flags & by_atomic; }
 };
 
 Fault fault_of(Trouble trouble, const Access& a, int region) {
@@ -59,7 +43,7 @@ Fault fault_of(Trouble trouble, const Access& a, int region) {
   f.trouble = static_cast<int32_t>(trouble);
   f.region = region;
   f.offset = region >= 0 ? static_cast<int64_t>(a.address - zones[region].begin) : static_cast<int64_t>(a.address);
-  f.bytes = a.bytes;
+  f.bytes = static_cast<int32_t>(std::min<size_t>(a.bytes, INT32_MAX));
   f.writes = a.writes;
   f.thread = S.current;
   f.other = -1;
@@ -72,132 +56,187 @@ Fault fault_of(Trouble trouble, const Access& a, int region) {
 bool doubted;
 Fault doubt;
 
-[[noreturn]] void raise(const Fault& found) {
+// Ends the launch, unless a program is watched, which goes on.
+void raise(const Fault& found) {
+  if (watcher) {
+    doubted &= found.trouble != static_cast<int32_t>(Trouble::race);
+    return watcher->found(found, false);
+  }
   const Fault& f = doubted && found.trouble != static_cast<int32_t>(Trouble::race) ? doubt : found;
   if (S.launch->fault.trouble == static_cast<int32_t>(Trouble::none)) S.launch->fault = f;
   fail(static_cast<Trouble>(f.trouble), {"", 0}, "");
 }
 
-const BlockRecord& block_of(uint32_t when) {
-  auto after = std::upper_bound(blocks.begin(), blocks.end(), when,
-                                [](uint32_t t, const BlockRecord& b) { return t < b.begin; });
-  return *(after - 1);
-}
-
-Fault race_with(const Stamp& s, bool other_writes, const Access& a, int region) {
+Fault race_with(const Stamp& s, const Access& a, int region) {
   Fault f = fault_of(Trouble::race, a, region);
   f.other = s.thread;
-  f.other_writes = other_writes;
+  f.other_writes = (s.flags & wrote) != 0;
   f.other_pc = s.pc;
-  f.other_block = static_cast<uint32_t>(block_of(s.interval).number);
+  f.other_block = static_cast<uint32_t>(block_of(s.interval));
+  if (s.flags & in_flight) strcpy(f.text, "in the background");
   return f;
 }
 
-// ---- order -----------------------------------------------------------------------------------------------------------
+// ---- judging ---------------------------------------------------------------------------------------------------------
 
-bool happened(const Stamp& s, bool is_shared) { return s.interval >= (is_shared ? block_begin : launch_begin); }
-
-bool published(const Stamp& s) {
-  const BlockRecord& b = block_of(s.interval);
-  if (!acquired || s.interval < b.published) return acquired;
-  for (auto p = b.by_thread.rbegin(); p != b.by_thread.rend() && p->interval >= s.interval; ++p)
-    if (p->interval == s.interval && p->warp == s.thread / warp_lanes && p->clocks[lane_of(s.thread)] >= s.clock) return true;
-  return false;
+// Two accesses of which neither waits for the other, and that are no race for all that: atomic ones within their scopes.
+// A volatile one is as good where it waits for an atomic one or hands over a flag; lanes of a warp that read what another
+// wrote by a volatile access, and no fence, trust in a lockstep that is none, and of two volatile writes one is lost, but
+// where flags are handed over.
+bool both_strong(const Stamp& s, const Access& a) {
+  constexpr uint16_t strong = by_atomic | by_volatile;
+  if (!(s.flags & strong) || !(a.flags & strong)) return false;
+  if (((s.flags | a.flags) & of_one_block) && !is_mine(s.interval)) return false;
+  if (!(s.flags & a.flags & by_volatile)) return true;
+  if (a.writes && (s.flags & wrote)) return s.flags & a.flags & after_fence;
+  bool same_warp = is_mine(s.interval) && warp_of(s.thread) == warp_of(S.current);
+  return !same_warp || ((a.writes ? a.flags : s.flags) & after_fence);
 }
 
-bool ordered(const Stamp& s) {
-  if (s.interval < block_begin) return published(s);
-  if (s.thread == S.current || s.interval < interval) return true;
-  if (s.thread / warp_lanes != S.current / warp_lanes) return false;
-  return clocks[S.current][lane_of(s.thread)] >= s.clock;
-}
-
-void expect_change(const Access& a, const Fault& f, Cell* cell) {
+void expect_change(const Access& a, const Fault& f, Cell* cell, uintptr_t from) {
   if (pending.waits) return;
   pending.waits = true;
   pending.fault = f;
-  pending.at = reinterpret_cast<const void*>(a.address);
-  pending.bytes = std::min<int>(a.bytes, sizeof pending.before);
-  pending.cell = cell;
+  pending.at = reinterpret_cast<const void*>(from);
+  pending.bytes = std::min<size_t>(a.address + a.bytes - from, sizeof pending.before);
+  pending.cell = cell, pending.was = *cell;
   memcpy(pending.before, pending.at, pending.bytes);
 }
 
-void check_read(const Access& a, Cell& c, int region, bool is_shared) {
-  if (!happened(c.write, is_shared)) {
-    if ((zones[region].traits & (undefined | shared)) && !doubted) {
-      doubted = true;
-      doubt = fault_of(Trouble::uninitialized, a, region);
-    }
-    return;
-  }
-  bool both = (c.write.flags & by_atomic) && (a.atomic || a.is_volatile);
-  if (both || ordered(c.write)) return;
-  Fault f = race_with(c.write, true, a, region);
-  if (c.write.flags & changed_nothing) warn(f);
+// Against one of those that a granule remembers. from: of the granule, or of the access within it.
+void judge(const Access& a, Cell& c, const Stamp& kept, const Zone& z, uintptr_t from) {
+  Stamp s = kept.flags & in_flight ? landed(kept) : kept;
+  if (s.interval < z.since || !(a.writes || s.flags & wrote) || both_strong(s, a) || ordered(s)) return;
+  Fault f = race_with(s, a, static_cast<int>(&z - zones));
+  bool reads_it = (a.flags & by_atomic) && (s.flags & wrote);
+  if (a.writes && !reads_it) expect_change(a, f, &c, from);
   else raise(f);
 }
 
-void check_write(const Access& a, Cell& c, int region, bool is_shared) {
-  bool both = a.atomic && (c.write.flags & by_atomic);
-  if (happened(c.write, is_shared) && !both && !ordered(c.write)) expect_change(a, race_with(c.write, true, a, region), &c);
-  for (const Stamp* s : {&c.read, &c.other_read})
-    if (happened(*s, is_shared) && !ordered(*s) && !(a.atomic && (s->flags & by_atomic)))
-      expect_change(a, race_with(*s, false, a, region), &c);
+void doubt_it(const Access& a, const Zone& z) {
+  if (!(z.traits & (undefined | shared)) || doubted) return;
+  doubted = true;
+  doubt = fault_of(Trouble::uninitialized, a, static_cast<int>(&z - zones));
 }
 
-void note_read(Cell& c, const Stamp& now, bool is_shared) {
-  if (c.read.interval == now.interval && c.read.thread == now.thread) {
-    c.read = now;
+// Makes room for the last access: what it is not ordered behind stays among the others.
+inline void keep(Cell& c, const Stamp& old, uint32_t begin) {
+  if (old.interval == S.interval) {
+    if (old.thread == S.current) return;
+    const Stamp& before = c.others[1];
+    bool elsewhere = before.interval == S.interval && warp_of(before.thread) != warp_of(S.current);
+    if (elsewhere && (c.others[2].interval < begin || is_mine(c.others[2].interval))) c.others[2] = before;
+    c.others[1] = old;
+  } else if (old.interval >= begin && !is_mine(old.interval)) c.others[2] = old;
+}
+
+void note(Cell& c, const Access& a, const Stamp& now, uint32_t begin) {
+  if (!a.writes) {
+    keep(c, c.others[0], begin);
+    c.others[0] = now;
     return;
   }
-  if (c.read.interval == now.interval || (!is_shared && happened(c.read, false) && c.read.interval < block_begin)) c.other_read = c.read;
-  c.read = now;
+  bool many = (a.flags & by_atomic) && c.write.interval >= begin;
+  if (many) keep(c, c.write, begin);
+  else c.others[0].interval = c.others[1].interval = c.others[2].interval = 0;
+  c.write = now;
+  c.write.flags |= many ? more_writes : 0;
 }
 
-// The most frequent access by far: a read of one granule that a barrier separates from its last write, or whose writer
-// reads it again, and that was read by this thread or by nobody since. Whether it was that, and was noted.
-inline bool plain_read(uintptr_t address, uintptr_t pc, int bytes) {
-  const Zone& z = likely_zone(pc);
-  uintptr_t offset = address - z.begin;
-  if (pending.waits || offset >= z.end - z.begin || bytes != 1 << z.shift || (offset & (bytes - 1))) return false;
-  Cell& c = z.cells[offset >> z.shift];
-  uint32_t begin = z.traits & shared ? block_begin : launch_begin;
-  bool written = c.write.interval >= begin, known = !(z.traits & (undefined | shared));
-  if (written ? c.write.interval >= interval || c.write.interval < block_begin : !known) return false;
-  Stamp& r = c.read;
-  auto me = static_cast<uint16_t>(S.current);
-  uint32_t clock = clocks[me][lane_of(me)];
-  if (r.thread != me && r.interval >= begin && (r.interval >= interval || r.interval < block_begin)) c.other_read = r;
-  r = {interval, clock, me, 0, static_cast<uint32_t>(pc - library_begin)};
+// Whether program order or a barrier of this block lies behind it, or it is of an earlier launch.
+inline bool plainly_ordered(const Stamp& s, uint32_t begin) {
+  uint32_t when = s.interval;
+  return when < begin || (when < S.interval ? when >= S.mine_from : when == S.interval && s.thread == S.current);
+}
+
+inline bool read_plainly(Cell& c, const Zone& z, const Stamp& now) {
+  uint32_t when = c.write.interval;
+  if (when < z.since ? z.traits & (undefined | shared) : !plainly_ordered(c.write, z.since) || c.write.flags & more_writes) return false;
+  keep(c, c.others[0], z.since);
+  c.others[0] = now;
   return true;
 }
 
-void access(const Access& a) {
+inline bool write_plainly(Cell& c, const Zone& z, const Stamp& now) {
+  if (!plainly_ordered(c.write, z.since)) return false;
+  for (Stamp& s : c.others) {
+    if (!plainly_ordered(s, z.since)) return false;
+    s.interval = 0;
+  }
+  c.write = now;
+  return true;
+}
+
+// The most frequent accesses by far: of whole granules that nobody else has touched since the last barrier of the block,
+// or only read. Whether it was that, and was noted.
+template <bool writes>
+inline bool plain(uintptr_t address, uintptr_t pc, uintptr_t bytes) {
+  const Zone& z = likely_zone(pc);
+  uintptr_t offset = address - z.begin, size = z.end - z.begin, granule = uintptr_t{1} << z.shift;
+  if (offset >= size || bytes > size - offset) return false;
+  if (z.traits & read_only) return !writes;
+  if (pending.waits || (offset | bytes) & (granule - 1)) return false;
+  auto me = static_cast<uint16_t>(S.current);
+  Stamp now{S.interval, clocks[me][lane_of(me)], me, writes ? wrote : uint16_t{0}, static_cast<uint32_t>(pc - library_begin)};
+  Cell* c = z.cells + (offset >> z.shift);
+  if (bytes == granule) return writes ? write_plainly(*c, z, now) : read_plainly(*c, z, now);
+  for (Cell* end = c + (bytes >> z.shift); c < end; ++c)
+    if (!(writes ? write_plainly(*c, z, now) : read_plainly(*c, z, now))) return false;
+  return true;
+}
+
+bool judged(const Access& a) {
+  int how = (a.writes ? a_write : 0) | (a.flags & by_atomic ? an_atomic : 0) | (S.current < 0 || !S.active ? by_host : 0);
+  return watcher->judged(a.address, a.bytes, how, a.pc);
+}
+
+void follow(const Access& a) {
   if (!S.active || S.current < 0 || is_stack(a.address)) return;
   if (pending.waits) shadow_settle();
   Zone* z = zone_of(a.address, a.pc);
   if (!z) {
-    if (in_library(a.address) || in_runtime(a.address)) return;
-    raise(fault_of(Trouble::out_of_bounds, a, nearest_zone(a.address)));
+    int nearest = nearest_zone(a.address);
+    bool foreign = nearest < first_variable || a.address - zones[nearest].end >= separation;
+    if ((in_library(a.address) && foreign) || in_runtime(a.address)) return;
+    return raise(fault_of(Trouble::out_of_bounds, a, nearest));
   }
-  int region = static_cast<int>(z - zones);
-  if (a.address + a.bytes > z->end) raise(fault_of(Trouble::out_of_bounds, a, region));
-  if (a.writes && (z->traits & read_only)) raise(fault_of(Trouble::read_only, a, region));
-  bool is_shared = z->traits & shared;
+  if (a.bytes > z->end - a.address) return raise(fault_of(Trouble::out_of_bounds, a, static_cast<int>(z - zones)));
+  if (a.writes && (z->traits & read_only)) return raise(fault_of(Trouble::read_only, a, static_cast<int>(z - zones)));
+  if (z->traits & read_only) return;
   uintptr_t offset = a.address - z->begin;
-  if (((offset | a.bytes) & ((1u << z->shift) - 1)) && z->shift) refine(*z, std::min(__builtin_ctzll(offset | a.bytes), z->shift));
-  Stamp now{interval, clocks[S.current][lane_of(S.current)], static_cast<uint16_t>(S.current),
-            static_cast<uint16_t>(a.atomic || (a.is_volatile && !a.writes) ? by_atomic : 0),
-            static_cast<uint32_t>(relative(reinterpret_cast<void*>(a.pc)))};
+  if (((offset | a.bytes) & ((1u << z->shift) - 1)) && z->shift) refine(*z, std::min<int>(__builtin_ctzll(offset | a.bytes), z->shift));
+  bool lands = !(a.flags & in_flight);
+  uint32_t begin = z->since, clock = lands ? clocks[S.current][lane_of(S.current)] : flight();
+  Stamp now{lands ? S.interval : flying, clock, static_cast<uint16_t>(S.current),
+            static_cast<uint16_t>(a.writes ? a.flags | wrote : a.flags), static_cast<uint32_t>(a.pc - library_begin)};
+  uintptr_t from = a.address;
   for (Cell *c = z->cells + (offset >> z->shift), *end = z->cells + ((offset + a.bytes - 1) >> z->shift); c <= end; ++c) {
-    if (!a.writes || a.atomic) check_read(a, *c, region, is_shared);
-    if (!a.writes) note_read(*c, now, is_shared);
-    else {
-      check_write(a, *c, region, is_shared);
-      c->write = now;
-      c->read = c->other_read = {};
-    }
+    bool written = (c->write.flags & in_flight ? landed(c->write) : c->write).interval >= begin;
+    if (a.reads() && !written) doubt_it(a, *z);
+    if (written) judge(a, *c, c->write, *z, from);
+    for (const Stamp& s : c->others) judge(a, *c, s, *z, from);
+    note(*c, a, now, begin);
+    from = (from | ((uintptr_t{1} << z->shift) - 1)) + 1;
   }
+}
+
+void access(const Access& a) {
+  if (!watcher || !judged(a)) follow(a);
+}
+
+// A volatile access, or an atomic one.
+void strong_access(Access a, int how) {
+  if (!checking || !S.active || S.current < 0) return access(a);
+  if ((a.flags & by_volatile) && a.writes && fenced()) a.flags |= after_fence;
+  access(a);
+  Zone* z = zone_of(a.address, a.pc);
+  synchronize(a.address, z && z->traits & shared, how);
+}
+
+void volatile_access(const Access& a) {
+  if (!(checking || watcher) || is_stack(a.address)) return;
+  if (!a.writes) poll();  // before it: what others write meanwhile is read
+  strong_access(a, a.writes ? writes : reads);
 }
 }  // namespace
 
@@ -207,139 +246,134 @@ void shadow_launch() {
   const Launch& l = *S.launch;
   checking = l.check;
   if (!checking) return;
-  bool worn = interval > UINT32_MAX / 2;  // what is older than everything else must not come back
+  bool worn = launch_begin > UINT32_MAX / 2;  // what is older than everything else must not come back
   forget_zones(worn);
-  if (worn) interval = 0;
+  order_launch(worn);
   for (uint32_t i = 0; i < l.region_count; ++i) add_zone(l.regions[i].begin, l.regions[i].bytes, l.regions[i].traits);
   for (uint32_t i = 0; i < l.shared_count; ++i)
     add_zone(reinterpret_cast<uintptr_t>(S.shared) + l.shared_arrays[i].begin, l.shared_arrays[i].bytes, l.shared_arrays[i].traits);
   add_zone(reinterpret_cast<uintptr_t>(dynamic_shared), l.dynamic_shared, shared);
+  first_variable = zone_count;
+  for (uint32_t i = 0; i < l.variable_count; ++i)
+    add_zone(library_start() + l.variables[i].begin, l.variables[i].bytes, l.variables[i].traits);
   place_cells();
-  launch_begin = interval + 1;
   library_begin = library_start();
-  blocks.clear();
   pending.waits = doubted = false;
 }
 
 void shadow_end() { checking = false; }
 
-void shadow_block() {
-  block_begin = ++interval;
-  blocks.push_back({interval, 0, S.block, {}});
-  fenced = acquired = false;
-  for (int i = 0; i < S.count; ++i) {
-    std::fill_n(clocks[i], warp_lanes, 0u);
-    clocks[i][lane_of(i)] = 1;
-  }
-}
+void shadow_block() { order_block(); }
 
 void shadow_barrier() {
   shadow_settle();
   if (doubted) raise(doubt);
-  ++interval;
+  doubted = false;
+  order_barrier();
 }
 
 void shadow_block_end() {
   shadow_settle();
   if (doubted) raise(doubt);
+  doubted = false;
 }
 
-__attribute__((target_clones("avx2", "default"))) void shadow_warp(int warp, uint32_t mask) {
-  uint32_t(*own)[warp_lanes] = clocks + warp * warp_lanes;
-  uint32_t joined[warp_lanes] = {};
-  for (int l = 0; l < warp_lanes; ++l)
-    if (mask >> l & 1)
-      for (int k = 0; k < warp_lanes; ++k) joined[k] = std::max(joined[k], own[l][k]);
-  for (int l = 0; l < warp_lanes; ++l)
-    if (mask >> l & 1) {
-      memcpy(own[l], joined, sizeof joined);
-      ++own[l][l];
-    }
-}
-
-// Whether the last doubtful write changed anything: a race, or a warning.
+// Whether the last doubtful write changed anything: a race, or a warning, and then it is as if it had not been.
 void shadow_settle() {
   if (!pending.waits) return;
   pending.waits = false;
   if (memcmp(pending.before, pending.at, pending.bytes)) raise(pending.fault);
-  pending.cell->write.flags |= changed_nothing;
+  *pending.cell = pending.was;
   warn(pending.fault);
 }
 
-void shadow_fence() {
-  int me = S.current, lane = lane_of(me);
-  fenced = true;
-  fence_of[me].interval = interval;
-  fence_of[me].warp = me / warp_lanes;
-  memcpy(fence_of[me].clocks, clocks[me], sizeof clocks[me]);
-  ++clocks[me][lane];  // what it writes from now on is another matter
-}
-
-void fence() {
-  if (checking) shadow_fence();
-}
-
-void atomic(void* at, int bytes, const void* caller) {
+void atomic(void* at, int bytes, const void* caller, int how, const void* wanted) {
+  S.steps = 0;  // nobody else has a turn before it is done
   if (!checking) return;
-  access({reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller), bytes, true, true, false});
-  BlockRecord& b = blocks.back();
-  if (fenced) b.published = interval;
-  if (fence_of[S.current].interval == interval) b.by_thread.push_back(std::exchange(fence_of[S.current], {}));
-  acquired = true;
+  bool fails = wanted && !zone_of(reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller));
+  if (wanted && !fails) fails = memcmp(at, wanted, bytes) != 0;
+  if (fails) how &= ~(writes | releases);
+  auto flags = static_cast<uint16_t>(by_atomic | (how & of_block ? of_one_block : 0));
+  strong_access({reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller), static_cast<size_t>(bytes),
+                 (how & writes) != 0, flags}, how);
+}
+
+void copies(void* to, int bytes, const void* caller) {
+  if (!checking) return;
+  access({reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(caller), static_cast<size_t>(bytes), true, in_flight});
 }
 }  // namespace simt
 
 // ---- called by g++'s instrumentation ---------------------------------------------------------------------------------
 
 #define SIMT_HERE reinterpret_cast<uintptr_t>(__builtin_return_address(0))
-#define SIMT_CALLBACK(NAME, BYTES, WRITES, VOLATILE)                                                      \
-  extern "C" SIMT_API void __tsan_##NAME##BYTES(void* at) {                                               \
-    simt::access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, BYTES, WRITES, false, VOLATILE});           \
+#define SIMT_CALLBACK(NAME, BYTES, WRITES, QUICKLY)                                                \
+  extern "C" SIMT_API void __tsan_##NAME##BYTES(void* at) {                                        \
+    auto address = reinterpret_cast<uintptr_t>(at);                                                \
+    if (simt::watcher && simt::judged({address, SIMT_HERE, BYTES, WRITES})) return;                \
+    if (!simt::checking || QUICKLY<WRITES>(address, SIMT_HERE, BYTES)) return;                     \
+    simt::follow({address, SIMT_HERE, BYTES, WRITES});                                             \
   }
-#define SIMT_CALLBACKS(BYTES)                           \
-  extern "C" SIMT_API void __tsan_read##BYTES(void* at) { \
-    auto address = reinterpret_cast<uintptr_t>(at);     \
-    if (simt::S.current < 0 || !simt::checking || simt::plain_read(address, SIMT_HERE, BYTES)) return; \
-    simt::access({address, SIMT_HERE, BYTES, false, false, false}); \
-  }                                                     \
-  SIMT_CALLBACK(write, BYTES, true, false)              \
-  SIMT_CALLBACK(unaligned_read, BYTES, false, false)    \
-  SIMT_CALLBACK(unaligned_write, BYTES, true, false)    \
-  SIMT_CALLBACK(volatile_read, BYTES, false, true)      \
-  SIMT_CALLBACK(volatile_write, BYTES, true, true)      \
-  SIMT_CALLBACK(unaligned_volatile_read, BYTES, false, true) \
-  SIMT_CALLBACK(unaligned_volatile_write, BYTES, true, true)
+#define SIMT_VOLATILE(NAME, BYTES, WRITES)                                                            \
+  extern "C" SIMT_API void __tsan_##NAME##BYTES(void* at) {                                           \
+    simt::volatile_access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, BYTES, WRITES, simt::by_volatile}); \
+  }
+#define SIMT_CALLBACKS(BYTES)                            \
+  SIMT_CALLBACK(read, BYTES, false, simt::plain)         \
+  SIMT_CALLBACK(write, BYTES, true, simt::plain)         \
+  SIMT_CALLBACK(unaligned_read, BYTES, false, simt::plain)  \
+  SIMT_CALLBACK(unaligned_write, BYTES, true, simt::plain)  \
+  SIMT_VOLATILE(volatile_read, BYTES, false)             \
+  SIMT_VOLATILE(volatile_write, BYTES, true)             \
+  SIMT_VOLATILE(unaligned_volatile_read, BYTES, false)   \
+  SIMT_VOLATILE(unaligned_volatile_write, BYTES, true)
 SIMT_CALLBACKS(1)
 SIMT_CALLBACKS(2)
 SIMT_CALLBACKS(4)
 SIMT_CALLBACKS(8)
 SIMT_CALLBACKS(16)
-extern "C" SIMT_API void __tsan_read_range(void* at, size_t bytes) {
-  simt::access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, static_cast<int>(bytes), false, false, false});
+
+static void any_size(const void* at, size_t bytes, bool writes, uintptr_t pc) {
+  if ((simt::checking || simt::watcher) && bytes) simt::access({reinterpret_cast<uintptr_t>(at), pc, bytes, writes});
 }
-extern "C" SIMT_API void __tsan_write_range(void* at, size_t bytes) {
-  simt::access({reinterpret_cast<uintptr_t>(at), SIMT_HERE, static_cast<int>(bytes), true, false, false});
-}
+extern "C" SIMT_API void __tsan_read_range(void* at, size_t bytes) { any_size(at, bytes, false, SIMT_HERE); }
+extern "C" SIMT_API void __tsan_write_range(void* at, size_t bytes) { any_size(at, bytes, true, SIMT_HERE); }
 
 // memcpy and its like, as kernels call them.
-static void copied(void* to, const void* from, size_t bytes, uintptr_t pc) {
-  if (!simt::checking || !bytes) return;
-  if (from) simt::access({reinterpret_cast<uintptr_t>(from), pc, static_cast<int>(bytes), false, false, false});
-  simt::access({reinterpret_cast<uintptr_t>(to), pc, static_cast<int>(bytes), true, false, false});
-}
 extern "C" SIMT_API void* __wrap_memcpy(void* to, const void* from, size_t bytes) {
-  copied(to, from, bytes, SIMT_HERE);
+  any_size(from, bytes, false, SIMT_HERE);
+  any_size(to, bytes, true, SIMT_HERE);
   return memcpy(to, from, bytes);
 }
 extern "C" SIMT_API void* __wrap_memmove(void* to, const void* from, size_t bytes) {
-  copied(to, from, bytes, SIMT_HERE);
+  any_size(from, bytes, false, SIMT_HERE);
+  any_size(to, bytes, true, SIMT_HERE);
   return memmove(to, from, bytes);
 }
 extern "C" SIMT_API void* __wrap_memset(void* to, int byte, size_t bytes) {
-  copied(to, nullptr, bytes, SIMT_HERE);
+  any_size(to, bytes, true, SIMT_HERE);
   return memset(to, byte, bytes);
 }
 
+namespace simt {
+// A function of another rounding mode is not to be left: the mode is the processor's.
+static bool rounds_otherwise() {
+#if defined(__x86_64__)
+  return __builtin_ia32_stmxcsr() & 0x6000;
+#else
+  return false;
+#endif
+}
+}  // namespace simt
+
+// In fast mode nothing is called at a read. Where a file says `volatile`, each basic block counts.
+extern "C" SIMT_API void __sanitizer_cov_trace_pc() {
+  constexpr int many = 512;
+  if (simt::S.active && simt::S.current >= 0 && ++simt::S.steps > many && !simt::rounds_otherwise()) {
+    simt::S.steps = 0;
+    simt::step_aside();
+  }
+}
 extern "C" SIMT_API void __tsan_init() {}
 extern "C" SIMT_API void __tsan_vptr_read(void**) {}
 extern "C" SIMT_API void __tsan_vptr_update(void**, void*) {}

@@ -11,7 +11,7 @@ extern SIMT_API dim3 block_extent asm("blockDim"), grid_extent asm("gridDim");
 namespace simt {
 constexpr int max_threads = 1024, warp_lanes = 32, max_warps = max_threads / warp_lanes;
 
-enum class Doing : uint8_t { fresh, ready, at_barrier, at_warp, converging, ended };
+enum class Doing : uint8_t { fresh, ready, at_barrier, at_warp, converging, at_grid, ended };
 
 // What a switch needs: two threads share a line of the cache.
 struct alignas(32) Thread {
@@ -32,27 +32,52 @@ struct Request {
 
 // Lanes as bits.
 struct Warp {
-  uint32_t all, ready, at_barrier, at_warp, converging, aside, ended;
+  uint32_t all, ready, at_barrier, at_warp, converging, aside, at_grid, ended;
 };
 
-struct State {
-  Launch* launch;
-  void (*kernel)(const void*);
-  const void* arguments;
-  alignas(64) Thread threads[max_threads];
-  Request requests[max_threads];
-  Warp warps[max_warps];
-  int count, warp_count, alive, current;
-  uint64_t switches;
-  void* main_stack_pointer;
-  bool active, over;
+// Whose turn it is among the threads of a block (schedule.cpp).
+struct Turns {
+  uint64_t random_state;
+  int rank_of[max_warps], warp_at[max_warps];  // the order of warps
+  int first_lane[max_warps];                   // the lane of each warp that comes first
+  uint32_t ready_ranks;                        // ranks of warps of which a lane could go on
+  int cursor;                                  // rank whose turn it is
+  uint32_t batch;                              // its lanes that go on before the next rank's turn
+};
+
+// What a block has of its own, besides its threads: put aside while another block has its turn.
+struct BlockState {
   uint64_t block;
+  int alive;
   // barrier
   int arrived, said_yes, vote_result;
   int passed;   // barriers of this block, so far
   int skipper;  // a thread that has ended after the first of them; -1: none
   bool vote_all;
   Place barrier_at;
+  int at_grid;  // threads that wait for all blocks
+  Place grid_at;
+  int idle;     // times that only those went on who wait for another thread
+  Turns turns;
+  // checker: intervals between barriers are numbered over all blocks and all launches
+  uint32_t interval, block_begin;
+  uint32_t mine_from;  // intervals from here on are this block's
+};
+
+struct State : BlockState {
+  Launch* launch;
+  void (*kernel)(const void*);
+  const void* arguments;
+  alignas(64) Thread threads[max_threads];
+  Request requests[max_threads];
+  Warp warps[max_warps];
+  int count, warp_count, current;
+  uint64_t switches;
+  void* main_stack_pointer;
+  bool active, over;
+  bool others;   // blocks that could have a turn
+  int polls, steps;  // of this thread, since its turn began: who reads again and again waits for another
+  uint64_t blocks;  // of the grid, as far as they are run
   // the library's block of shared memory
   char* shared;
   size_t shared_bytes;
@@ -69,6 +94,8 @@ void* reserve(size_t bytes, const char* purpose, bool shared = false);
 void switch_to(int thread, void** leaving);  // saves where we are in *leaving
 void leave();                                // gives the CPU to whoever is next; returns when it is this thread's turn
 void run_threads();                          // from the launcher: until nobody can go on
+void begin_stacks();                         // of a launch
+bool have_stacks(int threads);               // whether there are so many more
 bool is_stack(uintptr_t address);
 bool is_stack_guard(uintptr_t address);
 
@@ -83,6 +110,13 @@ bool last_goes_on();       // whether the lane that completes a warp operation g
 // block.cpp
 void thread_ended();
 void stuck();
+uint64_t random_of_launch(uint64_t n);  // below n
+
+// residency.cpp: blocks that have begun, and wait while others have their turn
+void run_blocks();
+void begin_block(uint64_t number);  // block.cpp
+void forget_blocks();
+void block_at_grid();  // all threads of the block wait for the others
 
 // warp.cpp
 void complete_without(int thread);  // it has ended: others may have waited for it
@@ -92,6 +126,14 @@ void converge_now(int warp);
 inline void converge(int warp) {
   if (S.warps[warp].converging && !S.warps[warp].ready) converge_now(warp);
 }
+
+// What a program has in place of a launch that ends with its first fault (program/*.cpp); null: there is none.
+constexpr int a_write = 1, an_atomic = 2, by_host = 4;  // how it accesses
+struct Watcher {
+  void (*found)(const Fault& fault, bool harmless);  // goes on behind it
+  bool (*judged)(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // whether it has said all there is to say of an access
+};
+extern const Watcher* watcher;
 
 // fault.cpp
 void guard_begin();
@@ -104,14 +146,14 @@ uintptr_t library_start();
 bool in_library(uintptr_t address);
 bool in_runtime(uintptr_t address);
 
-// shadow.cpp
+// shadow.cpp and happens.cpp
 extern bool checking;
 void shadow_launch();
 void shadow_end();
 void shadow_block();
 void shadow_block_end();
 void shadow_barrier();
+void order_barrier();
 void shadow_warp(int warp, uint32_t mask);
-void shadow_fence();
 void shadow_settle();
 }  // namespace simt

@@ -137,7 +137,7 @@ void complete(int number, uint32_t wanted, const Request& last) {
   Warp& w = S.warps[number];
   check_agreement(lanes, wanted, last);
   work_out(lanes, w, wanted, last.op);
-  if (checking) shadow_warp(number, wanted);
+  if (checking && last.op == Op::sync) shadow_warp(number, wanted);  // nothing else orders memory (CUDA C++ Programming Guide)
   w.at_warp &= ~wanted;
 }
 }  // namespace

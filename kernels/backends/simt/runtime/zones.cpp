@@ -8,11 +8,11 @@
 namespace simt {
 Zone zones[most_zones];
 uint16_t zone_at[pc_slots];
+int zone_count;
 
 namespace {
 constexpr int first_shift = 2;
 constexpr size_t vast = size_t{1} << 30;  // bytes: to make granules finer would touch all of their shadow
-int zone_count;
 int remembered_shift[most_zones];  // of the kernel that ran last: how fine its accesses are
 void (*remembered_kernel)(const void*);
 Cell* arena;
@@ -32,7 +32,8 @@ void forget_zones(bool all) {
 void add_zone(uintptr_t begin, size_t bytes, int traits) {
   if (zone_count == most_zones) return;
   Zone& z = zones[zone_count];
-  z = {begin, begin + bytes, traits, bytes < vast ? remembered_shift[zone_count] : 0, nullptr};
+  int shift = bytes < vast ? remembered_shift[zone_count] : 0;
+  z = {begin, begin + bytes, nullptr, 0, static_cast<uint8_t>(traits), static_cast<uint8_t>(shift)};
   ++zone_count;
 }
 

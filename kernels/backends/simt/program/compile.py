@@ -1,0 +1,285 @@
+"""Compiles the files of a CUDA program in check mode, and links them with the emulator and the runtime API.
+
+An object is kept by what it depends on, and so is the program. Beside it lies a file of what the emulator must know of
+it: variables of the device, shared arrays, and subscripts, one a line (program/memory.cpp reads it).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.kernels.backends.simt import toolchain
+from kernel_assay.kernels.backends.simt.program.syntax import Variable, plain_kernels, rewrite_launches, variables
+from kernel_assay.kernels.backends.simt.subscripts import subscripts
+from kernel_assay.kernels.backends.simt.toolchain import BuildError, Built, Mode, SharedArray, cache_folder, run_tool
+
+_OWN = ("anchor", "program_anchor")
+"""Variables of the emulator's own in each program."""
+_GAP = 64
+"""Bytes behind a variable of the device that are nobody's (memory.cpp has the same)."""
+_KINDS = {"variable": 5, "constant": 6, "managed": 7}
+"""Kind in program/watch.h has the same."""
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+_RECOVER = "-fsanitize-recover=alignment"
+_LINK = (
+    *("-pie", "-nodefaultlibs", "-pthread", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs"),
+    "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=malloc,--wrap=free",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A program to compile."""
+
+    sources: tuple[Path, ...]
+    defines: tuple[str, ...] = ()
+    """`NAME` or `NAME=VALUE`."""
+    includes: tuple[Path, ...] = ()
+    """Folders with headers of its own."""
+    standard: str = "c++17"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that can be started."""
+
+    executable: Path
+    symbols: Path
+    """The file that the emulator reads."""
+    texts: dict[Path, str]
+    """Its sources and their own headers."""
+    variables: dict[str, tuple[Path, int]]
+    """The file and line of each variable of the device."""
+
+    @property
+    def name(self) -> str:
+        """The name that it is told to have."""
+        return next(iter(self.texts)).stem
+
+    @property
+    def built(self) -> Built:
+        """The program as places are looked up in it."""
+        return Built(self.executable, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A source that was compiled."""
+
+    object: Path
+    variables: list[Variable]
+    enlarged: dict[str, int]
+    """Bytes of variables that the linker places, by symbol, without the gap."""
+
+
+def compile_program(request: Request) -> Program:
+    """Compile and link, or take what was made before.
+
+    Raises UsageError, a sentence with the line, for what g++ refuses or the emulator has not.
+    """
+    if why := toolchain.missing():
+        raise UsageError(f"no CUDA program can be compiled here, because {why}")
+    texts = {file: _read(file) for file in request.sources}
+    for file in request.sources:
+        for header in _headers(file, texts[file], request.includes):
+            texts.setdefault(header, _read(header))
+    plain = plain_kernels(texts.values())
+    try:
+        units = [_compiled(request, file, texts, plain) for file in request.sources]
+        executable = _linked(units)
+    except BuildError as error:
+        raise UsageError(_sentence(str(error), {file.name for file in texts})) from error
+    symbols = _describe(executable, units, texts)
+    places = {v.name: (file, v.line) for file, text in texts.items() for v in variables(text)}
+    return Program(executable, symbols, texts, places)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8-sig", "replace")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror})") from error
+
+
+def _headers(file: Path, text: str, folders: Sequence[Path]) -> list[Path]:
+    """Headers of the program's own that a file includes, at any depth."""
+    found: list[Path] = []
+    waiting = [(text, file.parent)]
+    while waiting:
+        text, home = waiting.pop()
+        for name in _INCLUDE.findall(text):
+            places = ((folder / name).absolute() for folder in (home, *folders))
+            header = next((p for p in places if p.is_file()), None)
+            if header and header not in found:
+                found.append(header)
+                waiting.append((_read(header), header.parent))
+    return found
+
+
+def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
+    return toolchain.placed(rewrite_launches(text, plain), file.absolute())
+
+
+def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: dict[str, str]) -> _Unit:
+    own = [file, *_headers(file, texts[file], request.includes)]
+    declared = [v for one in own for v in variables(texts[one])]
+    flags = [*toolchain.flags_of(Mode.CHECK), _RECOVER, f"-std={request.standard}"]
+    flags += [f"-D{name}" for name in request.defines]
+    words = [*flags, *map(str, [*own, *request.includes]), *(texts[one] for one in own), *sorted(plain.values())]
+    digest = toolchain.digest_of(words, [Path(__file__), Path(__file__).with_name("syntax.py")])
+    made = cache_folder() / f"{digest}-program.o"
+    told = made.with_suffix(".json")
+    if not made.exists():
+        header = toolchain.headers(Mode.CHECK, "program/program.h", (_RECOVER, f"-std={request.standard}"))
+        with toolchain.workplace() as folder:
+            places = _places(Path(folder), own, texts, request, plain)
+            command = [toolchain.gxx(), *flags, *places, *toolchain.include_flags(), "-include", str(header)]
+            assembly, placed = Path(folder) / "unit.s", Path(folder) / "unit.o"
+            source = str(_copy_of(file, Path(folder)))
+            run_tool([*command, "-x", "c++", source, "-S", "-o", str(assembly)], folder)
+            text, enlarged = _with_gaps(toolchain.separated(assembly.read_text("utf-8")), declared)
+            assembly.write_text(text, "utf-8")
+            run_tool([toolchain.gxx(), "-c", str(assembly), "-o", str(placed)], folder)
+            told.write_text(json.dumps(enlarged), "utf-8")
+            placed.replace(made)
+    return _Unit(made, declared, json.loads(told.read_text("utf-8")))
+
+
+def _places(
+    folder: Path, own: list[Path], texts: dict[Path, str], request: Request, plain: dict[str, str]
+) -> list[str]:
+    """Folders of headers: copies of the program's own files, rewritten, lie as they do, and come first."""
+    for one in own:
+        copy = _copy_of(one, folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(_rewritten(texts[one], one, plain), "utf-8")
+    words = ["-iquote", str(own[0].absolute().parent)]
+    for one in request.includes:
+        words += ["-I", str(_copy_of(one, folder)), "-I", str(one)]
+    return words
+
+
+def _copy_of(path: Path, folder: Path) -> Path:
+    return folder / "beside" / path.absolute().relative_to("/")
+
+
+_DIRECTIVE = r"\t\.(?:zero|long|quad|byte|value|string|ascii|float|double|octa|2byte|4byte|8byte)\b[^\n]*\n"
+
+
+def _with_gaps(assembly: str, declared: Sequence[Variable]) -> tuple[str, dict[str, int]]:
+    """The same with a gap behind each variable of the device, and the true sizes of those that the linker places."""
+    if not declared:
+        return assembly, {}
+    name = _symbol_of(declared)
+    enlarged: dict[str, int] = {}
+
+    def common(match: re.Match[str]) -> str:
+        enlarged[match[2]] = int(match[3])
+        return f"{match[1]}{match[2]},{int(match[3]) + _GAP},"
+
+    text = re.sub(rf"^(\t\.comm\t)({name}),(\d+),", common, assembly, flags=re.MULTILINE)
+    return re.sub(rf"^({name}:\n(?:{_DIRECTIVE})+)", rf"\1\t.zero\t{_GAP}\n", text, flags=re.MULTILINE), enlarged
+
+
+def _symbol_of(declared: Sequence[Variable]) -> str:
+    names = "|".join(sorted({re.escape(v.name) for v in declared}))
+    return rf"(?:{names}|_Z\w*?\d(?:{names})(?:I\w+)?E?)"
+
+
+def _linked(units: Sequence[_Unit]) -> Path:
+    objects = [str(u.object) for u in units]
+    made = cache_folder() / f"{toolchain.digest_of(objects, [])}-program"
+    if not made.exists():
+        with toolchain.workplace() as folder:
+            placed, library = Path(folder) / "program", toolchain.runtime(programs=True)
+            found = f"-Wl,-rpath,{library.parent}"
+            run_tool([toolchain.gxx(), *objects, "-o", str(placed), str(library), found, *_LINK], folder)
+            placed.replace(made)
+    return made
+
+
+_SECTION = re.compile(r"\]\s+(\.data|\.bss)\s+\S+\s+([0-9a-f]+)\s+[0-9a-f]+\s+([0-9a-f]+)")
+_SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [bBdDrRuVvGg] (\S+)$", re.MULTILINE)
+
+
+def _describe(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> Path:
+    """Write what the emulator must know of a program."""
+    made = executable.with_name(f"{executable.name}.symbols")
+    folder = str(executable.parent)
+    symbols_of = run_tool(["readelf", "--demangle", "-SsW", str(executable)], folder)
+    arrays = [SharedArray(*a) for a in toolchain.shared_arrays(symbols_of) if a[0] not in _OWN]
+    spans = [
+        (int(m[2], 16), int(m[3], 16)) for m in _SECTION.finditer(run_tool(["readelf", "-SW", str(executable)], folder))
+    ]
+    lines = [f"data {min(a for a, _ in spans):x} {max(a + size for a, size in spans):x}"] if spans else []
+    lines.append(f"greatest {Built(executable, tuple(arrays)).shared_bytes}")
+    lines += _variable_lines(units, run_tool(["nm", "-S", "--defined-only", str(executable)], folder))
+    lines += [f"shared {a.offset} {a.size} {_word(a.name)}" for a in arrays]
+    names = [file.name for file in texts]
+    sources = {file.name: toolchain.rewritten(text) for file, text in texts.items() if names.count(file.name) == 1}
+    places = subscripts(sources, {a.name for a in arrays})
+    lines += [
+        f"subscript {s.line} {s.column} {s.closing_line} {s.closing_column} {s.further} {s.name} {s.file}"
+        for s in places
+        if " " not in s.file
+    ]
+    made.write_text("\n".join(lines) + "\n", "utf-8")
+    return made
+
+
+def _variable_lines(units: Sequence[_Unit], table: str) -> list[str]:
+    sizes = {name: size for unit in units for name, size in unit.enlarged.items()}
+    declared = {v.name: v for unit in units for v in unit.variables}
+    if not declared:
+        return []
+    symbol = re.compile(_symbol_of(list(declared.values())))
+    inner = re.compile(rf"({'|'.join(sorted(map(re.escape, declared), key=len, reverse=True))})(?:I\w+)?E?$")
+    lines = []
+    for match in _SYMBOL.finditer(table):
+        name = inner.search(match[3])
+        if symbol.fullmatch(match[3]) and name:
+            size = sizes.get(match[3], int(match[2], 16))
+            lines.append(f"variable {_KINDS[declared[name[1]].kind]} {match[1]} {size} {name[1]}")
+    return lines
+
+
+def _word(name: str) -> str:
+    return re.sub(r"\s+", "_", name) or "-"
+
+
+_ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
+_FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
+_NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
+_NO_HEADER = re.compile(r"(\S+): No such file or directory")
+
+
+def _sentence(said: str, own: set[str]) -> str:
+    """The first error of g++ or the linker as one sentence with its line."""
+    if match := _NO_FUNCTION.search(said):
+        return _undefined(match)
+    match = _ERROR.search(said)
+    if not match:
+        return f"g++ could not compile the program: {said.strip().splitlines()[0]}"
+    file, line, what = Path(match[1]).name, match[2], match[3]
+    including = [m for m in _FROM.finditer(said) if Path(m[1]).name in own]
+    if file not in own and including:
+        first = including[-1]
+        return f"a header that {Path(first[1]).name} includes in line {first[2]} is not emulated ({file}: {what})"
+    if "SIMT_UNSUPPORTED_asm" in what:
+        return f"inline PTX is not emulated ({file}, line {line})"
+    if header := _NO_HEADER.search(what):
+        return f"the header {header[1]} is neither emulated nor found ({file}, line {line})"
+    return f"{file}, line {line}: g++ says: {what}"
+
+
+def _undefined(match: re.Match[str]) -> str:
+    name = match[3].split("(")[0]
+    at = f" ({Path(match[1]).name}, line {match[2]})" if match[1] else ""
+    if name == "main":
+        return "no file has a main function"
+    return f"{name} is not emulated{at}" if name.startswith("cu") else f"{name} is defined nowhere{at}"

@@ -1,0 +1,221 @@
+// The device, its streams and events: everything in the order of the calls.
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <map>
+#include <set>
+
+#include "watch.h"
+
+using namespace simt;
+
+#define TELL(ERROR, WHY) told(ERROR, __func__, CALLER, WHY)
+#define FINE told(cudaSuccess, __func__, CALLER)
+
+struct CUstream_st {
+  unsigned flags;
+  int priority;
+};
+struct CUevent_st {
+  unsigned flags;
+  bool recorded;
+  timespec at;
+};
+
+namespace {
+std::set<cudaStream_t> streams;
+std::set<cudaEvent_t> events;
+
+bool is_stream(cudaStream_t s) { return reinterpret_cast<uintptr_t>(s) <= 2 || streams.count(s); }
+
+// An H100, as the rest of the emulator.
+int attribute(cudaDeviceAttr attr) {
+  static const std::map<int, int> known{
+      {cudaDevAttrMaxThreadsPerBlock, 1024}, {cudaDevAttrMaxBlockDimX, 1024}, {cudaDevAttrMaxBlockDimY, 1024},
+      {cudaDevAttrMaxBlockDimZ, 64}, {cudaDevAttrMaxGridDimX, 0x7fffffff}, {cudaDevAttrMaxGridDimY, 65535},
+      {cudaDevAttrMaxGridDimZ, 65535}, {cudaDevAttrMaxSharedMemoryPerBlock, 48 << 10}, {cudaDevAttrTotalConstantMemory, 64 << 10},
+      {cudaDevAttrWarpSize, 32}, {cudaDevAttrMaxRegistersPerBlock, 65536}, {cudaDevAttrClockRate, 1980000},
+      {cudaDevAttrMultiProcessorCount, 132}, {cudaDevAttrComputeCapabilityMajor, 9}, {cudaDevAttrComputeCapabilityMinor, 0},
+      {cudaDevAttrMaxThreadsPerMultiProcessor, 2048}, {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 228 << 10},
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin, 227 << 10}, {cudaDevAttrMaxRegistersPerMultiprocessor, 65536},
+      {cudaDevAttrManagedMemory, 1}, {cudaDevAttrConcurrentManagedAccess, 1}, {cudaDevAttrCooperativeLaunch, 1},
+      {cudaDevAttrUnifiedAddressing, 1}, {cudaDevAttrCanMapHostMemory, 1}, {cudaDevAttrConcurrentKernels, 1},
+      {cudaDevAttrMaxBlocksPerMultiprocessor, 32}, {cudaDevAttrMemoryPoolsSupported, 1}, {cudaDevAttrGlobalMemoryBusWidth, 5120},
+      {cudaDevAttrMemoryClockRate, 2619000}, {cudaDevAttrL2CacheSize, 50 << 20}, {cudaDevAttrAsyncEngineCount, 3},
+      {cudaDevAttrStreamPrioritiesSupported, 1}, {cudaDevAttrHostRegisterSupported, 1}, {cudaDevAttrComputePreemptionSupported, 1}};
+  auto at = known.find(attr);
+  return at == known.end() ? 0 : at->second;
+}
+
+double milliseconds(const timespec& from, const timespec& to) {
+  return static_cast<double>(to.tv_sec - from.tv_sec) * 1e3 + static_cast<double>(to.tv_nsec - from.tv_nsec) * 1e-6;
+}
+}  // namespace
+
+API cudaError_t cudaDeviceSynchronize() {
+  LOCKED;
+  synchronized();
+  return FINE;
+}
+API cudaError_t cudaGetDeviceCount(int* to) { return *to = 1, FINE; }
+API cudaError_t cudaGetDevice(int* to) { return *to = 0, FINE; }
+API cudaError_t cudaSetDevice(int device) { return device ? TELL(cudaErrorInvalidDevice, "one device is emulated, 0") : FINE; }
+API cudaError_t cudaSetDeviceFlags(unsigned) { return FINE; }
+API cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return device ? TELL(cudaErrorInvalidDevice, "") : FINE; }
+API cudaError_t cudaChooseDevice(int* to, const cudaDeviceProp*) { return *to = 0, FINE; }
+API cudaError_t cudaDriverGetVersion(int* to) { return *to = CUDART_VERSION, FINE; }
+API cudaError_t cudaRuntimeGetVersion(int* to) { return *to = CUDART_VERSION, FINE; }
+API cudaError_t cudaDeviceGetAttribute(int* to, cudaDeviceAttr attr, int device) {
+  *to = attribute(attr);
+  return device ? TELL(cudaErrorInvalidDevice, "one device is emulated, 0") : FINE;
+}
+API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  if (device) return TELL(cudaErrorInvalidDevice, "one device is emulated, 0");
+  *p = {};
+  snprintf(p->name, sizeof p->name, "Emulated on the CPU");
+  p->totalGlobalMem = device_memory();
+  p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10;
+  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+  p->warpSize = 32, p->maxThreadsPerBlock = 1024, p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
+  p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
+  p->maxGridSize[0] = 0x7fffffff, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+  p->totalConstMem = 64 << 10, p->memPitch = 0x7fffffff, p->major = 9, p->minor = 0, p->textureAlignment = 512;
+  p->multiProcessorCount = 132, p->l2CacheSize = 50 << 20, p->memoryBusWidth = 5120, p->asyncEngineCount = 3;
+  p->canMapHostMemory = p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->concurrentManagedAccess = 1;
+  p->cooperativeLaunch = p->streamPrioritiesSupported = p->hostRegisterSupported = p->memoryPoolsSupported = 1;
+  p->texturePitchAlignment = 32, p->maxTexture1D = 131072, p->maxTexture2D[0] = 131072, p->maxTexture2D[1] = 65536;
+  return FINE;
+}
+API cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return FINE; }
+API cudaError_t cudaDeviceGetLimit(size_t* to, cudaLimit) { return *to = 8 << 20, FINE; }
+API cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return FINE; }
+API cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -5, FINE; }
+API cudaError_t cudaDeviceCanAccessPeer(int* to, int, int) { return *to = 0, FINE; }
+API cudaError_t cudaProfilerStart() { return FINE; }
+API cudaError_t cudaProfilerStop() { return FINE; }
+
+API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* to, unsigned flags, int priority) {
+  LOCKED;
+  streams.insert(*to = new CUstream_st{flags, priority});
+  return FINE;
+}
+API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* to, unsigned flags) { return cudaStreamCreateWithPriority(to, flags, 0); }
+API cudaError_t cudaStreamCreate(cudaStream_t* to) { return cudaStreamCreateWithPriority(to, 0, 0); }
+API cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  LOCKED;
+  if (!streams.erase(s)) return TELL(cudaErrorInvalidResourceHandle, "no stream");
+  delete s;
+  return FINE;
+}
+API cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  LOCKED;
+  synchronized();
+  return is_stream(s) ? FINE : TELL(cudaErrorInvalidResourceHandle, "no stream");
+}
+API cudaError_t cudaStreamQuery(cudaStream_t s) {
+  LOCKED;
+  synchronized();
+  return is_stream(s) ? FINE : TELL(cudaErrorInvalidResourceHandle, "no stream");
+}
+API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  LOCKED;
+  return is_stream(s) && events.count(e) ? FINE : TELL(cudaErrorInvalidResourceHandle, "no stream, or no event");
+}
+API cudaError_t cudaStreamGetPriority(cudaStream_t s, int* to) {
+  LOCKED;
+  if (!is_stream(s)) return TELL(cudaErrorInvalidResourceHandle, "no stream");
+  return *to = streams.count(s) ? s->priority : 0, FINE;
+}
+API cudaError_t cudaStreamGetFlags(cudaStream_t s, unsigned* to) {
+  LOCKED;
+  if (!is_stream(s)) return TELL(cudaErrorInvalidResourceHandle, "no stream");
+  return *to = streams.count(s) ? s->flags : 0, FINE;
+}
+API cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) { return FINE; }
+API cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void* with) {
+  synchronized();
+  f(with);
+  return FINE;
+}
+API cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void* with, unsigned) {
+  synchronized();
+  f(s, cudaSuccess, with);
+  return FINE;
+}
+
+API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* to, unsigned flags) {
+  LOCKED;
+  events.insert(*to = new CUevent_st{flags, false, {}});
+  return FINE;
+}
+API cudaError_t cudaEventCreate(cudaEvent_t* to) { return cudaEventCreateWithFlags(to, 0); }
+API cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  LOCKED;
+  if (!events.erase(e)) return TELL(cudaErrorInvalidResourceHandle, "no event");
+  delete e;
+  return FINE;
+}
+API cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
+  LOCKED;
+  if (!events.count(e) || !is_stream(s)) return TELL(cudaErrorInvalidResourceHandle, "no event, or no stream");
+  e->recorded = true;
+  clock_gettime(CLOCK_MONOTONIC, &e->at);
+  return FINE;
+}
+API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
+API cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  LOCKED;
+  synchronized();
+  return events.count(e) ? FINE : TELL(cudaErrorInvalidResourceHandle, "no event");
+}
+API cudaError_t cudaEventQuery(cudaEvent_t e) { return cudaEventSynchronize(e); }
+API cudaError_t cudaEventElapsedTime(float* to, cudaEvent_t from, cudaEvent_t until) {
+  LOCKED;
+  if (!events.count(from) || !events.count(until)) return TELL(cudaErrorInvalidResourceHandle, "no event");
+  if (!from->recorded || !until->recorded) return TELL(cudaErrorInvalidResourceHandle, "an event was never recorded");
+  if ((from->flags | until->flags) & cudaEventDisableTiming) return TELL(cudaErrorInvalidResourceHandle, "an event without times");
+  return *to = static_cast<float>(milliseconds(from->at, until->at)), FINE;
+}
+
+API cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute what, int value) {
+  LOCKED;
+  if (what != cudaFuncAttributeMaxDynamicSharedMemorySize) return FINE;
+  if (value < 0 || value > 227 << 10) return TELL(cudaErrorInvalidValue, "a block has up to 227 KB of shared memory");
+  most_dynamic_shared = std::max<size_t>(most_dynamic_shared, value);
+  return FINE;
+}
+API cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return FINE; }
+API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* to, const void*) {
+  *to = {};
+  to->maxThreadsPerBlock = 1024, to->numRegs = 32, to->binaryVersion = to->ptxVersion = 90;
+  to->sharedSizeBytes = static_shared(), to->maxDynamicSharedSizeBytes = static_cast<int>(most_dynamic_shared);
+  return FINE;
+}
+API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* to, const void*, int threads, size_t shared, unsigned) {
+  if (threads < 1) return TELL(cudaErrorInvalidValue, "blocks of no threads");
+  size_t bytes = shared + static_shared() + 1024;
+  *to = threads > 1024 ? 0 : static_cast<int>(std::min(std::min<size_t>(32, 2048 / ((threads + 31) / 32 * 32)), (228 << 10) / bytes));
+  return FINE;
+}
+API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* to, const void* f, int threads, size_t shared) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(to, f, threads, shared, 0);
+}
+
+namespace {
+struct Named {
+  cudaError_t error;
+  const char *name, *text;
+};
+constexpr Named names[] = {
+#include "errors.h"
+};
+const Named& named(cudaError_t error) {
+  static constexpr Named unknown{cudaErrorUnknown, "unrecognized error code", "unrecognized error code"};
+  for (const Named& n : names)
+    if (n.error == error) return n;
+  return unknown;
+}
+}  // namespace
+API const char* cudaGetErrorName(cudaError_t error) { return named(error).name; }
+API const char* cudaGetErrorString(cudaError_t error) { return named(error).text; }

@@ -1,0 +1,84 @@
+// Findings, grouped by the two instructions, in memory that the process which started this one reads.
+#include "watch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <map>
+#include <tuple>
+
+namespace simt {
+Table* table;
+std::recursive_mutex api_lock;
+
+namespace {
+constexpr uint32_t most = sizeof Table::records / sizeof(Record);
+using Key = std::tuple<int32_t, uint64_t, uint64_t, int32_t, uint64_t, bool>;
+std::map<Key, uint32_t>& known() {
+  static auto& made = *new std::map<Key, uint32_t>;  // never destroyed
+  return made;
+}
+
+void copy_text(char* to, size_t room, const char* from) { snprintf(to, room, "%s", from ? from : ""); }
+
+__attribute__((noinline)) void add(const Fault& f, const Memory& m, bool harmless) {
+  Record& r = table->records[table->count];
+  r.fault = f, r.memory = m, r.count = 1, r.harmless = harmless;
+  if (S.active) {
+    memcpy(r.grid, S.launch->grid, sizeof r.grid);
+    memcpy(r.block, S.launch->block, sizeof r.block);
+    copy_text(r.kernel, sizeof r.kernel, launched.kernel);
+    const char* slash = launched.at.file ? strrchr(launched.at.file, '/') : nullptr;
+    copy_text(r.launch_file, sizeof r.launch_file, slash ? slash + 1 : launched.at.file);
+    r.launch_line = launched.at.line;
+  }
+  ++table->count;
+}
+}  // namespace
+
+void note(const Fault& f, const Memory& m, bool harmless) {
+  std::lock_guard<std::recursive_mutex> locked(api_lock);
+  uint64_t text = 0;  // of an error call, whose line is not all there is to it
+  if (f.trouble == static_cast<int32_t>(Misuse::leak)) text = m.made_pc;
+  auto [place, is_new] = known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, text, harmless}, table->count);
+  if (!is_new) ++table->records[place->second].count;
+  else if (table->count < most) add(f, m, harmless);
+  else ++table->lost, known().erase(place);
+}
+
+// Of a launch.
+void found(const Fault& f, bool harmless) { note(f, memory_of_region(f.region, f.offset), harmless); }
+
+__attribute__((noinline)) void report(Misuse what, uintptr_t pc, const Memory& m, const char* text, size_t bytes, bool writes) {
+  Fault f{};
+  f.trouble = static_cast<int32_t>(what);
+  f.region = f.other = -1;
+  f.offset = m.offset;
+  f.bytes = static_cast<int32_t>(bytes);
+  f.writes = writes;
+  f.thread = S.active ? S.current : -1;
+  f.block = static_cast<uint32_t>(S.block);
+  f.pc = relative(reinterpret_cast<void*>(pc));
+  copy_text(f.text, sizeof f.text, text);
+  note(f, m, false);
+}
+
+// What is not emulated: the program ends, and the command says why.
+void refuse(const char* text) {
+  copy_text(table->refused, sizeof table->refused, text);
+  fflush(nullptr);
+  _exit(2);
+}
+
+void open_table() {
+  const char* number = getenv("KERNEL_ASSAY_FINDINGS");
+  void* got = MAP_FAILED;
+  if (number) got = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED, atoi(number), 0);
+  if (got == MAP_FAILED) got = reserve(sizeof(Table), "findings");
+  table = static_cast<Table*>(got);
+}
+}  // namespace simt

@@ -1,0 +1,295 @@
+"""Findings of a program that ran in the emulator: from the memory they were written to, to records in words."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from kernel_assay.corpus.model.base import Record
+from kernel_assay.kernels.backends.simt.emulator import ORDERS, Fault, Shape, Tensor, Trouble
+from kernel_assay.kernels.backends.simt.faults import Scene
+from kernel_assay.kernels.backends.simt.program.compile import Program
+from kernel_assay.kernels.backends.simt.toolchain import SharedArray, place_of
+
+
+class Misuse(IntEnum):
+    """Findings beside those of a launch; program/watch.h has the same."""
+
+    USE_AFTER_FREE = 64
+    DOUBLE_FREE = 65
+    BAD_FREE = 66
+    LEAK = 67
+    HOST_ACCESS = 68
+    HOST_MEMORY = 69
+    CONSTANT_WRITE = 70
+    API_ERROR = 71
+    COPIED_UNDEFINED = 72
+    COPIED_BEYOND = 73
+    UNSYNCHRONIZED = 74
+    HOST_CRASH = 75
+
+
+_WORDS = {
+    Misuse.USE_AFTER_FREE: "{who} {access}{at}, which was freed{freed}",
+    Misuse.DOUBLE_FREE: "{memory} is freed again{at}; it was freed{freed}",
+    Misuse.BAD_FREE: "what is freed{at} was not allocated by the function that it belongs to",
+    Misuse.LEAK: "{memory} is never freed: {bytes} bytes",
+    Misuse.HOST_ACCESS: "the host {verb} {memory}{at}, memory of the device",
+    Misuse.HOST_MEMORY: "{who} {verb} {bytes} bytes at {said}{at}, memory of the host",
+    Misuse.CONSTANT_WRITE: "{who} {access}{at}, constant memory",
+    Misuse.API_ERROR: "{said}{at}",
+    Misuse.COPIED_UNDEFINED: "{said} copies {bytes} bytes from byte {offset} of {memory}{at}, which nobody has written",
+    Misuse.COPIED_BEYOND: "{said} {verb} {bytes} bytes from byte {offset} of {memory}{at}, but it has {whole} bytes",
+    Misuse.UNSYNCHRONIZED: "the host {verb} {memory}{at}, while what a kernel or a copy wrote there was not waited for",
+    Misuse.HOST_CRASH: "the program itself ended{at}: {said}",
+}
+_KINDS = {
+    Trouble.RACE: "race",
+    Trouble.OUT_OF_BOUNDS: "out-of-bounds",
+    Trouble.BAD_INDEX: "out-of-bounds",
+    Trouble.UNINITIALIZED: "uninitialized",
+    Trouble.MISALIGNED: "misaligned",
+    Trouble.DIVERGENT_BARRIER: "divergent-barrier",
+    Trouble.SKIPPED_BARRIER: "skipped-barrier",
+    Trouble.DEADLOCK: "deadlock",
+    Trouble.BAD_MASK: "bad-mask",
+    Trouble.UNDEFINED_LANE: "undefined-lane",
+    Trouble.MEMORY_FAULT: "illegal-address",
+    Trouble.STACK_OVERFLOW: "stack-overflow",
+    Trouble.ARITHMETIC: "division-by-zero",
+    Trouble.TRAP: "trap",
+    Trouble.READ_ONLY: "constant-write",
+}
+_SHARED = 8
+_NOWHERE = Path("-")
+
+
+class Memory(ctypes.Structure):
+    """Some memory; program/watch.h has the same."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("freed", ctypes.c_int32),
+        ("bytes", ctypes.c_uint64),
+        ("offset", ctypes.c_int64),
+        ("made_pc", ctypes.c_uint64),
+        ("freed_pc", ctypes.c_uint64),
+        ("name", ctypes.c_char * 64),
+    )
+
+
+class Entry(ctypes.Structure):
+    """A finding, and how often it was seen; program/watch.h has the same."""
+
+    _fields_ = (
+        ("fault", Fault),
+        ("memory", Memory),
+        ("count", ctypes.c_uint64),
+        ("harmless", ctypes.c_uint32),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("launch_line", ctypes.c_int32),
+        ("launch_file", ctypes.c_char * 128),
+        ("kernel", ctypes.c_char * 128),
+    )
+
+
+class Table(ctypes.Structure):
+    """Memory that a program and the process that started it share; program/watch.h has the same."""
+
+    _fields_ = (
+        ("count", ctypes.c_uint32),
+        ("lost", ctypes.c_uint32),
+        ("launches", ctypes.c_uint32),
+        ("order", ctypes.c_uint32),
+        ("seed", ctypes.c_uint64),
+        ("running", ctypes.c_char * 128),
+        ("refused", ctypes.c_char * 512),
+        ("records", Entry * 512),
+    )
+
+
+def table_in(file: int, seed: int) -> Table:
+    """The table in a file, made for one run: of the order that a seed stands for."""
+    memory = mmap.mmap(file, ctypes.sizeof(Table))
+    table = Table.from_buffer(memory)
+    table.seed, table.order = seed, seed % len(ORDERS)
+    return table
+
+
+class Place(Record):
+    """A line of a source."""
+
+    file: str
+    line: int
+
+
+class ProgramFinding(Record):
+    """One finding: all that was seen at the same two lines."""
+
+    kind: str
+    """race, out-of-bounds, uninitialized, use-after-free and so on."""
+    message: str
+    """One sentence of its first occurrence."""
+    harmless: bool = False
+    """Whether it is only told of: writes of the same value, undefined lanes, barriers that ended threads skip."""
+    place: Place | None = None
+    other: Place | None = None
+    """The other access of a race; where memory was freed."""
+    memory: str = ""
+    """A variable, or what was allocated."""
+    allocated: Place | None = None
+    kernel: str = ""
+    launch: Place | None = None
+    count: int = 1
+    """How often it was seen, in all runs."""
+    order: str
+    """The order of threads that showed it first, and its seed."""
+    seed: int
+
+
+class ProgramRun(Record):
+    """The runs of a program."""
+
+    sources: tuple[str, ...]
+    runs: int
+    launches: int
+    """Of kernels, in the first run."""
+    exit_code: int | None
+    """The program's own, of the first run; negative: the signal that ended it; None: it did not end in time."""
+    findings: tuple[ProgramFinding, ...] = ()
+    replay: str = ""
+    """A command that repeats what the first finding needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Finds words and lines for what was seen."""
+
+    program: Program
+
+    def findings(self, table: Table) -> Iterator[ProgramFinding]:
+        """The findings of a run, each with its first occurrence."""
+        for number in range(table.count):
+            yield self._finding(table.records[number], table)
+
+    def _finding(self, e: Entry, table: Table) -> ProgramFinding:
+        fault, misuse = e.fault, e.fault.trouble >= Misuse.USE_AFTER_FREE
+        other = e.memory.freed_pc if misuse else fault.other_pc
+        name, allocated = self._owner(e.memory)
+        launch = Place(file=self._path(e.launch_file.decode()), line=e.launch_line) if e.launch_line else None
+        kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else _KINDS[Trouble(fault.trouble)]
+        return ProgramFinding(
+            kind=kind,
+            message=self._misuse(e) if misuse else self._fault(e),
+            harmless=bool(e.harmless),
+            place=self._place(fault) or (allocated if kind == "leak" else None),
+            other=self._at(other),
+            memory=name,
+            allocated=allocated,
+            kernel=e.kernel.decode("utf-8", "replace"),
+            launch=launch,
+            count=e.count,
+            order=ORDERS[table.order],
+            seed=table.seed,
+        )
+
+    def _at(self, pc: int) -> Place | None:
+        """The line of an instruction, if it is known."""
+        found = place_of(self.program.executable, pc, _NOWHERE) if pc else None
+        return Place(file=self._path(found[0]), line=found[1]) if found else None
+
+    def _place(self, fault: Fault) -> Place | None:
+        if fault.line:
+            return Place(file=self._path(fault.file.decode("utf-8", "replace")), line=fault.line)
+        return self._at(fault.pc)
+
+    def _path(self, file: str) -> str:
+        """The path of a source as it was given, by the name of its file."""
+        same = [path for path in self.program.texts if path.name == Path(file).name]
+        return str(next((path for path in same if file.endswith(str(path.absolute()))), same[0] if same else file))
+
+    def _owner(self, memory: Memory) -> tuple[str, Place | None]:
+        """What some memory is called, and where it was made."""
+        if name := memory.name.decode("utf-8", "replace"):
+            declared = self.program.variables.get(name)
+            return name, Place(file=str(declared[0]), line=declared[1]) if declared else None
+        made = self._at(memory.made_pc)
+        if not memory.kind or not made:
+            return "", made
+        return self._variable(made) or f"what line {made.line} allocates", made
+
+    def _variable(self, made: Place) -> str:
+        """The variable that an allocating call fills, as its line has it."""
+        text = self.program.texts.get(Path(made.file), "")
+        line = "\n".join(text.splitlines()[made.line - 1 : made.line + 1])
+        found = re.search(
+            r"cuda(?:Malloc|HostAlloc)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)", line
+        )
+        return found[1].lstrip("&") if found else ""
+
+    def _scene(self, e: Entry) -> tuple[Scene, Fault]:
+        """The launch as faults.py describes one, with the one memory that counts."""
+        name, made = self._owner(e.memory)
+        fault = Fault.from_buffer_copy(e.fault)
+        if e.memory.kind == _SHARED:
+            built = self.program.built
+            arrays = (SharedArray(name, "", 0, e.memory.bytes),)
+            tensors: Sequence[Tensor] = ()
+            built = type(built)(built.library, arrays)
+        else:
+            size = max(fault.bytes, 1)
+            fits = e.memory.offset % size == 0 and e.memory.bytes % size == 0 and fault.bytes in {1, 2, 4, 8, 16}
+            where = (
+                f"{name} (allocated in line {made.line})"
+                if made and not e.memory.name and name.startswith("w")
+                else name
+            )
+            tensors = (Tensor(where, 0, e.memory.bytes, size if fits else 1, is_output=True),) if name else ()
+            built = self.program.built
+        fault.region = 0 if name else -1
+        fault.offset = e.memory.offset if name else fault.offset
+        return Scene(_NOWHERE, built, Shape(tuple(e.grid), tuple(e.block), e.memory.bytes), tensors), fault
+
+    def _fault(self, e: Entry) -> str:
+        scene, fault = self._scene(e)
+        return scene.describe(fault)
+
+    def _misuse(self, e: Entry) -> str:
+        scene, fault = self._scene(e)
+        said: dict[str, Any] = {
+            "who": scene.who(fault) if fault.thread >= 0 else fault.text.decode("utf-8", "replace") or "the host",
+            "access": scene.access(fault),
+            "verb": "writes" if fault.writes else "reads",
+            "memory": self._owner(e.memory)[0] or "memory",
+            "at": _said(self._place(fault)),
+            "freed": _said(self._at(e.memory.freed_pc)),
+            "said": fault.text.decode("utf-8", "replace"),
+            "bytes": fault.bytes or e.memory.bytes,
+            "offset": e.memory.offset,
+            "whole": e.memory.bytes,
+        }
+        return _WORDS[Misuse(fault.trouble)].format(**said)
+
+
+def _said(place: Place | None) -> str:
+    return f" ({Path(place.file).name}, line {place.line})" if place else ""
+
+
+def merged(findings: Sequence[ProgramFinding]) -> tuple[ProgramFinding, ...]:
+    """One finding for each kind and pair of lines, with all occurrences counted."""
+    found: dict[tuple[Any, ...], ProgramFinding] = {}
+    for one in findings:
+        lines = sorted((p.file, p.line) for p in (one.place, one.other) if p)
+        key = (one.kind, one.harmless, *lines, one.memory, one.message if one.kind == "api-error" else "")
+        known = found.get(key)
+        found[key] = known.model_copy(update={"count": known.count + one.count}) if known else one
+    real = {(key[0], *key[2:]) for key in found if not key[1]}
+    told = [one for key, one in found.items() if not key[1] or (key[0], *key[2:]) not in real]
+    return tuple(sorted(told, key=lambda f: f.harmless))

@@ -1,0 +1,318 @@
+// Allocations, copies and sets of the runtime API. Each is done at once; what is asynchronous is only judged so.
+#include <stdlib.h>
+#include <string.h>
+
+#include "textures.h"
+#include "watch.h"
+
+using namespace simt;
+
+#define TELL(ERROR, WHY) told(ERROR, __func__, CALLER, WHY)
+#define FINE told(cudaSuccess, __func__, CALLER)
+
+namespace {
+cudaError_t give(void** to, size_t bytes, Kind kind, const char* name, uintptr_t pc) {
+  LOCKED;
+  if (!to) return told(cudaErrorInvalidValue, name, pc, "null");
+  if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
+  *to = nullptr;
+  if (!bytes) return cudaSuccess;
+  if (bytes > device_memory() - allocated() || !(*to = allocate(bytes, kind, pc)))
+    return told(cudaErrorMemoryAllocation, name, pc, "more than the device's memory");
+  return cudaSuccess;
+}
+
+cudaError_t take_back(void* at, bool of_host, const char* name, uintptr_t pc) {
+  LOCKED;
+  if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
+  synchronized();
+  Open opened;
+  return release(at, of_host, pc);  // its finding says more than the error does
+}
+
+bool is_plain(const Memory& m, const void* at) {
+  return m.kind == Kind::none && at && !in_library(reinterpret_cast<uintptr_t>(at));  // perhaps a variable that a macro made
+}
+
+// Whether the memory is where the direction says.
+const char* misdirected(const void* to, const void* from, cudaMemcpyKind kind) {
+  Memory t = memory_at(reinterpret_cast<uintptr_t>(to), 1), f = memory_at(reinterpret_cast<uintptr_t>(from), 1);
+  bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (kind == cudaMemcpyDefault) return nullptr;
+  if (kind < 0 || kind > cudaMemcpyDefault) return "no direction";
+  if (to_device && is_plain(t, to)) return "the target is memory of the host";
+  if (from_device && is_plain(f, from)) return "the source is memory of the host";
+  if (!to_device && t.kind == Kind::device) return "the target is memory of the device";
+  if (!from_device && f.kind == Kind::device) return "the source is memory of the device";
+  return nullptr;
+}
+
+struct Block {
+  void* to;
+  size_t to_pitch;
+  const void* from;
+  size_t from_pitch, width, height;
+};
+
+cudaError_t copy(const Block& b, cudaMemcpyKind kind, bool waits, const char* name, uintptr_t pc) {
+  LOCKED;
+  if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
+  if (waits) synchronized();
+  if (!b.width || !b.height) return cudaSuccess;
+  if (!b.to || !b.from) return told(cudaErrorInvalidValue, name, pc, "null");
+  if (b.height > 1 && (b.width > b.to_pitch || b.width > b.from_pitch)) return told(cudaErrorInvalidPitchValue, name, pc, "");
+  if (const char* why = misdirected(b.to, b.from, kind))
+    return told(strncmp(why, "no", 2) ? cudaErrorInvalidValue : cudaErrorInvalidMemcpyDirection, name, pc, why);
+  Open opened;
+  for (size_t row = 0; row < b.height; ++row) {
+    auto* to = static_cast<char*>(b.to) + row * b.to_pitch;
+    auto* from = static_cast<const char*>(b.from) + row * b.from_pitch;
+    if (!judge_copy(to, b.width, true, name, pc) || !judge_copy(from, b.width, false, name, pc)) return cudaErrorInvalidValue;
+    memmove(to, from, b.width);
+    copy_states(to, from, b.width, !waits);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool waits, const char* name, uintptr_t pc) {
+  return copy({to, bytes, from, bytes, bytes, 1}, kind, waits, name, pc);
+}
+
+cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, const char* name, uintptr_t pc) {
+  LOCKED;
+  if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
+  if (!width || !height) return cudaSuccess;
+  if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at), 1), at) || !at)
+    return told(cudaErrorInvalidValue, name, pc, at ? "memory of the host" : "null");
+  Open opened;
+  for (size_t row = 0; row < height; ++row) {
+    char* to = static_cast<char*>(at) + row * pitch;
+    if (!judge_copy(to, width, true, name, pc)) return cudaErrorInvalidValue;
+    memset(to, value, width);
+    copy_states(to, nullptr, width, false);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t symbol(const void* at, size_t offset, size_t bytes, char** found, const char* name, uintptr_t pc) {
+  Memory m = memory_at(reinterpret_cast<uintptr_t>(at), 1);
+  if (!in_library(reinterpret_cast<uintptr_t>(at))) return told(cudaErrorInvalidSymbol, name, pc, "no variable of the device");
+  *found = static_cast<char*>(const_cast<void*>(at)) + offset;
+  if (m.kind == Kind::none || offset + bytes <= m.bytes) return cudaSuccess;  // of a macro's nobody knows the size
+  report(Misuse::copied_beyond, pc, m, name, bytes, true);
+  return cudaErrorInvalidValue;
+}
+}  // namespace
+
+API cudaError_t cudaMalloc(void** to, size_t bytes) { return give(to, bytes, Kind::device, __func__, CALLER); }
+API cudaError_t cudaMallocAsync(void** to, size_t bytes, cudaStream_t) { return give(to, bytes, Kind::device, __func__, CALLER); }
+API cudaError_t cudaMallocManaged(void** to, size_t bytes, unsigned) { return give(to, bytes, Kind::managed, __func__, CALLER); }
+API cudaError_t cudaMallocHost(void** to, size_t bytes) { return give(to, bytes, Kind::pinned, __func__, CALLER); }
+API cudaError_t cudaHostAlloc(void** to, size_t bytes, unsigned) { return give(to, bytes, Kind::pinned, __func__, CALLER); }
+API cudaError_t cudaMallocPitch(void** to, size_t* pitch, size_t width, size_t height) {
+  *pitch = (width + 511) / 512 * 512;
+  return give(to, *pitch * height, Kind::device, __func__, CALLER);
+}
+API cudaError_t cudaMalloc3D(cudaPitchedPtr* to, cudaExtent e) {
+  size_t pitch = (e.width + 511) / 512 * 512;
+  *to = {nullptr, pitch, e.width, e.height};
+  return give(&to->ptr, pitch * e.height * e.depth, Kind::device, __func__, CALLER);
+}
+API cudaError_t cudaFree(void* at) { return take_back(at, false, __func__, CALLER); }
+API cudaError_t cudaFreeAsync(void* at, cudaStream_t) { return take_back(at, false, __func__, CALLER); }
+API cudaError_t cudaFreeHost(void* at) { return take_back(at, true, __func__, CALLER); }
+
+API cudaError_t cudaHostRegister(void* at, size_t bytes, unsigned) {
+  LOCKED;
+  if (!at || !bytes) return TELL(cudaErrorInvalidValue, "nothing to register");
+  register_host(at, bytes);
+  return FINE;
+}
+API cudaError_t cudaHostUnregister(void* at) {
+  LOCKED;
+  return unregister_host(at) ? FINE : TELL(cudaErrorHostMemoryNotRegistered, "");
+}
+API cudaError_t cudaHostGetDevicePointer(void** to, void* at, unsigned) {
+  *to = at;
+  return FINE;
+}
+API cudaError_t cudaMemGetInfo(size_t* free, size_t* whole) {
+  LOCKED;
+  *whole = device_memory(), *free = *whole - allocated();
+  return FINE;
+}
+API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, const void* at) {
+  LOCKED;
+  Kind kind = memory_at(reinterpret_cast<uintptr_t>(at), 1).kind;
+  *to = {};
+  to->type = kind == Kind::none ? cudaMemoryTypeUnregistered : kind == Kind::pinned ? cudaMemoryTypeHost
+             : kind == Kind::managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
+  to->devicePointer = kind == Kind::none ? nullptr : const_cast<void*>(at);
+  to->hostPointer = kind == Kind::device ? nullptr : const_cast<void*>(at);
+  return FINE;
+}
+
+API cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind k) { return copy(to, from, n, k, true, __func__, CALLER); }
+API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind k, cudaStream_t) {
+  return copy(to, from, n, k, false, __func__, CALLER);
+}
+API cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
+  return copy(to, from, n, cudaMemcpyDeviceToDevice, true, __func__, CALLER);
+}
+API cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t) {
+  return copy(to, from, n, cudaMemcpyDeviceToDevice, false, __func__, CALLER);
+}
+API cudaError_t cudaMemcpy2D(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind k) {
+  return copy({to, tp, from, fp, w, h}, k, true, __func__, CALLER);
+}
+API cudaError_t cudaMemcpy2DAsync(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t) {
+  return copy({to, tp, from, fp, w, h}, k, false, __func__, CALLER);
+}
+API cudaError_t cudaMemset(void* at, int value, size_t n) { return set(at, n, value, n, 1, __func__, CALLER); }
+API cudaError_t cudaMemsetAsync(void* at, int value, size_t n, cudaStream_t) { return set(at, n, value, n, 1, __func__, CALLER); }
+API cudaError_t cudaMemset2D(void* at, size_t pitch, int value, size_t w, size_t h) { return set(at, pitch, value, w, h, __func__, CALLER); }
+API cudaError_t cudaMemset2DAsync(void* at, size_t pitch, int value, size_t w, size_t h, cudaStream_t) {
+  return set(at, pitch, value, w, h, __func__, CALLER);
+}
+API cudaError_t cudaMemset3D(cudaPitchedPtr at, int value, cudaExtent e) {
+  return set(at.ptr, at.pitch, value, e.width, e.height * e.depth, __func__, CALLER);
+}
+
+#define TO_SYMBOL(NAME, WAITS, ...)                                                                                    \
+  API cudaError_t NAME(const void* s, const void* from, size_t n, size_t offset, cudaMemcpyKind k __VA_ARGS__) {       \
+    LOCKED;                                                                                                            \
+    char* at;                                                                                                          \
+    cudaError_t e = symbol(s, offset, n, &at, __func__, CALLER);                                                       \
+    return e ? e : copy(at, from, n, k, WAITS, __func__, CALLER);                                                      \
+  }
+#define FROM_SYMBOL(NAME, WAITS, ...)                                                                                  \
+  API cudaError_t NAME(void* to, const void* s, size_t n, size_t offset, cudaMemcpyKind k __VA_ARGS__) {               \
+    LOCKED;                                                                                                            \
+    char* at;                                                                                                          \
+    cudaError_t e = symbol(s, offset, n, &at, __func__, CALLER);                                                       \
+    return e ? e : copy(to, at, n, k, WAITS, __func__, CALLER);                                                        \
+  }
+#define WITH_STREAM , cudaStream_t
+TO_SYMBOL(cudaMemcpyToSymbol, true)
+TO_SYMBOL(cudaMemcpyToSymbolAsync, false, WITH_STREAM)
+FROM_SYMBOL(cudaMemcpyFromSymbol, true)
+FROM_SYMBOL(cudaMemcpyFromSymbolAsync, false, WITH_STREAM)
+
+API cudaError_t cudaGetSymbolAddress(void** to, const void* s) {
+  LOCKED;
+  char* at = nullptr;
+  cudaError_t e = symbol(s, 0, 0, &at, __func__, CALLER);
+  *to = at;
+  return e ? e : FINE;
+}
+API cudaError_t cudaGetSymbolSize(size_t* to, const void* s) {
+  LOCKED;
+  char* at;
+  *to = memory_at(reinterpret_cast<uintptr_t>(s), 1).bytes;
+  cudaError_t e = symbol(s, 0, 0, &at, __func__, CALLER);
+  return e ? e : FINE;
+}
+
+#if CUDART_VERSION >= 13000
+#define LOCATION cudaMemLocation, unsigned
+#define PLACE cudaMemLocation
+#else
+#define LOCATION int
+#define PLACE int
+#endif
+API cudaError_t cudaMemPrefetchAsync(const void*, size_t, LOCATION, cudaStream_t) { return FINE; }
+API cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, PLACE) { return FINE; }
+
+// ---- arrays and textures ---------------------------------------------------------------------------------------------
+
+struct cudaArray {
+  char* data;
+  size_t width, height, depth, element;  // elements; bytes
+  cudaChannelFormatDesc format;
+};
+
+// Kernels read them: what lies in this library is no access of theirs.
+static struct {
+  Texture texture;
+  bool used;
+} textures[4096];
+
+API cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, cudaChannelFormatKind f) { return {x, y, z, w, f}; }
+
+API cudaError_t cudaMalloc3DArray(cudaArray_t* to, const cudaChannelFormatDesc* d, cudaExtent e, unsigned) {
+  LOCKED;
+  size_t element = static_cast<size_t>(d->x + d->y + d->z + d->w) / 8, h = e.height ? e.height : 1, depth = e.depth ? e.depth : 1;
+  void* data;
+  cudaError_t error = give(&data, e.width * h * depth * element, Kind::device, __func__, CALLER);
+  *to = error ? nullptr : new cudaArray{static_cast<char*>(data), e.width, h, depth, element, *d};
+  return error;
+}
+API cudaError_t cudaMallocArray(cudaArray_t* to, const cudaChannelFormatDesc* d, size_t width, size_t height, unsigned flags) {
+  LOCKED;
+  void* data;
+  size_t element = static_cast<size_t>(d->x + d->y + d->z + d->w) / 8, h = height ? height : 1;
+  cudaError_t error = give(&data, width * h * element, Kind::device, __func__, CALLER);
+  *to = error ? nullptr : new cudaArray{static_cast<char*>(data), width, h, 1, element, *d};
+  return error;
+}
+API cudaError_t cudaFreeArray(cudaArray_t array) {
+  LOCKED;
+  if (!array) return FINE;
+  cudaError_t error = take_back(array->data, false, __func__, CALLER);
+  delete array;
+  return error;
+}
+API cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t pitch, size_t w, size_t h, cudaMemcpyKind k) {
+  size_t row = to->width * to->element;
+  return copy({to->data + y * row + x, row, from, pitch, w, h}, k, true, __func__, CALLER);
+}
+API cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t w, size_t h, cudaMemcpyKind k) {
+  size_t row = from->width * from->element;
+  return copy({to, pitch, from->data + y * row + x, row, w, h}, k, true, __func__, CALLER);
+}
+API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) {
+  LOCKED;
+  bool from_array = p->srcArray, to_array = p->dstArray;
+  size_t element = from_array ? p->srcArray->element : to_array ? p->dstArray->element : 1, width = p->extent.width * element;
+  auto side = [&](cudaArray_t array, const cudaPitchedPtr& plain, const cudaPos& at, size_t& pitch, size_t& slice) {
+    pitch = array ? array->width * element : plain.pitch;
+    slice = pitch * (array ? array->height : plain.ysize);
+    return (array ? array->data : static_cast<char*>(plain.ptr)) + at.z * slice + at.y * pitch + at.x * (array ? element : 1);
+  };
+  size_t tp, ts, fp, fs;
+  char *to = side(p->dstArray, p->dstPtr, p->dstPos, tp, ts), *from = side(p->srcArray, p->srcPtr, p->srcPos, fp, fs);
+  for (size_t z = 0; z < p->extent.depth; ++z)
+    if (cudaError_t e = copy({to + z * ts, tp, from + z * fs, fp, width, p->extent.height}, p->kind, true, __func__, CALLER)) return e;
+  return cudaSuccess;
+}
+
+API cudaError_t cudaCreateTextureObject(cudaTextureObject_t* to, const cudaResourceDesc* r, const cudaTextureDesc* t, const cudaResourceViewDesc*) {
+  LOCKED;
+  Texture made{};
+  if (r->resType == cudaResourceTypeArray) {
+    const cudaArray& a = *r->res.array.array;
+    made = {a.data, a.width, a.height, a.depth, a.width * a.element, a.format, *t};
+  } else if (r->resType == cudaResourceTypeLinear) {
+    const auto& l = r->res.linear;
+    size_t element = static_cast<size_t>(l.desc.x + l.desc.y + l.desc.z + l.desc.w) / 8;
+    made = {static_cast<char*>(l.devPtr), l.sizeInBytes / element, 1, 1, l.sizeInBytes, l.desc, *t};
+  } else if (r->resType == cudaResourceTypePitch2D) {
+    const auto& p = r->res.pitch2D;
+    made = {static_cast<char*>(p.devPtr), p.width, p.height, 1, p.pitchInBytes, p.desc, *t};
+  } else
+    return TELL(cudaErrorNotSupported, "textures of mipmapped arrays are not emulated");
+  for (auto& place : textures) {
+    if (place.used) continue;
+    place = {made, true};
+    *to = reinterpret_cast<cudaTextureObject_t>(&place.texture);
+    return FINE;
+  }
+  return TELL(cudaErrorMemoryAllocation, "more than 4096 textures");
+}
+API cudaError_t cudaDestroyTextureObject(cudaTextureObject_t object) {
+  LOCKED;
+  for (auto& place : textures)
+    if (reinterpret_cast<cudaTextureObject_t>(&place.texture) == object) place.used = false;
+  return FINE;
+}

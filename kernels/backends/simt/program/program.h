@@ -1,0 +1,122 @@
+// What a program's files include first: CUDA C++ on the CPU, launches, and what nvcc declares of the runtime API.
+#pragma once
+#include "../simt.h"
+#undef asm
+#undef warpSize  // a device's properties have it, too
+constexpr int warpSize = 32;
+
+#include <tuple>
+
+// libcu++ must not take this for nvcc, which programs are told it is.
+#if __has_include(<cuda/std/__cccl/compiler.h>)
+#include <cuda/std/__cccl/compiler.h>
+#endif
+
+#include "launch.h"
+#include "textures.h"
+
+namespace simt {
+inline thread_local char program_anchor;
+
+// The values of a launch's arguments, and what each thread calls with them.
+template <class F, class... A>
+struct Call {
+  F kernel;
+  std::tuple<A...> arguments;
+  static SIMT_UNSEEN void thread(const void* at) {
+    auto& call = *static_cast<Call*>(const_cast<void*>(at));
+    invoke(call, std::index_sequence_for<A...>{});
+  }
+  template <size_t... I>
+  static SIMT_UNSEEN void invoke(Call& call, std::index_sequence<I...>) {
+    call.kernel(std::get<I>(call.arguments)...);
+  }
+};
+
+template <class F, class... P>
+struct Configured {
+  F kernel;
+  const char* name;
+  Place at;
+  Config how;
+  bool cooperative;
+
+  cudaError_t operator()(P... arguments) const { return run<std::decay_t<P>...>(std::move(arguments)...); }
+  template <class... A>
+  cudaError_t run(A... arguments) const {
+    Call<F, A...> call{kernel, {std::move(arguments)...}};
+    program_anchor = 1;
+    return launch_kernel(name, at, how, call.thread, &call, sizeof call, &program_anchor, cooperative);
+  }
+};
+// Of a kernel whose parameters only the call tells.
+template <class F>
+struct Deduced : Configured<F> {
+  template <class... A>
+  cudaError_t operator()(A&&... arguments) const {
+    return this->template run<std::decay_t<A>...>(std::forward<A>(arguments)...);
+  }
+};
+
+template <class F, class... P>
+struct Plain {
+  F kernel;
+  const char* name;
+  Place at;
+  Configured<F, P...> on(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) const {
+    return {kernel, name, at, {grid, block, shared, stream}, false};
+  }
+};
+template <class F>
+struct Template {
+  F kernel;
+  const char* name;
+  Place at;
+  Deduced<F> on(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) const {
+    return {{kernel, name, at, {grid, block, shared, stream}, false}};
+  }
+};
+template <class... P>
+Plain<void (*)(P...), P...> kernel(void (*k)(P...), const char* name, Place at = here()) { return {k, name, at}; }
+template <class F>
+Template<F> kernel_template(F k, const char* name, Place at = here()) { return {k, name, at}; }
+
+template <class... P, size_t... I>
+cudaError_t launch_with(void (*k)(P...), const Config& how, void** arguments, bool cooperative, Place at, std::index_sequence<I...>) {
+  return Configured<void (*)(P...), P...>{k, "a kernel", at, how, cooperative}(*static_cast<std::decay_t<P>*>(arguments[I])...);
+}
+}  // namespace simt
+
+#define SIMT_BY_POINTER(NAME, COOPERATIVE)                                                                              \
+  template <class... P>                                                                                                 \
+  cudaError_t NAME(void (*k)(P...), dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = nullptr, \
+                   simt::Place at = simt::here()) {                                                                     \
+    return simt::launch_with(k, {grid, block, shared, stream}, arguments, COOPERATIVE, at, std::index_sequence_for<P...>{}); \
+  }
+SIMT_BY_POINTER(simt_cudaLaunchKernel, false)
+SIMT_BY_POINTER(simt_cudaLaunchCooperativeKernel, true)
+
+// What cuda_runtime.h has for nvcc only. A call is the user's, so each is inlined.
+#define SIMT_SYMBOL(NAME, PARAMETERS, ...) \
+  template <class T>                       \
+  SIMT_INLINE cudaError_t NAME PARAMETERS { return ::NAME(__VA_ARGS__); }
+SIMT_SYMBOL(cudaMemcpyToSymbol, (const T& s, const void* from, size_t n, size_t offset = 0, cudaMemcpyKind k = cudaMemcpyHostToDevice),
+            (const void*)&s, from, n, offset, k)
+SIMT_SYMBOL(cudaMemcpyToSymbolAsync, (const T& s, const void* from, size_t n, size_t offset = 0,
+            cudaMemcpyKind k = cudaMemcpyHostToDevice, cudaStream_t stream = nullptr), (const void*)&s, from, n, offset, k, stream)
+SIMT_SYMBOL(cudaMemcpyFromSymbol, (void* to, const T& s, size_t n, size_t offset = 0, cudaMemcpyKind k = cudaMemcpyDeviceToHost),
+            to, (const void*)&s, n, offset, k)
+SIMT_SYMBOL(cudaMemcpyFromSymbolAsync, (void* to, const T& s, size_t n, size_t offset = 0,
+            cudaMemcpyKind k = cudaMemcpyDeviceToHost, cudaStream_t stream = nullptr), to, (const void*)&s, n, offset, k, stream)
+SIMT_SYMBOL(cudaGetSymbolAddress, (void** to, const T& s), to, (const void*)&s)
+SIMT_SYMBOL(cudaGetSymbolSize, (size_t* to, const T& s), to, (const void*)&s)
+SIMT_SYMBOL(cudaFuncSetAttribute, (T* f, cudaFuncAttribute what, int value), (const void*)f, what, value)
+SIMT_SYMBOL(cudaFuncGetAttributes, (cudaFuncAttributes* to, T* f), to, (const void*)f)
+SIMT_SYMBOL(cudaFuncSetCacheConfig, (T* f, cudaFuncCache how), (const void*)f, how)
+
+inline void __prof_trigger(int) {}
+#define __assume(...) ((void)0)
+#define __CUDACC__ 1
+#define cudaLaunchKernel simt_cudaLaunchKernel
+#define cudaLaunchCooperativeKernel simt_cudaLaunchCooperativeKernel
+#define asm SIMT_UNSUPPORTED_asm

@@ -1,0 +1,105 @@
+// What the parts of the host's side know of one another: a whole program runs, and every access of it is judged.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+
+#include "../runtime/state.h"
+
+namespace simt {
+// Findings beside those of a launch (Trouble); kernels/backends/simt/program/findings.py has the same.
+enum class Misuse : int32_t {
+  use_after_free = 64,
+  double_free,
+  bad_free,
+  leak,
+  host_access,       // by the host, of a device's memory
+  host_memory,       // by a kernel
+  constant_write,
+  api_error,
+  copied_undefined,  // by a function of the runtime API, as all below
+  copied_beyond,
+  unsynchronized,    // the host accesses what a kernel or a copy may still write
+  host_crash,
+};
+
+enum class Kind : int32_t { none, device, pinned, managed, heap, variable, constant, managed_variable, shared };
+
+// Some memory, as it is told of.
+struct Memory {
+  Kind kind;
+  int32_t freed;
+  uint64_t bytes;
+  int64_t offset;  // of the access
+  uint64_t made_pc, freed_pc;
+  char name[64];
+};
+
+struct Record {
+  Fault fault;
+  Memory memory;
+  uint64_t count;
+  uint32_t harmless;
+  uint32_t grid[3], block[3];
+  int32_t launch_line;
+  char launch_file[128], kernel[128];
+};
+
+// What the process that started this one reads, whatever becomes of this one.
+struct Table {
+  uint32_t count, lost, launches, order;
+  uint64_t seed;
+  char running[128];  // the kernel; empty: none
+  char refused[512];
+  Record records[512];
+};
+extern Table* table;
+
+struct LaunchedFrom {
+  const char* kernel;
+  Place at;
+};
+extern LaunchedFrom launched;
+extern std::recursive_mutex api_lock;
+
+// findings.cpp
+void note(const Fault& fault, const Memory& memory, bool harmless);
+void found(const Fault& fault, bool harmless);
+void report(Misuse what, uintptr_t pc, const Memory& memory, const char* text = "", size_t bytes = 0, bool writes = false);
+[[noreturn]] void refuse(const char* text);
+void open_table();
+
+// memory.cpp
+struct Open {  // the device's memory may be accessed
+  Open();
+  ~Open();
+};
+void* allocate(size_t bytes, Kind kind, uintptr_t pc);
+cudaError_t release(void* at, bool of_host, uintptr_t pc);
+void release_all();
+void register_host(const void* at, size_t bytes);
+bool unregister_host(const void* at);
+Memory memory_at(uintptr_t at, size_t bytes);  // kind none: the host's own
+size_t allocated();
+size_t device_memory();  // bytes that there are in all
+bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc);
+bool judge_copy(const void* at, size_t bytes, bool is_write, const char* name, uintptr_t pc);
+void copy_states(const void* to, const void* from, size_t bytes, bool in_flight);
+void synchronized();
+void collect_regions(Launch& launch);
+Memory memory_of_region(int region, int64_t offset);
+void report_leaks();
+size_t static_shared();
+void load_symbols();
+bool is_reachable(uintptr_t at);
+
+// launch.cpp
+extern thread_local bool launching __attribute__((tls_model("initial-exec")));  // this thread of the host's runs a kernel
+cudaError_t told(cudaError_t what, const char* function, uintptr_t pc, const char* why = "");
+extern cudaError_t sticky;
+extern size_t most_dynamic_shared;
+}  // namespace simt
+
+#define API extern "C" SIMT_API
+#define CALLER reinterpret_cast<uintptr_t>(__builtin_return_address(0))
+#define LOCKED std::lock_guard<std::recursive_mutex> locked(simt::api_lock)

@@ -1,0 +1,140 @@
+// Blocks that are on the device at the same time. One has its turn until all of its threads have ended or wait; then the
+// next begins, or goes on where it left off, so that a block may wait for an earlier one or for a later one.
+#include "happens.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+namespace simt {
+namespace {
+// A device of 8 multiprocessors, each as large as those of today (CUDA C++ Programming Guide, "Compute Capabilities").
+constexpr uint64_t processors = 8, most_threads = 2048, most_blocks = 32, most_shared = 228 << 10, own_shared = 1 << 10;
+
+struct Parked {
+  BlockState state;
+  std::vector<Thread> threads;
+  std::vector<Request> requests;
+  std::vector<Warp> warps;
+  std::vector<char> memory, dynamic_memory;
+  uint3 index;
+  bool waits_for_grid;
+  ShadowOfBlock shadow;
+};
+std::deque<Parked> parked;
+uint64_t begun, at_grid;
+
+uint64_t capacity() {
+  uint64_t shared = S.launch->dynamic_shared + S.launch->static_shared + own_shared;
+  return processors * std::min({most_threads / (S.warp_count * warp_lanes), most_blocks, most_shared / shared});
+}
+
+void park() {
+  Parked& p = parked.emplace_back();
+  if (checking) shadow_settle();
+  p.state = S;
+  p.threads.assign(S.threads, S.threads + S.count);
+  p.requests.assign(S.requests, S.requests + S.count);
+  p.warps.assign(S.warps, S.warps + S.warp_count);
+  p.memory.assign(S.shared, S.shared + S.shared_bytes);
+  p.dynamic_memory.assign(dynamic_shared, dynamic_shared + S.launch->dynamic_shared);
+  p.index = block_index;
+  p.waits_for_grid = S.at_grid && S.at_grid == S.alive;
+  if (checking) shadow_park(p.shadow);
+}
+
+void wake_from_grid() {
+  for (int w = 0; w < S.warp_count; ++w) {
+    wake(w, S.warps[w].at_grid);
+    S.warps[w].at_grid = 0;
+  }
+  S.at_grid = S.idle = 0;
+}
+
+void resume(size_t which) {
+  Parked p = std::move(parked[which]);
+  parked.erase(parked.begin() + which);
+  static_cast<BlockState&>(S) = p.state;
+  std::copy(p.threads.begin(), p.threads.end(), S.threads);
+  std::copy(p.requests.begin(), p.requests.end(), S.requests);
+  std::copy(p.warps.begin(), p.warps.end(), S.warps);
+  std::copy(p.memory.begin(), p.memory.end(), S.shared);
+  std::copy(p.dynamic_memory.begin(), p.dynamic_memory.end(), dynamic_shared);
+  block_index = p.index;
+  S.idle = 0;
+  if (checking) shadow_resume(p.shadow);
+  if (!p.waits_for_grid && S.at_grid == S.alive) wake_from_grid();
+}
+
+// One that is parked and can go on; whoever has waited longest, or, where orders are drawn, any.
+size_t choose() {
+  size_t from = static_cast<Order>(S.launch->order) <= Order::reverse ? 0 : random_of_launch(parked.size());
+  for (size_t i = 0; i < parked.size(); ++i) {
+    size_t which = (from + i) % parked.size();
+    if (!parked[which].waits_for_grid) return which;
+  }
+  return parked.size();
+}
+
+[[noreturn]] void never_met() {
+  char text[256];
+  resume(0);
+  snprintf(text, sizeof text, "%zu of %zu blocks came to this barrier of the whole grid, and the others have ended",
+           parked.size() + 1, static_cast<size_t>(S.blocks));
+  fail(Trouble::deadlock, S.grid_at, text);
+}
+
+bool has_room() { return begun < S.blocks && parked.size() + 1 <= capacity() && have_stacks(S.count); }
+}  // namespace
+
+void forget_blocks() {
+  parked.clear();
+  begun = at_grid = 0;
+  begin_stacks();
+}
+
+void run_blocks() {
+  while (!S.over) {
+    if (has_room()) begin_block(begun++);
+    else if (parked.empty()) return;
+    else if (size_t which = choose(); which < parked.size()) resume(which);
+    else never_met();
+    S.others = has_room() || choose() < parked.size();
+    run_threads();
+    if (S.over) return;
+    if (S.alive) park();
+    else if (checking) shadow_block_end();
+  }
+}
+
+void block_at_grid() {
+  if (++at_grid < S.blocks) return;
+  at_grid = 0;
+  if (checking) shadow_grid_barrier();
+  for (Parked& p : parked) {
+    p.waits_for_grid = false;
+    if (checking) shadow_grid_passed(p.state, p.shadow);
+  }
+  wake_from_grid();
+}
+
+void grid_barrier(Place at) {
+  if (S.blocks > capacity()) {
+    char text[256];
+    snprintf(text, sizeof text, "a barrier of the whole grid is reached by %zu blocks, of which the emulated device holds %zu",
+             static_cast<size_t>(S.blocks), static_cast<size_t>(capacity()));
+    fail(Trouble::deadlock, at, text);
+  }
+  barrier(Vote::none, 0, at);
+  int me = S.current;
+  S.threads[me].doing = Doing::at_grid;
+  S.warps[warp_of(me)].at_grid |= bit(lane_of(me));
+  S.grid_at = at;
+  if (++S.at_grid == S.alive) block_at_grid();
+  else converge(warp_of(me));
+  leave();
+}
+}  // namespace simt

@@ -1,0 +1,1 @@
+"""Whole CUDA programs, run in a process of their own."""

@@ -1,0 +1,120 @@
+"""Runs of a CUDA program: each in a process that shares with this one only the memory that findings go to."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.child import command_of, handed
+from kernel_assay.corpus.process.scratch_folders import Scratch
+from kernel_assay.kernels.backends.simt.emulator import ORDERS
+from kernel_assay.kernels.backends.simt.program.compile import Program
+from kernel_assay.kernels.backends.simt.program.findings import (
+    ProgramFinding,
+    ProgramRun,
+    Table,
+    Telling,
+    merged,
+    table_in,
+)
+from kernel_assay.kernels.sandbox.closing import enclosure_of
+
+_SCRATCH_MB = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a program is run."""
+
+    arguments: tuple[str, ...] = ()
+    orders: int = 1
+    """Runs, each with threads in another order."""
+    seed: int = 0
+    """Of the first run; the next have the numbers that follow."""
+    timeout: float = 60.0
+    """Seconds of a run."""
+    closed: bool = True
+    """Whether it is closed in."""
+    out: IO[bytes] | int | None = None
+    """Where the first run prints; None: where this process does. What later runs print is dropped."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_program(program: Program, settings: Settings, sources: Sequence[str]) -> ProgramRun:
+    """Run it in as many orders as asked, and tell what was found. Raises UsageError for what is not emulated."""
+    telling, found = Telling(program), list[ProgramFinding]()
+    codes: list[int | None] = []
+    launches = 0
+    for number in range(settings.orders):
+        code, table = _run(program, settings, settings.seed + number, is_first=not number)
+        if said := table.refused.decode("utf-8", "replace"):
+            raise UsageError(said)
+        codes.append(code)
+        launches = launches or table.launches
+        found += telling.findings(table)
+        if code is None:
+            found.append(_timeout(table, settings.timeout))
+    return ProgramRun(
+        sources=tuple(sources),
+        runs=settings.orders,
+        launches=launches,
+        exit_code=codes[0],
+        findings=merged(found),
+    )
+
+
+def _timeout(table: Table, seconds: float) -> ProgramFinding:
+    where = table.running.decode("utf-8", "replace")
+    doing = f"in kernel {where}" if where else "on the host"
+    words = f"it did not end in {seconds:g} s and was {doing}"
+    return ProgramFinding(kind="timeout", message=words, order=ORDERS[table.order], seed=table.seed)
+
+
+def _run(program: Program, settings: Settings, seed: int, *, is_first: bool) -> tuple[int | None, Table]:
+    """One run: its exit code, None if its time was up, and what was found."""
+    file = os.memfd_create("findings")
+    os.ftruncate(file, ctypes.sizeof(Table))
+    table = table_in(file, seed)
+    with closing(Scratch("program-")) as scratch:
+        told = _told(program, settings, scratch.path, file)
+        given = handed(told)
+        out = settings.out if is_first else subprocess.DEVNULL
+        process = subprocess.Popen(
+            command_of("kernels.programs.child", str(given)),
+            pass_fds=(file, given),
+            stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
+            stdout=out,
+            stderr=None if is_first else subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(given)
+        try:
+            code = process.wait(settings.timeout)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            os.close(file)
+    return code, table
+
+
+def _told(program: Program, settings: Settings, scratch: Path, file: int) -> dict[str, Any]:
+    ours = {"KERNEL_ASSAY_FINDINGS": str(file), "KERNEL_ASSAY_SYMBOLS": str(program.symbols), "TMPDIR": str(scratch)}
+    return {
+        "executable": str(program.executable),
+        "name": program.name,
+        "arguments": list(settings.arguments),
+        "environment": {**settings.environment, **ours},
+        "enclosure": enclosure_of(scratch, _SCRATCH_MB, {}) if settings.closed else None,
+    }

@@ -1,0 +1,243 @@
+"""Whole CUDA programs in the emulator: how their text is rewritten, what they print, what is found."""
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.child import command_of
+from kernel_assay.kernels.backends.simt.program.compile import Request, compile_program
+from kernel_assay.kernels.backends.simt.program.findings import merged
+from kernel_assay.kernels.backends.simt.program.syntax import plain_kernels, rewrite_launches, variables
+from kernel_assay.kernels.backends.simt.toolchain import missing
+from kernel_assay.kernels.programs.run import Settings, run_program
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+
+
+def compiled(folder, *texts, **how):
+    files = [folder / f"p{number}.cu" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    return compile_program(Request(tuple(files), **how))
+
+
+def run(folder, *texts, **how):
+    """What was found, and what the program printed."""
+    with (folder / "out").open("w+b") as out:
+        found = run_program(compiled(folder, *texts), Settings(out=out, **how), ["p0.cu"])
+        out.seek(0)
+        return found, out.read().decode()
+
+
+def kinds(found):
+    return [(f.kind, f.place.line if f.place else 0) for f in found.findings if not f.harmless]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("k<<<g, b>>>(x);", '::simt::kernel(::k, "k").on(g, b)(x);'),
+        ("a::k<<<f(g, n >> 2), b>>>\n(x);", '::simt::kernel(a::k, "a::k").on(f(g, n >> 2), b)\n(x);'),
+        ("if (x) q<<<1,\n2>>>(y);", 'if (x) {}q(simt_a...); }}, "q").on(1,\n2)(y);'),
+        (
+            "t<A<B<int>>, (3 > 2)><<<1, 2>>>();",
+            '{}t<A<B<int>>, (3 > 2)>(simt_a...); }}, "t<A<B<int>>,(3>2)>").on(1, 2)();',
+        ),
+        ("this->f[2]<<<1, 2>>>();", '{}this->f[2](simt_a...); }}, "this->f[2]").on(1, 2)();'),
+        ('puts("k<<<1, 2>>>(x)"); // k<<<1, 2>>>(x)', 'puts("k<<<1, 2>>>(x)"); // k<<<1, 2>>>(x)'),
+        ("x = a <<< b;", "x = a <<< b;"),
+        ("cudaLaunchKernel((const void*)k, g);", "cudaLaunchKernel(k, g);"),
+    ],
+)
+def test_launches_become_calls(text, wanted):
+    by_lambda = "::simt::kernel_template([&](auto&&... simt_a) SIMT_UNSEEN { "
+    plain = {"k": "::k"}
+    assert rewrite_launches(text, plain) == (wanted.format(by_lambda) if "{}" in wanted else wanted)
+
+
+def test_kernels_that_are_one_function_each():
+    text = """
+    __global__ void __launch_bounds__(128) one(int* x, int);
+    template <class T> __global__ void several(T* x);
+    namespace n { static __global__ void inner() {} }
+    __global__ void usual(int n = 3) {}
+    __global__ void twice(int) {} __global__ void twice(int, int) {}
+    """
+    assert plain_kernels([text]) == {"one": "::one", "inner": "inner"}
+
+
+def test_variables_of_the_device():
+    text = """
+    #define ON_DEVICE static __device__
+    ON_DEVICE int z;
+    __device__ int a, b[4] = {1, 2}; __constant__ float c[2][2];
+    __device__ __managed__ unsigned long long m;
+    static __device__ __constant__ const float3 v = {1, 2, 3};
+    __device__ __align__(16) std::pair<int, int> p;
+    __device__ int f(int x) { return x; }
+    template <class T> __host__ __device__ T operator+(T a, T b);
+    """
+    found = [(v.name, v.kind) for v in variables(text)]
+    names = [
+        ("z", "variable"),
+        ("a", "variable"),
+        ("b", "variable"),
+        ("c", "constant"),
+        ("m", "managed"),
+        ("v", "constant"),
+    ]
+    assert found == [*names, ("p", "variable")]
+
+
+PROGRAM = """#include <cstdio>
+__device__ int counter;
+template <class T>
+__global__ void fill(T* x, int n) {
+  if (threadIdx.x <= n) x[threadIdx.x] = T(threadIdx.x);
+}
+__global__ void count(int* x) { counter += x[threadIdx.x]; }
+int main(int argc, char** argv) {
+  int *x, seen;
+  cudaMalloc(&x, 40 * sizeof(int));
+  fill<<<1,
+         64>>>(x, 40);
+  count<<<1, 32>>>(x);
+  cudaMemcpyFromSymbol(&seen, counter, sizeof seen);
+  printf("%d %s\\n", seen, argc > 1 ? argv[1] : "");
+  return 7;
+}
+"""
+
+
+def test_it_goes_on_and_tells_of_all(tmp_path):
+    found, out = run(tmp_path, PROGRAM, arguments=("more",))
+    assert kinds(found) == [("out-of-bounds", 5), ("race", 7), ("leak", 10)]
+    assert found.findings[0].message == ("thread 40 of block 0 writes x[40] (p0.cu, line 5), but it has 40 elements")
+    assert found.findings[1].memory == "counter"
+    assert (found.findings[0].kernel, found.findings[0].launch.line) == ("fill", 11)
+    assert (found.exit_code, out.split()[1]) == (7, "more")
+
+
+def test_orders_are_counted_together_and_name_a_seed(tmp_path):
+    found, _ = run(tmp_path, PROGRAM, orders=3, seed=4)
+    assert {(f.order, f.seed) for f in found.findings if not f.harmless} == {("rotate", 4)}
+    assert next(f.count for f in found.findings if f.kind == "leak") == 3
+    assert merged(found.findings) == found.findings
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('int main() {\n asm("nop;");\n}', "inline PTX is not emulated (p0.cu, line 2)"),
+        (
+            "int main() {\n cudaGraph_t g;\n cudaGraphCreate(&g, 0);\n}",
+            "cudaGraphCreate is not emulated (p0.cu, line 3)",
+        ),
+        (
+            "#include <cublas_v2.h>\nint main() {}",
+            "the header cublas_v2.h is neither emulated nor found (p0.cu, line 1)",
+        ),
+        ("__global__ void k() {}", "no file has a main function"),
+        ("int main() { return x; }", "p0.cu, line 1: g++ says: 'x' was not declared in this scope"),
+    ],
+)
+def test_what_cannot_be_compiled_is_a_sentence(tmp_path, text, said):
+    with pytest.raises(UsageError) as error:
+        compiled(tmp_path, text)
+    assert str(error.value) == said
+
+
+def test_a_kernel_that_launches_another_is_refused(tmp_path):
+    text = "__global__ void a() {}\n__global__ void b() { a<<<1, 1>>>(); }\nint main() { b<<<1, 1>>>(); }"
+    with pytest.raises(UsageError, match=r"dynamic parallelism.*\(p0.cu, line 2\)"):
+        run(tmp_path, text)
+
+
+LOOP = """__global__ void k(volatile int* x) { while (!*x); }
+int main() {
+  int* x; cudaMalloc(&x, 4); cudaMemset(x, 0, 4);
+  k<<<1, 1>>>(x);
+  return cudaDeviceSynchronize();
+}
+"""
+
+
+def test_a_kernel_that_never_ends(tmp_path):
+    found, _ = run(tmp_path, LOOP, timeout=1.0)
+    assert found.exit_code is None
+    assert found.findings[0].message == "it did not end in 1 s and was in kernel k (p0.cu, line 4)"
+
+
+def test_a_program_ends_with_the_process_that_started_it(tmp_path):
+    compiled(tmp_path, LOOP)
+    parent = subprocess.Popen(
+        [*command_of("fuzz.__main__"), "emulate", str(tmp_path / "p0.cu")], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 30
+    while not (mine := _running("p0", str(tmp_path))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    parent.kill()
+    parent.wait()
+    while (left := [pid for pid in mine if Path(f"/proc/{pid}/cmdline").exists()]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert (bool(mine), left) == (True, [])
+
+
+def _running(name, folder):
+    """Processes that are called like a program, and run where this test does."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if words[0] == name.encode() and (entry / "cwd").readlink() == Path.cwd():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_numbers_of_curand(tmp_path):
+    text = """#include <cstdio>
+    #include <curand_kernel.h>
+    __global__ void k() {
+      uint4 a = curand_Philox4x32_10(make_uint4(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344),
+                                     make_uint2(0xa4093822, 0x299f31d0));
+      printf("%08x %08x %08x %08x\\n", a.x, a.y, a.z, a.w);
+      curandStatePhilox4_32_10_t p, q;
+      curandState x, y, z;
+      curand_init(9, 1, 6, &p), curand_init(9, 1, 0, &q);
+      for (int i = 0; i < 6; ++i) curand(&q);
+      curand_init(9, 2, 1000, &x), curand_init(9, 2, 0, &y), curand_init(9, 3, 0, &z);
+      for (int i = 0; i < 1000; ++i) curand(&y);
+      unsigned of_p = curand(&p), of_x = curand(&x);
+      printf("%d %d %d\\n", of_p == curand(&q), of_x == curand(&y), of_x == curand(&z));
+      printf("%.14f %.14f %.12f %.14f\\n", normcdfinv(0.975), erfinv(-0.5), erfcinv(1e-10), erfinv(1e-6) * 1e6);
+    }
+    int main() { k<<<1, 1>>>(); return cudaDeviceSynchronize(); }
+    """
+    found, out = run(tmp_path, text)
+    # The first line is the third vector of Philox's authors (Random123, kat_vectors).
+    # Those of normcdfinv and erfinv are Python's NormalDist().inv_cdf.
+    inverse = "1.95996398454005 -0.47693627620447 4.572824967389 0.88622692545299\n"
+    assert (out, kinds(found)) == (f"d16cfe09 94fdcceb 5001e420 24126ea1\n1 1 0\n{inverse}", [])
+
+
+def test_files_are_linked_and_headers_rewritten(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "part.cuh").write_text(
+        "#pragma once\n__global__ static void k(int* x, int v) { *x = v; }\n"
+        "inline void start(int* x, int v) { k<<<1, 1>>>(x, v); }\nint other(int* x);\n"
+    )
+    main = "#include <part.cuh>\n#include <cstdio>\nint main() { int* x; cudaMalloc(&x, 4); start(x, VALUE);\n"
+    main += 'printf("%d\\n", other(x)); cudaFree(x); }'
+    other = (
+        '#include "own/part.cuh"\nint other(int* x) { int v; cudaMemcpy(&v, x, 4, cudaMemcpyDeviceToHost); return v; }'
+    )
+    program = compiled(tmp_path, main, other, includes=(tmp_path / "own",), defines=("VALUE=5",))
+    with (tmp_path / "out").open("w+b") as out:
+        found = run_program(program, Settings(out=out), ["p0.cu"])
+        out.seek(0)
+        assert (out.read(), kinds(found)) == (b"5\n", [])
