@@ -14,7 +14,6 @@ from kernel_assay.corpus.storage.base_store import component
 from kernel_assay.corpus.storage.merging import merge
 from kernel_assay.corpus.storage.sql.rows import finding_row
 from kernel_assay.corpus.storage.sql.service_tables import life
-from kernel_assay.corpus.storage.sql.rows import finding_row
 from kernel_assay.corpus.storage.sql.tables import findings
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import FindingStanding, JobKind, JobRequest, Standing

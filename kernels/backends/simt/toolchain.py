@@ -29,7 +29,7 @@ from pathlib import Path
 from threading import Thread
 
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
-from kernel_assay.kernels.backends.simt.variables import Variable, constants, variables
+from kernel_assay.kernels.backends.simt.variables import Variable, constants, may_wait, variables
 from kernel_assay.kernels.backends.support.edits import read_source
 from kernel_assay.kernels.backends.support.includes import included
 
@@ -278,16 +278,14 @@ def build(path: Path, entries: Sequence[str], mode: Mode) -> Built:
 
 
 def _counting(path: Path, mode: Mode) -> tuple[str, ...]:
-    """The flag by which every basic block is counted, where `volatile` says that somebody may wait in a loop.
-
-    Check mode sees the reads themselves; elsewhere a loop would never give others a turn.
-    """
-    texts = (read_source(path).text, *(file.read_text("utf-8-sig") for file in included(path)))
-    waits = mode is not Mode.CHECK and any(_WAITING.search(text) for text in texts)
-    return ("-fsanitize-coverage=trace-pc",) if waits else ()
+    """The flag by which every basic block is counted, where somebody may wait in a loop: check mode sees the reads."""
+    counts = mode is not Mode.CHECK and any(map(may_wait, _texts(path)))
+    return ("-fsanitize-coverage=trace-pc",) if counts else ()
 
 
-_WAITING = re.compile(r"\bvolatile\b|\b__ldcv\b")
+def _texts(path: Path) -> list[str]:
+    """A file and its own headers, as they are compiled."""
+    return [read_source(path).text, *(file.read_text("utf-8-sig") for file in included(path))]
 
 
 def runtime(*, programs: bool = False) -> Path:
@@ -433,8 +431,7 @@ def _compile(path: Path, exported: str, mode: Mode, library: Path) -> None:
         symbols = run_tool(["readelf", "--demangle", "-SsW", str(made)], folder)
         arrays, told = shared_arrays(symbols), made.with_suffix(".json")
         places = _subscripts(path, {name for name, *_ in arrays}) if mode is Mode.CHECK else []
-        texts = [kernel.text, *(file.read_text("utf-8-sig") for file in included(path))]
-        known = variables(symbols, constants(texts)) if mode is Mode.CHECK else []
+        known = variables(symbols, constants(_texts(path))) if mode is Mode.CHECK else []
         told.write_text(json.dumps({"shared": arrays, "subscripts": places, "variables": known}), "utf-8")
         told.replace(library.with_suffix(".json"))
         made.replace(library)
@@ -447,7 +444,7 @@ _ZEROS = re.compile(r"^(\t\.zero\t\d+)$", re.MULTILINE)
 
 
 def separated(assembly: str) -> str:
-    """The same with a gap behind each variable in shared memory, which lies in thread-local storage, or without a value."""
+    """The same with a gap behind each variable in shared memory (thread-local storage), or without an initial value."""
     return _SECTION.sub(lambda m: _ZEROS.sub(rf"\1\n\t.zero\t{_SEPARATION}", m[0]), assembly)
 
 

@@ -1,4 +1,7 @@
-"""Variables of the device: `__device__`, `__managed__` and `__constant__` ones, as they lie in a compiled library."""
+"""Variables of the device: `__device__`, `__managed__` and `__constant__` ones, as they lie in a compiled library.
+
+Of their sources it is known here, too, whether somebody may wait for one of them to change.
+"""
 
 from __future__ import annotations
 
@@ -45,3 +48,11 @@ def constants(texts: Iterable[str]) -> set[str]:
     return {
         name for text in texts for match in _CONSTANT.finditer(text) for name in _DECLARED.findall(match[1].rstrip())
     }
+
+
+def may_wait(text: str) -> bool:
+    """Whether a source has reads by which a thread may wait in a loop, so that others must have their turn."""
+    return bool(_WAITING.search(text))
+
+
+_WAITING = re.compile(r"\bvolatile\b|\b__ldcv\b")
