@@ -39,7 +39,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return int(self._process.pid)
 
     def says(self, words: str) -> None:
         """Wait until it has printed that."""
@@ -90,7 +90,7 @@ class Postgres:
         self._server = subprocess.Popen(run, stderr=subprocess.DEVNULL, **self._user)  # type: ignore[call-overload]
         ask = [self._bin / "pg_isready", "-q", "-h", self._folder, "-U", "kassay"]
         for _ in range(200):
-            if subprocess.run(ask, check=False).returncode == 0:
+            if subprocess.run(list(map(str, ask)), check=False).returncode == 0:
                 return
             time.sleep(0.1)
         raise UsageError("postgres does not start")
