@@ -116,7 +116,7 @@ class _Actor:
         self._answers.popleft().set_result(said)
 
     def close(self) -> None:
-        """Nothing: an actor is ended from outside."""
+        """Do nothing: an actor is ended from outside."""
 
 
 def _look_around(task: _Task) -> None:
@@ -135,7 +135,7 @@ def _look_around(task: _Task) -> None:
 
 
 class _Line:
-    """What an actor's orders go out by, and its answers come back."""
+    """The connection to an actor: sends orders, and receives its answers."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor

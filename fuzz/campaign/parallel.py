@@ -70,7 +70,7 @@ class Order:
 
 
 class Line(Protocol):
-    """What orders go out by, and answers come back: a pipe's end, or what stands for one."""
+    """A connection that carries orders and answers: a pipe's end, or what stands for one."""
 
     def send(self, obj: Any, /) -> None:
         """Send an order, or an answer. Raises OSError if the other side has gone."""
@@ -209,7 +209,7 @@ class Fleet(ABC):
             self._hand_out(free)
 
     def _free(self) -> Any:
-        """Whoever has the least to do, and not enough; None: nobody."""
+        """The member with the least to do, if that is not enough; None: there is none."""
         free = min(self._members, key=lambda m: len(m.orders), default=None)
         return free if free is not None and len(free.orders) < DEPTH else None
 

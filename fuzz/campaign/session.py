@@ -242,7 +242,7 @@ def _loaded_and_searched(
 def _fleet(
     settings: RunSettings, examiner: Examiner, campaign: Campaign, crew: Sequence[Place], clock: Clock
 ) -> Fleet | None:
-    """Who searches, where that is not one process of this machine. Raises UsageError."""
+    """The processes that search, where one of this machine is not enough. Raises UsageError."""
     most = campaign.chosen.max_elements or None
     if settings.ray:
         timeout = campaign.chosen.timeout

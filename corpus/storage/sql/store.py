@@ -221,7 +221,8 @@ class SqlStore(BaseStore):
 
     def proof_path(self, proof: Proof) -> str:
         """Words for where a proof is kept."""
-        return self._where(f"the proof of {proof.subject.key}")
+        del proof
+        return self.name
 
     def save_timing(self, run: TimingRun) -> str:
         """Write the times of a run; where."""
@@ -231,7 +232,8 @@ class SqlStore(BaseStore):
 
     def timing_path(self, name: str) -> str:
         """Words for where times are kept."""
-        return self._where(f"the times of {name}")
+        del name
+        return self.name
 
     def timing(self, name: str) -> TimingRun:
         """The times of a run. Raises UsageError if there are none."""
