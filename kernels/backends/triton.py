@@ -64,7 +64,8 @@ class TritonLoader(TorchLoader):
         """Choose the order of programs, which in the second run is that of the first reversed, and who is judged."""
         if not self.mended:
             return
-        from kernel_assay.kernels.backends.triton_cpu.interpreter import JUDGE, Programs  # noqa: PLC0415  as above
+        from kernel_assay.kernels.backends.triton_cpu.interpreter import Programs  # noqa: PLC0415  as above
+        from kernel_assay.kernels.backends.triton_cpu.judge import JUDGE  # noqa: PLC0415  as above
 
         Programs.seed, Programs.backwards = seed, run == 1
         JUDGE.prepare(checked=is_checked_run(seed, run, contracted=contracted))

@@ -50,7 +50,7 @@ class _Undefined:
         if self._tensor._version != self._version:  # noqa: SLF001  as above
             self._bytes[:] = False
         there = (ctypes.c_uint8 * len(self._bytes)).from_address(self.start)
-        self._bytes &= np.frombuffer(there, np.uint8) == _UNDEFINED
+        self._bytes &= np.frombuffer(memoryview(there), np.uint8) == _UNDEFINED
 
     def read(self, at: Addresses, width: int) -> Mask:
         """A mask of the addresses at which all bytes are undefined."""
@@ -251,10 +251,10 @@ class Judge:
 JUDGE = Judge()
 
 
-class _Allocations(TorchFunctionMode):  # type: ignore[misc]
+class _Allocations(TorchFunctionMode):
     """Notes what torch gives that holds nothing yet."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of torch."""
         made = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in _EMPTY:
@@ -338,7 +338,9 @@ def _taken(data: Array, ptrs: Any, mask: Any) -> Any:
     """What the mask allows of some data, in a row."""
     shape = ptrs.data.shape
     whole = np.broadcast_to(data, shape)
-    return np.ascontiguousarray(whole if mask is None or mask.data.all() else whole[np.broadcast_to(mask.data, shape)]).ravel()
+    return np.ascontiguousarray(
+        whole if mask is None or mask.data.all() else whole[np.broadcast_to(mask.data, shape)]
+    ).ravel()
 
 
 def _there(at: Addresses, width: int) -> Array:
