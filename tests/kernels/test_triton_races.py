@@ -41,15 +41,15 @@ def test_what_atomic_operations_order_is_no_race(said, kernel):
 
 
 RACES = {
-    "added_by_a_store": "reads out[0] # which program N wrote #, and nothing orders the two",
-    "added_atomically_for_its_own_block": "writes out[0] # which program N wrote #, and nothing",
-    "added_and_read": "writes out[0] # which program N read #, and nothing",
-    "locked_without_order": "reads out[0] # which program N wrote #, and nothing",
-    "anybody_adds_up": "reads parts[N] # which program N wrote #, and nothing",
+    "added_by_a_store": "reads out[0] #, which program N wrote #, and nothing orders the two",
+    "added_atomically_for_its_own_block": "writes out[0] #, which program N wrote #, and nothing",
+    "added_and_read": "writes out[0] #, which program N read #, and nothing",
+    "locked_without_order": "reads out[0] #, which program N wrote #, and nothing",
+    "anybody_adds_up": "reads parts[N] #, which program N wrote #, and nothing",
     "lanes_of_one_store": "writes out[0] #, with several values at once",
-    "blocks_of_a_descriptor": "writes out[N] # which program N wrote #, and nothing",
-    "neighbour": "reads out[N] # which program N wrote #, and nothing",
-    "half_of_an_element": "writes word[0] # which program N wrote #, and nothing",
+    "blocks_of_a_descriptor": "writes out[N] #, which program N wrote #, and nothing",
+    "neighbour": "reads out[N] #, which program N wrote #, and nothing",
+    "half_of_an_element": "writes word[0] #, which program N wrote #, and nothing",
 }
 
 
