@@ -252,7 +252,7 @@ def test_programs_that_write_to_one_place_are_found_out(tmp_path):
     same = same.replace("v / (1.0 + tl.exp(-v))", "v * tl.program_id(0)").replace(
         "(triton.cdiv(x.numel(), 16),)", "(3,)"
     )
-    kinds = {verdict(tmp_path, same, shape=(1, 16), seed=seed).kind for seed in range(1, 9)}
+    kinds = {verdict(tmp_path, same, shape=(1, 16), seed=seed).kind for seed in (1, 2)}
     assert kinds == {Kind.NONDETERMINISTIC, Kind.RACE}
 
 

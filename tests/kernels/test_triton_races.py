@@ -136,52 +136,60 @@ SCRATCH = {
 }
 
 
-def mine(folder, text):
-    path = folder / "mine.py"
-    path.write_text(text)
-    return user_subject(str(path), ())
-
-
-def verdict(subject, case):
-    with Examiner([subject]) as examiner:
-        return examiner.check([CheckRequest(case, (subject.key,))])[0].verdicts[subject.key]
-
-
-@pytest.mark.parametrize("way", SCRATCH)
-def test_scratch_that_torch_or_a_launch_has_written_is_defined(tmp_path, way):
-    found = verdict(mine(tmp_path, HEAD % f"{SCRATCH[way]}; _plus[(1,)](out, scratch, n, 64)"), CHECKED)
-    if way in {"empty", "half"}:
-        element = 0 if way == "empty" else 17
-        assert found.kind is Kind.UNINITIALIZED
-        assert found.message == f"program 0 reads scratch[{element}] (mine.py, line 24), which nobody has written"
-    else:
-        assert found.kind is Kind.PASS, found.message
-
-
 ADDS = (HEAD % "pass").replace(
     "def run(x):\n    out, n = torch.empty_like(x), x.numel()", "def run(out, x):\n    n = x.numel()"
 )
 ADDS = ADDS.replace("    return out\n", "").replace("v / (1.0", "0 * tl.load(out + i, mask=i < n) + v / (1.0")
+TEXTS = {
+    **{way: HEAD % f"{text}; _plus[(1,)](out, scratch, n, 64)" for way, text in SCRATCH.items()},
+    "adds": ADDS,
+    "stored twice": (HEAD % "pass").replace("(triton.cdiv(n, 16),)", "(triton.cdiv(n, 16), 2)"),
+}
 
 
-def test_an_output_is_undefined_at_first(tmp_path):
-    subject = mine(tmp_path, ADDS)
-    assert verdict(subject, CHECKED).kind is Kind.UNINITIALIZED
-    assert verdict(subject, UNCHECKED).kind is not Kind.UNINITIALIZED, "one case in four is judged"
+def mine(folder, name):
+    path = folder / f"{name.replace(' ', '_')}.py"
+    path.write_text(TEXTS[name])
+    return user_subject(str(path), ())
 
 
-def test_a_warning_comes_with_the_execution(tmp_path):
-    subject = mine(tmp_path, (HEAD % "pass").replace("(triton.cdiv(n, 16),)", "(triton.cdiv(n, 16), 2)"))
-    with Examiner([subject]) as examiner:
-        checked = examiner.check([CheckRequest(CHECKED, (subject.key,))])[0]
-    assert checked.verdicts[subject.key].kind is Kind.PASS
-    (said,) = checked.executions[subject.key].warnings
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """What was found of each in a case that is judged, and in one that is not."""
+    folder = tmp_path_factory.mktemp("kernels")
+    subjects = {name: mine(folder, name) for name in TEXTS}
+    keys = tuple(s.key for s in subjects.values())
+    with Examiner([*subjects.values()]) as examiner:
+        both = examiner.check([CheckRequest(CHECKED, keys), CheckRequest(UNCHECKED, keys)])
+    return {n: [(one.verdicts[s.key], one.executions[s.key]) for one in both] for n, s in subjects.items()}
+
+
+@pytest.mark.parametrize("way", SCRATCH)
+def test_scratch_that_torch_or_a_launch_has_written_is_defined(checked, way):
+    found = checked[way][0][0]
+    if way in {"empty", "half"}:
+        element = 0 if way == "empty" else 17
+        assert found.kind is Kind.UNINITIALIZED
+        assert found.message == f"program 0 reads scratch[{element}] ({way}.py, line 24), which nobody has written"
+    else:
+        assert found.kind is Kind.PASS, found.message
+
+
+def test_an_output_is_undefined_at_first_and_one_case_in_four_is_judged(checked):
+    assert [verdict.kind is Kind.UNINITIALIZED for verdict, _ in checked["adds"]] == [True, False]
+
+
+def test_a_warning_comes_with_the_execution(checked):
+    (judged, execution), (_, other) = checked["stored twice"]
+    assert judged.kind is Kind.PASS
+    (said,) = execution.warnings
     assert "writes out[" in said
+    assert not other.warnings
 
 
 def test_a_kernel_on_a_gpu_is_interpreted_beside_it(tmp_path):
-    there = mine(tmp_path, ADDS).but(device="cuda")
+    there = mine(tmp_path, "adds").but(device="cuda")
     assert check_mode.wanted([there]) == {there.key: ""}
     with EmulatingExaminer([there], timeout=30.0, memory_mb=2048) as beside:
-        (checked,) = beside.check([beside.request(0, CHECKED)])
-    assert checked.verdicts[there.key].kind is Kind.UNINITIALIZED
+        (found,) = beside.check([beside.request(0, CHECKED)])
+    assert found.verdicts[there.key].kind is Kind.UNINITIALIZED
