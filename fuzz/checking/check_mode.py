@@ -1,8 +1,8 @@
 """Check mode beside a GPU: what the hardware lets pass in silence is looked for on the processors that it leaves idle.
 
 A share of the cases of each kernel in CUDA C++ that runs on a GPU is emulated, too, by a sandbox of its own, while the
-GPU goes on. Only what the emulator itself sees counts (races, divergence, memory): values are judged where they belong.
-A failure is filed under the same name, with the CPU as its device; a replay takes it there.
+GPU goes on, and of those in Triton interpreted. Only what is seen there counts (races, divergence, memory): values are
+judged where they belong. A failure is filed under the same name, with the CPU as its device; a replay takes it there.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ MOST_ELEMENTS = 1 << 13
 """Of the inputs: an access to memory takes a hundred times as long as elsewhere."""
 SECONDS = 2.0
 """For one execution, at most; who takes longer waits for what is not emulated, and is not asked again."""
-BACKEND = "cuda"
+BACKENDS = ("cuda", "triton")
 
 
 def wanted(subjects: Iterable[Subject]) -> dict[str, str]:
-    """Key of each kernel in CUDA C++ on a GPU -> "", or why it cannot be emulated here; none with a bug on purpose."""
-    why = loader_of(BACKEND).unavailable()
-    return {s.key: why for s in subjects if s.backend == BACKEND and s.device != "cpu" and not s.planted}
+    """Key of each kernel in CUDA C++ or Triton on a GPU -> "", or why none is emulated; no seeded bugs."""
+    asked = [s for s in subjects if s.backend in BACKENDS and s.device != "cpu" and not s.planted]
+    why = {backend: loader_of(backend).unavailable() for backend in {s.backend for s in asked}}
+    return {s.key: why[s.backend] for s in asked}
 
 
 def noted(campaign: Campaign, examiner: Examiner) -> Campaign:
@@ -47,7 +48,7 @@ def noted(campaign: Campaign, examiner: Examiner) -> Campaign:
 
 
 class EmulatingExaminer(Examiner):
-    """Emulates kernels that run on a GPU, and judges only what the emulator reports."""
+    """Emulates kernels that run on a GPU, or interprets them, and judges only what the emulator reports."""
 
     def __init__(self, subjects: Sequence[Subject], *, timeout: float, memory_mb: int, closed: bool = True) -> None:
         """subjects: as they are placed on the GPU."""

@@ -1,12 +1,15 @@
 """Subjects in Triton, on the CPU: their kernels are interpreted (triton_cpu/interpreter.py), on torch's tensors."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib import import_module, metadata
 from typing import Any
 
+from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.interpreter_mends import INTERPRETED, KNOWN
+from kernel_assay.kernels.backends.simt.schedule import is_checked_run
 from kernel_assay.kernels.backends.torch import GpuTorchLoader, TorchLoader
 
 
@@ -23,6 +26,10 @@ class TritonLoader(TorchLoader):
     packages = ("triton", "torch")  # type: ignore[assignment]  # as many as Loader allows
 
     mended = True
+    _judge: Any = None
+    """What judges launches; None before the first run, and where nothing is mended."""
+    _outputs: Collection[int] = ()
+    """Addresses of the outputs."""
 
     def unavailable(self) -> str:
         """Refuses a version whose interpreter nobody has mended: its kernels would fail for what is wrong with us."""
@@ -48,13 +55,45 @@ class TritonLoader(TorchLoader):
         """Kernels that are interpreted."""
         return _noted_launches()
 
-    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:  # noqa: ARG002  the interface asks for it
-        """The programs of a grid run in order first, and then the other way round."""
+    def stage(self, slab: Array, outputs: Collection[Array]) -> None:
+        """Remember where the outputs lie."""
+        super().stage(slab, outputs)
+        self._outputs = {_address_of(view) for view in outputs}
+
+    def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:
+        """Choose the order of programs, which in the second run is that of the first reversed, and who is judged."""
         if not self.mended:
             return
         from kernel_assay.kernels.backends.triton_cpu.interpreter import Programs  # noqa: PLC0415  as above
+        from kernel_assay.kernels.backends.triton_cpu.judge import JUDGE  # noqa: PLC0415  as above
 
-        Programs.backwards = run == 1
+        Programs.seed, Programs.backwards = seed, run == 1
+        JUDGE.prepare(checked=is_checked_run(seed, run, contracted=contracted))
+        self._judge = JUDGE
+
+    def wrap(self, view: Array) -> Any:
+        """A tensor over the same memory; the judge is told of outputs."""
+        made = super().wrap(view)
+        if self._judge and _address_of(view) in self._outputs:
+            self._judge.allocated(made)
+        return made
+
+    @contextmanager
+    def free_memory(self, sizes: Collection[int], run: int) -> Iterator[None]:
+        """Fill free memory, and see what is taken of it where a run is judged."""
+        with ExitStack() as stack:
+            stack.enter_context(super().free_memory(sizes, run))
+            if self._judge:
+                stack.enter_context(self._judge.watching())
+            yield
+
+    def warnings(self) -> list[str]:
+        """Stores of several programs to one place that change nothing: the first of each launch."""
+        return self._judge.warnings if self._judge else []
+
+
+def _address_of(view: Array) -> int:
+    return int(view.__array_interface__["data"][0])
 
 
 class GpuTritonLoader(GpuTorchLoader):

@@ -127,7 +127,7 @@ class HostAccess(Access):
 
     def prepare(self, memory: Any, case: Case, run: int, order: int) -> None:
         """Tell the loader."""
-        self.loader.stage(memory.slab)
+        self.loader.stage(memory.slab, memory.tensors()[1])
         self.loader.prepare(order, run, contracted=case.contracted)
 
 

@@ -45,6 +45,7 @@ ACTED = [
     "other-arguments.md",
     "workloads.md",
     "trace.md",
+    "triton-on-a-laptop.md",
 ]
 """Pages whose commands are run in the folder of a user."""
 COMPILED = {"cuda-on-a-laptop.md", "debug-a-finding.md", "your-first-kernel.md"}

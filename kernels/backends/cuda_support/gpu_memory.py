@@ -33,8 +33,9 @@ class OnGpu(Loader):
 
     walled = False
 
-    def stage(self, slab: Array) -> None:
+    def stage(self, slab: Array, outputs: Collection[Array]) -> None:
         """Have it copied as a whole."""
+        del outputs
         stage(slab)
 
     def is_out_of_memory(self, error: BaseException) -> bool:

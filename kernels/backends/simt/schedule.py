@@ -37,7 +37,7 @@ class Schedule:
 
         Both runs of a contracted case are: they are compared bit by bit. So none of them is checked.
         """
-        checked = run == 1 and seed % CHECKED == 0 and not contracted
+        checked = is_checked_run(seed, run, contracted=contracted)
         skipped = 0 if run == 0 or checked else 1 + seed // len(ORDERS) % (len(ORDERS) - 1)
         self.order = ORDERS[(seed + skipped) % len(ORDERS)]
         self.seed = seed
@@ -46,9 +46,14 @@ class Schedule:
         self.warnings = []
 
 
+def is_checked_run(number: int, run: int, *, contracted: bool) -> bool:
+    """Whether run 0 or 1 of the case with a number is in check mode."""
+    return run == 1 and number % CHECKED == 0 and not contracted
+
+
 def is_checked(case: Case) -> bool:
-    """Whether the emulator runs it in check mode."""
-    return case.number % CHECKED == 0 and not case.contracted
+    """Whether one of its runs is in check mode, emulated or interpreted."""
+    return is_checked_run(case.number, 1, contracted=case.contracted)
 
 
 def drawn_contracted(case: Case) -> bool:

@@ -115,9 +115,9 @@ class Loader(ABC):
         """The tensor of torch's over what a return-style subject gave back there. Raises TypeError if it is none."""
         raise InternalError(f"{self.name} subjects cannot be read there")
 
-    def stage(self, slab: Array) -> None:
-        """Told before each call: the memory in which all buffers of the case lie, with their red zones."""
-        del slab
+    def stage(self, slab: Array, outputs: Collection[Array]) -> None:
+        """Told before each call: the memory in which all buffers of the case lie, with red zones; and its outputs."""
+        del slab, outputs
 
     def prepare(self, seed: int, run: int, *, contracted: bool = False) -> None:
         """Told before each call: a number that the case's seeds give, and which of its two runs this is.

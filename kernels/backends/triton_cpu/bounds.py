@@ -19,6 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.kernels.backends.support.signature import KernelFaultError
+from kernel_assay.kernels.backends.triton_cpu.places import kernel_line, line_words, program_words
 
 
 class Region:
@@ -36,6 +37,11 @@ class Region:
         """Elements from the first to the last, with those between them that are none of the tensor's."""
         steps = zip(self.tensor.shape, self.tensor.stride(), strict=True)
         return 1 + sum((n - 1) * step for n, step in steps) if self.tensor.numel() else 0
+
+    @property
+    def stop(self) -> int:
+        """The address behind its last element."""
+        return self.start + self._hull * self.size
 
     @cached_property
     def _members(self) -> NDArray[np.bool_] | None:
@@ -60,18 +66,20 @@ class Region:
 
     def holds(self, low: int, high: int) -> bool:
         """Whether every byte from `low` to before `high` is its own, as far as can be told at a glance."""
-        return self._members is None and self.start <= low and high <= self.start + self._hull * self.size
+        return self._members is None and self.start <= low and high <= self.stop
 
-    def describe(self, address: int) -> str:
-        """An address as an element of it, and why it is none."""
+    def element(self, address: int) -> str:
+        """An address as an element of it."""
+        return f"{self.name}[{(address - self.start) // self.size}]"
+
+    def why_outside(self, address: int) -> str:
+        """Words for why there is no element of it at an address."""
         index, count = (address - self.start) // self.size, int(self.tensor.numel())
         if index < 0:
-            why = "before its first element"
-        elif index >= self._hull:
-            why = f"beyond its {count} element{'s' if count != 1 else ''}"
-        else:
-            why = "which lies between its elements"
-        return f"{self.name}[{index}], {why}"
+            return "before its first element"
+        if index >= self._hull:
+            return f"beyond its {count} element{'s' if count != 1 else ''}"
+        return "which lies between its elements"
 
 
 class Pointer(tl.pointer_type):  # type: ignore[misc]
@@ -97,6 +105,11 @@ def owned(name: str, value: Any) -> Any:
     found = interpreter._implicit_cvt(value)  # noqa: SLF001  what the interpreter would make of it
     found.handle.dtype = Pointer(found.handle.dtype, region)
     return found
+
+
+def width_of(ptrs: Any) -> int:
+    """Bytes of what lies at an address."""
+    return max(1, int(ptrs.get_element_ty().primitive_bitwidth) // 8)
 
 
 def _region_of(handle: Any) -> Region | None:
@@ -144,18 +157,19 @@ class CheckedMemory(interpreter.InterpreterBuilder):  # type: ignore[misc]
         at = ptrs.data if mask is None or mask.data.all() else ptrs.data[np.broadcast_to(mask.data, ptrs.data.shape)]
         if not at.size:
             return
-        width = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)
+        width = width_of(ptrs)
         if (at & (width - 1)).any():
-            message = f"triton kernel {verb} {width} bytes at an address that is no multiple of {width}"
-            raise KernelFaultError(Kind.CRASHED, message)
+            what = f"{self._who} {verb} {width} bytes at an address that is no multiple of {width}"
+            raise KernelFaultError(Kind.CRASHED, f"{what}{line_words(kernel_line())}")
         region = _region_of(ptrs)
         if region is None:
             self._check_unowned(verb, at, width)
         elif not region.holds(int(at.min()), int(at.max()) + width):
             outside = region.lacks(at, width)
             if outside.any():
-                where = region.describe(int(at[outside][0]))
-                raise KernelFaultError(Kind.OUT_OF_BOUNDS, f"triton kernel {verb} {where} ({self._program})")
+                first = int(at[outside][0])
+                what = f"{self._who} {verb} {region.element(first)}{line_words(kernel_line())}"
+                raise KernelFaultError(Kind.OUT_OF_BOUNDS, f"{what}, {region.why_outside(first)}")
 
     def _check_unowned(self, verb: str, at: Array, width: int) -> None:
         """Raises NotImplementedError: the address may be right, of a tensor that is not seen here."""
@@ -163,5 +177,5 @@ class CheckedMemory(interpreter.InterpreterBuilder):  # type: ignore[misc]
             raise NotImplementedError(f"triton kernel {verb} memory of which only its address was passed")
 
     @property
-    def _program(self) -> str:
-        return f"program {', '.join(map(str, self.grid_idx))}"
+    def _who(self) -> str:
+        return program_words(self.grid_idx, self.grid_dim)

@@ -21,6 +21,7 @@ from triton.runtime import autotuner, interpreter, jit
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.kernels.backends.triton_cpu.arithmetic import Arithmetic, Reductions, Scans, stored
 from kernel_assay.kernels.backends.triton_cpu.bounds import LAUNCHED, CheckedMemory, owned
+from kernel_assay.kernels.backends.triton_cpu.judge import JUDGE, JudgedMemory
 from kernel_assay.kernels.backends.triton_cpu.libdevice import Libdevice, connect
 
 
@@ -40,12 +41,13 @@ class Launch(interpreter.GridExecutor):  # type: ignore[misc]
         """Run it. Raises what the kernel raised, and not the interpreter's wrapping of it."""
         taken = {name: value for name, value in kwargs.items() if name in self.arg_names}
         named = inspect.getcallargs(self.fn, *args, **taken)
-        try:
-            super().__call__(**{name: self._argument(name, value) for name, value in named.items()})
-        except interpreter.InterpreterError as error:
-            raise _cause(error) from None
-        finally:
-            LAUNCHED.clear()
+        with JUDGE.judging():
+            try:
+                super().__call__(**{name: self._argument(name, value) for name, value in named.items()})
+            except interpreter.InterpreterError as error:
+                raise _cause(error) from None
+            finally:
+                LAUNCHED.clear()
 
     def _argument(self, name: str, value: Any) -> Any:
         if name in self.constexprs:
@@ -77,15 +79,29 @@ def _as_pointer(launch: Launch, name: str, value: Any) -> Any:  # noqa: ARG001  
 
 
 class Programs(interpreter.InterpreterBuilder):  # type: ignore[misc]
-    """A grid whose programs run from the first to the last, or the other way round: a GPU has no order."""
+    """A grid whose programs run in an order that a seed gives, or the other way round: a GPU has no order."""
 
+    seed = 0
     backwards = False
+
+    def set_grid_dim(self, nx: int, ny: int, nz: int) -> None:
+        """Choose the order of a launch's programs: as they come, from a drawn one on, or all drawn."""
+        super().set_grid_dim(nx, ny, nz)
+        how, seed = self.seed % 3, self.seed // 3
+        turns = np.arange(nx * ny * nz)
+        if how == 1 and len(turns):
+            turns = np.roll(turns, -(seed % len(turns)))
+        elif how:
+            turns = np.random.default_rng(seed).permutation(turns)
+        self._turns = turns[::-1] if self.backwards else turns
+        JUDGE.begin((nx, ny, nz))
 
     def set_grid_idx(self, x: int, y: int, z: int) -> None:
         """Say which program runs next."""
-        if self.backwards:
-            x, y, z = (n - 1 - i for n, i in zip(self.grid_dim, (x, y, z), strict=True))
-        super().set_grid_idx(x, y, z)
+        number = int(self._turns[np.ravel_multi_index((x, y, z), self.grid_dim)])
+        super().set_grid_idx(*map(int, np.unravel_index(number, self.grid_dim)))
+        if JUDGE.launch:
+            JUDGE.launch.enter(number)
 
 
 _BUILDERS: list[type] = []
@@ -104,7 +120,8 @@ def _scalars() -> None:
 
 def _bounds() -> None:
     Launch.conversions.append(_as_pointer)
-    _build(CheckedMemory)
+    _build(JudgedMemory)
+    _build(CheckedMemory)  # looks first
 
 
 def _order() -> None:
