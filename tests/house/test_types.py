@@ -43,14 +43,7 @@ def test_scripts(monkeypatch):
     scripts = [str(path) for path in files if path.is_file() and not path.suffix]
     assert len(scripts) > 20
     apart = [path for path in scripts if Path(path).name in sys.stdlib_module_names]  # each would hide a module
-<<<<<<< HEAD
-    for some in (
-        ["--scripts-are-modules", *(path for path in scripts if path not in apart)],
-        *([one] for one in apart),
-    ):
-=======
     together = [path for path in scripts if path not in apart]
     for some in (["--scripts-are-modules", *together], *([path] for path in apart)):
->>>>>>> w_srv
         result = mypy(*some)
         assert result.returncode == 0, result.stdout
