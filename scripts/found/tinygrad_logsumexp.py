@@ -1,0 +1,12 @@
+"""tinygrad 0.14.0: logsumexp is NaN where all is -Inf, or something Inf."""
+
+import math
+import os
+
+os.environ["DEV"] = "PYTHON"
+
+from tinygrad import Tensor
+
+low, high = Tensor([-math.inf, -math.inf]).logsumexp().item(), Tensor([math.inf, 1.0]).logsumexp().item()
+wrong = low != -math.inf or high != math.inf
+print("seen" if wrong else "not in this version", f"{low} for -inf, {high} for inf", sep=": ")
