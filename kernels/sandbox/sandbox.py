@@ -53,6 +53,8 @@ RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
 LOOK_BACK = 8
 """Executions before an unexplained death that are tried again, to see which of them caused it."""
+SPARE_AFTER = 64
+"""Tasks of a first worker after which a spare waits beside it: short runs seldom need one. On a GPU it waits at once."""
 MAX_WARM = 8
 """Subjects a first spare loads before it is needed."""
 _MOST_STACK = 2000
@@ -101,7 +103,9 @@ class Sandbox:
         """Keys of the subjects that were killed because they were late."""
         self._slow: set[str] = set()
         """Keys of those that were late once, and came back when they were given more time."""
-        self._active, self._spare = self._ready(), self._ready(*list(self._subjects)[:MAX_WARM])
+        self._active, self._spare = self._ready(), None
+        if self.pool.on_gpu or self._sharing.wanted:
+            self._spare = self._first_spare()
         self._share()
         self.deaths = 0
         """Workers lost so far."""
@@ -118,7 +122,7 @@ class Sandbox:
 
     def close(self) -> None:
         """End all processes."""
-        for handle in (self._active, self._spare):
+        for handle in filter(None, (self._active, self._spare)):
             handle.close()
         self.pool.close()
 
@@ -233,7 +237,7 @@ class Sandbox:
 
         A batch under way is given up. The worker after that one loads them while it waits.
         """
-        for _ in (self._active, self._spare):
+        for _ in range(2):
             if not self._active.is_alone_with(keys):
                 self._promote(warm=keys)
 
@@ -243,6 +247,8 @@ class Sandbox:
             if self._active.warm and self._sharing.wanted:
                 self._promote()
             self._share()
+        if self._spare is None and self._active.served >= SPARE_AFTER:
+            self._spare = self._first_spare()
         self._give(pending, batch)
 
     def _give(self, pending: PendingBatch, batch: list[tuple[int, Task]]) -> None:
@@ -274,7 +280,7 @@ class Sandbox:
 
     def _begin_anew(self, *warm: str) -> None:
         """Have workers of a zygote of their own: who ended the last one may have run under this one since."""
-        old = self._active, self._spare
+        old = [self._active, *([self._spare] if self._spare else [])]
         self.pool.renew()
         self._active, self._spare = self._ready(*warm), self._ready(*warm)
         for worker in old:
@@ -319,6 +325,9 @@ class Sandbox:
         with contextlib.suppress(OSError):  # it is dead; _wait finds out how
             handle.channel.send(self._introduction)
         return handle
+
+    def _first_spare(self) -> Handle:
+        return self._ready(*list(self._subjects)[:MAX_WARM])
 
     def _share(self) -> None:
         """Have a new worker, which has done nothing yet, use its GPU together with others, if it may."""
@@ -385,7 +394,7 @@ class Sandbox:
             self._active.channel.distrust()
             raise GarbledError(str(error)) from error
         pending.histories[key] = self._active.history
-        if not self._sharing.wanted:  # what the spare makes on a GPU now, it cannot share
+        if self._spare and not self._sharing.wanted:  # what the spare makes on a GPU now, it cannot share
             self._spare.warm_up()
         if outcome.execution.status != Status.UNSUPPORTED:
             self._active.warmed.add(key[1])
@@ -490,7 +499,7 @@ class Sandbox:
 
     def _promote(self, *, dead: bool = False, warm: Sequence[str] = ()) -> None:
         """The spare becomes active, and a new spare is ordered."""
-        old, self._active = self._active, self._spare
+        old, self._active = self._active, self._spare or self._ready()
         self._spare = self._ready(*warm)
         if self.pool.lost(self._active):
             self._active.close()
