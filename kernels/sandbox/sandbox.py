@@ -47,16 +47,12 @@ from kernel_assay.kernels.sandbox.decode import answer_of, death_of, left_undone
 from kernel_assay.kernels.sandbox.mps import Sharing
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Rest, Stopwatch
 from kernel_assay.kernels.sandbox.probing import Probing, ReadyBy
-from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, WorkerPool, pool_of
+from kernel_assay.kernels.sandbox.worker_pool import MAX_WARM, SPARE_AFTER, Ending, Handle, WorkerPool, pool_of
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
 LOOK_BACK = 8
 """Executions before an unexplained death that are tried again, to see which of them caused it."""
-SPARE_AFTER = 64
-"""Tasks of a first worker after which a spare waits beside it: short runs seldom need one. On a GPU it waits at once."""
-MAX_WARM = 8
-"""Subjects a first spare loads before it is needed."""
 _MOST_STACK = 2000
 """Characters of where a late run is, the innermost calls first, that are kept."""
 _LOST_SECONDS = 1.0
@@ -104,8 +100,8 @@ class Sandbox:
         self._slow: set[str] = set()
         """Keys of those that were late once, and came back when they were given more time."""
         self._active, self._spare = self._ready(), None
-        if self.pool.on_gpu or self._sharing.wanted:
-            self._spare = self._first_spare()
+        self._spare_after = 0 if self.pool.on_gpu or self._sharing.wanted else SPARE_AFTER
+        self._have_spare()
         self._share()
         self.deaths = 0
         """Workers lost so far."""
@@ -194,12 +190,8 @@ class Sandbox:
 
     def pump(self, pending: PendingBatch) -> None:
         """Take in what has come back already, without waiting, so that the worker never stalls."""
-        try:
-            while self._active.channel.ready(0):
-                self._receive(pending)
-            self._watch.spent(self._active.running())
-        except (EOFError, OSError):
-            return  # collect() will see it again and act
+        self._drain(pending)  # collect() will see a death again, and act
+        self._watch.spent(self._active.running())
 
     def collect(self, pending: PendingBatch) -> list[dict[str, Outcome]]:
         """Wait for a batch, whatever it does to its workers; for each task, subject key -> outcome."""
@@ -247,8 +239,7 @@ class Sandbox:
             if self._active.warm and self._sharing.wanted:
                 self._promote()
             self._share()
-        if self._spare is None and self._active.served >= SPARE_AFTER:
-            self._spare = self._first_spare()
+        self._have_spare()
         self._give(pending, batch)
 
     def _give(self, pending: PendingBatch, batch: list[tuple[int, Task]]) -> None:
@@ -280,7 +271,7 @@ class Sandbox:
 
     def _begin_anew(self, *warm: str) -> None:
         """Have workers of a zygote of their own: who ended the last one may have run under this one since."""
-        old = [self._active, *([self._spare] if self._spare else [])]
+        old = filter(None, (self._active, self._spare))
         self.pool.renew()
         self._active, self._spare = self._ready(*warm), self._ready(*warm)
         for worker in old:
@@ -326,8 +317,9 @@ class Sandbox:
             handle.channel.send(self._introduction)
         return handle
 
-    def _first_spare(self) -> Handle:
-        return self._ready(*list(self._subjects)[:MAX_WARM])
+    def _have_spare(self) -> None:
+        if self._spare is None and self._active.served >= self._spare_after:
+            self._spare = self._ready(*list(self._subjects)[:MAX_WARM])
 
     def _share(self) -> None:
         """Have a new worker, which has done nothing yet, use its GPU together with others, if it may."""
@@ -490,7 +482,7 @@ class Sandbox:
         return bool(left := pending.unfinished()) and (left[0][0], left[0][1].subjects[0]) not in pending.deaths
 
     def _drain(self, pending: PendingBatch) -> None:
-        """Read what the dead worker had sent."""
+        """Read what the worker has sent, dead or alive."""
         try:
             while self._active.channel.ready(0):
                 self._receive(pending)

@@ -264,6 +264,13 @@ def artifact_of(connection: Connection, name: str, text: str) -> str:
     return str(json.loads(body))
 
 
+def small_sources(connection: Connection, digest: str, most: int) -> dict[str, str]:
+    """Files that were sent, by their digest; none if they, as JSON, are longer than that."""
+    small = select(source.c.record).where(source.c.digest == digest, func.length(source.c.record) <= most)
+    found = connection.scalar(small)
+    return {} if found is None else record_of(found, Sources).files
+
+
 def sources_of(connection: Connection, digest: str) -> Sources:
     """Sources that were sent, by their digest. Raises MissingError."""
     found = connection.scalar(select(source.c.record).where(source.c.digest == digest))

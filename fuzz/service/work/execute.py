@@ -13,6 +13,8 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.memory_store import MemoryStore
+from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.head_start import HeadStart
@@ -121,7 +123,7 @@ def _settings(work: Work, **more: object) -> api.RunSettings:
     return api.RunSettings(**{**given, **more})  # type: ignore[arg-type]
 
 
-def _searched(work: Work, settings: api.RunSettings, store: Store, *, first_only: bool = False) -> api.RunResult:
+def _searched(work: Work, settings: api.RunSettings, store: RunStore, *, first_only: bool = False) -> api.RunResult:
     """Run a search, and tell how far it is. first_only: whether it ends with the first failure, which is not shrunk."""
 
     def listen(event: api.Event) -> None:
@@ -207,9 +209,8 @@ def _judge(work: Work) -> Outcome:
         return _judge_folder(work)
     cases = None if s.seconds else s.cases or JUDGED_CASES
     peers = s.peers or ("none",)
-    with Store(work.places.store) as store:
-        settings = _settings(work, seconds=s.seconds, cases=cases, peers=peers if target.subjects else s.peers)
-        result = _searched(work, settings, store, first_only=not s.seconds)
+    settings = _settings(work, seconds=s.seconds, cases=cases, peers=peers if target.subjects else s.peers)
+    result = _searched(work, settings, MemoryStore(), first_only=not s.seconds)
     if not result.failed and result.error is None and result.untested:
         return _of_run(work, result, result.campaign, "declined", result.untested)
     if not work.stop.asked:
