@@ -99,7 +99,8 @@ class Sandbox:
         """Keys of the subjects that were killed because they were late."""
         self._slow: set[str] = set()
         """Keys of those that were late once, and came back when they were given more time."""
-        self._active, self._spare = self._ready(), None
+        self._active = self._ready()
+        self._spare: Handle | None = None
         self._spare_after = 0 if self.pool.on_gpu or self._sharing.wanted else SPARE_AFTER
         self._have_spare()
         self._share()

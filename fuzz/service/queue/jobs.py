@@ -124,6 +124,12 @@ def row_of(connection: Connection, name: str, *, lock: bool = False) -> Row:
     return dict(found)
 
 
+def is_over(connection: Connection, name: str) -> bool:
+    """Whether a job has ended, or is gone: of who waits for one, that is asked far more often than what it says."""
+    state = connection.scalar(select(job.c.state).where(job.c.id == name))
+    return state is None or JobState(state) in OVER
+
+
 def get(connection: Connection, name: str) -> Job:
     """A job as it is told. Raises MissingError."""
     return told(connection, [row_of(connection, name)])[0]

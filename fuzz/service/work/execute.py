@@ -147,9 +147,16 @@ def _progress(event: api.BatchJudged) -> Progress:
 
 
 def _of_run(
-    work: Work, result: api.RunResult, record: Record, verdict: str, message: str = "", most: int = MOST_FINDINGS
+    work: Work,
+    result: api.RunResult,
+    record: Record,
+    verdict: str,
+    message: str = "",
+    most: int = MOST_FINDINGS,
+    *,
+    report: bool = True,
 ) -> Outcome:
-    """The outcome of a search. most: findings that are told of, the most important first."""
+    """The outcome of a search. most: findings that are told of, the most important first; report: with a text."""
     c = result.campaign
     cut = work.stop.asked and not result.failed
     told = Progress(
@@ -168,7 +175,7 @@ def _of_run(
         message=work.places.leaving(message or first)[:MOST_MESSAGE],
         findings=tuple(work.places.record(f) for f in result.findings[:most]),
         record=_kept(work, record),
-        artifacts=_artifacts(work, result.findings[:most], campaign_text(result.book())),
+        artifacts=_artifacts(work, result.findings[:most], campaign_text(result.book()) if report else ""),
     )
 
 
@@ -216,7 +223,8 @@ def _judge(work: Work) -> Outcome:
     if not work.stop.asked:
         result.verify()
     most = MOST_FINDINGS if s.seconds else 1  # what else it fails by is most likely the same bug
-    return _of_run(work, result, result.campaign, "wrong" if result.failed else "right", most=most)
+    verdict, report = "wrong" if result.failed else "right", result.failed or bool(s.seconds)
+    return _of_run(work, result, result.campaign, verdict, most=most, report=report)
 
 
 def _judge_folder(work: Work) -> Outcome:
