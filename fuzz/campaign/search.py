@@ -227,11 +227,14 @@ class Search:
             proposals, in_flight = following, upcoming
 
     def _stream(self) -> Iterator[list[Proposal]]:
-        """Batches up to the last index; the last one may be short, and then an empty one follows."""
+        """Batches up to the last index, of which the last one may be short, and an empty one."""
         engine = ENGINES[self.campaign.engine]
         start = self.campaign.next_index // BATCH * BATCH
         for batch in engine(self._targets(), self.campaign.seed, start, self.elites):
             yield [p for p in batch if self.campaign.next_index <= p.index < self._last_index()]
+            if batch[-1].index + 1 >= self._last_index():
+                yield []
+                return
 
     def _targets(self) -> list[Target]:
         return targets(self.campaign, self.max_elements)

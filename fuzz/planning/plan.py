@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from itertools import product
 
 from kernel_assay.corpus.errors import UsageError
@@ -277,7 +278,7 @@ def _shapes(contract: Contract) -> tuple[str, ...]:
         if all(d.low <= 1 and d.multiple == 1 for some in dims for d in some) and all(f == 1 for _, f in axes):
             found.append("one")
         room = contract.max_elements // math.prod(max(1, d.low) for some in dims[:-1] for d in some)
-        found += sorted({last_class(n) for n in _extents(dims[-1], axes[-1][1]) if n <= room}, key=_by_size)
+        found += _last_classes(tuple(dims[-1]), axes[-1][1], room)
     return tuple(dict.fromkeys(found))
 
 
@@ -285,6 +286,12 @@ def _variations(contract: Contract, first: Input) -> list[dict[str, Scalar]]:
     """The values of the attributes that decide the input's shape; one empty set if none does."""
     names = [name for name in contract.attrs if any(f"{{{name}}}" in axis for axis in first.axes)]
     return [dict(zip(names, values, strict=True)) for values in product(*(contract.attrs[name] for name in names))]
+
+
+@lru_cache(256)
+def _last_classes(dims: tuple[Dim, ...], factor: int, room: int) -> tuple[str, ...]:
+    """The classes of a last axis that is a product of these dimensions and a factor, by size; room: its most."""
+    return tuple(sorted({last_class(n) for n in _extents(dims, factor) if n <= room}, key=_by_size))
 
 
 def _extents(dims: Sequence[Dim], factor: int) -> set[int]:

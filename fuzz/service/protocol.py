@@ -214,6 +214,8 @@ class Lease(Record):
     request: JobRequest
     """Without its sources, of which `sources` is the digest: `GET /v1/sources/{digest}`."""
     sources: str = ""
+    files: dict[str, str] = Field(default_factory=dict)
+    """The sources themselves, if they are small: most that are judged are, and need no second question."""
     index: NonNegativeInt = 0
     """Of a search: which range. Its seed is a function of the job's seed and of this."""
     seed: NonNegativeInt = 0

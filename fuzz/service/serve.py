@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -55,6 +56,9 @@ def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool 
     if browser:
         threading.Timer(0.5, webbrowser.open, [link]).start()
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn sends it again when all is ended, and that was no death
+    config.load()
+    gc.collect()
+    gc.freeze()  # what is there by now stays: a collection has not to look at it again
     uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -47,14 +47,12 @@ from kernel_assay.kernels.sandbox.decode import answer_of, death_of, left_undone
 from kernel_assay.kernels.sandbox.mps import Sharing
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Rest, Stopwatch
 from kernel_assay.kernels.sandbox.probing import Probing, ReadyBy
-from kernel_assay.kernels.sandbox.worker_pool import Ending, Handle, WorkerPool, pool_of
+from kernel_assay.kernels.sandbox.worker_pool import MAX_WARM, SPARE_AFTER, Ending, Handle, WorkerPool, pool_of
 
 RECYCLE = 20_000
 """Tasks after which a worker is replaced, so that slow leaks of subjects do not add up."""
 LOOK_BACK = 8
 """Executions before an unexplained death that are tried again, to see which of them caused it."""
-MAX_WARM = 8
-"""Subjects a first spare loads before it is needed."""
 _MOST_STACK = 2000
 """Characters of where a late run is, the innermost calls first, that are kept."""
 _LOST_SECONDS = 1.0
@@ -101,7 +99,10 @@ class Sandbox:
         """Keys of the subjects that were killed because they were late."""
         self._slow: set[str] = set()
         """Keys of those that were late once, and came back when they were given more time."""
-        self._active, self._spare = self._ready(), self._ready(*list(self._subjects)[:MAX_WARM])
+        self._active = self._ready()
+        self._spare: Handle | None = None
+        self._spare_after = 0 if self.pool.on_gpu or self._sharing.wanted else SPARE_AFTER
+        self._have_spare()
         self._share()
         self.deaths = 0
         """Workers lost so far."""
@@ -118,7 +119,7 @@ class Sandbox:
 
     def close(self) -> None:
         """End all processes."""
-        for handle in (self._active, self._spare):
+        for handle in filter(None, (self._active, self._spare)):
             handle.close()
         self.pool.close()
 
@@ -190,12 +191,8 @@ class Sandbox:
 
     def pump(self, pending: PendingBatch) -> None:
         """Take in what has come back already, without waiting, so that the worker never stalls."""
-        try:
-            while self._active.channel.ready(0):
-                self._receive(pending)
-            self._watch.spent(self._active.running())
-        except (EOFError, OSError):
-            return  # collect() will see it again and act
+        self._drain(pending)  # collect() will see a death again, and act
+        self._watch.spent(self._active.running())
 
     def collect(self, pending: PendingBatch) -> list[dict[str, Outcome]]:
         """Wait for a batch, whatever it does to its workers; for each task, subject key -> outcome."""
@@ -233,7 +230,7 @@ class Sandbox:
 
         A batch under way is given up. The worker after that one loads them while it waits.
         """
-        for _ in (self._active, self._spare):
+        for _ in range(2):
             if not self._active.is_alone_with(keys):
                 self._promote(warm=keys)
 
@@ -243,6 +240,7 @@ class Sandbox:
             if self._active.warm and self._sharing.wanted:
                 self._promote()
             self._share()
+        self._have_spare()
         self._give(pending, batch)
 
     def _give(self, pending: PendingBatch, batch: list[tuple[int, Task]]) -> None:
@@ -274,7 +272,7 @@ class Sandbox:
 
     def _begin_anew(self, *warm: str) -> None:
         """Have workers of a zygote of their own: who ended the last one may have run under this one since."""
-        old = self._active, self._spare
+        old = filter(None, (self._active, self._spare))
         self.pool.renew()
         self._active, self._spare = self._ready(*warm), self._ready(*warm)
         for worker in old:
@@ -319,6 +317,10 @@ class Sandbox:
         with contextlib.suppress(OSError):  # it is dead; _wait finds out how
             handle.channel.send(self._introduction)
         return handle
+
+    def _have_spare(self) -> None:
+        if self._spare is None and self._active.served >= self._spare_after:
+            self._spare = self._ready(*list(self._subjects)[:MAX_WARM])
 
     def _share(self) -> None:
         """Have a new worker, which has done nothing yet, use its GPU together with others, if it may."""
@@ -385,7 +387,7 @@ class Sandbox:
             self._active.channel.distrust()
             raise GarbledError(str(error)) from error
         pending.histories[key] = self._active.history
-        if not self._sharing.wanted:  # what the spare makes on a GPU now, it cannot share
+        if self._spare and not self._sharing.wanted:  # what the spare makes on a GPU now, it cannot share
             self._spare.warm_up()
         if outcome.execution.status != Status.UNSUPPORTED:
             self._active.warmed.add(key[1])
@@ -481,7 +483,7 @@ class Sandbox:
         return bool(left := pending.unfinished()) and (left[0][0], left[0][1].subjects[0]) not in pending.deaths
 
     def _drain(self, pending: PendingBatch) -> None:
-        """Read what the dead worker had sent."""
+        """Read what the worker has sent, dead or alive."""
         try:
             while self._active.channel.ready(0):
                 self._receive(pending)
@@ -490,7 +492,7 @@ class Sandbox:
 
     def _promote(self, *, dead: bool = False, warm: Sequence[str] = ()) -> None:
         """The spare becomes active, and a new spare is ordered."""
-        old, self._active = self._active, self._spare
+        old, self._active = self._active, self._spare or self._ready()
         self._spare = self._ready(*warm)
         if self.pool.lost(self._active):
             self._active.close()

@@ -54,6 +54,10 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 """Variables with which the libraries of linear algebra start no thread: a process with some cannot be closed in."""
 MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 """A variable with which the C library keeps no freed memory aside: all of it is filled (support/free_memory.py)."""
+SPARE_AFTER = 64
+"""Tasks of a first worker after which a spare waits beside it, which short runs seldom need; on a GPU, none."""
+MAX_WARM = 8
+"""Subjects a first spare loads before it is needed."""
 _START_SECONDS = 120.0
 _EXIT_SECONDS = 5.0
 _CLOSE_SECONDS = 1.5

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from kernel_assay.fuzz.service.api.jobs import judging
 from kernel_assay.fuzz.service.auth import Submitter
 from kernel_assay.fuzz.service.core import Here, Service, told
-from kernel_assay.fuzz.service.protocol import OVER, Job, JobRequest, JobState
+from kernel_assay.fuzz.service.protocol import Job, JobRequest, JobState
 from kernel_assay.fuzz.service.queue import jobs
 
 router = APIRouter(tags=["judge"])
@@ -59,5 +59,5 @@ def _now(here: Service, name: str) -> Job:
 
 
 def _over(here: Service, name: str) -> Job | None:
-    job = _now(here, name)
-    return job if job.state in OVER else None
+    with here.database.reading() as connection:
+        return jobs.get(connection, name) if jobs.is_over(connection, name) else None

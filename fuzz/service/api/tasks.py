@@ -14,6 +14,8 @@ from kernel_assay.fuzz.service.protocol import Heartbeat, JobKind, Lease, LeaseR
 from kernel_assay.fuzz.service.queue import jobs, leases
 
 router = APIRouter(tags=["workers' side"])
+SMALL = 64 << 10
+"""Bytes of sources that are sent with a lease, at most."""
 
 
 @router.post("/v1/leases", response_model=Lease, responses={204: {"description": "nothing that it can do waits"}})
@@ -42,7 +44,12 @@ class _Asking:
             if not leases.waiting(connection, self._asked):
                 return None
         with database.writing(lazy=True) as connection:
-            return leases.lease(connection, self._asked, now)
+            given = leases.lease(connection, self._asked, now)
+        if given is None or not given.sources or given.request.checkout is not None:
+            return given
+        with database.reading() as connection:
+            files = jobs.small_sources(connection, given.sources, SMALL)
+        return given.but(files=files)
 
 
 @router.post("/v1/tasks/{name}/heartbeat", response_model=Orders)

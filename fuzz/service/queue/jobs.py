@@ -124,6 +124,12 @@ def row_of(connection: Connection, name: str, *, lock: bool = False) -> Row:
     return dict(found)
 
 
+def is_over(connection: Connection, name: str) -> bool:
+    """Whether a job has ended, or is gone: of who waits for one, that is asked far more often than what it says."""
+    state = connection.scalar(select(job.c.state).where(job.c.id == name))
+    return state is None or JobState(state) in OVER
+
+
 def get(connection: Connection, name: str) -> Job:
     """A job as it is told. Raises MissingError."""
     return told(connection, [row_of(connection, name)])[0]
@@ -262,6 +268,13 @@ def artifact_of(connection: Connection, name: str, text: str) -> str:
     if body is None:
         raise MissingError(f"the job {name} made nothing of the name {text[:100]!r}")
     return str(json.loads(body))
+
+
+def small_sources(connection: Connection, digest: str, most: int) -> dict[str, str]:
+    """Files that were sent, by their digest; none if they, as JSON, are longer than that."""
+    small = select(source.c.record).where(source.c.digest == digest, func.length(source.c.record) <= most)
+    found = connection.scalar(small)
+    return {} if found is None else record_of(found, Sources).files
 
 
 def sources_of(connection: Connection, digest: str) -> Sources:

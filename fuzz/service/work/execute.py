@@ -13,6 +13,8 @@ from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.corpus.storage.memory_store import MemoryStore
+from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.head_start import HeadStart
@@ -121,7 +123,7 @@ def _settings(work: Work, **more: object) -> api.RunSettings:
     return api.RunSettings(**{**given, **more})  # type: ignore[arg-type]
 
 
-def _searched(work: Work, settings: api.RunSettings, store: Store, *, first_only: bool = False) -> api.RunResult:
+def _searched(work: Work, settings: api.RunSettings, store: RunStore, *, first_only: bool = False) -> api.RunResult:
     """Run a search, and tell how far it is. first_only: whether it ends with the first failure, which is not shrunk."""
 
     def listen(event: api.Event) -> None:
@@ -145,9 +147,16 @@ def _progress(event: api.BatchJudged) -> Progress:
 
 
 def _of_run(
-    work: Work, result: api.RunResult, record: Record, verdict: str, message: str = "", most: int = MOST_FINDINGS
+    work: Work,
+    result: api.RunResult,
+    record: Record,
+    verdict: str,
+    message: str = "",
+    most: int = MOST_FINDINGS,
+    *,
+    report: bool = True,
 ) -> Outcome:
-    """The outcome of a search. most: findings that are told of, the most important first."""
+    """The outcome of a search. most: findings that are told of, the most important first; report: with a text."""
     c = result.campaign
     cut = work.stop.asked and not result.failed
     told = Progress(
@@ -166,7 +175,7 @@ def _of_run(
         message=work.places.leaving(message or first)[:MOST_MESSAGE],
         findings=tuple(work.places.record(f) for f in result.findings[:most]),
         record=_kept(work, record),
-        artifacts=_artifacts(work, result.findings[:most], campaign_text(result.book())),
+        artifacts=_artifacts(work, result.findings[:most], campaign_text(result.book()) if report else ""),
     )
 
 
@@ -207,15 +216,15 @@ def _judge(work: Work) -> Outcome:
         return _judge_folder(work)
     cases = None if s.seconds else s.cases or JUDGED_CASES
     peers = s.peers or ("none",)
-    with Store(work.places.store) as store:
-        settings = _settings(work, seconds=s.seconds, cases=cases, peers=peers if target.subjects else s.peers)
-        result = _searched(work, settings, store, first_only=not s.seconds)
+    settings = _settings(work, seconds=s.seconds, cases=cases, peers=peers if target.subjects else s.peers)
+    result = _searched(work, settings, MemoryStore(), first_only=not s.seconds)
     if not result.failed and result.error is None and result.untested:
         return _of_run(work, result, result.campaign, "declined", result.untested)
     if not work.stop.asked:
         result.verify()
     most = MOST_FINDINGS if s.seconds else 1  # what else it fails by is most likely the same bug
-    return _of_run(work, result, result.campaign, "wrong" if result.failed else "right", most=most)
+    verdict, report = "wrong" if result.failed else "right", result.failed or bool(s.seconds)
+    return _of_run(work, result, result.campaign, verdict, most=most, report=report)
 
 
 def _judge_folder(work: Work) -> Outcome:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import threading
 from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
@@ -56,7 +60,7 @@ class Slot:
         """Start the executor; then compile what judges, if that was never done here, and let the next one have it."""
         self.executor()
         if self._closed and not _compiled() and _COMPILING.acquire(blocking=False):
-            threading.Thread(target=compiled_ahead, args=(cache_home() / COMPILED,), daemon=True).start()
+            threading.Thread(target=compiled_ahead, args=(_machine_code(),), daemon=True).start()
 
     def executor(self) -> Executor:
         """The executor, which is started if there is none. Raises GoneError if it does not start."""
@@ -111,5 +115,23 @@ class Slot:
 
 def _compiled() -> Path | None:
     """The judge's machine code, if all of it is there."""
-    folder = cache_home() / COMPILED
+    folder = _machine_code()
     return folder if next(folder.rglob("*.compiled"), None) else None
+
+
+@cache
+def _machine_code() -> Path:
+    """Its folder: another one for another source, or another numba, of which nothing is of use."""
+    found = find_spec("kernel_assay.oracles.judging.measure_numba")
+    assert found is not None
+    assert found.origin is not None
+    said = Path(found.origin).stat().st_mtime_ns, _numba_version()
+    return cache_home() / COMPILED / hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def _numba_version() -> str:
+    """The version of numba; empty without it."""
+    try:
+        return version("numba")
+    except PackageNotFoundError:
+        return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from kernel_assay.fuzz.service.protocol import (
     Orders,
     Outcome,
     Progress,
+    Sources,
 )
 from kernel_assay.fuzz.service.work.bisect import Replay, bisected, verified
 from kernel_assay.fuzz.service.work.checkouts import Checkouts
@@ -213,13 +214,19 @@ class Task:
     def _done(self) -> Outcome:
         request = self._lease.request
         if request.checkout is None:
-            files = self._worker.client.sources(self._lease.sources).files if self._lease.sources else {}
-            return self._once(self._slot.written(files))
+            return self._once(self._slot.written(self._files()))
         if request.kind is JobKind.BISECT:
             return bisected(request, self._at_commits())
         if request.kind is JobKind.VERIFY:
             return verified(request, self._at_commits())
         return self._once(self._checked_out(request.checkout.commit))
+
+    def _files(self) -> Mapping[str, str]:
+        """The files that were sent with the job. Raises UsageError if they cannot be had, or are not what they were."""
+        digest, sent = self._lease.sources, self._lease.files
+        if not digest:
+            return {}
+        return Sources(files=sent).files if sent else self._worker.client.sources(digest).files
 
     def _at_commits(self) -> Replay:
         """The finding, to be replayed at one commit after another."""

@@ -49,7 +49,8 @@ def judging(subject="kernel.py", **settings):
 
 
 def test_judges_right_and_wrong_kernels_and_replays_and_shrinks_what_it_found(do):
-    assert do({"kernel.py": KERNEL}, judging(), seed=1).verdict == "right"
+    right = do({"kernel.py": KERNEL}, judging(), seed=1)
+    assert (right.verdict, right.artifacts) == ("right", ())
     wrong = do({"kernel.py": WRONG}, judging(), seed=1)
     assert (wrong.state, wrong.verdict, len(wrong.findings)) == (JobState.DONE, "wrong", 1)
     (finding,) = wrong.findings

@@ -158,6 +158,7 @@ def test_a_verdict_in_the_reply_and_from_the_cache(serving, everything):
         worker = serving.client("work")
         lease = worker.post("/v1/leases", json={**ASK, "kinds": ["judge"], "wait": 5}).json()
         sources = worker.get(f"/v1/sources/{lease['sources']}").json()
+        assert lease["files"] == sources["files"], "small ones come with the lease"
         said = "right" if sources == JUDGE["sources"] else "other sources"
         worker.post(
             f"/v1/tasks/{lease['task']}/outcome", json={"epoch": lease["epoch"], "state": "done", "verdict": said}
