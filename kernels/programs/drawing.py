@@ -11,8 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from kernel_assay.corpus.formats import Array
 
-_FEW = 8
-"""Threads, at most, of launches that are small on purpose."""
+_WARP = 32
 
 
 class Graph(NamedTuple):
@@ -51,18 +50,15 @@ class Draw:
         return self._draw(st.sampled_from(values))
 
     def threads(self, most: int = 1024) -> int:
-        """Draw the threads of a block: a few, whole warps, or any number up to most."""
-        warps = [n for n in (32, 64, 128, 256, 512, 1024) if n <= most]
-        ways = [st.integers(1, min(_FEW, most)), *([st.sampled_from(warps)] if warps else []), st.integers(1, most)]
-        return int(self._draw(st.one_of(ways)))
+        """Draw the threads of a block, as often whole warps as any number."""
+        number, whole = self.integer(1, most), self.one_of((False, True))
+        return number // _WARP * _WARP if whole and number >= _WARP else number
 
     def array(self, shape: int | tuple[int, ...], dtype: Any, least: float, most: float) -> Array:
         """Draw an array of numbers between two, both possible: an input, unless it is marked."""
         kind = np.dtype(dtype)
         elements = (
-            st.integers(int(least), int(most))
-            if kind.kind in "iu"
-            else st.floats(least, most, width=8 * kind.itemsize)  # type: ignore[arg-type]  # 16, 32 or 64
+            st.integers(int(least), int(most)) if kind.kind in "iu" else st.floats(least, most, width=8 * kind.itemsize)
         )
         return np.asarray(self._draw(arrays.arrays(kind, shape, elements=elements)))
 

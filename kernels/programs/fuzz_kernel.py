@@ -21,6 +21,7 @@ from kernel_assay.kernels.backends.simt.program.compile import sentence_of
 from kernel_assay.kernels.backends.simt.toolchain import BuildError, Mode, build, missing, runtime
 from kernel_assay.kernels.programs.witness import KernelSearch, Witness
 from kernel_assay.kernels.sandbox.closing import enclosure_of
+from kernel_assay.kernels.sandbox.compiler_caches import cache_home
 
 _SCRATCH_MB = 1024
 _LOAD_SECONDS = 100.0
@@ -49,9 +50,11 @@ def search_kernel(kernel: Path, entry: str, inputs: Path, limits: Limits) -> Ker
     """
     if not inputs.is_file():
         raise UsageError(f"{inputs} is no file; it must have a function inputs(draw)")
+    began = time.monotonic()
     entry = _compiled(kernel, entry)
     message = {"cases": limits.cases, "seconds": limits.seconds, "seed": limits.seed}
-    return _asked(str(kernel), entry, str(inputs), limits, message)
+    found = _asked(str(kernel), entry, str(inputs), limits, message)
+    return found.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
 
 
 def repeat(witness: Witness, limits: Limits) -> KernelSearch:
@@ -100,9 +103,10 @@ def _child(told: Message, *, closed: bool) -> Iterator[tuple[ChildProcess, int]]
     memory = os.memfd_create("launch")
     with closing(Scratch("kernel-")) as scratch:
         enclosure = enclosure_of(scratch.path, _SCRATCH_MB, {}) if closed else None
-        child = ChildProcess(
-            "kernels.programs.search_child", memory, {**told, "scratch": str(scratch.path), "enclosure": enclosure}
-        )
+        told = {**told, "scratch": str(scratch.path), "enclosure": enclosure}
+        # Where the file system is read-only the cache folder would be another, and all be compiled again.
+        cache = {"XDG_CACHE_HOME": str(cache_home())}
+        child = ChildProcess("kernels.programs.search_child", memory, told, cache)
         try:
             yield child, memory
         finally:
@@ -112,7 +116,6 @@ def _child(told: Message, *, closed: bool) -> Iterator[tuple[ChildProcess, int]]
 
 def _asked(kernel: str, entry: str, inputs: str, limits: Limits, message: Message) -> KernelSearch:
     """Have it done, and tell what came of it."""
-    began = time.monotonic()
     told = {"kernel": kernel, "entry": entry, "inputs": inputs}
     with _child(told, closed=limits.closed) as (child, memory):
         try:
@@ -120,9 +123,7 @@ def _asked(kernel: str, entry: str, inputs: str, limits: Limits, message: Messag
         except GoneError as gone:
             raise UsageError(f"{inputs or kernel} cannot be loaded: {gone}") from gone
         answer = _watched(child, memory, message, limits.timeout)
-    seconds = round(time.monotonic() - began, 3)
-    known = {"kernel": kernel, "entry": entry, "seed": limits.seed, "seconds": seconds}
-    return KernelSearch.model_validate({**known, **_heard(answer)})
+    return KernelSearch.model_validate({"kernel": kernel, "entry": entry, "seed": limits.seed, **_heard(answer)})
 
 
 def _heard(answer: Message) -> Message:

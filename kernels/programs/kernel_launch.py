@@ -104,9 +104,7 @@ class Launcher:
                 continue
             there = placed[given.name] = _placed(array, undefined=given.role == "out")
             address, is_output, is_defined = there.ctypes.data, given.role != "in", given.role == "inout"
-            tensors.append(
-                Tensor(given.name, address, array.nbytes, array.itemsize, is_output, is_defined=is_defined)
-            )
+            tensors.append(Tensor(given.name, address, array.nbytes, array.itemsize, is_output, is_defined=is_defined))
             arguments.append(Argument(address=address))
         return arguments, tensors, placed
 
@@ -177,10 +175,9 @@ def _difference(
 def _dependence(first: Mapping[str, Array], other: Mapping[str, Array], case: Witness) -> Problem | None:
     """The first output that differs between two orders."""
     for name, array in first.items():
-        off = np.flatnonzero((array.view(np.uint8) != other[name].view(np.uint8)).ravel()) if array.size else []
-        if len(off):
+        raw, there = (x.reshape(-1).view(np.uint8) for x in (array, other[name]))
+        if (off := np.flatnonzero(raw != there)).size:
             at = int(off[0]) // array.itemsize
-            here, there = array.flat[at], other[name].flat[at]
-            words = f"{name}[{at}] is {here} in order {case.order}, seed {case.seed}, and {there} in order {ORDERS[0]}"
-            return Problem(ORDER_DEPENDENT, words)
+            words = f"{name}[{at}] is {array.flat[at]} in order {case.order}, seed {case.seed}"
+            return Problem(ORDER_DEPENDENT, f"{words}, and {other[name].flat[at]} in order {ORDERS[0]}")
     return None

@@ -37,11 +37,11 @@ _SHRINK_SECONDS = 15.0
 _KEYS = {"grid", "block", "shared", "args"}
 
 
-class _Over(BaseException):  # noqa: N818  it ends a search, through all that Hypothesis does about errors
+class _Over(BaseException):
     """The time is up."""
 
 
-class _Refused(BaseException):  # noqa: N818  as above
+class _Refused(BaseException):
     """What a person's file does wrong, in words."""
 
 
@@ -154,9 +154,7 @@ class Search:
         finding = case.but(kind=problem.kind, message=problem.message).plain() if case and problem else None
         notes = list(self.launcher.notes.values())
         compared = self.launcher.expected.serial is not None
-        return {
-            "cases": self.cases, "shrunk": self.shrunk, "compared": compared, "finding": finding, "notes": notes
-        }
+        return {"cases": self.cases, "shrunk": self.shrunk, "compared": compared, "finding": finding, "notes": notes}
 
     def _cases(self, inputs: Callable[[Draw], Any]) -> st.SearchStrategy[Witness]:
         @st.composite
@@ -170,16 +168,14 @@ class Search:
     def _case(self, given: Any, order: str, seed: int) -> Witness:
         """The record of what inputs() gives."""
         if not isinstance(given, dict) or not {"grid", "block", "args"} <= given.keys() <= _KEYS:
-            raise _Refused(f"{self.told['inputs']}: inputs() must return a dict with args, grid, block, and maybe shared")
+            raise _Refused(f"{self.told['inputs']}: inputs() must return a dict of args, grid, block, and maybe shared")
         try:
             arguments = tuple(_given(name, value) for name, value in dict(given["args"]).items())
             grid, block, shared = extent_of(given["grid"]), extent_of(given["block"]), int(given.get("shared", 0))
         except (TypeError, ValueError) as error:
             raise _Refused(f"{self.told['inputs']}: inputs() returns what cannot be launched: {error}") from error
         names = {name: self.told[name] for name in ("kernel", "entry", "inputs")}
-        return Witness(
-            **names, grid=grid, block=block, shared=shared, order=order, seed=seed, arguments=arguments
-        )
+        return Witness(**names, grid=grid, block=block, shared=shared, order=order, seed=seed, arguments=arguments)
 
     def _fails(self, case: Witness) -> bool:
         """Whether a case shows what was found first, or, as long as nothing was, anything."""

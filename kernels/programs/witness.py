@@ -84,7 +84,8 @@ class KernelSearch(Record):
     seed: int
     cases: int
     """Launches that were tried before a finding, each in two orders of threads; and those of its shrinking are more."""
-    seconds: float
+    seconds: float = 0.0
+    """All that it took, compiling and shrinking included."""
     shrunk: bool = True
     """Whether the finding was shrunk to its end."""
     compared: bool = False

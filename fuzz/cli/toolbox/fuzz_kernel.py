@@ -24,7 +24,9 @@ _MOST_CASES = 1_000_000
 @click.command("fuzz-kernel")
 @click.argument("kernel", required=False, metavar="FILE.cu", type=click.Path(path_type=Path))
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE.py", help="The file with inputs(draw).")
-@click.option("--kernel", "entry", default="", metavar="NAME", help="Which kernel, as 'push<int>'.  [default: the only]")
+@click.option(
+    "--kernel", "entry", default="", metavar="NAME", help="Which kernel, as 'push<int>'.  [default: the only]"
+)
 @click.option("--budget", metavar="TIME", help=f"How long to search: 30, 30s, 5m.  [default: {_BUDGET}]")
 @click.option("--cases", type=AtLeast(1, _MOST_CASES), help="Stop after so many cases instead.")
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Makes the same cases again.")
