@@ -1,4 +1,4 @@
-"""The `draw` of a person's `def inputs(draw)`: what the search chooses, and shrinks towards the first, or the smallest."""
+"""The `draw` of `def inputs(draw)`: what the search chooses, and shrinks towards the first, or the smallest."""
 
 from __future__ import annotations
 

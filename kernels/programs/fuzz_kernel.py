@@ -91,8 +91,9 @@ def _compiled(kernel: Path, entry: str) -> str:
         build(kernel, [entry or names[0]], Mode.CHECK)
     except BuildError as error:
         said = sentence_of(str(error), {kernel.name})
-        mine = f"kernel {entry or names[0]!r} of {kernel} cannot be launched: " if said.startswith("entries") else ""
-        raise UsageError(mine + said) from error
+        if said.startswith("entries"):
+            said = f"{kernel} has no kernel {entry!r} that can be launched: {said.partition('says: ')[2]}"
+        raise UsageError(said) from error
     except OSError as error:
         raise UsageError(f"{kernel} cannot be compiled: {error}") from error
     return entry or names[0]
@@ -146,10 +147,10 @@ def _watched(child: ChildProcess, memory: int, message: Message, timeout: float)
                 number, since = now, time.monotonic()
             if gone.silent and time.monotonic() - since < timeout:
                 continue
-            kind = "timeout" if gone.silent else "crashed"
-            words = f"it did not end in {timeout:g} s" if gone.silent else str(gone)
+            words = f"did not end in {timeout:g} s" if gone.silent else f"ended the search: {gone}"
             if case is None:
-                raise UsageError(f"inputs() did not come to a launch: {words}") from gone
+                raise UsageError(f"inputs() {words}") from gone
+            kind, words = "timeout" if gone.silent else "crashed", f"the launch, or serial(), {words}"
             finding = {**case, "kind": kind, "message": words}
             return {"cases": number, "shrunk": False, "finding": finding}
         else:

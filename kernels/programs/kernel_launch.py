@@ -67,7 +67,7 @@ class Launcher:
             if first is not None and (problem := _dependence(first, outputs, case)):
                 if self.expected.deterministic:
                     return problem
-                self.notes.setdefault(problem.kind, problem.message)
+                self.notes.setdefault(problem.kind, f"{problem.kind}: {problem.message}")
             first = outputs
         return None
 

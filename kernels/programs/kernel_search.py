@@ -200,6 +200,8 @@ class Search:
             return self.launcher.problem(case)
         except UsageError as error:
             raise _Refused(str(error)) from error
+        finally:
+            os.pwrite(self.told["memory"], HEAD.pack(self.launches, 0), 0)
 
 
 def _given(name: str, value: Any) -> Given:

@@ -103,9 +103,9 @@ def _told(found: KernelSearch, *, again: bool) -> list[str]:
     checked = "every access judged" + ", and compared with serial()" * found.compared
     if found.finding is None:
         tried = "the finding does not show any more" if again else f"nothing found in {count(found.cases, 'case')}"
-        return [*notes, f"{tried} ({checked}; {found.seconds:.1f} s)"]
+        return [*notes, f"{tried} in {found.seconds:.1f} s ({checked})"]
     lines = [f"{found.entry}: {found.finding.kind}: {found.finding.message}"]
     lines += [f"  {line}" for line in found.finding.told()]
-    shrunk = "shrunk" if found.shrunk else "not shrunk to the end"
-    lines += [] if again else [f"found in case {found.cases}, {shrunk} ({checked}; {found.seconds:.1f} s)"]
+    shrunk = "shrunk" if found.shrunk else "not shrunk to its end"
+    lines += [] if again else [f"{shrunk} in {found.seconds:.1f} s, found with case {found.cases} ({checked})"]
     return [*lines, *notes, f"again: {shlex.join([program(), *found.replay])}"]
