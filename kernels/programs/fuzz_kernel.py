@@ -33,7 +33,7 @@ _KERNEL = re.compile(r"__global__[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)[^;{}(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long to search."""
+    """The limits of a search."""
 
     cases: int
     seconds: float

@@ -26,7 +26,7 @@ ORDER_DEPENDENT, WRONG = "order-dependent", "wrong-result"
 
 
 class Problem(NamedTuple):
-    """What is wrong with a launch."""
+    """The first thing that is wrong with a launch."""
 
     kind: str
     message: str
@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
 @dataclass(slots=True)
 class Expectations:
-    """What a person's file says of outputs."""
+    """All that a person's file says of outputs."""
 
     serial: Callable[..., Mapping[str, Any]] | None = None
     """Takes arguments by name, and gives outputs that are right."""

@@ -42,7 +42,7 @@ class _Over(BaseException):
 
 
 class _Refused(BaseException):
-    """What a person's file does wrong, in words."""
+    """A person's file is wrong; the words say how."""
 
 
 def answer_of(told: Message) -> Answer:
