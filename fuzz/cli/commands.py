@@ -28,6 +28,9 @@ PLACES = {
     "emulate": Place(f"{_CLI}.toolbox.emulate", "Run a CUDA program on the CPU, with every access judged."),
     "expect-failure": Place(f"{_CLI}.lifecycle", "Say that a finding is a known, open bug.", "expect_command"),
     "explain": Place(f"{_CLI}.show", "Explain a verdict or a rule.", "explain_command"),
+    "fuzz-kernel": Place(
+        f"{_CLI}.toolbox.fuzz_kernel", "Search inputs, launches and orders of threads of a CUDA kernel that is no op."
+    ),
     "golden": Place(
         f"{_CLI}.toolbox.golden", "Save outputs of a kernel, and say later, or elsewhere, what has changed."
     ),

@@ -213,7 +213,7 @@ class CudaSubject(Unfitted):
         arguments = [_argument(f, p, scope) for f, p in zip(self.front.args, parameters, strict=True)]
         grid, block = (_extent(formulas, scope) for formulas in (self.front.grid, self.front.block))
         shape = Shape(grid, block, self.front.shared.whole(scope))
-        _check_limits(shape)
+        check_limits(shape)
         if not all(grid):
             return None
         given = [_tensor(name, view, is_output=name in face.outputs) for name, view in tensors.items()]
@@ -313,7 +313,7 @@ _MOST_THREADS = (1024, 1024, 64)
 _MOST_STATIC = 48 << 10
 
 
-def _check_limits(shape: Shape) -> None:
+def check_limits(shape: Shape) -> None:
     """Refuse what a GPU of today does not launch (CUDA C++ Programming Guide, "Compute Capabilities").
 
     No blocks at all is what an empty case asks for, and no error.

@@ -33,6 +33,7 @@ ACTED = [
     "how-fast-is-it.md",
     "cuda-on-a-laptop.md",
     "cuda-programs.md",
+    "fuzz-a-kernel.md",
     "gradients.md",
     "how-budgets-work.md",
     "in-your-tests.md",
@@ -48,7 +49,7 @@ ACTED = [
     "triton-on-a-laptop.md",
 ]
 """Pages whose commands are run in the folder of a user."""
-COMPILED = {"cuda-on-a-laptop.md", "debug-a-finding.md", "your-first-kernel.md"}
+COMPILED = {"cuda-on-a-laptop.md", "debug-a-finding.md", "fuzz-a-kernel.md", "your-first-kernel.md"}
 """Pages with a kernel in CUDA C++."""
 ON_A_LAPTOP = "Test your CUDA kernel on a laptop"
 """A section of the README."""

@@ -93,7 +93,7 @@ def compile_program(request: Request) -> Program:
         units = [_compiled(request, file, texts, plain) for file in request.sources]
         executable = _linked(units)
     except BuildError as error:
-        raise UsageError(_sentence(str(error), {file.name for file in texts})) from error
+        raise UsageError(sentence_of(str(error), {file.name for file in texts})) from error
     symbols = _describe(executable, units, texts)
     places = {v.name: (file, v.line) for file, text in texts.items() for v in variables(text)}
     return Program(executable, symbols, texts, places)
@@ -258,7 +258,7 @@ _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']
 _NO_HEADER = re.compile(r"(\S+): No such file or directory")
 
 
-def _sentence(said: str, own: set[str]) -> str:
+def sentence_of(said: str, own: set[str]) -> str:
     """The first error of g++ or the linker as one sentence with its line."""
     if match := _NO_FUNCTION.search(said):
         return _undefined(match)

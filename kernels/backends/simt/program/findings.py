@@ -49,7 +49,7 @@ _WORDS = {
     Misuse.UNSYNCHRONIZED: "the host {verb} {memory}{at}, while what a kernel or a copy wrote there was not waited for",
     Misuse.HOST_CRASH: "the program itself ended{at}: {said}",
 }
-_KINDS = {
+KINDS = {
     Trouble.RACE: "race",
     Trouble.OUT_OF_BOUNDS: "out-of-bounds",
     Trouble.BAD_INDEX: "out-of-bounds",
@@ -184,7 +184,7 @@ class Telling:
         other = e.memory.freed_pc if misuse else fault.other_pc
         name, allocated = self._owner(e.memory)
         launch = Place(file=self._path(e.launch_file.decode()), line=e.launch_line) if e.launch_line else None
-        kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else _KINDS[Trouble(fault.trouble)]
+        kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else KINDS[Trouble(fault.trouble)]
         return ProgramFinding(
             kind=kind,
             message=self._misuse(e) if misuse else self._fault(e),
