@@ -314,6 +314,9 @@ def test_browsers_sign_in_and_their_forms_need_a_word(serving, everything):
     name = everything.post("/v1/jobs", json={"kind": "prove"}).json()["id"]
     assert client.post(f"/v1/jobs/{name}/cancel").status_code == 403
     assert client.post(f"/jobs/{name}/cancel", data={"csrf": "guessed"}).status_code == 403
+    page = client.post(f"/jobs/{name}/cancel", data={"csrf": "guessed"}, headers={"Accept": "text/html"})
+    assert (page.status_code, "load the page again" in page.text) == (403, True)
+    assert page.headers["content-type"].startswith("text/html")
     assert client.post(f"/jobs/{name}/cancel").status_code == 422
     assert client.post(f"/jobs/{name}/cancel", data={"csrf": word}).status_code == 303
     assert everything.get(f"/v1/jobs/{name}").json()["state"] == "cancelled"
