@@ -18,6 +18,7 @@ from kernel_assay.fuzz.service.api import findings, health, jobs, judge, project
 from kernel_assay.fuzz.service.core import LOG, Service
 from kernel_assay.fuzz.service.guards import Guards
 from kernel_assay.fuzz.service.pages import actions, views
+from kernel_assay.fuzz.service.pages.kit import refusal
 
 ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health, actions, views)
 
@@ -48,7 +49,7 @@ def application(service: Service) -> FastAPI:
     for module in ROUTERS:
         app.include_router(module.router)
     handlers = (
-        (UsageError, problems.on_usage_error),
+        (UsageError, _on_usage_error),
         (RequestValidationError, problems.on_invalid),
         (HTTPException, problems.on_http_error),
         (SQLAlchemyError, _on_database_error),
@@ -64,3 +65,11 @@ async def _on_database_error(request: Request, error: Exception) -> Response:
     """Tell that the database does not answer; the log has the rest."""
     LOG.error("database: %s %s: %s", request.method, request.url.path, error)
     return problems.problem(503, "the database does not answer; ask again", {"Retry-After": "5"})
+
+
+async def _on_usage_error(request: Request, error: Exception) -> Response:
+    """Tell of what a user has caused: who has sent a form by a browser gets a page, and everybody else a record."""
+    if request.url.path.startswith("/v1") or "text/html" not in request.headers.get("accept", ""):
+        return await problems.on_usage_error(request, error)
+    told = error if isinstance(error, problems.ServiceError) else problems.ServiceError(str(error))
+    return refusal(request, told)

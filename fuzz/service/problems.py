@@ -95,7 +95,7 @@ def _sentence(error: dict[str, object]) -> str:
         else ""
     )
     said = str(error.get("msg", "")).removeprefix("Value error, ")
-    if place == ("body",):
+    if place == ("body",) and error.get("type") != "value_error":
         return "the body must be a JSON object of the type application/json"
     return f"{where}: {said}" if where else said
 

@@ -99,7 +99,10 @@ class Sources(Record):
                 raise ValueError(f"{name[:200]!r} is no path within a folder")
             if any(str(parent) in files for parent in path.parents):
                 raise ValueError(f"{name!r} lies in what is a file itself")
-        if sum(len(text.encode("utf-8", "surrogatepass")) for text in files.values()) > MOST_BYTES:
+        for name, text in files.items():
+            if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+                raise ValueError(f"{name!r} is no text: it has halves of characters")
+        if sum(len(text.encode()) for text in files.values()) > MOST_BYTES:
             raise ValueError(f"the files have more than {MOST_BYTES >> 20} MB")
         return files
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.storage.protocol import CorpusStore
@@ -35,13 +37,16 @@ def pulled(client: Client, name: str, store: CorpusStore, checkout: Path | None)
 
 
 def _bundle(client: Client, told: FindingTold) -> Sources | None:
-    """The files that were sent with the job that has met it."""
+    """The files that were sent with the job that has met it. Raises UsageError if a worker reported what is none."""
     try:
         return Sources.model_validate_json(client.artifact(told.job, BUNDLE))
     except ServiceError as error:
         if error.status == 404:
             return None
         raise
+    except ValidationError as error:
+        said = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise UsageError(f"the files of {told.id}, as a worker reported them, cannot be taken: {said}") from error
 
 
 def _here(text: str, there: dict[str, str]) -> str:

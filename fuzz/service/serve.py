@@ -6,6 +6,7 @@ import gc
 import logging
 import signal
 import socket
+import ssl
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -32,6 +33,7 @@ def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool 
 
     say: is told the address, and the first token when there is none yet: the only time that it is shown.
     """
+    _readable(settings)
     listening = _bound(settings)
     service = Service(settings)
     secret = first_token(service)
@@ -73,6 +75,18 @@ def first_token(service: Service) -> str:
 def _has(service: Service, name: str) -> bool:
     with service.database.reading() as connection:
         return connection.scalar(select(token.c.name).where(token.c.name == name)) is not None
+
+
+def _readable(settings: ServiceSettings) -> None:
+    """Raises UsageError if the certificate or its key are none."""
+    if settings.certificate:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.private_key)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            raise UsageError(
+                f"{settings.certificate} and {settings.private_key} are no certificate with its key ({reason})"
+            ) from error
 
 
 def _bound(settings: ServiceSettings) -> socket.socket:

@@ -49,6 +49,11 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(text, err=err)
 
 
+def visible(text: str) -> str:
+    """The text of a stranger with its control characters and turns of direction written out, on one line."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
 def _styled(style: Mapping[str, Any], found: re.Match[str]) -> str:
     return click.style(found[0], **style)
 

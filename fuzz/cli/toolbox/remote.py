@@ -18,7 +18,7 @@ from kernel_assay.fuzz.cli.options import AtLeast, corpus_option, dtype_option
 from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED
 from kernel_assay.fuzz.cli.toolbox.server_options import secret_of, server_options, with_service
 from kernel_assay.fuzz.settings import seconds_of
-from kernel_assay.reports.plain.terminal import say, table
+from kernel_assay.reports.plain.terminal import say, table, visible
 
 if TYPE_CHECKING:
     from kernel_assay.fuzz.service.client import Client
@@ -282,7 +282,7 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
             )
             for w in client.workers()
         ]
-    say(table(head, [tuple(cell[:90] for cell in row) for row in rows]) if rows else f"no {what}")
+    say(table(head, [tuple(visible(cell[:90]) for cell in row) for row in rows]) if rows else f"no {what}")
 
 
 @command.command("show")
@@ -303,7 +303,8 @@ def show_command(*, client: Client, name: str, text: str | None, as_json: bool) 
         if text or as_json:
             say(client.reproducer(name) if text else finding.model_dump_json(indent=2))
             return 0
-        say(f"{finding.state.value} since {finding.since:%Y-%m-%d %H:%M}: {finding.subject}: {finding.title}")
+        what = visible(f"{finding.subject}: {finding.title}")
+        say(f"{finding.state.value} since {finding.since:%Y-%m-%d %H:%M}: {what}")
         say(f"smallest  {finding.record.case.label}")
         for line in [*(f"condition {gate}" for gate in finding.record.gates), *(map(_event, finding.events))]:
             say(line)
@@ -351,7 +352,8 @@ def pull_command(*, client: Client, name: str, checkout: Path | None, corpus: Pl
 
     with open_store(corpus) as store:
         finding = pulled(client, name, store, checkout)
-    say(f"{finding.subject.key}: {finding.verdict.message}\nreplay    {program()} replay {finding.id}")
+    what = visible(f"{finding.subject.key}: {finding.verdict.message}")
+    say(f"{what}\nreplay    {program()} replay {finding.id}")
 
 
 command.add_command(pull_command)

@@ -60,7 +60,9 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
         with sendable():
             client.put_project(name, project.project(repository or ""))
     if commit:
-        say("\n".join(["queued", *client.push(name, commit)]))
+        with sendable():
+            queued = client.push(name, commit)
+        say("\n".join(["queued", *queued]))
     told = client.project(name)
     counts = ", ".join(f"{number} {state}" for state, number in sorted(told.findings.items())) or "no findings"
     say(f"{told.name}: {told.project.repository} at {told.head[:12] or 'no commit yet'}; {counts}")

@@ -21,6 +21,7 @@ _KEPT = re.compile(
     r"|CUPY_.*|NUMBA_.*|KERNEL_ASSAY_.*|OMP_.*|CC|CXX"
 )
 """Variables that stay: whoever runs what was sent could read all others, too."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @click.command("work")
@@ -72,6 +73,8 @@ def command(
 
     if unknown := [one for one in kinds if one not in set(JobKind)]:
         raise UsageError(f"{unknown[0]!r} is no kind of job; there are {', '.join(JobKind)}")
+    if name is not None and not _NAME.fullmatch(name):
+        raise UsageError(f"{name[:100]!r} is no name: at most 100 letters, digits and . _ -, the first no sign")
     secret, hidden = secret_of(token, token_file)
     agent = os.environ.get("SSH_AUTH_SOCK", "")
     for variable in [one for one in os.environ if not _KEPT.fullmatch(one)]:

@@ -14,6 +14,7 @@ from kernel_assay.fuzz.service.notify import check_addresses, commit_status
 from kernel_assay.fuzz.service.problems import RefusedError
 from kernel_assay.fuzz.service.protocol import Commit, CommitPush, Project, ProjectTold, Scope
 from kernel_assay.fuzz.service.queue import upkeep
+from kernel_assay.fuzz.service.queue.jobs import check_repository
 
 router = APIRouter(tags=["projects"])
 
@@ -36,6 +37,7 @@ def get(name: Named, here: Here, _: Reader) -> Response:
 def put(name: Named, said: Project, here: Here, caller: Submitter) -> Response:
     """Begin a project, or change it."""
     check_addresses(said.notify)
+    check_repository(said.repository)
     with here.database.writing() as connection:
         before = next((one.project.notify for one in upkeep.projects(connection, name)), ())
         if said.notify != before and Scope.ADMIN not in caller.scopes:

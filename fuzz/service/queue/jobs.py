@@ -7,11 +7,13 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, and_, false, func, literal_column, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from kernel_assay import __version__
+from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, log, source, task
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources
@@ -38,6 +40,7 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     sources: the digest of what was sent before, where the request brings nothing. Raises UsageError for a request that
     makes no sense.
     """
+    _check(request)
     parts, until = parts_of(request), until_of(request.deadline)
     if request.sources:
         sources = keep_sources(connection, request.sources)
@@ -66,6 +69,25 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     queue_task(connection, values, 0)
     note(connection, owner, "submitted", noun="job", about=found, words=request.kind.value, project=request.project)
     return str(found), True
+
+
+def _check(request: JobRequest) -> None:
+    """Raises UsageError for what a record may hold, and nobody can do."""
+    if request.kind is JobKind.REPLAY and not (request.finding or request.sources or request.checkout):
+        raise UsageError("a job of kind replay needs a finding, or files or a checkout with stored cases")
+    if request.checkout:
+        check_repository(request.checkout.repository)
+
+
+def check_repository(address: str) -> None:
+    """Raises UsageError for an address with a password: it is kept, and shown to all who read."""
+    try:
+        parts = urlsplit(address)
+        secret = parts.password is not None or (parts.scheme == "https" and parts.username is not None)
+    except ValueError as error:
+        raise UsageError(f"the repository's address is none: {error}") from error
+    if secret:
+        raise UsageError("a repository's address is kept and shown: leave the password out of it")
 
 
 def queue_task(connection: Connection, of: Row, place: int) -> None:
@@ -159,6 +181,10 @@ def listed(
     return told(connection, found[:limit]), more
 
 
+_SURE = {"wrong", "fails"}
+"""Verdicts that no part which was not run could change: a job that was cancelled says no other."""
+
+
 def told(connection: Connection, rows: Sequence[Row]) -> list[Job]:
     """Jobs, with their places in the queue, and what their tasks say of themselves right now."""
     ids = [row["id"] for row in rows]
@@ -200,7 +226,7 @@ def _told(row: Row, position: int | None, live: Sequence[Progress], texts: Seque
         deadline=request.deadline,
         reason=row["reason"],
         progress=progress,
-        verdict=row["verdict"],
+        verdict=row["verdict"] if row["state"] == "done" or row["verdict"] in _SURE else "",
         message=row["message"],
         findings=tuple(row["found"].split()),
         commit=row["commit_id"] or None,

@@ -6,6 +6,7 @@ Locks are taken in the order task, job, finding, share, so that no two transacti
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from datetime import UTC, datetime
 from functools import cache
@@ -34,6 +35,7 @@ from kernel_assay.fuzz.service.queue.rows import insert, note, record_of, text_o
 from kernel_assay.fuzz.service.queue.schedule import part, seed_of
 
 _OVER = [state.value for state in OVER]
+EPOCH_BITS = 20
 _NEXT = """
   SELECT seq FROM task
   WHERE state = 'queued' AND device = :device AND (deadline IS NULL OR deadline > :now){kinds}
@@ -42,7 +44,9 @@ _NEXT = """
 _TAKE = """UPDATE task SET state = 'leased', until = :until, worker = :worker, progress = '{{}}',
   epoch = CASE WHEN epoch >= :stamp THEN epoch + 1 ELSE :stamp END
 WHERE seq = ({next}) RETURNING id AS task, job, place, epoch"""
-"""The epoch is the time in ms, and grows: if a power cut takes back a lease, the next one differs all the same."""
+"""The epoch is the time in ms, and grows: if a power cut takes back a lease, the next one differs all the same.
+
+Its last EPOCH_BITS are drawn: nobody whom the lease was not given to can say it."""
 _BEGIN = """UPDATE job SET state = 'leased', worker = :worker, started = COALESCE(started, :now)
 WHERE id = {job} AND state = 'queued'"""
 _TOLD = "id, state, request, sources, seed, parts, handed, kind, priority, share, deadline"
@@ -61,7 +65,8 @@ def _statement(words: str, kinds: int, lock: str = "") -> TextClause:
 def lease(connection: Connection, asked: LeaseRequest, now: float) -> Lease | None:
     """Give the worker the task whose turn it is; None: nothing that it can do waits."""
     known: Row = {f"kind{number}": kind.value for number, kind in enumerate(asked.kinds)}
-    known |= {"now": now, "until": now + LEASE_SECONDS, "stamp": int(now * 1000), "worker": asked.worker}
+    stamp = int(now * 1000) << EPOCH_BITS | secrets.randbits(EPOCH_BITS)
+    known |= {"now": now, "until": now + LEASE_SECONDS, "stamp": stamp, "worker": asked.worker}
     take = _take_at_once if connection.dialect.name == "postgresql" else _take
     for device in ("cuda", "cpu") if asked.devices else ("cpu",):
         if (of := take(connection, len(asked.kinds), {**known, "device": device})) is not None:

@@ -25,7 +25,10 @@ STORE_MB = 2048
 """Of memory for the stores of tasks."""
 COMPILED = "kernel-assay-judge"
 """Folder, beside the cache that kernels may write to, of the judge's own machine code."""
-SECRET = (".ssh", ".gnupg", ".aws", ".azure", ".config", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc")
+SECRET = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".config", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc"),
+    *(".pgpass", ".npmrc", ".bash_history", ".zsh_history", ".python_history", ".psql_history"),
+)
 """What of a home nobody may see who runs what was sent."""
 _COMPILING = threading.Lock()
 

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.service.queue.database import ServerDatabase
 
 ROOT = Path(__file__).resolve().parents[3]
 SAID = re.search(r"```text\n\$ kassay serve.*?\n(.*?)```", (ROOT / "docs/service.md").read_text(), re.DOTALL)[1]
@@ -85,6 +86,7 @@ def test_a_server_prints_what_the_page_shows_and_outlives_a_kill(tmp_path, capsy
         (["--tls-cert", "nothing.pem", "--tls-key", "nothing.pem"], "nothing.pem is no file"),
         (["--database", "mysql://x"], "mysql"),
         (["--database", "postgresql://nobody@127.0.0.1:1/x"], "cannot be used"),
+        (["--tls-cert", __file__, "--tls-key", __file__], "no certificate"),
         (["--notify", "nonsense"], "Apprise"),
         (["--host", "256.1.1.1"], "TLS"),
     ],
@@ -95,3 +97,11 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path, capsys, options, senten
     assert said.startswith("kassay: ")
     assert said.count("\n") == 1
     assert sentence in said
+
+
+def test_a_new_database_is_nothing_for_other_users(tmp_path):
+    database = ServerDatabase(f"sqlite:///{tmp_path}/new/service.db")
+    with database.writing() as connection:
+        connection.exec_driver_sql("DELETE FROM event")
+        files = list((tmp_path / "new").glob("service.db*"))
+        assert {path.stat().st_mode & 0o077 for path in files if path.is_file()} == {0}

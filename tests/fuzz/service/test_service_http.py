@@ -137,13 +137,13 @@ def test_a_job_from_its_submission_to_its_end(everything):
 
 
 def test_cancel_and_drain_travel_with_the_heartbeat(everything):
-    job = everything.post("/v1/jobs", json={"kind": "replay", "priority": 9}).json()
+    job = everything.post("/v1/jobs", json={"kind": "prove", "priority": 9}).json()
     lease = everything.post("/v1/leases", json={**ASK, "worker": "w2"}).json()
     assert everything.post("/v1/workers/w2/drain").status_code == 204
     assert everything.post(f"/v1/jobs/{job['id']}/cancel").json()["state"] == "cancelled"
     orders = everything.post(f"/v1/tasks/{lease['task']}/heartbeat", json={"epoch": lease["epoch"]}).json()
     assert (orders["cancel"], orders["drain"]) == (True, True)
-    everything.post("/v1/jobs", json={"kind": "replay"})
+    everything.post("/v1/jobs", json={"kind": "prove"})
     assert everything.post("/v1/leases", json={**ASK, "worker": "w2"}).status_code == 204
     assert everything.delete("/v1/workers/w2/drain").status_code == 204
     assert everything.post("/v1/leases", json={**ASK, "worker": "w2"}).status_code == 200
@@ -193,6 +193,9 @@ HOSTILE = [
     ("POST", "/v1/jobs", {"json": {"kind": "judge", "sources": {"files": {"../a": ""}}}}, 422),
     ("POST", "/v1/jobs", {"json": {"kind": "judge", "sources": {"files": {"/etc/a": ""}}}}, 422),
     ("POST", "/v1/jobs", {"json": {"kind": "judge", "sources": {"files": {"a": "", "a/b": ""}}}}, 422),
+    ("POST", "/v1/jobs", {"content": b'{"kind":"judge","sources":{"files":{"a.py":"\\ud800"}}}'}, 422),
+    ("POST", "/v1/jobs", {"json": {"kind": "replay"}}, 422),
+    ("POST", "/v1/jobs", {"json": {"kind": "judge", "checkout": {"repository": "https://[", "commit": "a" * 7}}}, 422),
     ("POST", "/v1/jobs", {"content": b"x", "headers": {"Content-Encoding": "gzip"}}, 415),
     ("POST", "/v1/jobs", {"content": b"x" * ((16 << 20) + 1)}, 413),
     ("POST", "/v1/leases", {"json": {**ASK, "worker": "../w"}}, 422),
@@ -309,9 +312,12 @@ def test_browsers_sign_in_and_their_forms_need_a_word(serving, everything):
     cookie = client.cookies.jar._cookies["testserver.local"]["/"]["kassay_session"]
     assert cookie.has_nonstandard_attr("HttpOnly")
     assert cookie.get_nonstandard_attr("SameSite") == "strict"
-    name = everything.post("/v1/jobs", json={"kind": "replay"}).json()["id"]
+    name = everything.post("/v1/jobs", json={"kind": "prove"}).json()["id"]
     assert client.post(f"/v1/jobs/{name}/cancel").status_code == 403
     assert client.post(f"/jobs/{name}/cancel", data={"csrf": "guessed"}).status_code == 403
+    page = client.post(f"/jobs/{name}/cancel", data={"csrf": "guessed"}, headers={"Accept": "text/html"})
+    assert (page.status_code, "load the page again" in page.text) == (403, True)
+    assert page.headers["content-type"].startswith("text/html")
     assert client.post(f"/jobs/{name}/cancel").status_code == 422
     assert client.post(f"/jobs/{name}/cancel", data={"csrf": word}).status_code == 303
     assert everything.get(f"/v1/jobs/{name}").json()["state"] == "cancelled"
@@ -370,3 +376,50 @@ def test_figures_for_prometheus(everything):
     text = everything.get("/metrics").text
     assert 'kassay_jobs{state="done"}' in text
     assert "kassay_request_seconds_bucket" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"deadline": "2030-01-01T00:00:00"}, "a deadline needs its time zone"),
+        ({"kind": "bisect"}, "a job of kind bisect needs a finding"),
+    ],
+)
+def test_what_does_not_go_together_is_named(everything, more, sentence):
+    assert problem_of(everything.post("/v1/jobs", json={"kind": "judge", **more}), 422) == sentence
+
+
+def test_a_password_of_a_repository_is_not_kept(everything):
+    address = "https://ann:secret@git.example/x.git"
+    checkout = {"repository": address, "commit": "a" * 40}
+    answers = [
+        everything.post("/v1/jobs", json={"kind": "judge", "checkout": checkout}),
+        everything.put("/v1/projects/mine", json={"repository": address}),
+    ]
+    for answer in answers:
+        assert "leave the password out" in problem_of(answer, 422)
+    for page in ("/v1/jobs", "/v1/projects"):
+        assert "secret" not in everything.get(page).text
+
+
+@pytest.mark.parametrize(("before", "after"), [("right", ""), ("wrong", "wrong")])
+def test_a_search_that_was_cancelled_does_not_say_right(tmp_path, before, after):
+    with Serving(tmp_path) as server:
+        client = server.client()
+        job = client.post("/v1/jobs", json={"kind": "fuzz", "settings": {"cases": 1000}}).json()["id"]
+        lease = client.post("/v1/leases", json=ASK).json()
+        outcome = {"epoch": lease["epoch"], "state": "done", "verdict": before}
+        assert client.post(f"/v1/tasks/{lease['task']}/outcome", json=outcome).status_code == 204
+        client.post(f"/v1/jobs/{job}/cancel")
+        told = client.get(f"/v1/jobs/{job}").json()
+        assert (told["state"], told["verdict"]) == ("cancelled", after)
+
+
+def test_the_number_of_a_lease_cannot_be_said_from_its_time(everything):
+    drawn = set()
+    for _ in range(4):
+        everything.post("/v1/jobs", json={"kind": "prove"})
+        epoch = everything.post("/v1/leases", json=ASK).json()["epoch"]
+        assert abs((epoch >> 20) / 1000 - time.time()) < 60
+        drawn.add(epoch & 0xFFFFF)
+    assert len(drawn) > 1

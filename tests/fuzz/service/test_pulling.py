@@ -1,0 +1,62 @@
+"""What `pull` and others say of what a worker or a user got wrong: one sentence."""
+
+import pytest
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.storage.file_store import Store
+from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.service.pulling import pulled
+from kernel_assay.fuzz.service.work.slot import SECRET
+from kernel_assay.reports.plain.terminal import visible
+
+
+class _Server:
+    """A client of a server on which a worker has left this bundle."""
+
+    def __init__(self, told, bundle):
+        self._told, self._bundle = told, bundle
+
+    def finding(self, _name):
+        return self._told
+
+    def artifact(self, _job, _name):
+        return self._bundle
+
+
+class _Told:
+    id, job = "ab", "cd"
+
+    def __init__(self, record):
+        self.record = record
+
+
+@pytest.mark.parametrize("bundle", ['{"files": {"../../x.py": ""}}', '{"files": {"/x.py": ""}}', "[1,", "[" * 9999])
+def test_a_bundle_that_leads_out_is_refused_in_one_sentence(tmp_path, stored, bundle):
+    with Store(tmp_path / "corpus") as store, pytest.raises(UsageError, match="cannot be taken") as raised:
+        pulled(_Server(_Told(stored), bundle), "ab", store, None)
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.rglob("x.py"))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["remote", "project", "mine", "--commit", "zz"], "is no commit"),
+        (["work", "--name", "a b"], "'a b' is no name"),
+    ],
+)
+def test_names_that_no_server_takes_are_said_to_be(capsys, words, sentence):
+    assert main([*words, "--server", "http://127.0.0.1:1", "--token", "kassay_x"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("kassay: ")
+    assert said.count("\n") == 1
+    assert sentence in said
+
+
+def test_controls_of_a_stranger_are_written_out():
+    assert visible("a\x1b[2J\r\n\u202eb") == r"a\x1b[2J\r\n\u202eb"
+    assert visible("größer ≤ 1") == "größer ≤ 1"
+
+
+def test_what_the_service_tells_people_to_keep_in_a_home_is_hidden():
+    assert {".pgpass", ".config", ".ssh"} <= set(SECRET)
