@@ -63,6 +63,8 @@ def run_program(program: Program, settings: Settings, sources: Sequence[str]) ->
         found += telling.findings(table)
         if code is None:
             found.append(_timeout(table, settings.timeout))
+        elif code < 0 and not any(f.kind == "host-crash" and f.seed == table.seed for f in found):
+            found.append(_killed(table, -code))
     return ProgramRun(
         sources=tuple(sources),
         runs=settings.orders,
@@ -77,6 +79,11 @@ def _timeout(table: Table, seconds: float) -> ProgramFinding:
     doing = f"in kernel {where}" if where else "on the host"
     words = f"it did not end in {seconds:g} s and was {doing}"
     return ProgramFinding(kind="timeout", message=words, order=ORDERS[table.order], seed=table.seed)
+
+
+def _killed(table: Table, number: int) -> ProgramFinding:
+    words = f"the program itself ended: {signal.strsignal(number) or f'signal {number}'}"
+    return ProgramFinding(kind="host-crash", message=words, order=ORDERS[table.order], seed=table.seed)
 
 
 def _run(program: Program, settings: Settings, seed: int, *, is_first: bool) -> tuple[int | None, Table]:

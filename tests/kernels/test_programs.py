@@ -132,6 +132,8 @@ def test_orders_are_counted_together_and_name_a_seed(tmp_path):
     ("text", "said"),
     [
         ('int main() {\n asm("nop;");\n}', "inline PTX is not emulated (p0.cu, line 2)"),
+        ('int main() {\n int x;\n asm("" : "=r"(x));\n}', "inline PTX is not emulated (p0.cu, line 3)"),
+        ('int main() {\n int x;\n asm volatile("" : "=r"(x));\n}', "inline PTX is not emulated (p0.cu, line 3)"),
         (
             "int main() {\n cudaGraph_t g;\n cudaGraphCreate(&g, 0);\n}",
             "cudaGraphCreate is not emulated (p0.cu, line 3)",
@@ -241,3 +243,57 @@ def test_files_are_linked_and_headers_rewritten(tmp_path):
         found = run_program(program, Settings(out=out), ["p0.cu"])
         out.seek(0)
         assert (out.read(), kinds(found)) == (b"5\n", [])
+
+
+NAMES = """#define CHECK(x) if (x) return 1
+__global__ void heap(int* x, int n) {
+  int* mine = (int*)malloc(12); int* other = new int[4]{};
+  mine[n] = 0;
+  x[3 * n] = other[n + 1];
+  free(mine);
+  delete[] other;
+}
+__global__ void bytes(int* x) { x[2] = 1; }
+int main() {
+  int *d, *r, *odd, n = 3;
+  CHECK(cudaMalloc(&d, 40)); CHECK(cudaMalloc(&r, 36));
+  cudaMalloc(&odd, 10);
+  heap<<<1, 1>>>(r, n);
+  void* arguments[] = {&odd};
+  cudaLaunchKernel((void*)bytes, 1, 1, arguments, 0, 0);
+  cudaFree(odd);
+}
+"""
+
+
+def test_names_of_several_allocations_in_a_line_and_of_the_heap(tmp_path):
+    found, _ = run(tmp_path, NAMES)
+    assert [(f.kind, f.memory, f.message.partition(" of block 0 ")[2].partition(" (")[0]) for f in found.findings] == [
+        ("out-of-bounds", "mine", "writes mine[3]"),
+        ("out-of-bounds", "other", "reads other[4]"),
+        ("out-of-bounds", "r", "writes r[9]"),
+        ("out-of-bounds", "odd", "writes 4 bytes at byte 8 of odd"),
+        ("leak", "d", ""),
+        ("leak", "r", ""),
+    ]
+    assert [f.kernel for f in found.findings[2:4]] == ["heap", "bytes"]
+
+
+ENDINGS = {
+    "assert": ("#include <cassert>\nint main(int n, char**) {\n  assert(n == 5);\n}", -6, 3),
+    "throw": ("int main() { throw 1; }", -6, None),
+    "overflow": (
+        "int f(int n) { volatile int x = n; return n ? f(n + 1) + x : 0; }\nint main() { return f(1); }",
+        -11,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_program_that_a_signal_ends_is_a_finding(tmp_path, ending):
+    text, code, line = ENDINGS[ending]
+    found, _ = run(tmp_path, text)
+    assert [f.kind for f in found.findings] == ["host-crash"]
+    assert found.exit_code == code
+    assert (found.findings[0].place and found.findings[0].place.line) == line

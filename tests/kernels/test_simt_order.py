@@ -97,6 +97,31 @@ __global__ void background(int* out, const int* x) {
   __pipeline_commit();
   out[ME] = s[ME];  // too early
 }
+
+// ---- what an atomic operation has read ----
+__device__ unsigned tickets;
+__global__ void last_resets(int* out) {  // as NVIDIA's own samples do, without a fence before it
+  __shared__ bool last;
+  if (ME == 0) last = atomicInc(&tickets, gridDim.x) == gridDim.x - 1;
+  __syncthreads();
+  if (ME == 1 && last) out[0] = tickets, tickets = 0;
+}
+__global__ void second_resets(int* out) {
+  if (ME == 0 && atomicAdd(&tickets, 1) == 1) tickets = 0;  // early
+}
+__global__ void stored_first(int* out) {
+  __shared__ cuda::atomic<int, cuda::thread_scope_block> sum;
+  if (ME == 0) sum.store(0, cuda::memory_order_relaxed);
+  __syncthreads();
+  sum += ME;
+  __syncthreads();
+  out[ME] = sum;
+}
+__global__ void never_stored(int* out) {
+  __shared__ cuda::atomic<int, cuda::thread_scope_block> sum;
+  sum += ME;  // never stored
+  out[ME] = 0;
+}
 """
 
 
@@ -175,6 +200,18 @@ def test_every_way_to_touch_memory_is_judged(kernels, entry):
         **given,
     )
     assert kernels.placed(SAID[entry]) in ran.said
+
+
+def test_who_has_read_all_the_others_atomically_is_behind_them(kernels):
+    assert kernels.right("last_resets", grid=6, out=blank(1, np.int32)).tolist() == [6]
+    ran = kernels.run("second_resets", grid=4, mode=CHECK, out=blank(1, np.int32))
+    assert kernels.placed("tickets (<early>), which thread 0 of block 1 wrote (<early>)") in ran.said
+
+
+def test_an_atomic_store_reads_nothing(kernels):
+    assert kernels.right("stored_first", out=blank(32, np.int32)).tolist() == [496] * 32
+    ran = kernels.run("never_stored", mode=CHECK, out=blank(32, np.int32))
+    assert kernels.placed("of sum (<never stored>), which nobody has written") in ran.said
 
 
 def test_a_builtin_of_an_odd_size_is_judged_where_it_overlaps(kernels):

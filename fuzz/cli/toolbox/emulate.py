@@ -98,10 +98,14 @@ def _told(found: ProgramRun) -> list[str]:
     lines = [_line(f) for f in found.findings]
     code = found.exit_code
     ending = (
-        "own end was not reached" if code is None else f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+        "the program's own end was not reached"
+        if code is None
+        else f"signal {-code} ended the program"
+        if code < 0
+        else f"the program's exit code {code}"
     )
     launches = f"{found.launches:,} launch{'es' * (found.launches != 1)}"
-    ran = f"{count(found.runs, 'run')}, {launches}; the program's {ending}"
+    ran = f"{count(found.runs, 'run')}, {launches}; {ending}"
     lines.append(f"{count(len(real), 'finding')} ({ran})")
     if found.replay:
         lines.append(f"again: {found.replay}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import re
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -66,6 +67,11 @@ KINDS = {
     Trouble.TRAP: "trap",
     Trouble.READ_ONLY: "constant-write",
 }
+_ALLOCATES = re.compile(
+    r"cuda(?:Malloc|HostAlloc)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)"
+    r"|(\w+)\s*=\s*(?:\([^()]*\)\s*|\w+_cast\s*<[^>]*>\s*\(\s*)?(?:malloc\s*\(|new\b)"
+)
+_CALL = re.compile(r"<(?:cuda(?:Malloc|HostAlloc)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):")
 _SHARED = 8
 _NOWHERE = Path("-")
 
@@ -223,35 +229,40 @@ class Telling:
         made = self._at(memory.made_pc)
         if not memory.kind or not made:
             return "", made
-        return self._variable(made) or f"what line {made.line} allocates", made
+        return self._variable(made, memory.made_pc) or f"what line {made.line} allocates", made
 
-    def _variable(self, made: Place) -> str:
+    def _variable(self, made: Place, pc: int) -> str:
         """The variable that an allocating call fills, as its line has it."""
-        text = self.program.texts.get(Path(made.file), "")
-        line = "\n".join(text.splitlines()[made.line - 1 : made.line + 1])
-        found = re.search(
-            r"cuda(?:Malloc|HostAlloc)\w*\s*(?:<[^>]*>)?\s*\(\s*(?:\([^()]*\)\s*)?(&?[\w.\->\[\]]+)", line
-        )
-        return found[1].lstrip("&") if found else ""
+        lines = self.program.texts.get(Path(made.file), "").splitlines()[made.line - 1 : made.line + 1]
+        if not lines:
+            return ""
+        found = list(_ALLOCATES.finditer("\n".join(lines)))
+        here = [m for m in found if m.start() <= len(lines[0])] or found[:1]
+        names = [(m[1] or m[2]).lstrip("&") for m in here]
+        if len(names) < 2:
+            return "".join(names)
+        calls = self._calls(made)  # a function that is inlined, or a template, has each several times
+        return names[calls.index(pc) % len(names)] if pc in calls and not len(calls) % len(names) else ""
+
+    def _calls(self, made: Place) -> list[int]:
+        """Where the allocating calls of a line come back to, in the order of the code."""
+        command = ["objdump", "-d", "--no-show-raw-insn", str(self.program.executable)]
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return [pc for pc in (int(m[1], 16) for m in _CALL.finditer(said)) if self._at(pc) == made]
 
     def _scene(self, e: Entry) -> tuple[Scene, Fault]:
         """The launch as faults.py describes one, with the one memory that counts."""
-        name, made = self._owner(e.memory)
+        name, _ = self._owner(e.memory)
         fault = Fault.from_buffer_copy(e.fault)
-        if e.memory.kind == _SHARED:
+        size = max(fault.bytes, 1)
+        fits = e.memory.offset % size == 0 and e.memory.bytes % size == 0 and fault.bytes in {1, 2, 4, 8, 16}
+        if e.memory.kind == _SHARED or (name and not (fits and " " not in name)):
             built = self.program.built
             arrays = (SharedArray(name, "", 0, e.memory.bytes),)
             tensors: Sequence[Tensor] = ()
             built = type(built)(built.library, arrays)
         else:
-            size = max(fault.bytes, 1)
-            fits = e.memory.offset % size == 0 and e.memory.bytes % size == 0 and fault.bytes in {1, 2, 4, 8, 16}
-            where = (
-                f"{name} (allocated in line {made.line})"
-                if made and not e.memory.name and name.startswith("w")
-                else name
-            )
-            tensors = (Tensor(where, 0, e.memory.bytes, size if fits else 1, is_output=True),) if name else ()
+            tensors = (Tensor(name, 0, e.memory.bytes, size, is_output=True),) if name else ()
             built = self.program.built
         fault.region = 0 if name else -1
         fault.offset = e.memory.offset if name else fault.offset
@@ -259,7 +270,7 @@ class Telling:
 
     def _fault(self, e: Entry) -> str:
         scene, fault = self._scene(e)
-        return scene.describe(fault)
+        return scene.describe(fault).removeprefix("divergent barrier: ")
 
     def _misuse(self, e: Entry) -> str:
         scene, fault = self._scene(e)

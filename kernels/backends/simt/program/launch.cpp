@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,16 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
   return cudaSuccess;
 }
 
+// Of a call's text: what is launched.
+const char* first_argument(const char* call) {
+  static auto& known = *new std::set<std::string>;  // never destroyed
+  int depth = 0;
+  const char* end = call;
+  for (; *end && (depth || *end != ','); ++end) depth += !!strchr("([{<", *end) - !!strchr(")]}>", *end);
+  std::lock_guard<std::recursive_mutex> locked(api_lock);
+  return known.emplace(call, end).first->c_str();
+}
+
 // ---- the host's own signals ------------------------------------------------------------------------------------------
 
 namespace {
@@ -169,6 +180,9 @@ __attribute__((destructor)) void at_exit() {
 extern "C" SIMT_API void __assert_fail(const char* condition, const char* file, unsigned line, const char* function) noexcept {
   if (simt::launching && simt::S.current >= 0)
     simt::fail(simt::Trouble::trap, {file, static_cast<int>(line)}, (std::string("assertion failed: ") + condition).c_str());
+  std::string failed = std::string("assertion failed: ") + condition;
+  auto caller = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
+  simt::report(simt::Misuse::host_crash, caller, simt::Memory{}, failed.c_str());
   using Real = void (*)(const char*, const char*, unsigned, const char*);
   reinterpret_cast<Real>(dlsym(RTLD_NEXT, "__assert_fail"))(condition, file, line, function);
   abort();

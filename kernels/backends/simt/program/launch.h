@@ -13,4 +13,5 @@ struct Config {
 // Runs thread(arguments) in every thread; the error that <<< >>> leaves behind.
 SIMT_API cudaError_t launch_kernel(const char* kernel, Place at, const Config& how, void (*thread)(const void*),
                                    const void* arguments, size_t bytes, const void* anchor, bool cooperative);
+SIMT_API const char* first_argument(const char* call);
 }  // namespace simt

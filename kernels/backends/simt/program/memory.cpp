@@ -134,7 +134,7 @@ bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     is_visible |= s[i] >= visible;
   }
   // Of a structure with gaps some bytes are never written.
-  if (is_undefined && (!(how & a_write) || how & an_atomic)) {
+  if (is_undefined && (!(how & a_write) || how & reads_too)) {
     auto a = nearest(at);
     note(Trouble::uninitialized, tell(a->first, a->second, at), bytes, how, pc);
   }

@@ -82,16 +82,18 @@ template <class F>
 Template<F> kernel_template(F k, const char* name, Place at = here()) { return {k, name, at}; }
 
 template <class... P, size_t... I>
-cudaError_t launch_with(void (*k)(P...), const Config& how, void** arguments, bool cooperative, Place at, std::index_sequence<I...>) {
-  return Configured<void (*)(P...), P...>{k, "a kernel", at, how, cooperative}(*static_cast<std::decay_t<P>*>(arguments[I])...);
+cudaError_t launch_with(void (*k)(P...), const Config& how, void** arguments, bool cooperative, const char* name, Place at,
+                        std::index_sequence<I...>) {
+  return Configured<void (*)(P...), P...>{k, name, at, how, cooperative}(*static_cast<std::decay_t<P>*>(arguments[I])...);
 }
 }  // namespace simt
 
 #define SIMT_BY_POINTER(NAME, COOPERATIVE)                                                                              \
   template <class... P>                                                                                                 \
-  cudaError_t NAME(void (*k)(P...), dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = nullptr, \
-                   simt::Place at = simt::here()) {                                                                     \
-    return simt::launch_with(k, {grid, block, shared, stream}, arguments, COOPERATIVE, at, std::index_sequence_for<P...>{}); \
+  cudaError_t NAME(const char* call, void (*k)(P...), dim3 grid, dim3 block, void** arguments, size_t shared = 0,       \
+                   cudaStream_t stream = nullptr, simt::Place at = simt::here()) {                                      \
+    return simt::launch_with(k, {grid, block, shared, stream}, arguments, COOPERATIVE, simt::first_argument(call), at,  \
+                             std::index_sequence_for<P...>{});                                                          \
   }
 SIMT_BY_POINTER(simt_cudaLaunchKernel, false)
 SIMT_BY_POINTER(simt_cudaLaunchCooperativeKernel, true)
@@ -117,6 +119,6 @@ SIMT_SYMBOL(cudaFuncSetCacheConfig, (T* f, cudaFuncCache how), (const void*)f, h
 inline void __prof_trigger(int) {}
 #define __assume(...) ((void)0)
 #define __CUDACC__ 1
-#define cudaLaunchKernel simt_cudaLaunchKernel
-#define cudaLaunchCooperativeKernel simt_cudaLaunchCooperativeKernel
-#define asm SIMT_UNSUPPORTED_asm
+#define cudaLaunchKernel(...) simt_cudaLaunchKernel(#__VA_ARGS__, __VA_ARGS__)
+#define cudaLaunchCooperativeKernel(...) simt_cudaLaunchCooperativeKernel(#__VA_ARGS__, __VA_ARGS__)
+#define asm SIMT_UNSUPPORTED_asm;  // which ends the statement: operands behind a colon would be the first complaint

@@ -35,7 +35,7 @@ struct Access {
   size_t bytes;
   bool writes;
   uint16_t flags = 0;  // as of a stamp
-  bool reads() const { return !writes || flags & by_atomic; }
+  bool reads() const { return !writes || flags & read_too; }
 };
 
 Fault fault_of(Trouble trouble, const Access& a, int region) {
@@ -93,6 +93,13 @@ bool both_strong(const Stamp& s, const Access& a) {
   return !same_warp || ((a.writes ? a.flags : s.flags) & after_fence);
 }
 
+// Whether the last write, an atomic operation that this access is ordered behind, has read what that other one wrote,
+// itself or through those between the two: observation order, which PTX counts as causality.
+bool observed(const Stamp& s, const Cell& c) {
+  if ((s.flags & (by_atomic | wrote)) != (by_atomic | wrote) || !(c.write.flags & read_too)) return false;
+  return (is_mine(s.interval) || !((s.flags | c.write.flags) & of_one_block)) && ordered(c.write);
+}
+
 void expect_change(const Access& a, const Fault& f, Cell* cell, uintptr_t from) {
   if (pending.waits) return;
   pending.waits = true;
@@ -106,7 +113,7 @@ void expect_change(const Access& a, const Fault& f, Cell* cell, uintptr_t from) 
 // Against one of those that a granule remembers. from: of the granule, or of the access within it.
 void judge(const Access& a, Cell& c, const Stamp& kept, const Zone& z, uintptr_t from) {
   Stamp s = kept.flags & in_flight ? landed(kept) : kept;
-  if (s.interval < z.since || !(a.writes || s.flags & wrote) || both_strong(s, a) || ordered(s)) return;
+  if (s.interval < z.since || !(a.writes || s.flags & wrote) || both_strong(s, a) || ordered(s) || observed(s, c)) return;
   Fault f = race_with(s, a, static_cast<int>(&z - zones));
   bool reads_it = (a.flags & by_atomic) && (s.flags & wrote);
   if (a.writes && !reads_it) expect_change(a, f, &c, from);
@@ -186,7 +193,7 @@ inline bool plain(uintptr_t address, uintptr_t pc, uintptr_t bytes) {
 }
 
 bool judged(const Access& a) {
-  int how = (a.writes ? a_write : 0) | (a.flags & by_atomic ? an_atomic : 0) | (S.current < 0 || !S.active ? by_host : 0);
+  int how = (a.writes ? a_write : 0) | (a.flags & read_too ? reads_too : 0) | (S.current < 0 || !S.active ? by_host : 0);
   return watcher->judged(a.address, a.bytes, how, a.pc);
 }
 
@@ -293,7 +300,8 @@ void atomic(void* at, int bytes, const void* caller, int how, const void* wanted
   bool fails = wanted && !zone_of(reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller));
   if (wanted && !fails) fails = memcmp(at, wanted, bytes) != 0;
   if (fails) how &= ~(writes | releases);
-  auto flags = static_cast<uint16_t>(by_atomic | (how & of_block ? of_one_block : 0));
+  bool both = (how & reads) && (how & writes);
+  auto flags = static_cast<uint16_t>(by_atomic | (how & of_block ? of_one_block : 0) | (both ? read_too : 0));
   strong_access({reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller), static_cast<size_t>(bytes),
                  (how & writes) != 0, flags}, how);
 }

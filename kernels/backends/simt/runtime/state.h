@@ -128,7 +128,7 @@ inline void converge(int warp) {
 }
 
 // What a program has in place of a launch that ends with its first fault (program/*.cpp); null: there is none.
-constexpr int a_write = 1, an_atomic = 2, by_host = 4;  // how it accesses
+constexpr int a_write = 1, reads_too = 2, by_host = 4;  // how it accesses
 struct Watcher {
   void (*found)(const Fault& fault, bool harmless);  // goes on behind it
   bool (*judged)(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // whether it has said all there is to say of an access
