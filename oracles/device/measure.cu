@@ -907,6 +907,7 @@ __device__ __forceinline__ void set_limits(const Task& t, const Shared& all) {
 // What others have reached, where that comes before the tiles of this turn.
 template <class F>
 __device__ __forceinline__ void hear(const Task& t, const Shared& all) {
+  __syncwarp();  // others have read the limits: a vote alone orders no memory
   if (threadIdx.x % 32 == 0) {
     Reached* known = (Reached*)t.floors;
     atomicMax(&all.floors->rel, *(volatile u32*)&known->floors.rel);
@@ -1136,6 +1137,7 @@ __device__ __forceinline__ int settle(const Task& t, Chunk<F> chunk, u32 tile, G
   const float mine = larger_part<F>(of_want) * (float)(1 << (F::DIGITS - 1));
   const u32 ulps = __reduce_max_sync(ALL, __float_as_uint(mine)), steps = __reduce_max_sync(ALL, g.steps);
   const u32 away = __reduce_max_sync(ALL, __float_as_uint(g.away));
+  __syncwarp();  // as in hear
   if (threadIdx.x % 32 == 0) {
     Looked& looked = *all.looked;
     looked.abs.see(__uint_as_float(away), tile), looked.steps.see(steps, tile);

@@ -190,7 +190,7 @@ def test_confirmed_or_flaky_goes_with_the_case_that_is_kept():
 
 def test_two_processes_merge_without_loss(store):
     code = (
-        "import sys; from test_store import case, finding, open_store\n"
+        "import sys; from test_store import case, finding; from kernel_assay.fuzz.api import open_store\n"
         "store = open_store(sys.argv[1])\n"
         "for i in range(30):\n"
         "    store.save_finding(finding(aliases=(f'{sys.argv[2]}{i}',)))\n"
