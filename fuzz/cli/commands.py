@@ -22,7 +22,7 @@ PLACES = {
     "cliffs": Place(f"{_CLI}.toolbox.cliffs", "Search for sizes at which a kernel gets far slower than beside them."),
     "compare": Place(f"{_CLI}.toolbox.compare", "Say how far two files of tensors are apart, or two folders."),
     "compile": Place(f"{_CLI}.compile", "Compile CUDA files for GPUs, without one: all built-in ones, or your own."),
-    "db": Place(f"{_CLI}.toolbox.db", "Copy, back up, upgrade or prune a corpus: a folder or a database."),
+    "db": Place(f"{_CLI}.toolbox.db", "Copy a corpus between folders and databases, back it up, upgrade or prune it."),
     "debug": Place(f"{_CLI}.toolbox.debug", "Run a case in a debugger, stopped where it goes wrong."),
     "doctor": Place(f"{_CLI}.list", "Say what is installed, and which backends can run here.", "doctor"),
     "emulate": Place(f"{_CLI}.toolbox.emulate", "Run a CUDA program on the CPU, with every access judged."),

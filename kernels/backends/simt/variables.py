@@ -30,7 +30,7 @@ _DECLARED = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:,|$)")
 
 
 def variables(symbols: str, constant: Iterable[str]) -> list[Variable]:
-    """What readelf -SsW says of a library; constant: names of variables that kernels may only read."""
+    """Read what readelf -SsW says of a library; constant: names of variables that kernels may only read."""
     sections = dict(_SECTION.findall(symbols))
     names, found = frozenset(constant), set()
     for match in _SYMBOL.finditer(symbols):

@@ -31,7 +31,7 @@ def site_of(stamp: int) -> int:
 
 
 class Order:
-    """What the program that runs now comes after."""
+    """Say what the program that runs now comes after."""
 
     def __init__(self, programs: int) -> None:
         self._handed = [np.zeros(programs, np.int32)]

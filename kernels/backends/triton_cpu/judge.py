@@ -185,7 +185,7 @@ def _shadows(regions: Sequence[Region]) -> list[Shadow]:
 
 
 class Judge:
-    """What is known of the run in progress, and of its launch."""
+    """Knows the run in progress, and its launch."""
 
     def __init__(self) -> None:
         self.checked = self._watches = False
@@ -335,7 +335,7 @@ class JudgedMemory(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
 
 def _taken(data: Array, ptrs: Any, mask: Any) -> Any:
-    """What the mask allows of some data, in a row."""
+    """Take of some data what the mask allows, in a row."""
     shape = ptrs.data.shape
     whole = np.broadcast_to(data, shape)
     return np.ascontiguousarray(
@@ -344,6 +344,6 @@ def _taken(data: Array, ptrs: Any, mask: Any) -> Any:
 
 
 def _there(at: Addresses, width: int) -> Array:
-    """What memory holds now, as integers."""
+    """Read what memory holds now, as integers."""
     kind = np.dtype(f"u{width}")
     return np.asarray(interpreter._interpreter.load(at, np.ones(at.shape, np.bool_), np.zeros(at.shape, kind), kind))  # noqa: SLF001

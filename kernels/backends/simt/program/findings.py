@@ -222,7 +222,7 @@ class Telling:
         return str(next((path for path in same if file.endswith(str(path.absolute()))), same[0] if same else file))
 
     def _owner(self, memory: Memory) -> tuple[str, Place | None]:
-        """What some memory is called, and where it was made."""
+        """Name some memory, and say where it was made."""
         if name := memory.name.decode("utf-8", "replace"):
             declared = self.program.variables.get(name)
             return name, Place(file=str(declared[0]), line=declared[1]) if declared else None
@@ -245,7 +245,7 @@ class Telling:
         return names[calls.index(pc) % len(names)] if pc in calls and not len(calls) % len(names) else ""
 
     def _calls(self, made: Place) -> list[int]:
-        """Where the allocating calls of a line come back to, in the order of the code."""
+        """List the addresses that the allocating calls of a line come back to, in the order of the code."""
         command = ["objdump", "-d", "--no-show-raw-insn", str(self.program.executable)]
         said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         return [pc for pc in (int(m[1], 16) for m in _CALL.finditer(said)) if self._at(pc) == made]
