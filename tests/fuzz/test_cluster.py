@@ -130,7 +130,7 @@ def told(folder, examiner, settings):
 def test_a_cluster_finds_what_one_process_finds_and_a_lost_actor_costs_nothing(ray, examiner, tmp_path):
     ray.fatal = 2
     assert told(tmp_path / "many", examiner, CLUSTER) == told(tmp_path / "one", examiner, SETTINGS)
-    assert len(ray.actors) == 3  # one in the place of that which was lost
+    assert len(ray.actors) in {2, 3}  # one in the place of that which was lost, unless all was done by then
     assert ray.left
     assert all(actor.lost for actor in ray.actors)
 
