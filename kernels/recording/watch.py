@@ -76,8 +76,6 @@ class Watch:
         self._local = threading.local()
         self._bad: dict[int, tuple[Any, frozenset[int]]] = {}
         """Storages with non-finite numbers: a weak reference, which keeps the address from being used again; events."""
-        self._levels: dict[int, tuple[Any, int]] = {}
-        """Of those what their tensors were when they were looked at, and how bad."""
         self._known: dict[Any, int] = {}
         self._sites: dict[int, Site] = {}
         self._ours: dict[str, bool] = {}
@@ -315,14 +313,9 @@ class Watch:
         least, most = (one.item() for one in tensor.aminmax())  # a sum of finite numbers may overflow
         return NAN if math.isnan(least) else INF if math.isinf(least) or math.isinf(most) else FINITE
 
-    def _known_level(self, tensor: Any) -> int:
-        """The level of a tensor, which need not be looked at if an operator has left it so a moment ago."""
-        state, level = self._levels.get(key(tensor), (None, FINITE)) if self._bad else (None, FINITE)
-        return level if state == _state(tensor) and key(tensor) in self._bad else self._level(tensor)
-
     def _look(self, found: Sequence[int], record: _Record) -> None:
         """Say whether an operator made what is not finite, passed it on, or had it go."""
-        levels = [(name, one, self._known_level(one)) for name, one in record.ins]
+        levels = [(name, one, self._level(one)) for name, one in record.ins]
         bad = [(name, one) for name, one, level in levels if level]
         worst_in = max([given(record.args, record.kwargs), *(level for *_, level in levels)])
         outs = [(i, one, level) for i, (one, level) in enumerate(zip(record.outs, found, strict=True))]
@@ -344,7 +337,6 @@ class Watch:
         for _, one, level in outs:
             if level:
                 self._mark(one, before)
-                self._levels[key(one)] = _state(one), level
 
     def _origin(self, record: _Record, name: str, tensor: Any) -> frozenset[int]:
         """The events behind a non-finite input."""
@@ -416,7 +408,6 @@ class Watch:
 
         if len(self._bad) > MOST_KNOWN:
             self._bad = {key: held for key, held in self._bad.items() if not held[0].expired()}
-            self._levels = {key: held for key, held in self._levels.items() if key in self._bad}
         held = self._bad.get(key(tensor))
         before = held[1] if held and not held[0].expired() else frozenset()
         weak: Any = StorageWeakRef  # torch has no types for it
@@ -479,11 +470,6 @@ class Watch:
             few, most = ((size < about.tiny) & (size > 0)).sum(), (size == about.max).sum()
             counts = self.story.extremes.setdefault(where, [0, 0, 0])
             counts[:] = counts[0] + one.numel(), counts[1] + int(few), counts[2] + int(most)
-
-
-def _state(tensor: Any) -> tuple[int, int, int, int]:
-    """Where a tensor lies, how large it is, and how often it has been written."""
-    return key(tensor), tensor.data_ptr(), tensor.numel(), tensor._version  # noqa: SLF001
 
 
 def _mode(watch: Watch) -> Any:

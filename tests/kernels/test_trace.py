@@ -139,6 +139,13 @@ def test_an_infinity_that_a_hook_gives_a_gradient_is_named():
     assert (one.op, one.origin, one.kind.lstrip("-")) == ("aten.mul", "given", "Inf")
 
 
+def test_a_maker_is_named_in_inference_mode_as_well():
+    model = nn.Sequential(nn.Linear(4, 4), Layer(lambda h: (h * 0).log() - (h * 0).log()))
+    with trace(model) as traced, torch.inference_mode():
+        model(torch.randn(3, 4))
+    assert (traced.first.op, traced.story.trouble) == ("aten.log", ""), traced.report
+
+
 def test_scaling_of_a_loss_is_forgiven_its_overflow_and_nothing_else():
     def run(scale, does):
         torch.manual_seed(0)
