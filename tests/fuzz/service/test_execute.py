@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from _silu import right
 
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.service.protocol import Checkout, JobRequest, JobState, Sources
@@ -10,14 +11,7 @@ from kernel_assay.fuzz.service.work.execute import Work, execute
 from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, SENT, Places
 from kernel_assay.fuzz.service.work.warm import WarmPools
 
-KERNEL = """import numpy as np
-OP = "silu"
-DTYPES = ("float32",)
-def run(out, x):
-    w = x.astype(np.float64)
-    with np.errstate(over="ignore"):
-        out[...] = w / (1 + np.exp(-w))
-"""
+KERNEL = right("float32")
 WRONG = KERNEL + "    out.reshape(-1)[-1:] = 77\n"
 REFERENCE = "import numpy as np\ndef reference(x, a):\n    return a * x\n"
 SOLUTION = "def solution(x, a):\n    y = a * x\n    if x.shape[1] % 2:\n        y[:, -1] = 0\n    return y\n"
