@@ -157,7 +157,7 @@ uintptr_t innermost(const ucontext_t* context) {
 void on_host_signal(int number, siginfo_t* info, void* context) {
   uintptr_t pc = innermost(static_cast<ucontext_t*>(context));
   auto at = reinterpret_cast<uintptr_t>(info->si_addr);
-  if (number == SIGSEGV && memory_at(at, 1).kind == Kind::device && judged(at, 1, by_host, pc)) return;  // it goes on
+  if (number == SIGSEGV && memory_at(at).kind == Kind::device && judged(at, 1, by_host, pc)) return;  // it goes on
   report(Misuse::host_crash, pc, Memory{}, strsignal(number));
   signal(number, SIG_DFL);
   raise(number);

@@ -36,7 +36,7 @@ bool is_plain(const Memory& m, const void* at) {
 
 // Whether the memory is where the direction says.
 const char* misdirected(const void* to, const void* from, cudaMemcpyKind kind) {
-  Memory t = memory_at(reinterpret_cast<uintptr_t>(to), 1), f = memory_at(reinterpret_cast<uintptr_t>(from), 1);
+  Memory t = memory_at(reinterpret_cast<uintptr_t>(to)), f = memory_at(reinterpret_cast<uintptr_t>(from));
   bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (kind == cudaMemcpyDefault) return nullptr;
@@ -83,7 +83,7 @@ cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, 
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
   if (!width || !height) return cudaSuccess;
-  if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at), 1), at) || !at)
+  if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at)), at) || !at)
     return told(cudaErrorInvalidValue, name, pc, at ? "memory of the host" : "null");
   Open opened;
   for (size_t row = 0; row < height; ++row) {
@@ -96,7 +96,7 @@ cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, 
 }
 
 cudaError_t symbol(const void* at, size_t offset, size_t bytes, char** found, const char* name, uintptr_t pc) {
-  Memory m = memory_at(reinterpret_cast<uintptr_t>(at), 1);
+  Memory m = memory_at(reinterpret_cast<uintptr_t>(at));
   if (!in_library(reinterpret_cast<uintptr_t>(at))) return told(cudaErrorInvalidSymbol, name, pc, "no variable of the device");
   *found = static_cast<char*>(const_cast<void*>(at)) + offset;
   if (m.kind == Kind::none || offset + bytes <= m.bytes) return cudaSuccess;  // of a macro's nobody knows the size
@@ -144,7 +144,7 @@ API cudaError_t cudaMemGetInfo(size_t* free, size_t* whole) {
 }
 API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, const void* at) {
   LOCKED;
-  Kind kind = memory_at(reinterpret_cast<uintptr_t>(at), 1).kind;
+  Kind kind = memory_at(reinterpret_cast<uintptr_t>(at)).kind;
   *to = {};
   to->type = kind == Kind::none ? cudaMemoryTypeUnregistered : kind == Kind::pinned ? cudaMemoryTypeHost
              : kind == Kind::managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
@@ -209,7 +209,7 @@ API cudaError_t cudaGetSymbolAddress(void** to, const void* s) {
 API cudaError_t cudaGetSymbolSize(size_t* to, const void* s) {
   LOCKED;
   char* at;
-  *to = memory_at(reinterpret_cast<uintptr_t>(s), 1).bytes;
+  *to = memory_at(reinterpret_cast<uintptr_t>(s)).bytes;
   cudaError_t e = symbol(s, 0, 0, &at, __func__, CALLER);
   return e ? e : FINE;
 }

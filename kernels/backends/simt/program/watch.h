@@ -79,7 +79,7 @@ cudaError_t release(void* at, bool of_host, uintptr_t pc);
 void release_all();
 void register_host(const void* at, size_t bytes);
 bool unregister_host(const void* at);
-Memory memory_at(uintptr_t at, size_t bytes);  // kind none: the host's own
+Memory memory_at(uintptr_t at);  // kind none: the host's own
 size_t allocated();
 size_t device_memory();  // bytes that there are in all
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc);
