@@ -240,21 +240,20 @@ static struct {
 
 API cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, cudaChannelFormatKind f) { return {x, y, z, w, f}; }
 
-API cudaError_t cudaMalloc3DArray(cudaArray_t* to, const cudaChannelFormatDesc* d, cudaExtent e, unsigned) {
+static cudaError_t give_array(cudaArray_t* to, const cudaChannelFormatDesc& d, cudaExtent e, const char* name, uintptr_t pc) {
   LOCKED;
-  size_t element = static_cast<size_t>(d->x + d->y + d->z + d->w) / 8, h = e.height ? e.height : 1, depth = e.depth ? e.depth : 1;
+  size_t element = bytes_of(d), height = std::max<size_t>(e.height, 1), depth = std::max<size_t>(e.depth, 1);
   void* data;
-  cudaError_t error = give(&data, e.width * h * depth * element, Kind::device, __func__, CALLER);
-  *to = error ? nullptr : new cudaArray{static_cast<char*>(data), e.width, h, depth, element, *d};
+  cudaError_t error = give(&data, e.width * height * depth * element, Kind::device, name, pc);
+  *to = error ? nullptr : new cudaArray{static_cast<char*>(data), e.width, height, depth, element, d};
   return error;
 }
-API cudaError_t cudaMallocArray(cudaArray_t* to, const cudaChannelFormatDesc* d, size_t width, size_t height, unsigned flags) {
-  LOCKED;
-  void* data;
-  size_t element = static_cast<size_t>(d->x + d->y + d->z + d->w) / 8, h = height ? height : 1;
-  cudaError_t error = give(&data, width * h * element, Kind::device, __func__, CALLER);
-  *to = error ? nullptr : new cudaArray{static_cast<char*>(data), width, h, 1, element, *d};
-  return error;
+
+API cudaError_t cudaMalloc3DArray(cudaArray_t* to, const cudaChannelFormatDesc* d, cudaExtent e, unsigned) {
+  return give_array(to, *d, e, __func__, CALLER);
+}
+API cudaError_t cudaMallocArray(cudaArray_t* to, const cudaChannelFormatDesc* d, size_t width, size_t height, unsigned) {
+  return give_array(to, *d, {width, height, 0}, __func__, CALLER);
 }
 API cudaError_t cudaFreeArray(cudaArray_t array) {
   LOCKED;
@@ -295,8 +294,7 @@ API cudaError_t cudaCreateTextureObject(cudaTextureObject_t* to, const cudaResou
     made = {a.data, a.width, a.height, a.depth, a.width * a.element, a.format, *t};
   } else if (r->resType == cudaResourceTypeLinear) {
     const auto& l = r->res.linear;
-    size_t element = static_cast<size_t>(l.desc.x + l.desc.y + l.desc.z + l.desc.w) / 8;
-    made = {static_cast<char*>(l.devPtr), l.sizeInBytes / element, 1, 1, l.sizeInBytes, l.desc, *t};
+    made = {static_cast<char*>(l.devPtr), l.sizeInBytes / bytes_of(l.desc), 1, 1, l.sizeInBytes, l.desc, *t};
   } else if (r->resType == cudaResourceTypePitch2D) {
     const auto& p = r->res.pitch2D;
     made = {static_cast<char*>(p.devPtr), p.width, p.height, 1, p.pitchInBytes, p.desc, *t};
