@@ -10,9 +10,6 @@
 
 using namespace simt;
 
-#define TELL(ERROR, WHY) told(ERROR, __func__, CALLER, WHY)
-#define FINE told(cudaSuccess, __func__, CALLER)
-
 struct CUstream_st {
   unsigned flags;
   int priority;

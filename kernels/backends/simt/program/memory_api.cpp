@@ -7,9 +7,6 @@
 
 using namespace simt;
 
-#define TELL(ERROR, WHY) told(ERROR, __func__, CALLER, WHY)
-#define FINE told(cudaSuccess, __func__, CALLER)
-
 namespace {
 cudaError_t give(void** to, size_t bytes, Kind kind, const char* name, uintptr_t pc) {
   LOCKED;

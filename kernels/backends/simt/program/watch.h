@@ -102,4 +102,6 @@ extern size_t most_dynamic_shared;
 
 #define API extern "C" SIMT_API
 #define CALLER reinterpret_cast<uintptr_t>(__builtin_return_address(0))
+#define TELL(ERROR, WHY) simt::told(ERROR, __func__, CALLER, WHY)
+#define FINE simt::told(cudaSuccess, __func__, CALLER)
 #define LOCKED std::lock_guard<std::recursive_mutex> locked(simt::api_lock)
