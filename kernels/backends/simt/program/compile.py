@@ -61,11 +61,6 @@ class Program:
         """The name that it is told to have."""
         return next(iter(self.texts)).stem
 
-    @property
-    def built(self) -> Built:
-        """The program as places are looked up in it."""
-        return Built(self.executable, ())
-
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
