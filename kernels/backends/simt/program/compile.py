@@ -80,17 +80,19 @@ def compile_program(request: Request) -> Program:
     if why := toolchain.missing():
         raise UsageError(f"no CUDA program can be compiled here, because {why}")
     texts = {file: _read(file) for file in request.sources}
-    for file in request.sources:
-        for header in _headers(file, texts[file], request.includes):
-            texts.setdefault(header, _read(header))
+    parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
+    declared = {file: variables(text) for file, text in texts.items()}
     plain = plain_kernels(texts.values())
     try:
-        units = [_compiled(request, file, texts, plain) for file in request.sources]
+        units = [
+            _compiled(request, {file: texts[file] for file in own}, [v for file in own for v in declared[file]], plain)
+            for own in parts
+        ]
         executable = _linked(units)
     except BuildError as error:
         raise UsageError(sentence_of(str(error), {file.name for file in texts})) from error
     symbols = _describe(executable, units, texts)
-    places = {v.name: (file, v.line) for file, text in texts.items() for v in variables(text)}
+    places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
     return Program(executable, symbols, texts, places)
 
 
@@ -101,18 +103,20 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file} cannot be read ({error.strerror})") from error
 
 
-def _headers(file: Path, text: str, folders: Sequence[Path]) -> list[Path]:
-    """Headers of the program's own that a file includes, at any depth."""
+def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> list[Path]:
+    """Headers of the program's own that a file includes, at any depth; their texts are added to those known."""
     found: list[Path] = []
-    waiting = [(text, file.parent)]
+    waiting = [file]
     while waiting:
-        text, home = waiting.pop()
-        for name in _INCLUDE.findall(text):
-            places = ((folder / name).absolute() for folder in (home, *folders))
+        one = waiting.pop()
+        for name in _INCLUDE.findall(texts[one]):
+            places = ((folder / name).absolute() for folder in (one.parent, *folders))
             header = next((p for p in places if p.is_file()), None)
             if header and header not in found:
+                if header not in texts:
+                    texts[header] = _read(header)
                 found.append(header)
-                waiting.append((_read(header), header.parent))
+                waiting.append(header)
     return found
 
 
@@ -120,22 +124,21 @@ def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
     return toolchain.placed(rewrite_launches(text, plain), file.absolute())
 
 
-def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: dict[str, str]) -> _Unit:
-    own = [file, *_headers(file, texts[file], request.includes)]
-    declared = [v for one in own for v in variables(texts[one])]
+def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], plain: dict[str, str]) -> _Unit:
+    """Compile the first of these files, which includes the others."""
     flags = [*toolchain.flags_of(Mode.CHECK), _RECOVER, f"-std={request.standard}"]
     flags += [f"-D{name}" for name in request.defines]
-    words = [*flags, *map(str, [*own, *request.includes]), *(texts[one] for one in own), *sorted(plain.values())]
+    words = [*flags, *map(str, [*own, *request.includes]), *own.values(), *sorted(plain.values())]
     digest = toolchain.digest_of(words, [Path(__file__), Path(__file__).with_name("syntax.py")])
     made = cache_folder() / f"{digest}-program.o"
     told = made.with_suffix(".json")
     if not made.exists():
         header = toolchain.headers(Mode.CHECK, "program/program.h", (_RECOVER, f"-std={request.standard}"))
         with toolchain.workplace() as folder:
-            places = _places(Path(folder), own, texts, request, plain)
+            places = _places(Path(folder), own, request, plain)
             command = [toolchain.gxx(), *flags, *places, *toolchain.include_flags(), "-include", str(header)]
             assembly, placed = Path(folder) / "unit.s", Path(folder) / "unit.o"
-            source = str(_copy_of(file, Path(folder)))
+            source = str(_copy_of(next(iter(own)), Path(folder)))
             run_tool([*command, "-x", "c++", source, "-S", "-o", str(assembly)], folder)
             text, enlarged = _with_gaps(toolchain.separated(assembly.read_text("utf-8")), declared)
             assembly.write_text(text, "utf-8")
@@ -145,15 +148,13 @@ def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: dict[
     return _Unit(made, declared, json.loads(told.read_text("utf-8")))
 
 
-def _places(
-    folder: Path, own: list[Path], texts: dict[Path, str], request: Request, plain: dict[str, str]
-) -> list[str]:
+def _places(folder: Path, own: dict[Path, str], request: Request, plain: dict[str, str]) -> list[str]:
     """Folders of headers: copies of the program's own files, rewritten, lie as they do, and come first."""
-    for one in own:
+    for one, text in own.items():
         copy = _copy_of(one, folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(_rewritten(texts[one], one, plain), "utf-8")
-    words = ["-iquote", str(own[0].absolute().parent)]
+        copy.write_text(_rewritten(text, one, plain), "utf-8")
+    words = ["-iquote", str(next(iter(own)).absolute().parent)]
     for one in request.includes:
         words += ["-I", str(_copy_of(one, folder)), "-I", str(one)]
     return words
