@@ -227,6 +227,17 @@ def test_numbers_of_curand(tmp_path):
     assert (out, kinds(found)) == (f"d16cfe09 94fdcceb 5001e420 24126ea1\n1 1 0\n{inverse}", [])
 
 
+def test_what_lies_beside_a_program_is_written_once(tmp_path):
+    text = "__device__ int n;\n__global__ void k() { n = 1; }\nint main() { k<<<1, 1>>>(); return 0; }\n"
+    first = compiled(tmp_path, text)
+    before = first.symbols.stat()
+    assert " n\n" in first.symbols.read_text()
+    again = compiled(tmp_path, text)
+    after = again.symbols.stat()
+    assert again.symbols == first.symbols
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
 def test_files_are_linked_and_headers_rewritten(tmp_path):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "part.cuh").write_text(

@@ -91,7 +91,7 @@ def compile_program(request: Request) -> Program:
         executable = _linked(units)
     except BuildError as error:
         raise UsageError(sentence_of(str(error), {file.name for file in texts})) from error
-    symbols = _describe(executable, units, texts)
+    symbols = _described(executable, units, texts)
     places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
     return Program(executable, symbols, texts, places)
 
@@ -143,7 +143,9 @@ def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], 
             text, enlarged = _with_gaps(toolchain.separated(assembly.read_text("utf-8")), declared)
             assembly.write_text(text, "utf-8")
             run_tool([toolchain.gxx(), "-c", str(assembly), "-o", str(placed)], folder)
-            told.write_text(json.dumps(enlarged), "utf-8")
+            described = Path(folder) / told.name
+            described.write_text(json.dumps(enlarged), "utf-8")
+            described.replace(told)
             placed.replace(made)
     return _Unit(made, declared, json.loads(told.read_text("utf-8")))
 
@@ -203,15 +205,22 @@ _SECTION = re.compile(r"\]\s+(\.data|\.bss)\s+\S+\s+([0-9a-f]+)\s+[0-9a-f]+\s+([
 _SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [bBdDrRuVvGg] (\S+)$", re.MULTILINE)
 
 
-def _describe(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> Path:
-    """Write what the emulator must know of a program."""
+def _described(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> Path:
+    """The file of what the emulator must know of a program; others that run it may be reading the file meanwhile."""
     made = executable.with_name(f"{executable.name}.symbols")
+    if not made.exists():
+        with toolchain.workplace() as folder:
+            placed = Path(folder) / made.name
+            placed.write_text("".join(f"{line}\n" for line in _lines(executable, units, texts)), "utf-8")
+            placed.replace(made)
+    return made
+
+
+def _lines(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> list[str]:
     folder = str(executable.parent)
-    symbols_of = run_tool(["readelf", "--demangle", "-SsW", str(executable)], folder)
-    arrays = [SharedArray(*a) for a in toolchain.shared_arrays(symbols_of) if a[0] not in _OWN]
-    spans = [
-        (int(m[2], 16), int(m[3], 16)) for m in _SECTION.finditer(run_tool(["readelf", "-SW", str(executable)], folder))
-    ]
+    said = run_tool(["readelf", "--demangle", "-SsW", str(executable)], folder)
+    arrays = [SharedArray(*a) for a in toolchain.shared_arrays(said) if a[0] not in _OWN]
+    spans = [(int(m[2], 16), int(m[3], 16)) for m in _SECTION.finditer(said)]
     lines = [f"data {min(a for a, _ in spans):x} {max(a + size for a, size in spans):x}"] if spans else []
     lines.append(f"greatest {Built(executable, tuple(arrays)).shared_bytes}")
     lines += _variable_lines(units, run_tool(["nm", "-S", "--defined-only", str(executable)], folder))
@@ -224,8 +233,7 @@ def _describe(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) 
         for s in places
         if " " not in s.file
     ]
-    made.write_text("\n".join(lines) + "\n", "utf-8")
-    return made
+    return lines
 
 
 def _variable_lines(units: Sequence[_Unit], table: str) -> list[str]:
