@@ -62,10 +62,10 @@ def answer_of(told: Message) -> Answer:
 def _loaded(path: Path) -> ModuleType:
     """Import a person's file."""
     sys.path.insert(0, str(path.absolute().parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"inputs_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look themselves up there
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

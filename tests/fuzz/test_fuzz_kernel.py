@@ -76,6 +76,14 @@ def test_a_right_kernel_is_not_accused(search):
     assert (code, out.split(" in ")[:2]) == (0, ["nothing found", "150 cases"])
 
 
+def test_a_file_may_have_dataclasses(folder, fuzz):
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass S:\n    n: int\n"
+    text = head + INPUTS.format(what=0, more="").replace("n, block = draw.integer(1, 64)", "n, block = S(8).n")
+    (folder / "i.py").write_text(text)
+    code, _, err = fuzz("fuzz-kernel", "k.cu", "--inputs", "i.py", "--cases", "20")
+    assert code == 0, err
+
+
 def test_an_output_that_is_not_as_serial_has_it(search):
     code, out, _ = search(2, more=SERIAL)
     assert code == 1
