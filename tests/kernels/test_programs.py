@@ -227,6 +227,16 @@ def test_numbers_of_curand(tmp_path):
     assert (out, kinds(found)) == (f"d16cfe09 94fdcceb 5001e420 24126ea1\n1 1 0\n{inverse}", [])
 
 
+def test_a_source_with_a_long_name(tmp_path):
+    file = tmp_path / f"{'é' * 64}.cu"
+    file.write_text(
+        "__global__ void k(int* a) { a[9] = 1; }\nint main() { int* a; cudaMalloc(&a, 4);\nk<<<1, 1>>>(a); }"
+    )
+    found = run_program(compile_program(Request((file,))), Settings(), [str(file)])
+    first = found.findings[0]
+    assert [(p.file, p.line) for p in (first.place, first.launch)] == [(str(file), 1), (str(file), 3)]
+
+
 def test_what_lies_beside_a_program_is_written_once(tmp_path):
     text = "__device__ int n;\n__global__ void k() { n = 1; }\nint main() { k<<<1, 1>>>(); return 0; }\n"
     first = compiled(tmp_path, text)

@@ -102,7 +102,7 @@ class Entry(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("launch_line", ctypes.c_int32),
-        ("launch_file", ctypes.c_char * 128),
+        ("launch_file", ctypes.c_char * 256),
         ("kernel", ctypes.c_char * 128),
     )
 
@@ -190,7 +190,7 @@ class Telling:
         fault, misuse = e.fault, e.fault.trouble >= Misuse.USE_AFTER_FREE
         other = e.memory.freed_pc if misuse else fault.other_pc
         name, allocated = self._owner(e.memory)
-        launch = Place(file=self._path(e.launch_file.decode()), line=e.launch_line) if e.launch_line else None
+        launch = Place(file=self._path(_text(e.launch_file)), line=e.launch_line) if e.launch_line else None
         kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else KINDS[Trouble(fault.trouble)]
         return ProgramFinding(
             kind=kind,
@@ -200,7 +200,7 @@ class Telling:
             other=self._at(other),
             memory=name,
             allocated=allocated,
-            kernel=e.kernel.decode("utf-8", "replace"),
+            kernel=_text(e.kernel),
             launch=launch,
             count=e.count,
             order=ORDERS[table.order],
@@ -214,7 +214,7 @@ class Telling:
 
     def _place(self, fault: Fault) -> Place | None:
         if fault.line:
-            return Place(file=self._path(fault.file.decode("utf-8", "replace")), line=fault.line)
+            return Place(file=self._path(_text(fault.file)), line=fault.line)
         return self._at(fault.pc)
 
     def _path(self, file: str) -> str:
@@ -224,7 +224,7 @@ class Telling:
 
     def _owner(self, memory: Memory) -> tuple[str, Place | None]:
         """Name some memory, and say where it was made."""
-        if name := memory.name.decode("utf-8", "replace"):
+        if name := _text(memory.name):
             declared = self.program.variables.get(name)
             return name, Place(file=str(declared[0]), line=declared[1]) if declared else None
         made = self._at(memory.made_pc)
@@ -271,13 +271,13 @@ class Telling:
     def _misuse(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)
         said: dict[str, Any] = {
-            "who": scene.who(fault) if fault.thread >= 0 else fault.text.decode("utf-8", "replace") or "the host",
+            "who": scene.who(fault) if fault.thread >= 0 else _text(fault.text) or "the host",
             "access": scene.access(fault),
             "verb": "writes" if fault.writes else "reads",
             "memory": name or "memory",
             "at": _said(self._place(fault)),
             "freed": _said(self._at(e.memory.freed_pc)),
-            "said": fault.text.decode("utf-8", "replace"),
+            "said": _text(fault.text),
             "bytes": fault.bytes or e.memory.bytes,
             "offset": e.memory.offset,
             "whole": e.memory.bytes,
@@ -291,6 +291,10 @@ def _allocating_calls(executable: Path) -> tuple[int, ...]:
     command = ["objdump", "-d", "--no-show-raw-insn", str(executable)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return tuple(int(m[1], 16) for m in _CALL.finditer(said))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _said(place: Place | None) -> str:

@@ -42,7 +42,7 @@ struct Record {
   uint32_t harmless;
   uint32_t grid[3], block[3];
   int32_t launch_line;
-  char launch_file[128], kernel[128];
+  char launch_file[256], kernel[128];
 };
 
 // What the process that started this one reads, whatever becomes of this one.
