@@ -51,7 +51,7 @@ const char* wrong_with(const Config& c, bool cooperative, cudaError_t& error) {
   if (c.shared + static_shared() > greatest_block_shared) return "more shared memory than a block has";
   if (c.shared > most_dynamic_shared) return "more than 48 KB of dynamic shared memory, without cudaFuncSetAttribute";
   error = cudaErrorCooperativeLaunchTooLarge;
-  if (cooperative && blocks > 132 * (2048 / threads)) return "more blocks than the device holds at once";
+  if (cooperative && blocks > processors * blocks_at_once(threads, c.shared)) return "more blocks than the device holds at once";
   return nullptr;
 }
 
