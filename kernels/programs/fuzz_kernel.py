@@ -19,15 +19,13 @@ from kernel_assay.corpus.process.child import ChildProcess, GoneError
 from kernel_assay.corpus.process.scratch_folders import Scratch
 from kernel_assay.kernels.backends.simt.program.compile import sentence_of
 from kernel_assay.kernels.backends.simt.toolchain import BuildError, Mode, build, missing, runtime
-from kernel_assay.kernels.programs.witness import KernelSearch, Witness
+from kernel_assay.kernels.programs.witness import HEAD, KernelSearch, Witness
 from kernel_assay.kernels.sandbox.closing import enclosure_of
 from kernel_assay.kernels.sandbox.compiler_caches import cache_home
 
 _SCRATCH_MB = 1024
 _LOAD_SECONDS = 100.0
 _LOOK_SECONDS = 0.25
-_HEAD_BYTES = 16
-"""As HEAD in kernel_search.py, which must not be imported here."""
 _KERNEL = re.compile(r"__global__[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)[^;{}()]*)?\b(\w+)\s*\(")
 
 
@@ -159,12 +157,12 @@ def _watched(child: ChildProcess, memory: int, message: Message, timeout: float)
 
 def _under_way(memory: int) -> tuple[int, Message | None]:
     """The number of the launch that is under way, and its record, if it is whole."""
-    head = os.pread(memory, _HEAD_BYTES, 0)
-    if len(head) < _HEAD_BYTES:
+    head = os.pread(memory, HEAD.size, 0)
+    if len(head) < HEAD.size:
         return 0, None
-    number, size = (int.from_bytes(head[i : i + 8], "little") for i in (0, 8))
+    number, size = HEAD.unpack(head)
     try:
-        case: Message = json.loads(os.pread(memory, size, _HEAD_BYTES))
+        case: Message = json.loads(os.pread(memory, size, HEAD.size))
     except ValueError:  # it is being written
         return number, None
     return number, case

@@ -100,7 +100,7 @@ class Launcher:
             _check(given.name, array, parameter, is_value=given.role == "value")
             if given.role == "value":
                 number = array[()]
-                arguments.append(Argument(real=float(number), whole=int(number) if array.dtype.kind in "iu" else 0))
+                arguments.append(Argument(real=float(number), whole=0 if array.dtype.kind == "f" else int(number)))
                 continue
             there = placed[given.name] = _placed(array, undefined=given.role == "out")
             address, is_output, is_defined = there.ctypes.data, given.role != "in", given.role == "inout"

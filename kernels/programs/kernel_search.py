@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import struct
 import sys
 import time
 import traceback
@@ -28,10 +27,8 @@ from kernel_assay.kernels.backends.simt.emulator import ORDERS, Module
 from kernel_assay.kernels.backends.simt.toolchain import Mode
 from kernel_assay.kernels.programs.drawing import Draw, Marked
 from kernel_assay.kernels.programs.kernel_launch import Expectations, Launcher, Problem
-from kernel_assay.kernels.programs.witness import Given, Witness, extent_of
+from kernel_assay.kernels.programs.witness import HEAD, Given, Witness, extent_of
 
-HEAD = struct.Struct("<QQ")
-"""At the head of the memory shared with who has started this: the number of the launch, and bytes of its record."""
 _SEEDS = 1 << 16
 _SHRINK_SECONDS = 15.0
 _KEYS = {"grid", "block", "shared", "args"}
@@ -65,10 +62,10 @@ def answer_of(told: Message) -> Answer:
 def _loaded(path: Path) -> ModuleType:
     """Import a person's file."""
     sys.path.insert(0, str(path.absolute().parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"inputs_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look themselves up there
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from kernel_assay.corpus.formats import Array
 from kernel_assay.corpus.model.base import Record
 
+HEAD = struct.Struct("<QQ")
+"""At the head of the memory that a search shares with who started it: the number of the launch, bytes of its record."""
 _SHOWN = 32
 """Elements of an array that are printed."""
 

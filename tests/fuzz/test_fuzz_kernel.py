@@ -76,6 +76,23 @@ def test_a_right_kernel_is_not_accused(search):
     assert (code, out.split(" in ")[:2]) == (0, ["nothing found", "150 cases"])
 
 
+def test_a_file_may_have_dataclasses(folder, fuzz):
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass S:\n    n: int\n"
+    text = head + INPUTS.format(what=0, more="").replace("n, block = draw.integer(1, 64)", "n, block = S(8).n")
+    (folder / "i.py").write_text(text)
+    code, _, err = fuzz("fuzz-kernel", "k.cu", "--inputs", "i.py", "--cases", "20")
+    assert code == 0, err
+
+
+def test_a_kernel_may_take_a_bool(folder, fuzz):
+    (folder / "k.cu").write_text("__global__ void k(int* out, bool flag) { *out = flag ? 1 : 2; }\n")
+    args = "{'out': draw.out(1, 'int32'), 'flag': draw.one_of((True, False))}"
+    inputs = f"def inputs(draw):\n    return {{'grid': 1, 'block': 1, 'args': {args}}}\n"
+    (folder / "i.py").write_text(inputs + "def serial(out, flag):\n    return {'out': [1 if flag else 2]}\n")
+    code, out, _ = fuzz("fuzz-kernel", "k.cu", "--inputs", "i.py", "--cases", "20")
+    assert code == 0, out
+
+
 def test_an_output_that_is_not_as_serial_has_it(search):
     code, out, _ = search(2, more=SERIAL)
     assert code == 1

@@ -227,6 +227,54 @@ def test_numbers_of_curand(tmp_path):
     assert (out, kinds(found)) == (f"d16cfe09 94fdcceb 5001e420 24126ea1\n1 1 0\n{inverse}", [])
 
 
+COOPERATIVE = r"""#include <cooperative_groups.h>
+#include <cstdio>
+__global__ void k(int* all, int* seen) {
+  atomicAdd(all, 1);
+  cooperative_groups::this_grid().sync();
+  if (threadIdx.x == 0) seen[blockIdx.x] = *all;
+}
+int main() {
+  int processors, each, *all, *seen, last;
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k, 256, 0);
+  int blocks = processors * each;
+  cudaMalloc(&all, 4), cudaMemset(all, 0, 4), cudaMalloc(&seen, 4 * blocks);
+  void* with[] = {&all, &seen};
+  cudaLaunchCooperativeKernel(k, blocks, 256, with);
+  cudaMemcpy(&last, seen + blocks - 1, 4, cudaMemcpyDeviceToHost);
+  printf("%d %d\n", last == 256 * blocks, cudaLaunchCooperativeKernel(k, blocks + 1, 256, with) != cudaSuccess);
+  cudaFree(all), cudaFree(seen);
+}
+"""
+
+
+def test_as_many_blocks_as_the_device_says_meet(tmp_path):
+    found, out = run(tmp_path, COOPERATIVE)
+    assert (out, kinds(found)) == ("1 1\n", [("api-error", 18)])
+
+
+def test_a_source_with_a_long_name(tmp_path):
+    file = tmp_path / f"{'é' * 64}.cu"
+    file.write_text(
+        "__global__ void k(int* a) { a[9] = 1; }\nint main() { int* a; cudaMalloc(&a, 4);\nk<<<1, 1>>>(a); }"
+    )
+    found = run_program(compile_program(Request((file,))), Settings(), [str(file)])
+    first = found.findings[0]
+    assert [(p.file, p.line) for p in (first.place, first.launch)] == [(str(file), 1), (str(file), 3)]
+
+
+def test_what_lies_beside_a_program_is_written_once(tmp_path):
+    text = "__device__ int n;\n__global__ void k() { n = 1; }\nint main() { k<<<1, 1>>>(); return 0; }\n"
+    first = compiled(tmp_path, text)
+    before = first.symbols.stat()
+    assert " n\n" in first.symbols.read_text()
+    again = compiled(tmp_path, text)
+    after = again.symbols.stat()
+    assert again.symbols == first.symbols
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
 def test_files_are_linked_and_headers_rewritten(tmp_path):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "part.cuh").write_text(

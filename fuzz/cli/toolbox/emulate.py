@@ -18,6 +18,7 @@ from kernel_assay.kernels.backends.simt.program.compile import Request, compile_
 from kernel_assay.kernels.backends.simt.program.findings import Place, ProgramFinding, ProgramRun
 from kernel_assay.kernels.programs.run import Settings, run_program
 from kernel_assay.reports.formats.sarif import FINGERPRINT, location, log
+from kernel_assay.reports.forms import write
 from kernel_assay.reports.plain.terminal import say
 from kernel_assay.reports.words import count
 
@@ -71,7 +72,7 @@ def command(
         say(text, err=json_path == "-")
     write_json(json_path, found)
     if sarif_path:
-        Path(sarif_path).write_text(_sarif(found), "utf-8")
+        write(Path(sarif_path), _sarif(found))
     return FOUND if any(not f.harmless for f in found.findings) else 0
 
 

@@ -14,6 +14,7 @@ from kernel_assay.fuzz.cli.output import FOUND, check_files, write_json
 from kernel_assay.fuzz.settings import LONGEST, seconds_of
 from kernel_assay.kernels.programs.fuzz_kernel import Limits, read_witness, repeat, search_kernel
 from kernel_assay.kernels.programs.witness import KernelSearch
+from kernel_assay.reports.forms import write
 from kernel_assay.reports.plain.terminal import say
 from kernel_assay.reports.words import count
 
@@ -90,11 +91,7 @@ def _kept(found: KernelSearch, folder: Path) -> KernelSearch:
     if found.finding is None:
         return found
     file = folder / f"{found.finding.id}.json"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(found.finding.model_dump_json(indent=1) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written ({error.strerror})") from error
+    write(file, found.finding.model_dump_json(indent=1) + "\n")
     return found.model_copy(update={"file": str(file)})
 
 

@@ -61,11 +61,6 @@ class Program:
         """The name that it is told to have."""
         return next(iter(self.texts)).stem
 
-    @property
-    def built(self) -> Built:
-        """The program as places are looked up in it."""
-        return Built(self.executable, ())
-
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
@@ -85,17 +80,19 @@ def compile_program(request: Request) -> Program:
     if why := toolchain.missing():
         raise UsageError(f"no CUDA program can be compiled here, because {why}")
     texts = {file: _read(file) for file in request.sources}
-    for file in request.sources:
-        for header in _headers(file, texts[file], request.includes):
-            texts.setdefault(header, _read(header))
+    parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
+    declared = {file: variables(text) for file, text in texts.items()}
     plain = plain_kernels(texts.values())
     try:
-        units = [_compiled(request, file, texts, plain) for file in request.sources]
+        units = [
+            _compiled(request, {file: texts[file] for file in own}, [v for file in own for v in declared[file]], plain)
+            for own in parts
+        ]
         executable = _linked(units)
     except BuildError as error:
         raise UsageError(sentence_of(str(error), {file.name for file in texts})) from error
-    symbols = _describe(executable, units, texts)
-    places = {v.name: (file, v.line) for file, text in texts.items() for v in variables(text)}
+    symbols = _described(executable, units, texts)
+    places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
     return Program(executable, symbols, texts, places)
 
 
@@ -106,18 +103,20 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file} cannot be read ({error.strerror})") from error
 
 
-def _headers(file: Path, text: str, folders: Sequence[Path]) -> list[Path]:
-    """Headers of the program's own that a file includes, at any depth."""
+def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> list[Path]:
+    """Headers of the program's own that a file includes, at any depth; their texts are added to those known."""
     found: list[Path] = []
-    waiting = [(text, file.parent)]
+    waiting = [file]
     while waiting:
-        text, home = waiting.pop()
-        for name in _INCLUDE.findall(text):
-            places = ((folder / name).absolute() for folder in (home, *folders))
+        one = waiting.pop()
+        for name in _INCLUDE.findall(texts[one]):
+            places = ((folder / name).absolute() for folder in (one.parent, *folders))
             header = next((p for p in places if p.is_file()), None)
             if header and header not in found:
+                if header not in texts:
+                    texts[header] = _read(header)
                 found.append(header)
-                waiting.append((_read(header), header.parent))
+                waiting.append(header)
     return found
 
 
@@ -125,40 +124,39 @@ def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
     return toolchain.placed(rewrite_launches(text, plain), file.absolute())
 
 
-def _compiled(request: Request, file: Path, texts: dict[Path, str], plain: dict[str, str]) -> _Unit:
-    own = [file, *_headers(file, texts[file], request.includes)]
-    declared = [v for one in own for v in variables(texts[one])]
+def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], plain: dict[str, str]) -> _Unit:
+    """Compile the first of these files, which includes the others."""
     flags = [*toolchain.flags_of(Mode.CHECK), _RECOVER, f"-std={request.standard}"]
     flags += [f"-D{name}" for name in request.defines]
-    words = [*flags, *map(str, [*own, *request.includes]), *(texts[one] for one in own), *sorted(plain.values())]
+    words = [*flags, *map(str, [*own, *request.includes]), *own.values(), *sorted(plain.values())]
     digest = toolchain.digest_of(words, [Path(__file__), Path(__file__).with_name("syntax.py")])
     made = cache_folder() / f"{digest}-program.o"
     told = made.with_suffix(".json")
     if not made.exists():
         header = toolchain.headers(Mode.CHECK, "program/program.h", (_RECOVER, f"-std={request.standard}"))
         with toolchain.workplace() as folder:
-            places = _places(Path(folder), own, texts, request, plain)
+            places = _places(Path(folder), own, request, plain)
             command = [toolchain.gxx(), *flags, *places, *toolchain.include_flags(), "-include", str(header)]
             assembly, placed = Path(folder) / "unit.s", Path(folder) / "unit.o"
-            source = str(_copy_of(file, Path(folder)))
+            source = str(_copy_of(next(iter(own)), Path(folder)))
             run_tool([*command, "-x", "c++", source, "-S", "-o", str(assembly)], folder)
             text, enlarged = _with_gaps(toolchain.separated(assembly.read_text("utf-8")), declared)
             assembly.write_text(text, "utf-8")
             run_tool([toolchain.gxx(), "-c", str(assembly), "-o", str(placed)], folder)
-            told.write_text(json.dumps(enlarged), "utf-8")
+            described = Path(folder) / told.name
+            described.write_text(json.dumps(enlarged), "utf-8")
+            described.replace(told)
             placed.replace(made)
     return _Unit(made, declared, json.loads(told.read_text("utf-8")))
 
 
-def _places(
-    folder: Path, own: list[Path], texts: dict[Path, str], request: Request, plain: dict[str, str]
-) -> list[str]:
+def _places(folder: Path, own: dict[Path, str], request: Request, plain: dict[str, str]) -> list[str]:
     """Folders of headers: copies of the program's own files, rewritten, lie as they do, and come first."""
-    for one in own:
+    for one, text in own.items():
         copy = _copy_of(one, folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(_rewritten(texts[one], one, plain), "utf-8")
-    words = ["-iquote", str(own[0].absolute().parent)]
+        copy.write_text(_rewritten(text, one, plain), "utf-8")
+    words = ["-iquote", str(next(iter(own)).absolute().parent)]
     for one in request.includes:
         words += ["-I", str(_copy_of(one, folder)), "-I", str(one)]
     return words
@@ -207,15 +205,22 @@ _SECTION = re.compile(r"\]\s+(\.data|\.bss)\s+\S+\s+([0-9a-f]+)\s+[0-9a-f]+\s+([
 _SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [bBdDrRuVvGg] (\S+)$", re.MULTILINE)
 
 
-def _describe(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> Path:
-    """Write what the emulator must know of a program."""
+def _described(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> Path:
+    """The file of what the emulator must know of a program; others that run it may be reading the file meanwhile."""
     made = executable.with_name(f"{executable.name}.symbols")
+    if not made.exists():
+        with toolchain.workplace() as folder:
+            placed = Path(folder) / made.name
+            placed.write_text("".join(f"{line}\n" for line in _lines(executable, units, texts)), "utf-8")
+            placed.replace(made)
+    return made
+
+
+def _lines(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> list[str]:
     folder = str(executable.parent)
-    symbols_of = run_tool(["readelf", "--demangle", "-SsW", str(executable)], folder)
-    arrays = [SharedArray(*a) for a in toolchain.shared_arrays(symbols_of) if a[0] not in _OWN]
-    spans = [
-        (int(m[2], 16), int(m[3], 16)) for m in _SECTION.finditer(run_tool(["readelf", "-SW", str(executable)], folder))
-    ]
+    said = run_tool(["readelf", "--demangle", "-SsW", str(executable)], folder)
+    arrays = [SharedArray(*a) for a in toolchain.shared_arrays(said) if a[0] not in _OWN]
+    spans = [(int(m[2], 16), int(m[3], 16)) for m in _SECTION.finditer(said)]
     lines = [f"data {min(a for a, _ in spans):x} {max(a + size for a, size in spans):x}"] if spans else []
     lines.append(f"greatest {Built(executable, tuple(arrays)).shared_bytes}")
     lines += _variable_lines(units, run_tool(["nm", "-S", "--defined-only", str(executable)], folder))
@@ -228,8 +233,7 @@ def _describe(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) 
         for s in places
         if " " not in s.file
     ]
-    made.write_text("\n".join(lines) + "\n", "utf-8")
-    return made
+    return lines
 
 
 def _variable_lines(units: Sequence[_Unit], table: str) -> list[str]:

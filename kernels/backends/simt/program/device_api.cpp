@@ -10,9 +10,6 @@
 
 using namespace simt;
 
-#define TELL(ERROR, WHY) told(ERROR, __func__, CALLER, WHY)
-#define FINE told(cudaSuccess, __func__, CALLER)
-
 struct CUstream_st {
   unsigned flags;
   int priority;
@@ -29,14 +26,14 @@ std::set<cudaEvent_t> events;
 
 bool is_stream(cudaStream_t s) { return reinterpret_cast<uintptr_t>(s) <= 2 || streams.count(s); }
 
-// An H100, as the rest of the emulator.
+// An H100 of fewer multiprocessors, as the rest of the emulator.
 int attribute(cudaDeviceAttr attr) {
   static const std::map<int, int> known{
       {cudaDevAttrMaxThreadsPerBlock, 1024}, {cudaDevAttrMaxBlockDimX, 1024}, {cudaDevAttrMaxBlockDimY, 1024},
       {cudaDevAttrMaxBlockDimZ, 64}, {cudaDevAttrMaxGridDimX, 0x7fffffff}, {cudaDevAttrMaxGridDimY, 65535},
       {cudaDevAttrMaxGridDimZ, 65535}, {cudaDevAttrMaxSharedMemoryPerBlock, 48 << 10}, {cudaDevAttrTotalConstantMemory, 64 << 10},
       {cudaDevAttrWarpSize, 32}, {cudaDevAttrMaxRegistersPerBlock, 65536}, {cudaDevAttrClockRate, 1980000},
-      {cudaDevAttrMultiProcessorCount, 132}, {cudaDevAttrComputeCapabilityMajor, 9}, {cudaDevAttrComputeCapabilityMinor, 0},
+      {cudaDevAttrMultiProcessorCount, processors}, {cudaDevAttrComputeCapabilityMajor, 9}, {cudaDevAttrComputeCapabilityMinor, 0},
       {cudaDevAttrMaxThreadsPerMultiProcessor, 2048}, {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 228 << 10},
       {cudaDevAttrMaxSharedMemoryPerBlockOptin, 227 << 10}, {cudaDevAttrMaxRegistersPerMultiprocessor, 65536},
       {cudaDevAttrManagedMemory, 1}, {cudaDevAttrConcurrentManagedAccess, 1}, {cudaDevAttrCooperativeLaunch, 1},
@@ -81,7 +78,7 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
   p->maxGridSize[0] = 0x7fffffff, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
   p->totalConstMem = 64 << 10, p->memPitch = 0x7fffffff, p->major = 9, p->minor = 0, p->textureAlignment = 512;
-  p->multiProcessorCount = 132, p->l2CacheSize = 50 << 20, p->memoryBusWidth = 5120, p->asyncEngineCount = 3;
+  p->multiProcessorCount = processors, p->l2CacheSize = 50 << 20, p->memoryBusWidth = 5120, p->asyncEngineCount = 3;
   p->canMapHostMemory = p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->concurrentManagedAccess = 1;
   p->cooperativeLaunch = p->streamPrioritiesSupported = p->hostRegisterSupported = p->memoryPoolsSupported = 1;
   p->texturePitchAlignment = 32, p->maxTexture1D = 131072, p->maxTexture2D[0] = 131072, p->maxTexture2D[1] = 65536;
@@ -194,8 +191,7 @@ API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* to, const void*) {
 }
 API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* to, const void*, int threads, size_t shared, unsigned) {
   if (threads < 1) return TELL(cudaErrorInvalidValue, "blocks of no threads");
-  size_t bytes = shared + static_shared() + 1024;
-  *to = threads > 1024 ? 0 : static_cast<int>(std::min(std::min<size_t>(32, 2048 / ((threads + 31) / 32 * 32)), (228 << 10) / bytes));
+  *to = threads > 1024 ? 0 : static_cast<int>(blocks_at_once(threads, shared + static_shared()));
   return FINE;
 }
 API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* to, const void* f, int threads, size_t shared) {

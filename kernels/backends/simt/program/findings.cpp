@@ -42,9 +42,8 @@ __attribute__((noinline)) void add(const Fault& f, const Memory& m, bool harmles
 
 void note(const Fault& f, const Memory& m, bool harmless) {
   std::lock_guard<std::recursive_mutex> locked(api_lock);
-  uint64_t text = 0;  // of an error call, whose line is not all there is to it
-  if (f.trouble == static_cast<int32_t>(Misuse::leak)) text = m.made_pc;
-  auto [place, is_new] = known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, text, harmless}, table->count);
+  uint64_t made = f.trouble == static_cast<int32_t>(Misuse::leak) ? m.made_pc : 0;  // a leak has no other place
+  auto [place, is_new] = known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, made, harmless}, table->count);
   if (!is_new) ++table->records[place->second].count;
   else if (table->count < most) add(f, m, harmless);
   else ++table->lost, known().erase(place);

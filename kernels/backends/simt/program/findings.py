@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.kernels.backends.simt.emulator import ORDERS, Fault, Shape, Tensor, Trouble
 from kernel_assay.kernels.backends.simt.faults import Scene
 from kernel_assay.kernels.backends.simt.program.compile import Program
-from kernel_assay.kernels.backends.simt.toolchain import SharedArray, place_of
+from kernel_assay.kernels.backends.simt.toolchain import Built, SharedArray, place_of
 
 
 class Misuse(IntEnum):
@@ -101,7 +102,7 @@ class Entry(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("launch_line", ctypes.c_int32),
-        ("launch_file", ctypes.c_char * 128),
+        ("launch_file", ctypes.c_char * 256),
         ("kernel", ctypes.c_char * 128),
     )
 
@@ -189,17 +190,17 @@ class Telling:
         fault, misuse = e.fault, e.fault.trouble >= Misuse.USE_AFTER_FREE
         other = e.memory.freed_pc if misuse else fault.other_pc
         name, allocated = self._owner(e.memory)
-        launch = Place(file=self._path(e.launch_file.decode()), line=e.launch_line) if e.launch_line else None
+        launch = Place(file=self._path(_text(e.launch_file)), line=e.launch_line) if e.launch_line else None
         kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else KINDS[Trouble(fault.trouble)]
         return ProgramFinding(
             kind=kind,
-            message=self._misuse(e) if misuse else self._fault(e),
+            message=self._misuse(e, name) if misuse else self._fault(e, name),
             harmless=bool(e.harmless),
             place=self._place(fault) or (allocated if kind == "leak" else None),
             other=self._at(other),
             memory=name,
             allocated=allocated,
-            kernel=e.kernel.decode("utf-8", "replace"),
+            kernel=_text(e.kernel),
             launch=launch,
             count=e.count,
             order=ORDERS[table.order],
@@ -213,7 +214,7 @@ class Telling:
 
     def _place(self, fault: Fault) -> Place | None:
         if fault.line:
-            return Place(file=self._path(fault.file.decode("utf-8", "replace")), line=fault.line)
+            return Place(file=self._path(_text(fault.file)), line=fault.line)
         return self._at(fault.pc)
 
     def _path(self, file: str) -> str:
@@ -223,7 +224,7 @@ class Telling:
 
     def _owner(self, memory: Memory) -> tuple[str, Place | None]:
         """Name some memory, and say where it was made."""
-        if name := memory.name.decode("utf-8", "replace"):
+        if name := _text(memory.name):
             declared = self.program.variables.get(name)
             return name, Place(file=str(declared[0]), line=declared[1]) if declared else None
         made = self._at(memory.made_pc)
@@ -246,47 +247,54 @@ class Telling:
 
     def _calls(self, made: Place) -> list[int]:
         """List the addresses that the allocating calls of a line come back to, in the order of the code."""
-        command = ["objdump", "-d", "--no-show-raw-insn", str(self.program.executable)]
-        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        return [pc for pc in (int(m[1], 16) for m in _CALL.finditer(said)) if self._at(pc) == made]
+        return [pc for pc in _allocating_calls(self.program.executable) if self._at(pc) == made]
 
-    def _scene(self, e: Entry) -> tuple[Scene, Fault]:
-        """The launch as faults.py describes one, with the one memory that counts."""
-        name, _ = self._owner(e.memory)
+    def _scene(self, e: Entry, name: str) -> tuple[Scene, Fault]:
+        """The launch as faults.py describes one, with the one memory that counts, by its name."""
         fault = Fault.from_buffer_copy(e.fault)
         size = max(fault.bytes, 1)
         fits = e.memory.offset % size == 0 and e.memory.bytes % size == 0 and fault.bytes in {1, 2, 4, 8, 16}
+        arrays, tensors = tuple[SharedArray, ...](), tuple[Tensor, ...]()
         if e.memory.kind == _SHARED or (name and not (fits and " " not in name)):
-            built = self.program.built
             arrays = (SharedArray(name, "", 0, e.memory.bytes),)
-            tensors: Sequence[Tensor] = ()
-            built = type(built)(built.library, arrays)
-        else:
-            tensors = (Tensor(name, 0, e.memory.bytes, size, is_output=True),) if name else ()
-            built = self.program.built
+        elif name:
+            tensors = (Tensor(name, 0, e.memory.bytes, size, is_output=True),)
         fault.region = 0 if name else -1
         fault.offset = e.memory.offset if name else fault.offset
-        return Scene(_NOWHERE, built, Shape(tuple(e.grid), tuple(e.block), e.memory.bytes), tensors), fault
+        shape = Shape(tuple(e.grid), tuple(e.block), e.memory.bytes)
+        return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors), fault
 
-    def _fault(self, e: Entry) -> str:
-        scene, fault = self._scene(e)
+    def _fault(self, e: Entry, name: str) -> str:
+        scene, fault = self._scene(e, name)
         return scene.describe(fault).removeprefix("divergent barrier: ")
 
-    def _misuse(self, e: Entry) -> str:
-        scene, fault = self._scene(e)
+    def _misuse(self, e: Entry, name: str) -> str:
+        scene, fault = self._scene(e, name)
         said: dict[str, Any] = {
-            "who": scene.who(fault) if fault.thread >= 0 else fault.text.decode("utf-8", "replace") or "the host",
+            "who": scene.who(fault) if fault.thread >= 0 else _text(fault.text) or "the host",
             "access": scene.access(fault),
             "verb": "writes" if fault.writes else "reads",
-            "memory": self._owner(e.memory)[0] or "memory",
+            "memory": name or "memory",
             "at": _said(self._place(fault)),
             "freed": _said(self._at(e.memory.freed_pc)),
-            "said": fault.text.decode("utf-8", "replace"),
+            "said": _text(fault.text),
             "bytes": fault.bytes or e.memory.bytes,
             "offset": e.memory.offset,
             "whole": e.memory.bytes,
         }
         return _WORDS[Misuse(fault.trouble)].format(**said)
+
+
+@lru_cache(maxsize=16)
+def _allocating_calls(executable: Path) -> tuple[int, ...]:
+    """Addresses that all allocating calls of a program come back to, in the order of the code."""
+    command = ["objdump", "-d", "--no-show-raw-insn", str(executable)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return tuple(int(m[1], 16) for m in _CALL.finditer(said))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _said(place: Place | None) -> str:

@@ -51,7 +51,7 @@ const char* wrong_with(const Config& c, bool cooperative, cudaError_t& error) {
   if (c.shared + static_shared() > greatest_block_shared) return "more shared memory than a block has";
   if (c.shared > most_dynamic_shared) return "more than 48 KB of dynamic shared memory, without cudaFuncSetAttribute";
   error = cudaErrorCooperativeLaunchTooLarge;
-  if (cooperative && blocks > 132 * (2048 / threads)) return "more blocks than the device holds at once";
+  if (cooperative && blocks > processors * blocks_at_once(threads, c.shared)) return "more blocks than the device holds at once";
   return nullptr;
 }
 
@@ -157,7 +157,7 @@ uintptr_t innermost(const ucontext_t* context) {
 void on_host_signal(int number, siginfo_t* info, void* context) {
   uintptr_t pc = innermost(static_cast<ucontext_t*>(context));
   auto at = reinterpret_cast<uintptr_t>(info->si_addr);
-  if (number == SIGSEGV && memory_at(at, 1).kind == Kind::device && judged(at, 1, by_host, pc)) return;  // it goes on
+  if (number == SIGSEGV && memory_at(at).kind == Kind::device && judged(at, 1, by_host, pc)) return;  // it goes on
   report(Misuse::host_crash, pc, Memory{}, strsignal(number));
   signal(number, SIG_DFL);
   raise(number);

@@ -241,7 +241,7 @@ cudaError_t release(void* given, bool of_host, uintptr_t pc) {
   auto a = allocations.find(at);
   bool known = a != allocations.end() && (a->second.kind == Kind::pinned) == of_host;
   if (!known || a->second.freed) {
-    report(known ? Misuse::double_free : Misuse::bad_free, pc, memory_at(at, 1));
+    report(known ? Misuse::double_free : Misuse::bad_free, pc, memory_at(at));
     return cudaErrorInvalidValue;
   }
   Allocation& it = a->second;
@@ -267,7 +267,7 @@ bool unregister_host(const void* at) {
   return any;
 }
 
-Memory memory_at(uintptr_t at, size_t) {
+Memory memory_at(uintptr_t at) {
   if (in_arena(at)) {
     auto a = nearest(at);
     if (a != allocations.end()) return tell(a->first, a->second, at);
@@ -288,7 +288,7 @@ size_t device_memory() {
 bool judge_copy(const void* given, size_t bytes, bool is_write, const char* name, uintptr_t pc) {
   auto at = reinterpret_cast<uintptr_t>(given);
   if (!bytes) return true;
-  Memory m = memory_at(at, bytes);
+  Memory m = memory_at(at);
   if (!in_arena(at)) {
     bool fits = m.kind == Kind::none || m.offset + bytes <= m.bytes;
     if (!fits) report(Misuse::copied_beyond, pc, m, name, bytes, is_write);
@@ -350,7 +350,7 @@ Memory memory_of_region(int region, int64_t offset) {
   m.offset = offset;
   if (region < 0) return m;
   auto number = static_cast<size_t>(region);
-  if (number < regions.size()) m = memory_at(regions[number].begin, 1), m.offset = offset;
+  if (number < regions.size()) m = memory_at(regions[number].begin), m.offset = offset;
   else {
     number -= regions.size();
     bool is_static = number < shared_names.size();

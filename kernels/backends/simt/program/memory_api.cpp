@@ -7,9 +7,6 @@
 
 using namespace simt;
 
-#define TELL(ERROR, WHY) told(ERROR, __func__, CALLER, WHY)
-#define FINE told(cudaSuccess, __func__, CALLER)
-
 namespace {
 cudaError_t give(void** to, size_t bytes, Kind kind, const char* name, uintptr_t pc) {
   LOCKED;
@@ -36,7 +33,7 @@ bool is_plain(const Memory& m, const void* at) {
 
 // Whether the memory is where the direction says.
 const char* misdirected(const void* to, const void* from, cudaMemcpyKind kind) {
-  Memory t = memory_at(reinterpret_cast<uintptr_t>(to), 1), f = memory_at(reinterpret_cast<uintptr_t>(from), 1);
+  Memory t = memory_at(reinterpret_cast<uintptr_t>(to)), f = memory_at(reinterpret_cast<uintptr_t>(from));
   bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (kind == cudaMemcpyDefault) return nullptr;
@@ -83,7 +80,7 @@ cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, 
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
   if (!width || !height) return cudaSuccess;
-  if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at), 1), at) || !at)
+  if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at)), at) || !at)
     return told(cudaErrorInvalidValue, name, pc, at ? "memory of the host" : "null");
   Open opened;
   for (size_t row = 0; row < height; ++row) {
@@ -96,7 +93,7 @@ cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, 
 }
 
 cudaError_t symbol(const void* at, size_t offset, size_t bytes, char** found, const char* name, uintptr_t pc) {
-  Memory m = memory_at(reinterpret_cast<uintptr_t>(at), 1);
+  Memory m = memory_at(reinterpret_cast<uintptr_t>(at));
   if (!in_library(reinterpret_cast<uintptr_t>(at))) return told(cudaErrorInvalidSymbol, name, pc, "no variable of the device");
   *found = static_cast<char*>(const_cast<void*>(at)) + offset;
   if (m.kind == Kind::none || offset + bytes <= m.bytes) return cudaSuccess;  // of a macro's nobody knows the size
@@ -144,7 +141,7 @@ API cudaError_t cudaMemGetInfo(size_t* free, size_t* whole) {
 }
 API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, const void* at) {
   LOCKED;
-  Kind kind = memory_at(reinterpret_cast<uintptr_t>(at), 1).kind;
+  Kind kind = memory_at(reinterpret_cast<uintptr_t>(at)).kind;
   *to = {};
   to->type = kind == Kind::none ? cudaMemoryTypeUnregistered : kind == Kind::pinned ? cudaMemoryTypeHost
              : kind == Kind::managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
@@ -209,7 +206,7 @@ API cudaError_t cudaGetSymbolAddress(void** to, const void* s) {
 API cudaError_t cudaGetSymbolSize(size_t* to, const void* s) {
   LOCKED;
   char* at;
-  *to = memory_at(reinterpret_cast<uintptr_t>(s), 1).bytes;
+  *to = memory_at(reinterpret_cast<uintptr_t>(s)).bytes;
   cudaError_t e = symbol(s, 0, 0, &at, __func__, CALLER);
   return e ? e : FINE;
 }
@@ -240,21 +237,20 @@ static struct {
 
 API cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, cudaChannelFormatKind f) { return {x, y, z, w, f}; }
 
-API cudaError_t cudaMalloc3DArray(cudaArray_t* to, const cudaChannelFormatDesc* d, cudaExtent e, unsigned) {
+static cudaError_t give_array(cudaArray_t* to, const cudaChannelFormatDesc& d, cudaExtent e, const char* name, uintptr_t pc) {
   LOCKED;
-  size_t element = static_cast<size_t>(d->x + d->y + d->z + d->w) / 8, h = e.height ? e.height : 1, depth = e.depth ? e.depth : 1;
+  size_t element = bytes_of(d), height = std::max<size_t>(e.height, 1), depth = std::max<size_t>(e.depth, 1);
   void* data;
-  cudaError_t error = give(&data, e.width * h * depth * element, Kind::device, __func__, CALLER);
-  *to = error ? nullptr : new cudaArray{static_cast<char*>(data), e.width, h, depth, element, *d};
+  cudaError_t error = give(&data, e.width * height * depth * element, Kind::device, name, pc);
+  *to = error ? nullptr : new cudaArray{static_cast<char*>(data), e.width, height, depth, element, d};
   return error;
 }
-API cudaError_t cudaMallocArray(cudaArray_t* to, const cudaChannelFormatDesc* d, size_t width, size_t height, unsigned flags) {
-  LOCKED;
-  void* data;
-  size_t element = static_cast<size_t>(d->x + d->y + d->z + d->w) / 8, h = height ? height : 1;
-  cudaError_t error = give(&data, width * h * element, Kind::device, __func__, CALLER);
-  *to = error ? nullptr : new cudaArray{static_cast<char*>(data), width, h, 1, element, *d};
-  return error;
+
+API cudaError_t cudaMalloc3DArray(cudaArray_t* to, const cudaChannelFormatDesc* d, cudaExtent e, unsigned) {
+  return give_array(to, *d, e, __func__, CALLER);
+}
+API cudaError_t cudaMallocArray(cudaArray_t* to, const cudaChannelFormatDesc* d, size_t width, size_t height, unsigned) {
+  return give_array(to, *d, {width, height, 0}, __func__, CALLER);
 }
 API cudaError_t cudaFreeArray(cudaArray_t array) {
   LOCKED;
@@ -295,8 +291,7 @@ API cudaError_t cudaCreateTextureObject(cudaTextureObject_t* to, const cudaResou
     made = {a.data, a.width, a.height, a.depth, a.width * a.element, a.format, *t};
   } else if (r->resType == cudaResourceTypeLinear) {
     const auto& l = r->res.linear;
-    size_t element = static_cast<size_t>(l.desc.x + l.desc.y + l.desc.z + l.desc.w) / 8;
-    made = {static_cast<char*>(l.devPtr), l.sizeInBytes / element, 1, 1, l.sizeInBytes, l.desc, *t};
+    made = {static_cast<char*>(l.devPtr), l.sizeInBytes / bytes_of(l.desc), 1, 1, l.sizeInBytes, l.desc, *t};
   } else if (r->resType == cudaResourceTypePitch2D) {
     const auto& p = r->res.pitch2D;
     made = {static_cast<char*>(p.devPtr), p.width, p.height, 1, p.pitchInBytes, p.desc, *t};

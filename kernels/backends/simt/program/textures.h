@@ -17,6 +17,9 @@ struct Texture {
   cudaTextureDesc how;
 };
 
+// Of one element.
+SIMT_UNSEEN inline size_t bytes_of(const cudaChannelFormatDesc& f) { return static_cast<size_t>(f.x + f.y + f.z + f.w) / 8; }
+
 // Where a coordinate lies: -1 beyond a border.
 SIMT_UNSEEN inline long wrapped(long i, long n, cudaTextureAddressMode mode) {
   switch (mode) {
@@ -63,8 +66,7 @@ SIMT_INLINE T texel(const Texture& t, long x, long y, long z) {
   z = wrapped(z, t.depth, t.how.addressMode[2]);
   if (x < 0 || y < 0 || z < 0) return made;
   const int bits[4] = {t.format.x, t.format.y, t.format.z, t.format.w};
-  size_t element = static_cast<size_t>(bits[0] + bits[1] + bits[2] + bits[3]) / 8;
-  const char* at = t.data + (z * t.height + y) * t.pitch + x * element;
+  const char* at = t.data + (z * t.height + y) * t.pitch + x * bytes_of(t.format);
   for (int i = 0; i < P::count && i < 4 && bits[i]; at += bits[i++] / 8) parts[i] = component<typename P::Part>(t, at, bits[i]);
   __builtin_memcpy(&made, parts, sizeof made);
   return made;

@@ -42,7 +42,7 @@ struct Record {
   uint32_t harmless;
   uint32_t grid[3], block[3];
   int32_t launch_line;
-  char launch_file[128], kernel[128];
+  char launch_file[256], kernel[128];
 };
 
 // What the process that started this one reads, whatever becomes of this one.
@@ -79,7 +79,7 @@ cudaError_t release(void* at, bool of_host, uintptr_t pc);
 void release_all();
 void register_host(const void* at, size_t bytes);
 bool unregister_host(const void* at);
-Memory memory_at(uintptr_t at, size_t bytes);  // kind none: the host's own
+Memory memory_at(uintptr_t at);  // kind none: the host's own
 size_t allocated();
 size_t device_memory();  // bytes that there are in all
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc);
@@ -102,4 +102,6 @@ extern size_t most_dynamic_shared;
 
 #define API extern "C" SIMT_API
 #define CALLER reinterpret_cast<uintptr_t>(__builtin_return_address(0))
+#define TELL(ERROR, WHY) simt::told(ERROR, __func__, CALLER, WHY)
+#define FINE simt::told(cudaSuccess, __func__, CALLER)
 #define LOCKED std::lock_guard<std::recursive_mutex> locked(simt::api_lock)

@@ -66,6 +66,16 @@ void number_threads() {
       for (unsigned x = 0; x < extent[0]; ++x) S.threads[i++].index = {x, y, z};
 }
 
+// Whatever else is known of it is there already.
+void tell(Fault& f, Trouble trouble, Place at, const char* text) {
+  f.trouble = static_cast<int32_t>(trouble);
+  f.region = f.other = -1;
+  f.thread = S.current;
+  f.block = static_cast<uint32_t>(S.block);
+  set_place(f, at);
+  snprintf(f.text, sizeof f.text, "%s", text);
+}
+
 // Who returns before the first barrier is out of range, as a rule. Who has met the others once is expected again.
 __attribute__((noinline)) void warn_skipped() {
   Fault f{};
@@ -96,12 +106,7 @@ __attribute__((noinline)) void diverged(int there, Place at) {
   snprintf(text, sizeof text, "here, while %d%s at the barrier of line %d", there, others, S.barrier_at.line);
   if (!watcher) fail(Trouble::divergent_barrier, at, text);
   Fault f{};
-  f.trouble = static_cast<int32_t>(Trouble::divergent_barrier);
-  f.region = f.other = -1;
-  f.thread = S.current;
-  f.block = static_cast<uint32_t>(S.block);
-  set_place(f, at);
-  snprintf(f.text, sizeof f.text, "%s", text);
+  tell(f, Trouble::divergent_barrier, at, text);
   watcher->found(f, false);
 }
 }  // namespace
@@ -170,14 +175,7 @@ static sigjmp_buf out;
 // Ends the launch; the threads are left where they are.
 void fail(Trouble trouble, Place at, const char* text) {
   Fault& f = S.launch->fault;
-  if (f.trouble == static_cast<int32_t>(Trouble::none)) {
-    f.trouble = static_cast<int32_t>(trouble);
-    f.region = f.other = -1;
-    f.thread = S.current;
-    f.block = static_cast<uint32_t>(S.block);
-    set_place(f, at);
-    snprintf(f.text, sizeof f.text, "%s", text);
-  }
+  if (f.trouble == static_cast<int32_t>(Trouble::none)) tell(f, trouble, at, text);
   S.over = true;
   siglongjmp(out, 1);
 }

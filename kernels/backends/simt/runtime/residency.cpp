@@ -11,9 +11,6 @@
 
 namespace simt {
 namespace {
-// A device of 8 multiprocessors, each as large as those of today (CUDA C++ Programming Guide, "Compute Capabilities").
-constexpr uint64_t processors = 8, most_threads = 2048, most_blocks = 32, most_shared = 228 << 10, own_shared = 1 << 10;
-
 struct Parked {
   BlockState state;
   std::vector<Thread> threads;
@@ -28,8 +25,7 @@ std::deque<Parked> parked;
 uint64_t begun, at_grid;
 
 uint64_t capacity() {
-  uint64_t shared = S.launch->dynamic_shared + S.launch->static_shared + own_shared;
-  return processors * std::min({most_threads / (S.warp_count * warp_lanes), most_blocks, most_shared / shared});
+  return processors * blocks_at_once(S.count, S.launch->dynamic_shared + S.launch->static_shared);
 }
 
 void park() {
@@ -89,6 +85,13 @@ size_t choose() {
 
 bool has_room() { return begun < S.blocks && parked.size() + 1 <= capacity() && have_stacks(S.count); }
 }  // namespace
+
+// As today's have room for (CUDA C++ Programming Guide, "Compute Capabilities").
+uint64_t blocks_at_once(uint64_t threads, uint64_t shared) {
+  constexpr uint64_t most_threads = 2048, most_blocks = 32, most_shared = 228 << 10, own_shared = 1 << 10;
+  uint64_t warps = (threads + warp_lanes - 1) / warp_lanes;
+  return std::min({most_threads / (warps * warp_lanes), most_blocks, most_shared / (shared + own_shared)});
+}
 
 void forget_blocks() {
   parked.clear();

@@ -272,17 +272,15 @@ void shadow_end() { checking = false; }
 
 void shadow_block() { order_block(); }
 
-void shadow_barrier() {
-  shadow_settle();
-  if (doubted) raise(doubt);
-  doubted = false;
-  order_barrier();
-}
-
 void shadow_block_end() {
   shadow_settle();
   if (doubted) raise(doubt);
   doubted = false;
+}
+
+void shadow_barrier() {
+  shadow_block_end();
+  order_barrier();
 }
 
 // Whether the last doubtful write changed anything: a race, or a warning, and then it is as if it had not been.

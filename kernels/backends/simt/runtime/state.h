@@ -113,6 +113,8 @@ void stuck();
 uint64_t random_of_launch(uint64_t n);  // below n
 
 // residency.cpp: blocks that have begun, and wait while others have their turn
+constexpr uint64_t processors = 8;                              // of the emulated device
+uint64_t blocks_at_once(uint64_t threads, uint64_t shared);     // on one of them
 void run_blocks();
 void begin_block(uint64_t number);  // block.cpp
 void forget_blocks();
