@@ -163,14 +163,15 @@ def _not_held(connection: Connection, name: str, epoch: int) -> ConflictError | 
 def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None:
     """Take in what came of a task: its findings and its state, all of it or nothing.
 
-    The same outcome once more changes nothing. Raises MissingError, and ConflictError for an old epoch.
+    The same outcome once more changes nothing. Raises MissingError, and ConflictError for an old epoch, or for another
+    outcome of a task that is over.
     """
-    state = outcome.state.value
+    values = {"state": outcome.state.value, "until": None, "progress": plain({"outcome": outcome.id})}
     ended = update(task).where(task.c.id == name, task.c.epoch == outcome.epoch, IS_HELD)
-    done = connection.execute(ended.values(state=state, until=None, progress="{}").returning(task)).mappings().first()
+    done = connection.execute(ended.values(**values).returning(task)).mappings().first()
     if done is None:
-        before = connection.execute(select(task.c.epoch, task.c.state).where(task.c.id == name)).first()
-        if before and before.epoch == outcome.epoch and before.state in _OVER:
+        same = (task.c.epoch == outcome.epoch, task.c.progress == values["progress"], task.c.state.in_(_OVER))
+        if connection.scalar(select(task.c.seq).where(task.c.id == name, *same)) is not None:
             return
         raise _not_held(connection, name, outcome.epoch)
     of = row_of(connection, done["job"], lock=True)

@@ -269,6 +269,27 @@ def test_three_losses_are_enough(database):
     assert "w2 went away" in job_now.reason
 
 
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ({"verdict": "right"}, {"verdict": "wrong"}),
+        ({}, {"state": "failed"}),
+        ({"state": "failed", "reason": "a"}, {"state": "failed", "reason": "b"}),
+        ({"message": "m"}, {"message": "m", "log": "more"}),
+    ],
+)
+def test_another_outcome_of_a_task_that_is_over_is_refused_and_the_same_one_changes_nothing(database, first, other):
+    name = submit(database)
+    one = lease(database)
+    end(database, one, **first)
+    ended = told(database, name)
+    end(database, one, **first)
+    with pytest.raises(ConflictError, match="has ended"):
+        end(database, one, **other)
+    end(database, one, **first)
+    assert told(database, name) == ended
+
+
 def test_the_same_key_is_the_same_job(database):
     first = submit(database, key="k")
     assert submit(database, key="k", priority=9) == first
