@@ -275,8 +275,10 @@ def expire(connection: Connection, now: float) -> int:
     late = update(task).where(task.c.state == "queued", task.c.deadline <= now).values(state="failed")
     missed = set(connection.scalars(late.returning(task.c.job)))
     for name in sorted(missed):
+        still_open = job.c.open_tasks - 1 - drop_waiting(connection, name)
         said = {"state": "failed", "ended": now, "reason": "its deadline passed before it was begun"}
-        connection.execute(update(job).where(job.c.id == name, job.c.state.not_in(_OVER)).values(**said))
+        still = (job.c.id == name, job.c.state.not_in(_OVER))
+        connection.execute(update(job).where(*still).values(**said, open_tasks=still_open))
     return len(rows) + len(missed)
 
 
@@ -285,8 +287,8 @@ def _after_loss(connection: Connection, row: Row, now: float) -> None:
     who = f"the worker {row['worker']} went away"
     values: Row = {"attempts": of["attempts"] + 1}
     if of["state"] in _OVER:
-        connection.execute(update(task).where(task.c.id == row["id"]).values(state=of["state"]))
-        values["open_tasks"] = of["open_tasks"] - 1
+        still = update(task).where(task.c.id == row["id"], task.c.state == row["state"])  # another's loss may drop it
+        values["open_tasks"] = of["open_tasks"] - connection.execute(still.values(state=of["state"])).rowcount
     elif row["state"] == "lost":
         dropped = drop_waiting(connection, of["id"])
         reason = f"{who}; {LOSSES} leases of {row['id']} have run out"
