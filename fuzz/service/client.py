@@ -63,7 +63,10 @@ class Client:
 
     def __init__(self, server: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
         """server: its address, as `http://127.0.0.1:8765`. Raises UsageError for what is none."""
-        url = httpx.URL(server if "://" in server else f"http://{server}")
+        try:
+            url = httpx.URL(server if "://" in server else f"http://{server}")
+        except httpx.InvalidURL:
+            url = httpx.URL()
         if url.scheme not in {"http", "https"} or not url.host:
             raise UsageError(f"{server!r} is no address of a server; write http://HOST:PORT")
         self.server = str(url).rstrip("/")

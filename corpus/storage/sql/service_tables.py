@@ -93,7 +93,7 @@ task = Table(
     Index("ix_task_until", "until", sqlite_where=_HELD, postgresql_where=_HELD),
 )
 """place: which part of its job. rank: 9 less its priority, the lowest comes first. tag: its turn among those of one
-rank (schedule.py)."""
+rank (schedule.py). progress: of one that has ended, the id of its outcome."""
 
 share = Table("share", metadata, Column("name", Text, primary_key=True), _number("tag"))
 """For whom tasks were queued, and the last turn each of them was given."""

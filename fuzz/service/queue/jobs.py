@@ -80,10 +80,11 @@ def _check(request: JobRequest) -> None:
 
 
 def check_repository(address: str) -> None:
-    """Raises UsageError for an address with a password: it is kept, and shown to all who read."""
+    """Raises UsageError for what is no address, and for one with a password: it is kept, and shown to all who read."""
     try:
         parts = urlsplit(address)
         secret = parts.password is not None or (parts.scheme == "https" and parts.username is not None)
+        _ = parts.port  # read for its ValueError
     except ValueError as error:
         raise UsageError(f"the repository's address is none: {error}") from error
     if secret:

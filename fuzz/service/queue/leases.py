@@ -163,14 +163,15 @@ def _not_held(connection: Connection, name: str, epoch: int) -> ConflictError | 
 def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None:
     """Take in what came of a task: its findings and its state, all of it or nothing.
 
-    The same outcome once more changes nothing. Raises MissingError, and ConflictError for an old epoch.
+    The same outcome once more changes nothing. Raises MissingError, and ConflictError for an old epoch, or for another
+    outcome of a task that is over.
     """
-    state = outcome.state.value
+    values = {"state": outcome.state.value, "until": None, "progress": plain({"outcome": outcome.id})}
     ended = update(task).where(task.c.id == name, task.c.epoch == outcome.epoch, IS_HELD)
-    done = connection.execute(ended.values(state=state, until=None, progress="{}").returning(task)).mappings().first()
+    done = connection.execute(ended.values(**values).returning(task)).mappings().first()
     if done is None:
-        before = connection.execute(select(task.c.epoch, task.c.state).where(task.c.id == name)).first()
-        if before and before.epoch == outcome.epoch and before.state in _OVER:
+        same = (task.c.epoch == outcome.epoch, task.c.progress == values["progress"], task.c.state.in_(_OVER))
+        if connection.scalar(select(task.c.seq).where(task.c.id == name, *same)) is not None:
             return
         raise _not_held(connection, name, outcome.epoch)
     of = row_of(connection, done["job"], lock=True)
@@ -274,8 +275,10 @@ def expire(connection: Connection, now: float) -> int:
     late = update(task).where(task.c.state == "queued", task.c.deadline <= now).values(state="failed")
     missed = set(connection.scalars(late.returning(task.c.job)))
     for name in sorted(missed):
+        still_open = job.c.open_tasks - 1 - drop_waiting(connection, name)
         said = {"state": "failed", "ended": now, "reason": "its deadline passed before it was begun"}
-        connection.execute(update(job).where(job.c.id == name, job.c.state.not_in(_OVER)).values(**said))
+        still = (job.c.id == name, job.c.state.not_in(_OVER))
+        connection.execute(update(job).where(*still).values(**said, open_tasks=still_open))
     return len(rows) + len(missed)
 
 
@@ -284,8 +287,8 @@ def _after_loss(connection: Connection, row: Row, now: float) -> None:
     who = f"the worker {row['worker']} went away"
     values: Row = {"attempts": of["attempts"] + 1}
     if of["state"] in _OVER:
-        connection.execute(update(task).where(task.c.id == row["id"]).values(state=of["state"]))
-        values["open_tasks"] = of["open_tasks"] - 1
+        still = update(task).where(task.c.id == row["id"], task.c.state == row["state"])  # another's loss may drop it
+        values["open_tasks"] = of["open_tasks"] - connection.execute(still.values(state=of["state"])).rowcount
     elif row["state"] == "lost":
         dropped = drop_waiting(connection, of["id"])
         reason = f"{who}; {LOSSES} leases of {row['id']} have run out"

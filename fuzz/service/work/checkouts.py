@@ -137,7 +137,11 @@ class Checkouts:
 
     def _allowed(self, repository: str) -> tuple[str, dict[str, str]]:
         """The address as git takes it, and the settings with which it is asked. Raises UsageError for one it is not."""
-        parts = urlsplit(repository)
+        try:
+            parts = urlsplit(repository)
+            port = parts.port
+        except ValueError as error:
+            raise UsageError(f"{repository!r} is no address of a repository: {error}") from error
         if parts.scheme in {"", "file"}:
             path = Path(parts.path if parts.scheme else repository)
             if not self.allow_local:
@@ -151,7 +155,7 @@ class Checkouts:
             raise UsageError("a repository's address is kept and shown: leave the password out of it")
         if not parts.hostname or parts.hostname.startswith("-") or (parts.username or "").startswith("-"):
             raise UsageError(f"{repository!r} names no host")
-        port = parts.port or {"https": 443, "ssh": 22}[parts.scheme]
+        port = port or {"https": 443, "ssh": 22}[parts.scheme]
         address = self._address(parts.hostname, port)
         config = {f"protocol.{parts.scheme}.allow": "always"}
         if parts.scheme == "https":  # the address that was looked at is the one that is asked
@@ -189,8 +193,8 @@ class Checkouts:
                 process = subprocess.Popen(
                     limited, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=self._environment(), process_group=0
                 )
-            except OSError as error:
-                raise UsageError(f"git cannot be run ({error.strerror})") from error
+            except (OSError, ValueError) as error:  # an address may hold a NUL
+                raise UsageError(f"git cannot be run ({getattr(error, 'strerror', None) or error})") from error
             _awaited(process, seconds, patience, words[0])
             out.seek(0)
             err.seek(0)

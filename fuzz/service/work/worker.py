@@ -6,6 +6,7 @@ time. A server that is away is waited for. SIGTERM hands tasks back; kill -9 cos
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -36,6 +37,7 @@ from kernel_assay.fuzz.service.work.checkouts import Checkouts
 from kernel_assay.fuzz.service.work.slot import Slot
 from kernel_assay.kernels.environment import environment
 
+LOG = logging.getLogger("kassay.worker")
 POLL_SECONDS = 4.0
 """A question for a task waits so long at the server, and so long at most a worker without one takes to end."""
 FIRST_BEAT, BEAT_SECONDS = 1.0, 5.0
@@ -210,6 +212,14 @@ class Task:
         except UsageError as error:
             state = JobState.QUEUED if isinstance(error, AwayError) else JobState.FAILED
             return Outcome(epoch=1, state=state, reason=str(error)[:2000])
+        except LeaseLostError:
+            raise
+        except Exception:  # whatever a strange request brings about: the slot goes on with the next task
+            LOG.exception("%s: the worker made a mistake", self._lease.task)
+            self._slot.renew()
+            return Outcome(
+                epoch=1, state=JobState.FAILED, reason="the worker made a mistake; its own output says which"
+            )
 
     def _done(self) -> Outcome:
         request = self._lease.request

@@ -88,6 +88,8 @@ def test_nothing_of_a_repository_runs_or_leads_out_of_it(here, repository, tmp_p
         ("https://user:word@example.org/x", "password"),
         ("ssh://-oProxyCommand=x/y", "names no host"),
         ("https:///x", "names no host"),
+        ("https://example.org:99999/x", "is no address"),
+        ("https://[", "is no address"),
     ],
 )
 def test_refuses_what_is_no_repository_of_the_outside(tmp_path, repository, said):
@@ -103,6 +105,12 @@ def test_refuses_addresses_of_inner_networks(tmp_path, monkeypatch, address):
     monkeypatch.setattr(module.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 443))])
     with pytest.raises(UsageError, match="inner network"):
         Checkouts(tmp_path / "clones").files("https://git.example.org/x", "0" * 40, tmp_path)
+
+
+def test_refuses_a_nul_in_an_address(tmp_path, monkeypatch):
+    monkeypatch.setattr(module.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("93.184.216.34", 443))])
+    with pytest.raises(UsageError, match="null byte"):
+        Checkouts(tmp_path / "clones").files("https://git.example.org/a\0b", "0" * 40, tmp_path)
 
 
 def test_asks_the_address_that_was_looked_at(tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ def test_a_refusal_is_the_sentence_of_the_server(asked):
         client.job("ab")
 
 
-@pytest.mark.parametrize("address", ["ftp://x", "http://", "file:///etc"])
+@pytest.mark.parametrize("address", ["ftp://x", "http://", "file:///etc", "http://x:port"])
 def test_refuses_what_is_no_address(address):
     with pytest.raises(UsageError, match="no address"):
         Client(address, "t")

@@ -196,6 +196,7 @@ HOSTILE = [
     ("POST", "/v1/jobs", {"content": b'{"kind":"judge","sources":{"files":{"a.py":"\\ud800"}}}'}, 422),
     ("POST", "/v1/jobs", {"json": {"kind": "replay"}}, 422),
     ("POST", "/v1/jobs", {"json": {"kind": "judge", "checkout": {"repository": "https://[", "commit": "a" * 7}}}, 422),
+    ("PUT", "/v1/projects/port", {"json": {"repository": "https://git.example:99999/x"}}, 422),
     ("POST", "/v1/jobs", {"content": b"x", "headers": {"Content-Encoding": "gzip"}}, 415),
     ("POST", "/v1/jobs", {"content": b"x" * ((16 << 20) + 1)}, 413),
     ("POST", "/v1/leases", {"json": {**ASK, "worker": "../w"}}, 422),

@@ -269,6 +269,58 @@ def test_three_losses_are_enough(database):
     assert "w2 went away" in job_now.reason
 
 
+def open_tasks(database, name):
+    with database.reading() as connection:
+        states = connection.scalars(select(task.c.state).where(task.c.job == name)).all()
+        counted = connection.scalar(select(job.c.open_tasks).where(job.c.id == name))
+    assert counted == sum(state not in OVER_NOW for state in states)
+    return counted
+
+
+def test_a_task_that_is_lost_beside_one_of_the_same_job_is_counted_once(database):
+    name, now = submit(database, kind=JobKind.FUZZ, settings=Settings(cases=2 * RANGE)), time.time()
+    for loss in range(LOSSES):
+        held = [lease(database, f"w{n}", now) for n in range(1 + (loss == LOSSES - 1))]
+        now += LEASE_SECONDS + 1
+        expire(database, now)
+    assert len(held) == 2
+    assert told(database, name).state == "lost"
+    assert open_tasks(database, name) == 0
+
+
+def test_a_deadline_leaves_no_task_of_its_job_open(database):
+    now = time.time()
+    until = datetime.fromtimestamp(now + LEASE_SECONDS + 5, UTC)
+    name = submit(database, kind=JobKind.FUZZ, settings=Settings(cases=2 * RANGE), deadline=until)
+    lease(database, now=now)
+    expire(database, now + LEASE_SECONDS + 1)
+    expire(database, now + LEASE_SECONDS + 6)
+    assert told(database, name).state == "failed"
+    assert open_tasks(database, name) == 0
+    assert lease(database, now=now + LEASE_SECONDS + 7) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ({"verdict": "right"}, {"verdict": "wrong"}),
+        ({}, {"state": "failed"}),
+        ({"state": "failed", "reason": "a"}, {"state": "failed", "reason": "b"}),
+        ({"message": "m"}, {"message": "m", "log": "more"}),
+    ],
+)
+def test_another_outcome_of_a_task_that_is_over_is_refused_and_the_same_one_changes_nothing(database, first, other):
+    name = submit(database)
+    one = lease(database)
+    end(database, one, **first)
+    ended = told(database, name)
+    end(database, one, **first)
+    with pytest.raises(ConflictError, match="has ended"):
+        end(database, one, **other)
+    end(database, one, **first)
+    assert told(database, name) == ended
+
+
 def test_the_same_key_is_the_same_job(database):
     first = submit(database, key="k")
     assert submit(database, key="k", priority=9) == first

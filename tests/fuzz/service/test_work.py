@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from datetime import UTC, datetime
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 
-from kernel_assay.client import Client, JobKind, JobRequest, JobState, Settings, Sources, Target
+from kernel_assay.client import Checkout, Client, JobKind, JobRequest, JobState, Settings, Sources, Target
 from kernel_assay.fuzz.__main__ import main
-from kernel_assay.fuzz.service.protocol import OVER
+from kernel_assay.fuzz.service.protocol import OVER, Lease
+from kernel_assay.fuzz.service.work.worker import Task, Worker, WorkerSettings
 
 KERNEL = "import numpy as np\nOP = 'silu'\nDTYPES = ('float32',)\ndef run(out, x):\n    out[...] = 77\n"
 SPY = """import os, pathlib, socket
@@ -101,6 +103,17 @@ class Kassay:
             if process is not None and process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def test_a_task_that_nobody_has_thought_of_fails_and_ends_no_worker(caplog):
+    request = JobRequest(kind=JobKind.JUDGE, checkout=Checkout(repository="/r", commit="a" * 7))
+    lease = Lease(task="ab-0", epoch=1, until=datetime.now(UTC), job="ab", request=request)
+    slot, checkouts = Mock(), Mock()
+    checkouts.files.side_effect = RuntimeError("strange")
+    outcome = Task(Worker(Mock(), WorkerSettings(name="w"), checkouts), slot, lease).outcome()
+    assert (outcome.state, outcome.reason) == ("failed", "the worker made a mistake; its own output says which")
+    assert "RuntimeError: strange" in caplog.text
+    slot.renew.assert_called_once()
 
 
 @pytest.fixture(scope="module")
