@@ -83,6 +83,17 @@ def promoted(finding: Finding, old: Finding | None) -> Finding:
     return kept.but(expect=old.expect, first_seen=seen)
 
 
+def amended(committed: Finding, finding: Finding) -> Finding:
+    """A committed copy of a finding, with what a person has decided about it since."""
+    said = {name: getattr(finding, name) for name in ("expect", "reason", "expires", "state", "history")}
+    return committed.but(**said)
+
+
+def as_committed(finding: Finding, committed: Finding) -> Finding:
+    """The finding, with what was committed about it: whether it may fail, why, and until when."""
+    return finding.but(expect=committed.expect, reason=committed.reason, expires=committed.expires)
+
+
 def kept_of(lines: Sequence[str], where: str) -> list[Kept]:
     """The outputs that were kept in these lines. Raises UsageError for those that were edited."""
     found = [record_of(line, Kept, where) for line in lines]

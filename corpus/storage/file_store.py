@@ -41,6 +41,8 @@ from kernel_assay.corpus.storage.base_store import (
     JOURNALS,
     MATRIX,
     BaseStore,
+    amended,
+    as_committed,
     component,
     indented,
     journal_kind,
@@ -141,13 +143,12 @@ class Store(BaseStore):
     def amend(self, finding: Finding) -> Finding:
         """Write what a person decided over the local finding and over its committed copies."""
         path = self._finding_path(finding)
-        said = {name: getattr(finding, name) for name in ("expect", "reason", "expires", "state", "history")}
         with self._lock():
             if path.exists():
                 write_atomic(path, indented(finding.plain()))
             for place, committed in self.regressions():
                 if committed.id == finding.id:
-                    write_atomic(place, indented(committed.but(**said).plain()))
+                    write_atomic(place, indented(amended(committed, finding).plain()))
         return finding
 
     def drop(self, finding: Finding) -> None:
@@ -180,12 +181,12 @@ class Store(BaseStore):
         return self._decided(self._local_finding(path))
 
     def _decided(self, finding: Finding) -> Finding:
-        """Add what was committed about a finding: whether it may fail, why, and until when."""
+        """The finding as it was committed first, if it was."""
         folder = self.root / "regressions" / component(finding.signature.op, "op")
         for path in sorted(folder.glob(f"{glob.escape(stem(finding))}-*.json")):
             committed = read_record(path, Finding)
             if committed.id == finding.id:
-                return finding.but(expect=committed.expect, reason=committed.reason, expires=committed.expires)
+                return as_committed(finding, committed)
         return finding
 
     @staticmethod

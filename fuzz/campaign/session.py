@@ -29,7 +29,7 @@ from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.fuzz.checking.library_calls import asked_of
 from kernel_assay.fuzz.checking.selection import as_is, of_described_dtype, only_dtypes, placed, select
 from kernel_assay.fuzz.checking.user_contracts import know_run
-from kernel_assay.fuzz.checking.user_references import add_reference, named_in
+from kernel_assay.fuzz.checking.user_references import lent_references, named_in
 from kernel_assay.fuzz.events import Listener, RunStarted, nobody
 from kernel_assay.fuzz.planning.plan import fitted, limited, new_campaign
 from kernel_assay.fuzz.planning.workload import with_workload
@@ -158,23 +158,25 @@ def run(
     fault of the tool before the search. What ends the search itself is in the result: what was found first is kept.
     """
     began = time.monotonic() if began is None else began
-    crew_of(
-        settings.device, None if settings.ray else settings.jobs
-    )  # what is wrong with them is said before anything else happens
+    # What is wrong with them is said before anything else happens.
+    crew_of(settings.device, None if settings.ray else settings.jobs)
     store.prepare()
-    with nullcontext(ahead) if ahead else HeadStart() if resume else head_start(settings) as start:
-        search = _run(settings, store, on_event, stop or Stop(), began, start, resume=resume)
-    if search.deaf is not None:
-        raise search.deaf
-    found = in_order(search.queue.findings.values())
-    return RunResult(
-        search.campaign,
-        tuple(found),
-        _known(found, settings, search.clock),
-        tuple(search.queue.pending.values()),
-        tuple(search.queue.troubles),
-        search.ended_by,
-    )
+    with (
+        nullcontext(ahead) if ahead else HeadStart() if resume else head_start(settings) as start,
+        lent_references(() if resume else settings.references, grad=settings.grad, named=named_in(store)) as referred,
+    ):
+        search = _run(settings, store, on_event, stop or Stop(), began, start, referred, resume=resume)
+        if search.deaf is not None:
+            raise search.deaf
+        found = in_order(search.queue.findings.values())
+        return RunResult(
+            search.campaign,
+            tuple(found),
+            _known(found, settings, search.clock),
+            tuple(search.queue.pending.values()),
+            tuple(search.queue.troubles),
+            search.ended_by,
+        )
 
 
 def _run(
@@ -184,11 +186,12 @@ def _run(
     stop: Stop,
     began: float,
     ahead: HeadStart,
+    referred: Sequence[str],
     *,
     resume: bool,
 ) -> Search:
-    """The search of a run, when it is over. Raises as `run` does."""
-    campaign = know_run(_resumed(store)) if resume else _fresh(store, settings)
+    """The search of a run, when it is over. referred: ops of its references. Raises as `run` does."""
+    campaign = know_run(_resumed(store)) if resume else _fresh(store, settings, referred)
     if settings.strict and not campaign.chosen.strict:
         campaign = campaign.but(options=asdict(replace(campaign.chosen, strict=True)))
     clock = (limits := _limits(settings, campaign if resume else None)).clock(began)
@@ -298,12 +301,10 @@ def _limits(settings: RunSettings, resumed: Campaign | None) -> Limits:
     return Limits(max(1.0, chosen.seconds - resumed.seconds), None, settings.after_seconds)
 
 
-def _fresh(store: RunStore, settings: RunSettings) -> Campaign:
+def _fresh(store: RunStore, settings: RunSettings, referred: Sequence[str]) -> Campaign:
     """The record of a run that has not begun."""
-    named = named_in(store)
-    known = tuple(add_reference(text, grad=settings.grad, named=named).name for text in settings.references)
     chosen = select(
-        settings.ops or known,
+        settings.ops or tuple(referred),
         files=settings.subjects,
         backends=settings.backends,
         peers=settings.peers,

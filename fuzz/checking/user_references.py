@@ -11,7 +11,8 @@ import math
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
@@ -87,7 +88,6 @@ class ReferenceProcess:
         self.said: Message = self._start()
         self._unfollowed = set(self.said["unfollowed"])
         self._elements = self._unjudged = 0
-        atexit.register(self.close)
 
     def _start(self) -> Message:
         if self._process is not None:  # of the process that has forked this one
@@ -106,10 +106,12 @@ class ReferenceProcess:
         if "refused" in said:
             self.close()
             raise UsageError(said["refused"])
+        atexit.register(self.close)
         return said
 
     def close(self) -> None:
-        """End the process, if it is one of this process's own."""
+        """End the process, if it is one of this process's own; it is started again where something is asked."""
+        atexit.unregister(self.close)
         process, memory = self._process, self._memory
         self._process, self._memory = None, -1
         if self._owner != os.getpid():
@@ -376,6 +378,19 @@ def add_reference(
     op = next(name for name in names if not named(name) or _is_at(named(name), place))
     made = contract_from(op, said, _nobody, elsewhere=process, origin=str(place))
     return enter(made)
+
+
+@contextmanager
+def lent_references(texts: Sequence[str], *, grad: bool, named: Callable[[str], str]) -> Iterator[tuple[str, ...]]:
+    """Make references known, and end their processes in the end; their ops. Raises as add_reference does."""
+    with ExitStack() as stack:
+        ops = []
+        for text in texts:
+            contract = add_reference(text, grad=grad, named=named)
+            assert isinstance(contract.elsewhere, ReferenceProcess)
+            stack.enter_context(closing(contract.elsewhere))
+            ops.append(contract.name)
+        yield tuple(ops)
 
 
 def _is_at(origin: str, place: ReferencePlace) -> bool:

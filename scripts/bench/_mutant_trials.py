@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -221,19 +222,24 @@ def _statement(text: str, at: int, language: str) -> int | None:
             number -= 1
         return len("".join(lines[:number])) if lines[number][:1] == " " else None
     inside = [
-        (node.end_lineno or 0) - node.lineno + 1j * node.lineno
+        node
         for function in ast.walk(ast.parse(text)) if isinstance(function, ast.FunctionDef)
         for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function
         if node.lineno <= number + 1 <= (node.end_lineno or 0)
     ]  # fmt: skip
-    smallest = min(inside, key=lambda span: span.real, default=None)
-    return None if smallest is None else len("".join(lines[: int(smallest.imag) - 1]))
+    smallest = min(inside, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+    return None if smallest is None else len("".join(lines[: smallest.lineno - 1]))
 
 
 def noted(trial: Trial, table: str) -> str:
     """What the file of people's words says of a mutant; empty: nothing."""
     said = {"operator": trial.operator, "old": trial.old, "new": trial.new}
-    for one in tomllib.loads(BY_HAND.read_text("utf-8")).get(table, []):
+    for one in _by_hand().get(table, []):
         if fnmatchcase(trial.kernel, one["kernel"]) and all(one.get(k, v) == v for k, v in said.items()):
             return str(one["reason"])
     return ""
+
+
+@cache
+def _by_hand() -> dict[str, list[dict[str, str]]]:
+    return tomllib.loads(BY_HAND.read_text("utf-8"))

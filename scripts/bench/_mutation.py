@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,8 @@ from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.kernels.backends.support.edits import CUDA, Edit, apply, read_source, times
 
 TABLE = Path(__file__).with_name("mutation_operators.toml")
+LANGUAGES = ("cuda", "triton", "numpy", "torch")
+"""Backends whose kernels are changed."""
 UNCHANGED = "none"
 """The operator of what is no change."""
 HEADS = {
@@ -63,6 +65,7 @@ class Operator(BaseModel):
                     yield m.start(), m.end(), new
 
 
+@cache
 def operators() -> dict[str, Operator]:
     """The table, by name."""
     found = [Operator.model_validate(one) for one in tomllib.loads(TABLE.read_text("utf-8"))["operator"]]
@@ -149,14 +152,14 @@ def mutants(
     """
     draw = random.Random(seed)
     left: dict[str, dict[str, dict[str, list[Mutant]]]] = {}
-    for subject, operator in ((s, o) for s in subjects for o in (table or operators()).values()):
-        language = language_of(subject)
-        for begin, end, instead in dict.fromkeys(operator.places(source_of(subject), language)):
-            suffix = ".toml" if language == "cuda" else Path(subject.path).suffix
-            path = folder / subject.op / f"{Path(subject.path).stem}{suffix}"
-            mutant = Mutant(subject, operator.name, path, begin, end, instead)
-            of = left.setdefault(operator.name, {}).setdefault(language, {}).setdefault(subject.key, [])
-            of.append(mutant)
+    for subject in subjects:
+        language, text = language_of(subject), source_of(subject)
+        suffix = ".toml" if language == "cuda" else Path(subject.path).suffix
+        path = folder / subject.op / f"{Path(subject.path).stem}{suffix}"
+        for operator in (table or operators()).values():
+            for begin, end, instead in dict.fromkeys(operator.places(text, language)):
+                of = left.setdefault(operator.name, {}).setdefault(language, {}).setdefault(subject.key, [])
+                of.append(Mutant(subject, operator.name, path, begin, end, instead))
     while left:
         mutant = _drawn(left, draw)
         name = f"m{mutant.id}_{mutant.path.name}"

@@ -10,8 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import _bench
-
 from kernel_assay.client import Client, JobKind, JobRequest, Settings, Sources, Target
 from kernel_assay.corpus.errors import UsageError
 
@@ -67,11 +65,10 @@ class Postgres:
     """A PostgreSQL server of its own, by a user without privileges, which can be killed and started again."""
 
     def __init__(self, folder: Path) -> None:
-        bins = os.pathsep.join([os.environ.get("PATH", ""), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))])
-        found = shutil.which("postgres", path=bins)
+        found = self.programs()
         if found is None:
             raise UsageError("postgres is not installed")
-        self._bin, self._folder = Path(found).resolve().parent, folder
+        self._bin, self._folder = found, folder
         folder.mkdir()
         self._user: dict[str, object] = {"cwd": folder}
         if os.geteuid() == 0:  # PostgreSQL refuses root
@@ -84,6 +81,17 @@ class Postgres:
         subprocess.run(made, check=True, stdout=subprocess.DEVNULL, **self._user)  # type: ignore[call-overload]
         self.url = f"postgresql://kassay@/postgres?host={folder}"
         self.start()
+
+    @staticmethod
+    def programs() -> Path | None:
+        """The folder of initdb and postgres; None: they are not installed."""
+        bins = os.pathsep.join([os.environ.get("PATH", ""), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))])
+        found = shutil.which("postgres", path=bins)
+        return Path(found).resolve().parent if found else None
+
+    @property
+    def pid(self) -> int:
+        return int(self._server.pid)
 
     def start(self) -> None:
         run = [self._bin / "postgres", "-D", self._folder / "data", "-k", self._folder, "-c", "listen_addresses="]
@@ -104,7 +112,7 @@ class Postgres:
                 break
         time.sleep(0.3)
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._server.send_signal(signal.SIGINT)
         self._server.wait(30)
 
@@ -152,6 +160,3 @@ def judging(number: int, *, wrong: bool, cases: int) -> JobRequest:
         sources=Sources(files={"kernel.py": text}),
         settings=Settings(cases=cases, seed=number),
     )
-
-
-__all__ = ["Postgres", "Process", "Service", "_bench", "judging"]

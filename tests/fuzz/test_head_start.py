@@ -4,8 +4,8 @@ import pytest
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.api import RunSettings, Store, run
-from kernel_assay.fuzz.campaign import session
 from kernel_assay.fuzz.checking import head_start as module
+from kernel_assay.fuzz.checking import user_references
 from kernel_assay.fuzz.checking.head_start import HeadStart, head_start
 from kernel_assay.kernels.catalog import subjects_of
 
@@ -44,9 +44,9 @@ def test_a_run_has_the_workers_that_were_started_before_its_reference(settings, 
         met.append(taken(ahead, subjects))
         return met[-1]
 
-    started, known, taken = module.pool_ahead, session.add_reference, HeadStart.take
+    started, known, taken = module.pool_ahead, user_references.add_reference, HeadStart.take
     monkeypatch.setattr(module, "pool_ahead", pool_ahead)
-    monkeypatch.setattr(session, "add_reference", add_reference)
+    monkeypatch.setattr(user_references, "add_reference", add_reference)
     monkeypatch.setattr(HeadStart, "take", take)
     with Store(tmp_path / "corpus") as store:
         result = run(settings, store=store)

@@ -1,6 +1,8 @@
 """`--reference`: a run, its findings, their replay, and what a reference can do to the judge (nothing)."""
 
+import gc
 import time
+import weakref
 
 import pytest
 from _command import refused
@@ -166,7 +168,22 @@ def test_the_library_takes_references_too(here):
         result = api.run(settings, store=store)
     assert [f.signature.op for f in result.findings] == ["doubled"]
     assert result.campaign.references == {"doubled": "the function doubled of ref.py: x float32[rows, cols] -4..4"}
+    process = contract_of("doubled").elsewhere
+    assert process._process is None, "it ended with the run"
     assert api.check(result.findings[0].case, "mine.py").kind == "mismatch"
+    assert process._process is not None, "and is there again where it is asked"
+
+
+def test_a_reference_ends_with_a_run_that_is_refused_and_nothing_holds_it_then(here):
+    (here / "ref.py").write_text(NUMPY.format(""))
+    settings = api.RunSettings(references=("ref.py:doubled",), subjects=("none.py",), cases=32, seed=1)
+    with Store("corpus") as store, pytest.raises(UsageError, match=r"none\.py"):
+        api.run(settings, store=store)
+    process = weakref.ref(contract_of("doubled").elsewhere)
+    assert process()._process is None
+    forget_contracts()
+    gc.collect()
+    assert process() is None
 
 
 def test_an_answer_that_nobody_waited_for_is_none_to_the_next_question(here, monkeypatch):

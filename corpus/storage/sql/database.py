@@ -38,19 +38,18 @@ class Database:
 
     def __init__(self, url: str) -> None:
         """Raises UsageError for a URL that is none, or of another kind of database."""
+        place = DatabaseUrl(url)
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError) as error:
-            raise UsageError(f"'{DatabaseUrl(url)}' is no URL of a database ({error})") from None
+            raise UsageError(f"'{place}' is no URL of a database ({error})") from None
         driver = _DRIVERS.get(parsed.drivername)
         if driver is None or (driver == "sqlite" and parsed.database in {None, "", ":memory:"}):
-            raise UsageError(
-                f"'{DatabaseUrl(url)}' is no corpus: name a folder, sqlite:///FILE or postgresql://HOST/DATABASE"
-            )
-        self.project = DatabaseUrl(url).project
+            raise UsageError(f"'{place}' is no corpus: name a folder, sqlite:///FILE or postgresql://HOST/DATABASE")
+        self.project = place.project
         """The corpus that is meant, of several."""
         self._url = parsed.set(drivername=driver).difference_update_query(["project"])
-        self.name = str(DatabaseUrl(url))
+        self.name = str(place)
         """The URL, as messages and commands name it: without a password."""
         self.file = Path(parsed.database or "").absolute() if driver == "sqlite" else None
         """The file, of SQLite."""

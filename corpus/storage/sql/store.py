@@ -23,6 +23,8 @@ from kernel_assay.corpus.storage.base_store import (
     JOURNALS,
     MATRIX,
     BaseStore,
+    amended,
+    as_committed,
     component,
     indented,
     journal_kind,
@@ -124,12 +126,11 @@ class SqlStore(BaseStore):
 
     def amend(self, finding: Finding) -> Finding:
         """Write what a person decided over the finding and over its committed copies."""
-        said = {name: getattr(finding, name) for name in ("expect", "reason", "expires", "state", "history")}
         with self.database.writing(f"finding {finding.id}") as connection:
             if self._stored(connection, finding.id) is not None:
                 self._put(connection, t.findings, {"id": finding.id}, finding_row(finding))
             for path, committed in self._committed(connection, finding.id):
-                self._put(connection, t.regressions, {"path": path}, regression_row(committed.but(**said)))
+                self._put(connection, t.regressions, {"path": path}, regression_row(amended(committed, finding)))
         return finding
 
     def drop(self, finding: Finding) -> None:
@@ -365,10 +366,7 @@ class SqlStore(BaseStore):
         keys = {"run": component(run, "run"), "kind": journal_kind(kind)}
         with self.database.writing(f"run {run}") as connection:
             self._drop(connection, t.journals, **keys)
-            connection.execute(
-                insert(t.journals).values(project=self._project, **keys, record=(line := one_line(record)))
-            )
-        return len(line) + 1
+            return self._add_line(connection, keys, record)
 
     def end_journal(self, run: str, kind: str) -> None:
         """Remove a run's journal of this kind, of which nobody needs anything any more."""
@@ -482,8 +480,5 @@ def _held_by(run: str, who: str) -> UsageError:
 
 
 def _decided(finding: Finding, committed: Sequence[tuple[str, Finding]]) -> Finding:
-    """Add what was committed about a finding: whether it may fail, why, and until when."""
-    if not committed:
-        return finding
-    first = committed[0][1]
-    return finding.but(expect=first.expect, reason=first.reason, expires=first.expires)
+    """The finding as it was committed first, if it was."""
+    return as_committed(finding, committed[0][1]) if committed else finding
