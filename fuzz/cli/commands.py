@@ -57,7 +57,7 @@ PLACES = {
     "shrink": Place(f"{_CLI}.shrink", "Make a failing case smaller."),
     "time": Place(f"{_CLI}.toolbox.time", "Say how fast kernels are, against baselines and the machine."),
     "trace": Place(f"{_CLI}.new", "Say which operator of a program made the first NaN or Inf.", "trace_command"),
-    "work": Place(f"{_CLI}.toolbox.work", "Work for a server: run what others submit, closed in."),
+    "work": Place(f"{_CLI}.toolbox.work", "Lease tasks of a server, and run them here, closed in."),
 }
 
 

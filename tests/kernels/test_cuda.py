@@ -671,7 +671,7 @@ def test_inline_ptx_in_a_header_is_placed_there(write, tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize("header", ["cub/cub.cuh", "cute/tensor.hpp", "cuda/atomic", "cuda/barrier"])
+@pytest.mark.parametrize("header", ["cub/cub.cuh", "cute/tensor.hpp"])
 def test_libraries_that_need_a_gpu_are_refused(write, header):
     wanted = f"FILE uses {header} (line 16), which cannot run on the CPU"
     assert refusal(write(PLAIN, f"\n#include <{header}>\n{kernel('')}"), load) == wanted

@@ -251,7 +251,7 @@ int main() {
 
 def test_as_many_blocks_as_the_device_says_meet(tmp_path):
     found, out = run(tmp_path, COOPERATIVE)
-    assert (out, kinds(found)) == ("1 1\n", [("api-error", 18)])
+    assert (out, kinds(found)) == ("1 1\n", [("api-error", 17)])
 
 
 def test_a_source_with_a_long_name(tmp_path):

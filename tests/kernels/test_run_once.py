@@ -324,7 +324,7 @@ def test_torch_is_lent_the_whole_slab_in_memory_that_is_kept(monkeypatch, torch_
         inputs = materialize_all(case)
         memory = Guarded(case.tensors, inputs, contract_of("silu").output_specs(case))
         memory.reset(0)
-        loader.stage(memory.slab)
+        loader.stage(memory.slab, memory.tensors()[1])
         (x,), (out,) = memory.inputs, memory.outputs
         loader._lending(add)(out.view, x.view)
         assert np.array_equal(out.view, inputs["x"] + 1)

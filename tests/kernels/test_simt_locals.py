@@ -233,14 +233,14 @@ def test_a_large_array_that_nobody_has_set_is_no_zeros(young, kernels):
 def test_an_old_compiler_is_not_asked_for_what_it_does_not_know(monkeypatch, version, known):
     monkeypatch.setattr(toolchain, "compiler", lambda: (version, "x86_64-linux-gnu"))
     for mode in (FAST, CHECK):
-        assert any("auto-var-init" in flag for flag in toolchain._flags(mode)) is known
+        assert any("auto-var-init" in flag for flag in toolchain.flags_of(mode)) is known
 
 
 def test_what_variables_hold_is_part_of_what_a_library_is_known_by(young, kernels, monkeypatch):
-    before = build(kernels.path, ["reads"], FAST), toolchain._headers(FAST)
+    before = build(kernels.path, ["reads"], FAST), toolchain.headers(FAST)
     monkeypatch.setitem(toolchain._UNSET, FAST, "zero")
     assert build(kernels.path, ["reads"], FAST).library != before[0].library
-    assert toolchain._headers(FAST) != before[1]
+    assert toolchain.headers(FAST) != before[1]
 
 
 # ---- right -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Asks the server what its OpenAPI allows; test_service_openapi.py runs it apart."""
 
 import schemathesis
-from _service import Serving
+from _serving import Serving
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from _service import ENVIRONMENT, Serving, found
+from _serving import ENVIRONMENT, Serving, found
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Element, Exhibit

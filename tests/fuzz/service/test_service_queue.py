@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
-from _service import asked, found
+from _serving import asked, found
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
