@@ -80,6 +80,7 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
                 campaign.generation,
                 _workload(campaign, contract),
                 campaign.shapes.get(op, ()),
+                campaign.checks_often,
             )
         )
     return found
@@ -145,6 +146,7 @@ def new_campaign(
         references={op: described(op) for op in ops if contract_of(op).elsewhere},
         unfollowed=unfollowed_of(ops),
         contracted=any(s.loader == "cuda" for s in subjects) and not no_contraction(),
+        checks_often=any(s.is_own and s.loader == "cuda" for s in subjects),
         checked=check_mode.wanted(subjects),
     )
 

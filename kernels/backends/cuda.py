@@ -63,6 +63,7 @@ class CudaLoader(Loader):
 
     name = "cuda"
     keeps_views = True
+    judges = True
 
     def __init__(self) -> None:
         self._schedule = Schedule()
@@ -431,6 +432,8 @@ class ResidentSubject(GpuCudaSubject):
 
 class GpuCudaLoader(OnGpu, CudaLoader):
     """Kernels on the GPU."""
+
+    judges = False
 
     def warm(self) -> None:
         """Make the context."""
