@@ -15,8 +15,10 @@ namespace simt {
 struct Place {
   const char* file;
   int line;
+  int number = 0;  // of a barrier, where a line has several
 };
 constexpr Place here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+constexpr Place numbered(int number, const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line, number}; }
 
 // What a launch can be ended for; kernels/backends/simt/faults.py has the same list.
 enum class Trouble : int32_t {
@@ -56,6 +58,9 @@ struct Fault {
   char file[256];
   char text[256];
 };
+
+// In place of a race's text: it is no fault.
+constexpr const char* swap_follows = "compare-and-swap";
 
 // Memory that the kernel may touch, for the checker.
 struct Region {

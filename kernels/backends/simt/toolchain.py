@@ -74,6 +74,8 @@ _CHECKED = (
     *("-fno-tree-dse", "-fno-store-merging"),
     # memcpy and its like are calls, which the runtime sees, and a call is made from the line that makes it.
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-fno-optimize-sibling-calls"),
+    # What nobody uses is allocated and freed all the same.
+    *("-fno-builtin-malloc", "-fno-builtin-free"),
 )
 _SEPARATE = "-ffp-contract=off"
 """Every product is rounded, so that a kernel gives the same bits everywhere; which sums a compiler contracts is its own

@@ -153,6 +153,7 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     return true;
   }
   uint8_t* s = state_of(at);
+  if (how & polls && *s == in_flight) synchronized();  // a flag, by which the host waits for what the kernel wrote before it
   for (size_t i = 0; i < bytes; ++i) {
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
     if (s[i] != in_flight) continue;
@@ -363,7 +364,7 @@ Memory memory_of_region(int region, int64_t offset) {
 
 void report_leaks() {
   for (auto& [at, a] : allocations)
-    if (!a.freed && a.kind != Kind::heap) report(Misuse::leak, a.made_pc, tell(at, a, at), "", a.bytes);
+    if (!a.freed) report(Misuse::leak, a.made_pc, tell(at, a, at), "", a.bytes);
 }
 
 size_t static_shared() { return greatest_shared; }
@@ -395,7 +396,9 @@ void load_symbols() {
 
 // Before anything of the program: this library is initialized first.
 static bool begin() {
-  static const Watcher watching{found, judged};
+  static const Watcher watching{found, judged, [](const char* name) {
+    return std::any_of(variables.begin(), variables.end(), [&](const Variable& v) { return v.name == name; });
+  }};
   open_table();
   find_library(reinterpret_cast<void*>(getauxval(AT_PHDR)));
   auto map = [](size_t bytes, int how) {
