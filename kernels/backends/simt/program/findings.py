@@ -266,7 +266,7 @@ class Telling:
         return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors), fault
 
     def _of_structures(self, name: str) -> bool:
-        """Whether a pointer of that name is to structures of the program's own: an access is to a field, and no element."""
+        """Whether a pointer of that name is to structures of the program: an access is to a field, and no element."""
         pointer = re.compile(rf"\b(\w+)(?:\s+const)?\s*\*(?:[^;(){{}}]*\*|\s*__restrict__)?\s*{re.escape(name)}\b")
         texts = self.program.texts.values()
         words = {m[1] for text in texts for m in pointer.finditer(text)}
