@@ -315,6 +315,7 @@ _FEATURES = {
 """What an error of g++ is about."""
 _CUDAS = re.compile(r"cu(?:da|blas(?:Lt)?|rand|fft|sparse|solver\w\w|dnn)?[A-Z]|(?:nccl|npp|nvml|nvrtc)[A-Z]?")
 """Functions of CUDA's libraries."""
+_UNKNOWN = re.compile(rf"'((?:{_CUDAS.pattern})\w*)' (?:was not declared|does not name a type|has not been declared)")
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
@@ -339,6 +340,8 @@ def sentence_of(said: str, own: set[str]) -> str:
         if library := next((name for name, its in _LIBRARIES.items() if re.match(its, header[1])), ""):
             return f"{library} is not emulated ({file}, line {line}, includes {header[1]})"
         return f"the header {header[1]} is neither emulated nor found ({file}, line {line})"
+    if unknown := _UNKNOWN.match(what):
+        return f"{unknown[1]} is not emulated ({file}, line {line})"
     if feature := next((name for name, its in _FEATURES.items() if re.search(its, what)), ""):
         return f"{feature} ({file}, line {line})"
     return f"{file}, line {line}: g++ says: {what}"
