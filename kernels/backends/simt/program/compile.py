@@ -27,6 +27,8 @@ _GAP = 64
 _KINDS = {"variable": 5, "constant": 6, "managed": 7}
 """Kind in program/watch.h has the same."""
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+_FROM_ROOT = re.compile(r'^([ \t]*#[ \t]*include[ \t]*[<"])/+', re.MULTILINE)
+"""An absolute path of a header, whose copy is to be read."""
 _RECOVER = "-fsanitize-recover=alignment"
 _LINK = (
     *("-pie", "-nodefaultlibs", "-pthread", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs"),
@@ -95,11 +97,11 @@ def check_sources(request: Request) -> None:
     texts = dict[Path, str]()
     with _one_sentence(texts):
         units = _units(request, texts, {})
-        with suppress(_Incomplete):
+        with suppress(_IncompleteError):
             _linked(units)
 
 
-class _Incomplete(BuildError):
+class _IncompleteError(BuildError):
     """The linker misses functions, but none of CUDA's."""
 
 
@@ -151,7 +153,8 @@ def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> lis
 
 
 def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
-    return toolchain.placed(rewrite_launches(text, plain), file.absolute())
+    text = _FROM_ROOT.sub(r"\1", rewrite_launches(text, plain))
+    return toolchain.placed(text, file.absolute())
 
 
 def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], plain: dict[str, str]) -> _Unit:
@@ -186,7 +189,7 @@ def _places(folder: Path, own: dict[Path, str], request: Request, plain: dict[st
         copy = _copy_of(one, folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(_rewritten(text, one, plain), "utf-8")
-    words = ["-iquote", str(next(iter(own)).absolute().parent)]
+    words = ["-iquote", str(next(iter(own)).absolute().parent), "-I", str(_copy_of(Path("/"), folder))]
     for one in request.includes:
         words += ["-I", str(_copy_of(one, folder)), "-I", str(one)]
     return words
@@ -229,7 +232,7 @@ def _linked(units: Sequence[_Unit]) -> Path:
             try:
                 run_tool([toolchain.gxx(), *objects, "-o", str(placed), str(library), found, *_LINK], folder)
             except BuildError as error:
-                raise _Incomplete(str(error)) if _lacks_only_own(str(error)) else error from error
+                raise _IncompleteError(str(error)) if _lacks_only_own(str(error)) else error from error
             placed.replace(made)
     return made
 
@@ -334,17 +337,20 @@ def sentence_of(said: str, own: set[str]) -> str:
     if file not in own and including:
         first = including[-1]
         return f"a header that {Path(first[1]).name} includes in line {first[2]} is not emulated ({file}: {what})"
+    return _of_line(what, f"{file}, line {line}")
+
+
+def _of_line(what: str, at: str) -> str:
     if "SIMT_UNSUPPORTED_asm" in what:
-        return f"inline PTX is not emulated ({file}, line {line})"
+        return f"inline PTX is not emulated ({at})"
     if header := _NO_HEADER.search(what):
-        if library := next((name for name, its in _LIBRARIES.items() if re.match(its, header[1])), ""):
-            return f"{library} is not emulated ({file}, line {line}, includes {header[1]})"
-        return f"the header {header[1]} is neither emulated nor found ({file}, line {line})"
-    if unknown := _UNKNOWN.match(what):
-        return f"{unknown[1]} is not emulated ({file}, line {line})"
-    if feature := next((name for name, its in _FEATURES.items() if re.search(its, what)), ""):
-        return f"{feature} ({file}, line {line})"
-    return f"{file}, line {line}: g++ says: {what}"
+        library = next((name for name, its in _LIBRARIES.items() if re.match(its, header[1])), "")
+        missing = f"the header {header[1]} is neither emulated nor found ({at})"
+        return f"{library} is not emulated ({at}, includes {header[1]})" if library else missing
+    unknown = _UNKNOWN.match(what)
+    known = (name for name, its in _FEATURES.items() if re.search(its, what))
+    feature = f"{unknown[1]} is not emulated" if unknown else next(known, "")
+    return f"{feature} ({at})" if feature else f"{at}: g++ says: {what}"
 
 
 def _undefined(match: re.Match[str]) -> str:

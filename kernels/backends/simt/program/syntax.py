@@ -192,7 +192,7 @@ _CALLS = {
 
 
 def _configuration_end(tokens: list[_Token], opening: int) -> tuple[int, int]:
-    """The `>>>` of a launch, its first and last token: nvcc takes `>> >`, too, which some editors make of it; 0: none."""
+    """The first and last token of a launch's `>>>`; nvcc takes `>> >`, too, which some editors make of it. 0: none."""
     depth, split = 0, tokens[opening].end - tokens[opening].begin > len("<<<")
     for at in range(opening + 1, len(tokens)):
         text = tokens[at].text
