@@ -127,7 +127,10 @@ MISSING = "p.cu:3:10: fatal error: {}: No such file or directory\n"
     ("said", "sentence"),
     [
         (MISSING.format("cudnn.h"), "cuDNN is not emulated (p.cu, line 3, includes cudnn.h)"),
-        (MISSING.format("torch/extension.h"), "PyTorch's C++ API (emulate the kernels from a file without it)"),
+        (
+            MISSING.format("torch/extension.h"),
+            "PyTorch's C++ API is not emulated (p.cu, line 3, includes torch/extension.h)",
+        ),
         (MISSING.format("own.h"), "the header own.h is neither emulated nor found (p.cu, line 3)"),
         ("p.cu:7:3: error: 'cublasSgemm' was not declared in this scope", "cublasSgemm is not emulated (p.cu, line 7)"),
         ("p.cu:7:1: error: 'texture' does not name a type", "texture references are not emulated"),

@@ -298,7 +298,7 @@ def _word(name: str) -> str:
 
 
 _LIBRARIES = {
-    "PyTorch's C++ API (emulate the kernels from a file without it)": r"torch/|ATen/|c10/",
+    "PyTorch's C++ API": r"torch/|ATen/|c10/",
     "cuBLAS": "cublas",
     "cuRAND's host API": r"curand\.h",
     "cuFFT": "cufft",
