@@ -119,6 +119,8 @@ SIMT_API void warp_together(void (*together)(uint64_t*), uint64_t value, Place a
 SIMT_API uint32_t active_lanes(Place at);  // those that come to this place together
 SIMT_API void step_aside();               // lets others run: in loops that wait for another thread
 SIMT_API void poll();                     // a read that may be one of many, by which it waits for another
+SIMT_API bool in_kernel();                // or is it the host that asks?
+SIMT_API long host_clock();
 SIMT_API void grid_barrier(Place at);     // waits for every thread of the grid
 // Memory order, told to the checker. wanted: what must be there for a compare-and-swap to write.
 enum How : int { reads = 1, writes = 2, of_block = 4, acquires = 8, releases = 16 };

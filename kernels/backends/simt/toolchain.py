@@ -374,14 +374,12 @@ _DYNAMIC = re.compile(
     rf"\b(?P<words>(?:extern|__shared__)\b(?:{_ALIGNMENT}|[^;{{}}()=\[\]])*?)\b(?P<name>\w+)\s*\[\s*0?\s*\]\s*;"
 )
 _NO_TYPE = re.compile(rf"\b(?:extern|__shared__)\b|{_ALIGNMENT}")
+_STATIC = re.compile(r"\bstatic\b((?:\s+(?:const|volatile|__device__))*\s+__shared__\b)|(\b__shared__\s+)static\b")
 _ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\))")
 
 
 def rewritten(text: str) -> str:
-    """Do to a kernel's source what no macro can.
-
-    Dynamic shared memory becomes a pointer to it, and an alignment stands before __shared__, where g++ wants it.
-    """
+    """Make dynamic shared memory a pointer to it, and bring the words around __shared__ in the order of g++."""
 
     def pointer(match: re.Match[str]) -> str:
         if not {"extern", "__shared__"} <= set(match["words"].split()):
@@ -389,7 +387,7 @@ def rewritten(text: str) -> str:
         kind, lines = " ".join(_NO_TYPE.sub(" ", match["words"]).split()), "\n" * match[0].count("\n")
         return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
 
-    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, text))
+    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", text)))
 
 
 def placed(text: str, path: Path) -> str:
@@ -471,10 +469,15 @@ def _subscripts(path: Path, shared: set[str]) -> list[Subscript]:
     return subscripts({name: rewritten(text) for name, text in texts if names.count(name) == 1}, shared)
 
 
-def run_tool(command: list[str], folder: str, source: str = "") -> str:
-    """Run a compiler or the like; what it prints. Raises BuildError."""
+def run_tool(command: list[str], folder: str, source: str = "", seconds: float | None = None) -> str:
+    """Run a compiler or the like; what it prints. seconds: that it may take. Raises BuildError."""
     env = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
-    done = subprocess.run(command, input=source, env=env, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, input=source, env=env, capture_output=True, text=True, check=False, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"g++ was given up after {seconds:g} s") from error
     if done.returncode:
         raise BuildError(done.stderr or f"{command[0]} failed and said nothing")
     return done.stdout

@@ -13,6 +13,7 @@ constexpr int warpSize = 32;
 #endif
 
 #include "launch.h"
+#include "legacy.h"
 #include "textures.h"
 
 namespace simt {
@@ -117,6 +118,7 @@ SIMT_SYMBOL(cudaFuncGetAttributes, (cudaFuncAttributes* to, T* f), to, (const vo
 SIMT_SYMBOL(cudaFuncSetCacheConfig, (T* f, cudaFuncCache how), (const void*)f, how)
 
 inline void __prof_trigger(int) {}
+#define __auto_type auto
 #define __assume(...) ((void)0)
 #define __CUDACC__ 1
 #define cudaLaunchKernel(...) simt_cudaLaunchKernel(#__VA_ARGS__, __VA_ARGS__)

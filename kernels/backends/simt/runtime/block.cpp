@@ -1,6 +1,7 @@
 // A launch, a block of it with all its threads, and the barrier.
 #include "state.h"
 
+#include <time.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -184,6 +185,14 @@ void fail(Trouble trouble, Place at, const char* text) {
   if (f.trouble == static_cast<int32_t>(Trouble::none)) tell(f, trouble, at, text);
   S.over = true;
   siglongjmp(out, 1);
+}
+
+bool in_kernel() { return S.active && S.current >= 0; }
+// As the C library counts, whose clock() is a program's own.
+long host_clock() {
+  timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return used.tv_sec * CLOCKS_PER_SEC + used.tv_nsec / (1000000000 / CLOCKS_PER_SEC);
 }
 
 void step_aside() {
