@@ -28,6 +28,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Thread
 
+from kernel_assay.kernels.backends.simt.assembly import without_assembly
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
 from kernel_assay.kernels.backends.simt.variables import Variable, constants, may_wait, variables
 from kernel_assay.kernels.backends.support.edits import read_source
@@ -297,10 +298,10 @@ def runtime(*, programs: bool = False) -> Path:
         if library.exists():
             return library
         made = Path(folder) / library.name
-        folders = ("runtime", "program") if programs else ("runtime",)
+        folders = ("runtime", "ptx", "program") if programs else ("runtime", "ptx")
         sources = sorted(str(file) for folder in folders for file in (HOME / folder).glob("*.cpp"))
         # -g: a debugger asks for the types of threadIdx and blockIdx, which lie here
-        flags = ("-std=c++17", "-O2", "-g", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
+        flags = ("-std=c++17", "-O2", "-g", "-fPIC", "-w", "-fwrapv", _SEPARATE, "-fvisibility=hidden", "-shared", "-flto=1")
         name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
         run_tool([gxx(), *flags, name, *include_flags(), *sources, "-o", str(made)], folder)
         made.replace(library)
@@ -354,7 +355,7 @@ def _tools() -> bytes:
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
     files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    for file in (*files, Path(__file__), HOME / "subscripts.py", HOME / "variables.py"):
+    for file in (*files, Path(__file__), HOME / "subscripts.py", HOME / "variables.py", HOME / "assembly.py"):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.digest()
 
@@ -378,7 +379,8 @@ _ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]
 def rewritten(text: str) -> str:
     """Do to a kernel's source what no macro can.
 
-    Dynamic shared memory becomes a pointer to it, and an alignment stands before __shared__, where g++ wants it.
+    Dynamic shared memory becomes a pointer to it, an alignment stands before __shared__, where g++ wants it, and inline
+    PTX is a call.
     """
 
     def pointer(match: re.Match[str]) -> str:
@@ -387,7 +389,7 @@ def rewritten(text: str) -> str:
         kind, lines = " ".join(_NO_TYPE.sub(" ", match["words"]).split()), "\n" * match[0].count("\n")
         return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
 
-    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, text))
+    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, without_assembly(text)))
 
 
 def placed(text: str, path: Path) -> str:

@@ -395,7 +395,7 @@ void load_symbols() {
 
 // Before anything of the program: this library is initialized first.
 static bool begin() {
-  static const Watcher watching{found, judged};
+  static const Watcher watching{found, judged, refuse_at};
   open_table();
   find_library(reinterpret_cast<void*>(getauxval(AT_PHDR)));
   auto map = [](size_t bytes, int how) {

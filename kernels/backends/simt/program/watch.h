@@ -67,6 +67,7 @@ void note(const Fault& fault, const Memory& memory, bool harmless);
 void found(const Fault& fault, bool harmless);
 void report(Misuse what, uintptr_t pc, const Memory& memory, const char* text = "", size_t bytes = 0, bool writes = false);
 [[noreturn]] void refuse(const char* text);
+void refuse_at(const char* what, Place at);
 void open_table();
 
 // memory.cpp

@@ -229,6 +229,8 @@ int launch(Launch* how, void (*kernel)(const void*), const void* arguments, cons
   find_library(anchor);
   random_of_launch(0);
   forget_blocks();
+  forget_named_barriers();
+  acting_for = nullptr;
   shadow_launch();
   guard_begin();
   S.active = true;
