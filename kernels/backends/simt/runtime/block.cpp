@@ -174,6 +174,7 @@ static sigjmp_buf out;
 
 // Ends the launch; the threads are left where they are.
 void fail(Trouble trouble, Place at, const char* text) {
+  if (checking && trouble == Trouble::deadlock) shadow_block_end();  // perhaps of what nobody has set
   Fault& f = S.launch->fault;
   if (f.trouble == static_cast<int32_t>(Trouble::none)) tell(f, trouble, at, text);
   S.over = true;
