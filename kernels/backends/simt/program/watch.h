@@ -76,6 +76,7 @@ struct Open {  // the device's memory may be accessed
   ~Open();
 };
 void* allocate(size_t bytes, Kind kind, uintptr_t pc);
+void* allocate_ordered(size_t bytes, uintptr_t pc);
 cudaError_t release(void* at, bool of_host, uintptr_t pc);
 void release_all();
 void register_host(const void* at, size_t bytes);
