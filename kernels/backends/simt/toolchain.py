@@ -156,19 +156,6 @@ def missing() -> str:
     return ""
 
 
-@cache
-def no_contraction() -> str:
-    """The reason why no kernel can be compiled with a * b + c rounded once, or an empty string."""
-    if platform.machine() in {"aarch64", "arm64"}:
-        return ""
-    try:
-        lines = Path("/proc/cpuinfo").read_bytes().splitlines()
-    except OSError:
-        lines = []
-    flags = next((line.split() for line in lines if line.startswith(b"flags")), [])
-    return "" if b"fma" in flags else "this processor has no fused multiply-add"
-
-
 def cache_folder() -> Path:
     """The folder of compiled kernels: the one that the XDG base directory specification names.
 
@@ -298,14 +285,29 @@ def runtime(*, programs: bool = False) -> Path:
         if library.exists():
             return library
         made = Path(folder) / library.name
-        folders = ("runtime", "ptx", "program") if programs else ("runtime", "ptx")
+        folders = ("runtime", "program") if programs else ("runtime",)
         sources = sorted(str(file) for folder in folders for file in (HOME / folder).glob("*.cpp"))
         # -g: a debugger asks for the types of threadIdx and blockIdx, which lie here
-        flags = ("-std=c++17", "-O2", "-g", "-fPIC", "-w", "-fwrapv", _SEPARATE, "-fvisibility=hidden", "-shared", "-flto=1")
+        flags = (*_OWN, "-O2", "-g", "-shared", "-flto=1")
         name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
-        run_tool([gxx(), *flags, name, *include_flags(), *sources, "-o", str(made)], folder)
+        run_tool([gxx(), *flags, name, *include_flags(), *sources, str(_interpreter()), "-o", str(made)], folder)
         made.replace(library)
     return library
+
+
+_OWN = ("-std=c++17", "-fPIC", "-w", "-fvisibility=hidden")
+
+
+def _interpreter() -> Path:
+    """The interpreter of inline PTX: one object, that of both libraries, as it takes as long as the rest of either."""
+    made = cache_folder() / f"ptx-{digest_of([], [])}.o"
+    with workplace() as folder, lock_of(made):
+        if not made.exists():
+            sources = sorted(map(str, (HOME / "ptx").glob("*.cpp")))
+            flags, placed = (*_OWN, "-O1", "-fwrapv", _SEPARATE, "-r", "-nostdlib"), Path(folder) / made.name
+            run_tool([gxx(), *flags, *include_flags(), *sources, "-o", str(placed)], folder)
+            placed.replace(made)
+    return made
 
 
 def headers(mode: Mode, name: str = "simt.h", more: Sequence[str] = ()) -> Path:
@@ -379,8 +381,7 @@ _ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]
 def rewritten(text: str) -> str:
     """Do to a kernel's source what no macro can.
 
-    Dynamic shared memory becomes a pointer to it, an alignment stands before __shared__, where g++ wants it, and inline
-    PTX is a call.
+    Dynamic shared memory becomes a pointer to it, and an alignment stands before __shared__, where g++ wants it.
     """
 
     def pointer(match: re.Match[str]) -> str:
