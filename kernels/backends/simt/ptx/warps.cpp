@@ -13,7 +13,7 @@ struct Named {
   uint64_t generation;
 };
 std::map<std::pair<uint64_t, int>, Named> named_barriers;  // by block and number
-constexpr int patience = 100000;  // turns in which nobody else came: the barrier's others never will
+constexpr int patience = 20000;  // turns in which nobody else came: the barrier's others never will
 }  // namespace
 
 void forget_named_barriers() { named_barriers.clear(); }
