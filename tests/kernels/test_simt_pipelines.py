@@ -1,4 +1,4 @@
-"""cuda::barrier, cuda::pipeline, copies that land with them, and CUB's primitives: right ones are silent, others told."""
+"""cuda::barrier, cuda::pipeline, their copies, and CUB's primitives: right ones are silent, others told."""
 
 from pathlib import Path
 

@@ -48,8 +48,9 @@ class Parser {
   const char* begin = nullptr;  // of the statement
 
   [[noreturn]] void refuse() {
-    const char* end = strchr(begin, ';');
-    unsupported(std::string(begin, end ? end : begin + strlen(begin)), place);
+    const char* name = begin + (*begin == '@' ? strcspn(begin, " \t") : 0);
+    name += strspn(name, " \t");
+    unsupported(std::string(name, strcspn(name, " \t\n;")), place);
   }
   void skip() {
     for (;; ++at) {
