@@ -160,12 +160,12 @@ def test_ptx_runs_in_programs_and_what_is_not_emulated_of_it_is_a_sentence(tmp_p
   asm volatile("st.global.u32 [%0], %1;" :: "l"(x + threadIdx.x), "r"(1));
   if (blockIdx.x) asm volatile("tcgen05.wait::ld.sync.aligned;");
 }
-int main() { int* x; cudaMalloc(&x, 4); k<<<1, 2>>>(x); cudaDeviceSynchronize(); cudaFree(x); %s }
+int main() { int* x; cudaMalloc(&x, 4); k<<<1, 2>>>(x); cudaDeviceSynchronize(); cudaFree(x); }
 """
-    assert kinds(run(tmp_path, text % "")[0]) == [("out-of-bounds", 2)]
+    assert kinds(run(tmp_path, text)[0]) == [("out-of-bounds", 2)]
     wanted = r"^the PTX instruction tcgen05\.wait::ld\.sync\.aligned is not emulated \(p0\.cu, line 3\)$"
     with pytest.raises(UsageError, match=wanted):
-        run(tmp_path, text % "k<<<2, 2>>>(x);")
+        run(tmp_path, text.replace("<<<1,", "<<<2,"))
 
 
 LOOP = """__global__ void k(volatile int* x) { while (!*x); }
