@@ -127,6 +127,8 @@ SIMT_API void wait_for_copies(size_t but_the_last);
 // They may land with a phase of a barrier instead: bound are those since the last commit, and who completes it lands all.
 SIMT_API void bind_copies(const void* barrier);
 SIMT_API void land_copies(const void* barrier);
+// A phase of it orders those who release before it is over before those who acquire behind.
+SIMT_API void order_by_phase(const void* barrier, uint64_t phase, int how);
 // Runs the text of an asm statement; operands: what they hold, before and after.
 SIMT_API void ptx_run(const char* text, uint64_t* operands, int count, Place at);
 [[noreturn]] SIMT_API void fail(Trouble trouble, Place at, const char* text);

@@ -255,6 +255,14 @@ void bind_copies(const void* barrier) {
   bound[{S.block, barrier}].push_back(f);
 }
 
+void order_by_phase(const void* barrier, uint64_t phase, int how) {
+  if (!checking) return;
+  shadow_settle();
+  auto at = reinterpret_cast<uintptr_t>(barrier);
+  Zone* z = search_zone(at);
+  synchronize(at + (phase + 1) * 0xd1342543de82ef95u, z && z->traits & shared, how);
+}
+
 void land_copies(const void* barrier) {
   auto found = bound.find({S.block, barrier});
   if (!checking || found == bound.end()) return;
