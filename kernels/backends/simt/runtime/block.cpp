@@ -181,6 +181,7 @@ static sigjmp_buf out;
 
 // Ends the launch; the threads are left where they are.
 void fail(Trouble trouble, Place at, const char* text) {
+  if (checking && trouble == Trouble::deadlock) shadow_block_end();  // perhaps of what nobody has set
   Fault& f = S.launch->fault;
   if (f.trouble == static_cast<int32_t>(Trouble::none)) tell(f, trouble, at, text);
   S.over = true;
@@ -244,6 +245,8 @@ int launch(Launch* how, void (*kernel)(const void*), const void* arguments, cons
   find_library(anchor);
   random_of_launch(0);
   forget_blocks();
+  forget_named_barriers();
+  acting_for = nullptr;
   shadow_launch();
   guard_begin();
   S.active = true;
