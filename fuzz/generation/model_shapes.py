@@ -113,7 +113,7 @@ def long_turn(contract: Contract, most: int, run_seed: int, number: int, *, earl
     """
     due = next((base for base, every in LONG.items() if base < most and number % every == every // 4 + 3), None)
     turn, rest = divmod(number, EARLY_EVERY)
-    early &= due is None and rest == 5 and 1 <= turn <= len(contract.dims) and EARLY < most
+    early &= due is None and rest == 5 and 1 <= turn <= len(contract.dims) and most > EARLY
     due = EARLY if early else due
     if due is None:
         return None

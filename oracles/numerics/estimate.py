@@ -76,10 +76,9 @@ def estimate(contract: Contract, q: Question, spans: Spans) -> dict[str, Budget]
     """The budgets of all outputs."""
     specs, found = contract.output_specs(q.case), {}
     kept = spans_of(contract, replace(q, numerics=q.numerics.but(ftz=False))).of if _may_flush(q) else {}
-    for name, span in spans.of.items():
-        flushed = _all_or_nothing(q, span, kept[name]) if name in kept else np.zeros((), np.bool_)
-        if flushed.any():
-            span = Span(*(np.where(flushed, x, y) for x, y in zip(kept[name], span, strict=True)))
+    for name, whole in spans.of.items():
+        flushed = _all_or_nothing(q, whole, kept.get(name, whole))
+        span = Span(*(np.where(flushed, x, y) for x, y in zip(kept.get(name, whole), whole, strict=True)))
         made = _budget(q, span, q.want[name], contract.factor, has_inf=format_of(specs[name].dtype).has_inf)
         accept = classes_of(q.want[name]) if made.accept is None else made.accept
         found[name] = replace(made, accept=accept | flushed * np.uint8(ZERO)) if flushed.any() else made
@@ -95,7 +94,7 @@ def _may_flush(q: Question) -> bool:
 def _all_or_nothing(q: Question, span: Span, kept: Span) -> Array:
     """Mark where a flushed operand makes 0 of a number that is far from it: between the two nothing is right.
 
-    kept: the span where nothing is flushed. cbrt(1e-40) is 0 or 4.6e-14, and not a number of another sign, or half of it.
+    kept: the span where nothing is flushed. cbrt(1e-40) is 0 or 4.6e-14, not half of it, nor of another sign.
     """
     far = AMPLIFIED * q.tiny
     return np.asarray(((span.low <= 0.0) & (kept.low > far)) | ((span.high >= 0.0) & (kept.high < -far)))
