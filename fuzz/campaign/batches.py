@@ -94,7 +94,8 @@ class Runner:
         if proposal.is_far:
             takers = self._one_of(takers, turn)
         elif proposal.is_long:
-            takers = self._bearing(proposal.case, takers, patient=turn // min(LONG.values()) % PATIENT_EVERY == 1)
+            rounds = turn // min(LONG.values())
+            takers = self._bearing(proposal.case, takers, patient=not rounds or rounds % PATIENT_EVERY == 1)
         return CheckRequest(proposal.case, self._hangs.without(proposal.case, takers), laws)
 
     def _bearing(self, case: Case, takers: tuple[str, ...], *, patient: bool) -> tuple[str, ...]:
