@@ -204,5 +204,6 @@ def _on_connect(connection: Any, _record: object) -> None:
 def _on_begin(connection: Connection) -> None:
     """Begin a transaction; a writer takes its turn at once, so that none fails half-way."""
     options = connection.get_execution_options()
-    connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get(_LAZY) else 'FULL'}")
+    if options.get(_WRITES):
+        connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get(_LAZY) else 'FULL'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES) else "BEGIN")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Response
 from kernel_assay.fuzz.service.api.parameters import TaskId
 from kernel_assay.fuzz.service.auth import Worker
 from kernel_assay.fuzz.service.core import Here, Service, told
-from kernel_assay.fuzz.service.protocol import Heartbeat, JobKind, Lease, LeaseRequest, Orders, Outcome, Sources
+from kernel_assay.fuzz.service.protocol import Heartbeat, JobKind, JobState, Lease, LeaseRequest, Orders, Outcome, Sources
 from kernel_assay.fuzz.service.queue import jobs, leases
 
 router = APIRouter(tags=["workers' side"])
@@ -36,20 +36,18 @@ class _Asking:
     def __call__(self) -> Lease | None:
         self._here.sweep()
         now, database = time.time(), self._here.database
-        if not self._met:
-            with database.writing(lazy=True) as connection:
-                leases.meet(connection, self._asked, self._token, now)
-            self._met = True
-        with database.reading() as connection:
-            if not leases.waiting(connection, self._asked):
-                return None
+        if self._met:  # who asks again and again is not to hold up writers
+            with database.reading() as connection:
+                if not leases.waiting(connection, self._asked):
+                    return None
         with database.writing(lazy=True) as connection:
+            if not self._met:
+                leases.meet(connection, self._asked, self._token, now)
             given = leases.lease(connection, self._asked, now)
-        if given is None or not given.sources or given.request.checkout is not None:
-            return given
-        with database.reading() as connection:
-            files = jobs.small_sources(connection, given.sources, SMALL)
-        return given.but(files=files)
+            if given and given.sources and given.request.checkout is None:
+                given = given.but(files=jobs.small_sources(connection, given.sources, SMALL))
+        self._met = True
+        return given
 
 
 @router.post("/v1/tasks/{name}/heartbeat", response_model=Orders)
@@ -66,7 +64,8 @@ def end(name: TaskId, outcome: Outcome, here: Here, _: Worker) -> Response:
     """End a task: its state and its findings in one transaction; 409: another worker has it."""
     with here.database.writing() as connection:
         leases.end(connection, name, outcome, time.time())
-    here.changed()
+    more = bool(outcome.findings) or outcome.state is JobState.QUEUED  # a finding is to be shrunk
+    here.changed(queued=more, over=name.rpartition("-")[0])
     return Response(status_code=204)
 
 

@@ -94,7 +94,7 @@ _JOB, _BEGUN = text(f"SELECT {_TOLD} FROM job WHERE id = :id"), text(_BEGIN.form
 
 
 def waiting(connection: Connection, asked: LeaseRequest) -> bool:
-    """Whether anything waits that the worker may be able to do: who asks again and again is not to hold up writers."""
+    """Whether anything waits that the worker may be able to do."""
     queued = select(task.c.seq).where(text("task.state = 'queued'")).limit(1)
     return connection.scalar(queued if asked.devices else queued.where(task.c.device == "cpu")) is not None
 

@@ -33,14 +33,13 @@ from kernel_assay.kernels.environment import environment
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.plain.run_text import campaign_text
 from kernel_assay.reports.plain.terminal import table
-from kernel_assay.reports.reproducer.script import reproducer
 
 JUDGED_CASES = 64
 """Of a judge job that says neither cases nor seconds."""
 TIMEOUT, LONGEST = 10.0, 60.0
 """Seconds for one execution of a kernel: as usual, and at most."""
 MOST_MB = 4096
-MOST_FINDINGS, MOST_REPRODUCERS = 100, 5
+MOST_FINDINGS = 100
 MOST_RECORD, MOST_MESSAGE = 2 << 20, 2000
 
 
@@ -186,14 +185,10 @@ def _kept(work: Work, record: Record) -> str:
 
 
 def _artifacts(work: Work, findings: Sequence[Finding], report: str) -> tuple[Artifact, ...]:
-    """Texts for people, and the files that `pull` needs."""
+    """Texts for people, and the files that `pull` needs; reproducers are made from findings when they are asked for."""
     made = [Artifact(name="report.txt", text=work.places.leaving(report)[:MOST_RECORD])] if report else []
     if not findings:
         return tuple(made)
-    for finding in findings[:MOST_REPRODUCERS]:
-        text = work.places.leaving(reproducer(finding))
-        if len(text) <= MOST_RECORD:
-            made.append(Artifact(name=f"reproducer-{finding.id}.py", text=text))
     if (bundle := work.places.bundle()) is not None:
         made.append(Artifact(name=BUNDLE, text=bundle.canonical()))
     return tuple(made)

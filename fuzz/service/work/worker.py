@@ -116,10 +116,10 @@ class Worker:
 
     def _serve(self, slot: Slot) -> None:
         """Do one task after the other."""
-        with suppress(GoneError):
-            slot.warm_up()
         pauses = _pauses()
         while not self.ending.is_set():
+            with suppress(GoneError):
+                slot.warm_up()
             try:
                 lease = self.client.lease(self._question())
                 pauses = _pauses()

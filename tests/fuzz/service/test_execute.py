@@ -50,7 +50,7 @@ def test_judges_right_and_wrong_kernels_and_replays_and_shrinks_what_it_found(do
     (finding,) = wrong.findings
     assert finding.subject.path == f"{SENT}/kernel.py"
     texts = {one.name: one.text for one in wrong.artifacts}
-    assert set(texts) == {"report.txt", f"reproducer-{finding.id}.py", BUNDLE}
+    assert set(texts) == {"report.txt", BUNDLE}
     assert Sources.model_validate_json(texts[BUNDLE]).files == {"sources/kernel.py": WRONG}
     about = {"finding": finding.plain()}
     assert do({"kernel.py": WRONG}, {"kind": "replay", **about}).verdict == "fails"
