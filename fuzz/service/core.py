@@ -134,13 +134,17 @@ class Service:
             await asyncio.wait([waiting], timeout=left)
 
 
-async def service_of(request: Request) -> Service:
-    """The server's parts, for an endpoint; asynchronous, for else it would be asked for in a thread."""
+def service_of(request: Request) -> Service:
+    """The server's parts, for an endpoint."""
     found: Service = request.app.state.service
     return found
 
 
-Here = Annotated[Service, Depends(service_of)]
+async def _here(request: Request) -> Service:
+    return service_of(request)  # what is not asynchronous is asked for in a thread
+
+
+Here = Annotated[Service, Depends(_here)]
 
 
 def told(record: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -34,6 +34,8 @@ LOSSES = 3
 """Leases of a task that may run out before it is `lost`."""
 RANGE = 256
 """Cases of a search that one task runs."""
+SENT, MADE = "/kassay/sources", "/kassay/adapters"
+"""Stand, in findings and messages, for the folders that hold a task's files, and the adapters made of a layout."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Short = Annotated[str, StringConstraints(max_length=500)]
@@ -204,6 +206,8 @@ class LeaseRequest(Record):
     environment: Environment
     wait: float = Field(default=0.0, ge=0, le=30)
     """Seconds that the server may hold the question, until there is a task."""
+    question: Annotated[str, StringConstraints(max_length=100)] = ""
+    """Drawn by the worker, and the same until it is answered: a task that was given to it before is given again."""
 
 
 class Lease(Record):
@@ -215,7 +219,7 @@ class Lease(Record):
     until: datetime
     job: str
     request: JobRequest
-    """Without its sources, of which `sources` is the digest: `GET /v1/sources/{digest}`."""
+    """Without its sources, of which `sources` is the digest: `GET /v1/tasks/{task}/sources`."""
     sources: str = ""
     files: dict[str, str] = Field(default_factory=dict)
     """The sources themselves, if they are small: most that are judged are, and need no second question."""

@@ -25,8 +25,8 @@ from kernel_assay.fuzz.judge import FOLDER, SECONDS, complete, judge, written
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
 from kernel_assay.fuzz.service.project_file import at_commit
-from kernel_assay.fuzz.service.protocol import Artifact, JobKind, JobRequest, JobState, Outcome, Progress
-from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, Places
+from kernel_assay.fuzz.service.protocol import MADE, Artifact, JobKind, JobRequest, JobState, Outcome, Progress
+from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment

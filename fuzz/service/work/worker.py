@@ -10,6 +10,7 @@ import logging
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -116,13 +117,14 @@ class Worker:
 
     def _serve(self, slot: Slot) -> None:
         """Do one task after the other."""
-        pauses = _pauses()
+        pauses, question = _pauses(), ""
         while not self.ending.is_set():
             with suppress(GoneError):
                 slot.warm_up()
+            question = question or uuid.uuid4().hex  # the same, until there is an answer
             try:
-                lease = self.client.lease(self._question())
-                pauses = _pauses()
+                lease = self.client.lease(self._question(question))
+                pauses, question = _pauses(), ""
             except ServiceError as error:
                 if error.status in {401, 403}:
                     self.refused = str(error)
@@ -137,14 +139,13 @@ class Worker:
                 self._do(slot, lease)
 
     def _wait(self, seconds: float, why: str) -> None:
-        self.say(f"{why}; asking again in {seconds:.0f} s")
+        self.say(f"{why}; asking again in {seconds:.1f} s")
         self.ending.wait(seconds)
 
-    def _question(self) -> LeaseRequest:
+    def _question(self, name: str) -> LeaseRequest:
         s = self.settings
-        return LeaseRequest(
-            worker=s.name, devices=s.devices, kinds=s.kinds, environment=environment(), wait=POLL_SECONDS
-        )
+        said = {"worker": s.name, "devices": s.devices, "kinds": s.kinds, "question": name}
+        return LeaseRequest(**said, environment=environment(), wait=POLL_SECONDS)
 
     def _do(self, slot: Slot, lease: Lease) -> None:
         """Do a task, and report it; one that is lost is nobody's business any more."""
@@ -236,7 +237,7 @@ class Task:
         digest, sent = self._lease.sources, self._lease.files
         if not digest:
             return {}
-        return Sources(files=sent).files if sent else self._worker.client.sources(digest).files
+        return Sources(files=sent).files if sent else self._worker.client.sources(self._lease.task, self._lease.epoch).files
 
     def _at_commits(self) -> Replay:
         """The finding, to be replayed at one commit after another."""

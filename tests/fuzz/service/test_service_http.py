@@ -48,7 +48,7 @@ ENDPOINTS = [
     ("submit", "PUT", "/v1/projects/p"),
     ("submit", "POST", "/v1/findings/ab/reopen"),
     ("work", "POST", "/v1/leases"),
-    ("work", "GET", "/v1/sources/" + "0" * 64),
+    ("work", "GET", "/v1/tasks/0-0/sources?epoch=1"),
     ("admin", "GET", "/v1/tokens"),
     ("admin", "POST", "/v1/tokens"),
     ("admin", "POST", "/v1/workers/w/drain"),
@@ -97,7 +97,7 @@ def test_tokens_are_shown_once_kept_as_digests_and_revoked(serving, everything):
 def test_a_job_from_its_submission_to_its_end(everything):
     job = everything.post(
         "/v1/jobs",
-        json={"kind": "fuzz", "target": {"ops": ["silu"]}, "settings": {"cases": 10}, "key": "k", "priority": 9},
+        json={"kind": "fuzz", "target": {"ops": ["attention"]}, "settings": {"cases": 10}, "key": "k", "priority": 9},
     )
     assert job.status_code == 201
     again = everything.post("/v1/jobs", json={"kind": "fuzz", "settings": {"cases": 10}, "key": "k"})
@@ -156,8 +156,8 @@ def test_a_verdict_in_the_reply_and_from_the_cache(serving, everything):
 
     def work():
         worker = serving.client("work")
-        lease = worker.post("/v1/leases", json={**ASK, "kinds": ["judge"], "wait": 5}).json()
-        sources = worker.get(f"/v1/sources/{lease['sources']}").json()
+        lease = worker.post("/v1/leases", json={**ASK, "worker": "w3", "kinds": ["judge"], "wait": 5}).json()
+        sources = worker.get(f"/v1/tasks/{lease['task']}/sources?epoch={lease['epoch']}").json()
         assert lease["files"] == sources["files"], "small ones come with the lease"
         said = "right" if sources == JUDGE["sources"] else "other sources"
         worker.post(
