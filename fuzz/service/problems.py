@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.fuzz.service.protocol import Problem
+from kernel_assay.fuzz.service.protocol import Problem, words_of
 
 MEDIA = "application/problem+json"
 MOST_ERRORS = 5
@@ -94,7 +94,7 @@ def _sentence(error: dict[str, object]) -> str:
         if isinstance(place, tuple)
         else ""
     )
-    said = str(error.get("msg", "")).removeprefix("Value error, ")
+    said = words_of(error)
     if place == ("body",) and error.get("type") != "value_error":
         return "the body must be a JSON object of the type application/json"
     return f"{where}: {said}" if where else said

@@ -55,7 +55,13 @@ class Database:
         """The file, of SQLite."""
         self._current = False
         if self.file is not None:
-            hide(*(self.file.with_name(self.file.name + end) for end in ("", "-wal", "-shm")), self.locks)
+            hide(*self.files, self.locks)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file, and those that SQLite writes beside it."""
+        assert self.file is not None
+        return tuple(self.file.with_name(self.file.name + end) for end in ("", "-wal", "-shm"))
 
     @property
     def locks(self) -> Path:

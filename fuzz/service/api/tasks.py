@@ -10,7 +10,16 @@ from fastapi import APIRouter, Query, Response
 from kernel_assay.fuzz.service.api.parameters import LARGEST, TaskId
 from kernel_assay.fuzz.service.auth import Worker
 from kernel_assay.fuzz.service.core import Here, Service, told
-from kernel_assay.fuzz.service.protocol import Heartbeat, JobKind, JobState, Lease, LeaseRequest, Orders, Outcome, Sources
+from kernel_assay.fuzz.service.protocol import (
+    Heartbeat,
+    JobKind,
+    JobState,
+    Lease,
+    LeaseRequest,
+    Orders,
+    Outcome,
+    Sources,
+)
 from kernel_assay.fuzz.service.queue import jobs, leases
 
 router = APIRouter(tags=["workers' side"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.memory_store import MemoryStore
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -38,6 +39,8 @@ JUDGED_CASES = 64
 """Of a judge job that says neither cases nor seconds."""
 TIMEOUT, LONGEST = 10.0, 60.0
 """Seconds for one execution of a kernel: as usual, and at most."""
+LOAD_SECONDS, LOAD_BEYOND = 30.0, 5.0
+"""For the import of a file of a job that has no budget in seconds, and beyond the budget of one that has."""
 MOST_MB = 4096
 MOST_FINDINGS = 100
 MOST_RECORD, MOST_MESSAGE = 2 << 20, 2000
@@ -87,6 +90,12 @@ class Work:
         is_file = {text: Path(text.partition(":")[0]).suffix != "" for text in self.request.target.subjects}
         files = self.files([text for text, yes in is_file.items() if yes])
         return files, tuple(text for text, yes in is_file.items() if not yes)
+
+
+def load_seconds(request: JobRequest) -> float:
+    """Seconds that a file of a job may take to be imported; compilers for GPUs have all that is usual."""
+    said = request.settings
+    return IMPORT_SECONDS if said.device != "cpu" else (said.seconds or LOAD_SECONDS) + LOAD_BEYOND
 
 
 def execute(work: Work) -> Outcome:

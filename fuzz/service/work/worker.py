@@ -234,10 +234,10 @@ class Task:
 
     def _files(self) -> Mapping[str, str]:
         """The files that were sent with the job. Raises UsageError if they cannot be had, or are not what they were."""
-        digest, sent = self._lease.sources, self._lease.files
-        if not digest:
+        lease = self._lease
+        if not lease.sources:
             return {}
-        return Sources(files=sent).files if sent else self._worker.client.sources(self._lease.task, self._lease.epoch).files
+        return lease.files or self._worker.client.sources(lease.task, lease.epoch).files
 
     def _at_commits(self) -> Replay:
         """The finding, to be replayed at one commit after another."""

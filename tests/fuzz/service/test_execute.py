@@ -6,7 +6,7 @@ import pytest
 from _silu import right
 
 from kernel_assay.fuzz import api
-from kernel_assay.fuzz.service.protocol import Checkout, JobRequest, JobState, Sources
+from kernel_assay.fuzz.service.protocol import MADE, SENT, Checkout, JobRequest, JobState, Sources
 from kernel_assay.fuzz.service.work.execute import Work, execute
 from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.service.work.warm import WarmPools

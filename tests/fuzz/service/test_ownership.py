@@ -6,7 +6,10 @@ import pytest
 from _serving import ENVIRONMENT, Serving, asked, found
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.storage.copying import backup
+from kernel_assay.corpus.storage.place import DatabaseUrl
 from kernel_assay.fuzz.service.protocol import SENT, JobKind, JobRequest, Outcome, Target
+from kernel_assay.fuzz.service.queue.database import ServerDatabase
 from kernel_assay.fuzz.service.queue.ownership import check_own
 
 ASK = {"worker": "w1", "environment": ENVIRONMENT.plain()}
@@ -115,3 +118,15 @@ def test_a_question_that_is_asked_again_is_answered_by_the_same_lease(serving):
     assert worker.post("/v1/leases", json={**question, "question": ""}).status_code == 204
     worker.post(f"/v1/tasks/{first['task']}/heartbeat", json={"epoch": first["epoch"]})
     assert worker.post("/v1/leases", json=question).status_code == 204, "it has heard of it"
+
+
+def test_files_of_a_server_and_its_backups_are_nothing_for_others(tmp_path):
+    (file := tmp_path / "service.db").touch(0o644)
+    url = f"sqlite:///{file}"
+    database = ServerDatabase(url)
+    with database.writing():
+        assert {path.name[-4:] for path in database.files if path.exists()} == {"e.db", "-wal", "-shm"}
+        assert {path.stat().st_mode & 0o777 for path in database.files} == {0o600}
+    database.close()
+    backup(DatabaseUrl(url), tmp_path / "backup")
+    assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
