@@ -31,7 +31,6 @@ from kernel_assay.fuzz.service.protocol import (
     Orders,
     Outcome,
     Progress,
-    Sources,
 )
 from kernel_assay.fuzz.service.work.bisect import Replay, bisected, verified
 from kernel_assay.fuzz.service.work.checkouts import Checkouts
@@ -69,6 +68,8 @@ class WorkerSettings:
     """Whether executors are closed in. Raises UsageError at the start where the system refuses that."""
     hidden: tuple[Path, ...] = ()
     """Files and folders that nobody may see who runs what was sent: the token's, for one."""
+    readable: tuple[Path, ...] = ()
+    """What is seen there besides the system, the interpreter and where programs lie."""
 
 
 class LeaseLostError(Exception):
@@ -92,7 +93,8 @@ class Worker:
         slots = [Slot(number, self.settings.memory_mb, closed=self.settings.closed) for number in range(self.count)]
         try:
             for slot in slots:
-                slot.hide([*self.settings.hidden, self.checkouts.folder, *(s.folder for s in slots if s is not slot)])
+                others = (s.folder for s in slots if s is not slot)
+                slot.hide([*self.settings.hidden, self.checkouts.folder, *others], self.settings.readable)
             slots[0].try_out()
             threads = [threading.Thread(target=self._serve, args=(slot,), daemon=True) for slot in slots]
             for thread in threads:
