@@ -7,7 +7,7 @@ from _silu import right
 
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.service.protocol import MADE, SENT, Checkout, JobRequest, JobState, Sources
-from kernel_assay.fuzz.service.work.execute import Work, execute
+from kernel_assay.fuzz.service.work.execute import Work, execute, load_seconds
 from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.service.work.warm import WarmPools
 
@@ -145,3 +145,11 @@ def test_a_commit_without_kernels_of_the_job_is_read_from_its_file(do):
     asked = {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}
     assert do({"kernel.py": KERNEL, "kassay.toml": toml}, asked, cases=16).verdict == "right"
     assert "no stored cases" in do({"kernel.py": WRONG}, {"kind": "replay", "checkout": checkout}).message
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [({}, 35), ({"cases": 9}, 35), ({"seconds": 3}, 8), ({"seconds": 3, "device": "cuda"}, 100)],
+)
+def test_imports_end_a_little_beyond_the_budget(settings, seconds):
+    assert load_seconds(JobRequest(kind="judge", settings=settings)) == seconds
