@@ -4,8 +4,7 @@ UsageError
 ├── RefusedError   401, 403: who asks, or what the token allows
 ├── MissingError   404
 ├── ConflictError  409: an old epoch; a job that is over
-├── TooMuchError   413, 415, 429
-└── (any other UsageError is 422)
+└── (any other UsageError is 422; 413, 415 and 429 are the guards' own)
 """
 
 from __future__ import annotations
@@ -51,12 +50,6 @@ class ConflictError(ServiceError):
     """Right once, and no more."""
 
     status = 409
-
-
-class TooMuchError(ServiceError):
-    """Larger or more often than is allowed."""
-
-    status = 413
 
 
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:

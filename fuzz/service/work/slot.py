@@ -137,10 +137,11 @@ def _programs() -> list[str]:
     ours = HOME / "kernel_assay"
     named = (value for name, value in os.environ.items() if _OF_PROGRAMS.fullmatch(name))
     paths = {sys.prefix, sys.base_prefix, *sys.path, *(one for value in named for one in value.split(os.pathsep))}
-    homes = HOME, Path.home(), Path.cwd()  # a checkout has more than the packages; python -m puts in where it began
+    links = [one.resolve() for one in ours.iterdir() if one.is_symlink()]  # in a checkout, which has more than packages
+    homes = Path.home(), Path.cwd(), *([HOME] if links else [])  # python -m puts in where it was begun
     outside = {one for home in homes for one in (home, *home.parents)}
     found = [path for path in map(Path, paths) if path.is_absolute() and path.resolve() not in outside]
-    return sorted(map(str, (*found, ours, *(one.resolve() for one in ours.iterdir() if one.is_symlink()))))
+    return sorted(map(str, (*found, ours, *links)))
 
 
 def _compiled() -> Path | None:

@@ -1,16 +1,19 @@
 """What `pull` and others say of what a worker or a user got wrong: one sentence."""
 
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+import kernel_assay
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.__main__ import main
 from kernel_assay.fuzz.service import client
 from kernel_assay.fuzz.service.protocol import Job
 from kernel_assay.fuzz.service.pulling import pulled
-from kernel_assay.fuzz.service.work.slot import SECRET
+from kernel_assay.fuzz.service.work.slot import SECRET, _programs
 from kernel_assay.reports.plain.terminal import visible
 
 
@@ -106,3 +109,11 @@ def test_controls_of_a_stranger_are_written_out():
 
 def test_what_the_service_tells_people_to_keep_in_a_home_is_hidden():
     assert {".pgpass", ".config", ".ssh"} <= set(SECRET)
+
+
+def test_where_programs_lie_is_seen_and_no_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", f"{Path.home()}:/:relative:/usr/bin:{tmp_path}")
+    monkeypatch.setenv("A_SECRET", "/srv")
+    seen = set(map(Path, _programs()))
+    assert {Path("/usr/bin"), tmp_path, Path(sys.prefix), Path(kernel_assay.__file__).resolve().parent} <= seen
+    assert not seen & {Path.home(), *Path.home().parents, Path.cwd(), Path("/srv")}
