@@ -12,6 +12,7 @@ from pathlib import Path
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.memory_store import MemoryStore
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -25,22 +26,23 @@ from kernel_assay.fuzz.judge import FOLDER, SECONDS, complete, judge, written
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
 from kernel_assay.fuzz.service.project_file import at_commit
-from kernel_assay.fuzz.service.protocol import Artifact, JobKind, JobRequest, JobState, Outcome, Progress
-from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, Places
+from kernel_assay.fuzz.service.protocol import MADE, Artifact, JobKind, JobRequest, JobState, Outcome, Progress
+from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.plain.run_text import campaign_text
 from kernel_assay.reports.plain.terminal import table
-from kernel_assay.reports.reproducer.script import reproducer
 
 JUDGED_CASES = 64
 """Of a judge job that says neither cases nor seconds."""
 TIMEOUT, LONGEST = 10.0, 60.0
 """Seconds for one execution of a kernel: as usual, and at most."""
+LOAD_SECONDS, LOAD_BEYOND = 30.0, 5.0
+"""For the import of a file of a job that has no budget in seconds, and beyond the budget of one that has."""
 MOST_MB = 4096
-MOST_FINDINGS, MOST_REPRODUCERS = 100, 5
+MOST_FINDINGS = 100
 MOST_RECORD, MOST_MESSAGE = 2 << 20, 2000
 
 
@@ -88,6 +90,12 @@ class Work:
         is_file = {text: Path(text.partition(":")[0]).suffix != "" for text in self.request.target.subjects}
         files = self.files([text for text, yes in is_file.items() if yes])
         return files, tuple(text for text, yes in is_file.items() if not yes)
+
+
+def load_seconds(request: JobRequest) -> float:
+    """Seconds that a file of a job may take to be imported; compilers for GPUs have all that is usual."""
+    said = request.settings
+    return IMPORT_SECONDS if said.device != "cpu" else (said.seconds or LOAD_SECONDS) + LOAD_BEYOND
 
 
 def execute(work: Work) -> Outcome:
@@ -186,14 +194,10 @@ def _kept(work: Work, record: Record) -> str:
 
 
 def _artifacts(work: Work, findings: Sequence[Finding], report: str) -> tuple[Artifact, ...]:
-    """Texts for people, and the files that `pull` needs."""
+    """Texts for people, and the files that `pull` needs; reproducers are made from findings when they are asked for."""
     made = [Artifact(name="report.txt", text=work.places.leaving(report)[:MOST_RECORD])] if report else []
     if not findings:
         return tuple(made)
-    for finding in findings[:MOST_REPRODUCERS]:
-        text = work.places.leaving(reproducer(finding))
-        if len(text) <= MOST_RECORD:
-            made.append(Artifact(name=f"reproducer-{finding.id}.py", text=text))
     if (bundle := work.places.bundle()) is not None:
         made.append(Artifact(name=BUNDLE, text=bundle.canonical()))
     return tuple(made)

@@ -6,9 +6,9 @@ import pytest
 from _silu import right
 
 from kernel_assay.fuzz import api
-from kernel_assay.fuzz.service.protocol import Checkout, JobRequest, JobState, Sources
-from kernel_assay.fuzz.service.work.execute import Work, execute
-from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, SENT, Places
+from kernel_assay.fuzz.service.protocol import MADE, SENT, Checkout, JobRequest, JobState, Sources
+from kernel_assay.fuzz.service.work.execute import Work, execute, load_seconds
+from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.service.work.warm import WarmPools
 
 KERNEL = right("float32")
@@ -50,7 +50,7 @@ def test_judges_right_and_wrong_kernels_and_replays_and_shrinks_what_it_found(do
     (finding,) = wrong.findings
     assert finding.subject.path == f"{SENT}/kernel.py"
     texts = {one.name: one.text for one in wrong.artifacts}
-    assert set(texts) == {"report.txt", f"reproducer-{finding.id}.py", BUNDLE}
+    assert set(texts) == {"report.txt", BUNDLE}
     assert Sources.model_validate_json(texts[BUNDLE]).files == {"sources/kernel.py": WRONG}
     about = {"finding": finding.plain()}
     assert do({"kernel.py": WRONG}, {"kind": "replay", **about}).verdict == "fails"
@@ -145,3 +145,11 @@ def test_a_commit_without_kernels_of_the_job_is_read_from_its_file(do):
     asked = {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}
     assert do({"kernel.py": KERNEL, "kassay.toml": toml}, asked, cases=16).verdict == "right"
     assert "no stored cases" in do({"kernel.py": WRONG}, {"kind": "replay", "checkout": checkout}).message
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [({}, 35), ({"cases": 9}, 35), ({"seconds": 3}, 8), ({"seconds": 3, "device": "cuda"}, 100)],
+)
+def test_imports_end_a_little_beyond_the_budget(settings, seconds):
+    assert load_seconds(JobRequest(kind="judge", settings=settings)) == seconds
