@@ -27,6 +27,7 @@ from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
 from kernel_assay.fuzz.service.project_file import at_commit
 from kernel_assay.fuzz.service.protocol import Artifact, JobKind, JobRequest, JobState, Outcome, Progress
 from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, Places
+from kernel_assay.fuzz.timing import history
 from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment
@@ -125,10 +126,14 @@ def _settings(work: Work, **more: object) -> api.RunSettings:
 
 def _searched(work: Work, settings: api.RunSettings, store: RunStore, *, first_only: bool = False) -> api.RunResult:
     """Run a search, and tell how far it is. first_only: whether it ends with the first failure, which is not shrunk."""
+    most, grown = 0, 0.0
 
     def listen(event: api.Event) -> None:
+        nonlocal most, grown
         if isinstance(event, api.BatchJudged):
-            work.tell(_progress(event))
+            met = event.cells + event.findings + event.pending
+            most, grown = (met, event.seconds) if met > most else (most, grown)
+            work.tell(_progress(event).but(quiet=max(0.0, event.seconds - grown)))
         if first_only and isinstance(event, api.FailureMet):
             work.stop.ask()
 
@@ -395,13 +400,16 @@ def _time(work: Work) -> Outcome:
     with Store(work.places.store) as store:
         run = api.time(settings, store=store, on_event=lambda e: work.tell(_rounds(e)))
     told = "\n".join(timing_text.told(run))
+    texts = (("times.txt", told), (history.NAME, history.kept(run)))
     return Outcome(
         epoch=1,
         state=JobState.DONE,
         verdict="wrong" if run.failed else "right",
         message=work.places.leaving(told.strip().partition("\n")[0])[:MOST_MESSAGE],
         record=_kept(work, run),
-        artifacts=(Artifact(name="times.txt", text=work.places.leaving(told)[:MOST_RECORD]),),
+        artifacts=tuple(
+            Artifact(name=name, text=work.places.leaving(text)) for name, text in texts if len(text) <= MOST_RECORD
+        ),
     )
 
 
