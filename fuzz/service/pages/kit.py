@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -115,6 +116,8 @@ def _json(gather: Gather) -> Callable[[Request], Response]:
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return json.loads(value.model_dump_json())
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
@@ -130,14 +133,18 @@ async def _fragments(request: Request, template: str, gather: Gather) -> AsyncIt
     """Yield the live part of a page whenever it has changed."""
     here, shown = service_of(request), ""
     for _ in range(int(LIVE_SECONDS / LIVE_PAUSE)):
+        waiting = asyncio.ensure_future(here.bell.wait(10.0))  # before it is drawn: no ring is missed
+        await asyncio.sleep(0)
         try:
             text = await run_in_threadpool(_fragment, request, template, gather)
+            yield sent("live", text) if text != shown else ": still there\n\n"
+            shown = text
+            await asyncio.sleep(LIVE_PAUSE)
+            await waiting
         except ServiceError:
             return
-        yield sent("live", text) if text != shown else ": still there\n\n"
-        shown = text
-        await asyncio.sleep(LIVE_PAUSE)
-        await here.bell.wait(10.0)
+        finally:
+            waiting.cancel()
         if await request.is_disconnected():
             return
 
@@ -167,11 +174,15 @@ def templates() -> Environment:
     static = html.pages()
     assert static.loader is not None
     made = static.overlay(loader=ChoiceLoader([PackageLoader("kernel_assay.fuzz.service", "pages"), static.loader]))
-    quoted: Callable[[object], str] = lambda text: quote(str(text), safe="")
-    filters: dict[str, Callable[..., Any]] = {"ago": ago, "when": when, "at": at, "quoted": quoted, "split": split}
+    filters: dict[str, Callable[..., Any]] = {"when": when, "at": at, "quoted": quoted, "split": split}
     made.filters |= filters
     made.globals |= {name: made.get_template(f"{name}.html.j2").module for name in ("plots", "parts")}
     return made
+
+
+def quoted(text: object) -> str:
+    """A text as a part of an address."""
+    return quote(str(text), safe="")
 
 
 def split(text: str) -> Markup:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job
 from kernel_assay.fuzz.service.pages.kit import Data, View
+from kernel_assay.fuzz.service.queue.database import Row
 from kernel_assay.fuzz.service.queue.rows import moment
 from kernel_assay.fuzz.timing import history
 from kernel_assay.fuzz.timing.history import Point, Series, Step
@@ -60,19 +60,19 @@ def _histories(view: View, project: str) -> list[tuple[str, Series]]:
     if project:
         asked = asked.where(job.c.project == project)
     points: dict[Key, list[Point]] = {}
-    for row in view.connection.execute(asked.order_by(job.c.seq.desc()).limit(MOST_RUNS)):
-        for key, point in _points(row):
+    for row in view.connection.execute(asked.order_by(job.c.seq.desc()).limit(MOST_RUNS)).mappings():
+        for key, point in _points(dict(row)):
             points.setdefault(key, []).append(point)
     return [(key[0], Series(*key[1:], tuple(reversed(some)))) for key, some in sorted(points.items())]
 
 
-def _points(row: Row[Any]) -> Iterator[tuple[Key, Point]]:
-    ended, checkout = moment(row.ended), json.loads(row.request).get("checkout") or {}
-    for series in _read(json.loads(row.body)):
-        key = (row.project or "", series.subject[:200], series.label[:500], series.machine[:200])
+def _points(row: Row) -> Iterator[tuple[Key, Point]]:
+    ended, checkout = moment(row["ended"]), json.loads(row["request"]).get("checkout") or {}
+    for series in _read(json.loads(row["body"])):
+        key = (row["project"] or "", series.subject[:200], series.label[:500], series.machine[:200])
         for point in series.points:
             at = ended.isoformat(timespec="seconds") if ended else ""
-            yield key, replace(point, run=row.id, at=at, revision=checkout.get("commit", ""))
+            yield key, replace(point, run=row["id"], at=at, revision=checkout.get("commit", ""))
 
 
 def _line(project: str, series: Series) -> Data:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import update
 
 from kernel_assay.corpus.storage.sql.rows import finding_row
-from kernel_assay.corpus.storage.sql.service_tables import artifact, event, job, life, metadata_tables
+from kernel_assay.corpus.storage.sql.service_tables import artifact, event, job, life
 from kernel_assay.corpus.storage.sql.tables import findings as records
 from kernel_assay.fuzz.service.protocol import (
     Artifact,
@@ -37,13 +37,13 @@ KINDS = 20
 """Findings of the committed ones whose records are used; the rest are these again, under other ids."""
 
 
-def fill(database, findings=60, jobs_done=40, now=None):
-    """Fill it; ids by name: finding, running, waiting, failed, lost, done, timed."""
+def fill(database, findings=60, ended=40, timed=24, now=None):
+    """Fill it; ids of a finding and of jobs by name."""
     now = now or time.time()
     with database.writing() as connection:
         _projects(connection, now)
         first = _findings(connection, findings, now)
-        named = _jobs(connection, jobs_done, now)
+        named = _jobs(connection, ended, timed, now)
     return {"finding": first, **named}
 
 
@@ -67,7 +67,7 @@ def _findings(connection, many, now):
     for number in range(many):
         one, columns = rows[number % len(rows)]
         name = one.id if number < len(rows) else f"{number:016x}"
-        state, born = STATES[number % len(STATES)], now - drawn.random() * 80 * DAY
+        state, born = STATES[number % len(STATES)], now - drawn.random() * 70 * DAY
         project = ("vision", "llm", "")[number % 3]
         since = born + drawn.random() * (now - born)
         subject = one.subject.key if number % 11 else f"{one.signature.op}/{LONG}"
@@ -103,15 +103,15 @@ def _findings(connection, many, now):
     return known[0].id
 
 
-def _jobs(connection, many, now):
+def _jobs(connection, many, timed, now):
     named = {}
     for number in range(many):
         state = ("done", "done", "done", "cancelled")[number % 4]
         name = _job(connection, JobKind.FUZZ, project=("vision", "gone", None)[number % 3])
         _end(connection, name, state, now - number * 7 * 3600, verdict="wrong" if number % 5 == 0 else "right")
         named[state] = name
-    for number in range(24):
-        named["timed"] = _timed(connection, number, now - (24 - number) * DAY)
+    for number in range(timed):
+        named["timed"] = _timed(connection, number, timed, now)
     named["failed"] = _job(connection, JobKind.BISECT, project="gone", finding=found(0))
     reason = f"kernels/{LONG}.py does not load: ModuleNotFoundError: No module named 'flash_attn'"
     _end(connection, named["failed"], "failed", now - 500, reason=reason)
@@ -121,7 +121,7 @@ def _jobs(connection, many, now):
         gone = asked("w9" if seconds == 9000 else "gpu-box-3", devices=("NVIDIA H100 80GB HBM3",) * 2)
         leases.meet(connection, gone, "t", now - seconds)
     leases.meet(connection, asked("w1"), "t", now)
-    named["running"] = _running(connection, now)
+    named |= _running(connection, now)
     named["waiting"] = _job(connection, JobKind.JUDGE, project="llm")
     _job(connection, JobKind.TIME, project="vision")
     return named
@@ -143,10 +143,10 @@ def _end(connection, name, state, at, **more):
     connection.execute(update(leases.task).where(leases.task.c.job == name).values(state=JobState(state).value))
 
 
-def _timed(connection, number, at):
-    """A job of times; of two kernels one is 14 % slower since the 20th."""
+def _timed(connection, number, many, now):
+    """A job of times; of two kernels one is 14 % slower in the last four."""
     name = _job(connection, JobKind.TIME, project="vision", finding=found(0))
-    levels = {f"softmax/{LONG}": 1.14 if number >= 19 else 1.0, "softmax/steady": 0.6}
+    levels = {f"softmax/{LONG}": 1.14 if number >= many - 4 else 1.0, "softmax/steady": 0.6}
     noise = 1 + 0.003 * ((number * 7) % 5 - 2)
     made = [
         Series(key, case, "AMD EPYC 9354, 2 threads", (Point("", "", "", t, t * 0.97, t * 1.05),))
@@ -162,18 +162,20 @@ def _timed(connection, number, at):
     at_commit = request.but(checkout=request.checkout.but(commit=commit), finding=None)
     text = plain(TypeAdapter(list[Series]).dump_json(made).decode())
     connection.execute(artifact.insert().values(job=name, name="history.json", body=text))
-    _end(connection, name, "done", at, verdict="right", request=text_of(at_commit), finding="")
+    _end(connection, name, "done", now - (many - number) * DAY, verdict="right", request=text_of(at_commit), finding="")
     return name
 
 
 def _running(connection, now):
     name = _job(connection, JobKind.FUZZ, project="vision")
+    named = {"running": name}
     for part in range(3):
         held = leases.lease(connection, asked("w1"), now - 300 + 100 * part)
         line = "40,960 outputs judged, 0 findings"
         told = Progress(cases=200 + part, judged=40_960, cells=380 + part, seconds=60.0, quiet=7.5, line=line)
         log = f"part {part}: softmax/{LONG} on float32\n" * 4
         leases.heartbeat(connection, held.task, Heartbeat(epoch=held.epoch, progress=told, log=log), now)
+        named["task"], named["epoch"] = held.task, held.epoch
         if part < 2:
             cells = {
                 f"softmax|float32|shape {n}|contiguous|normal|mine": 1 for n in range(300 * part, 350 + 200 * part)
@@ -187,11 +189,4 @@ def _running(connection, now):
                 artifacts=(Artifact(name="report.txt", text="nothing found\n"),),
             )
             leases.end(connection, held.task, done, now - 200 + 100 * part)
-    return name
-
-
-def empty(database):
-    """Remove all rows."""
-    with database.writing() as connection:
-        for table in metadata_tables():
-            connection.execute(table.delete())
+    return named
