@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,6 +26,7 @@ from kernel_assay.reports.page.summary import Figure
 from kernel_assay.reports.words import DASH, TIMES, count, span
 
 OPEN = (Standing.NEW, Standing.OPEN, Standing.REOPENED)
+UNRESOLVED, STATES = frozenset(map(str, OPEN)), frozenset(map(str, Standing))
 PAGE, FEW = 100, 10
 WEEK = 7 * 86_400.0
 WEEKS = 12
@@ -294,13 +295,13 @@ def trends(view: View) -> Data:
     mine = {table: (table.c.project == name,) if name else () for table in (event, job, life)}
     columns = select(event.c.at, event.c.what, event.c.about, event.c.project).order_by(event.c.seq)
     happened_then = columns.where(event.c.noun == "finding", event.c.at >= since, *mine[event])
-    rows = view.connection.execute(happened_then).all()
+    rows = [tuple(row) for row in view.connection.execute(happened_then)]
     ended = view.connection.execute(select(job.c.ended, job.c.state).where(job.c.ended >= since, *mine[job])).all()
     still = select(func.count()).select_from(life).where(life.c.state.in_(OPEN), *mine[life])
     series = {
-        "new findings": [row.at for row in rows if row.what == "new"],
-        "findings fixed": [row.at for row in rows if row.what == "fixed"],
-        "findings reopened": [row.at for row in rows if row.what == "reopened"],
+        "new findings": [at for at, what, *_ in rows if what == "new"],
+        "findings fixed": [at for at, what, *_ in rows if what == "fixed"],
+        "findings reopened": [at for at, what, *_ in rows if what == "reopened"],
         "jobs done": [at for at, state in ended if state == "done"],
         "jobs failed or lost": [at for at, state in ended if state in {"failed", "lost"}],
     }
@@ -312,16 +313,16 @@ def trends(view: View) -> Data:
     return {"weeks": days, "series": told, "_plots": plots, "projects": _projects(view)}
 
 
-def _unresolved(now: int, rows: Sequence[Any], since: float) -> list[int]:
+def _unresolved(now: int, rows: Iterable[tuple[float, str, str, str]], since: float) -> list[int]:
     """How many findings were unresolved at the end of each week: what is so now, less what has changed since."""
     changes = [0] * WEEKS
     before: dict[tuple[str, str], bool] = {}
-    for row in rows:
-        if row.what in set(Standing):
-            key = row.about, row.project
-            was = before.get(key, row.what not in {"new", "reopened"})
-            before[key] = row.what in OPEN
-            changes[_week(row.at, since)] += before[key] - was
+    for when, what, *about in rows:
+        if what in STATES:
+            key = about[0], about[1]
+            was = before.get(key, what not in {"new", "reopened"})
+            before[key] = what in UNRESOLVED
+            changes[_week(when, since)] += before[key] - was
     return [now - sum(changes[week + 1 :]) for week in range(WEEKS)]
 
 

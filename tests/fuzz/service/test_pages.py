@@ -209,21 +209,20 @@ def test_trends_count_weeks_without_anything_and_one_project_alone(serving, brow
     assert "Nothing has happened yet" in client.get("/trends?project=none").text
 
 
-class Happened:
-    def __init__(self, week, what, about="a"):
-        self.at, self.what, self.about, self.project = (week + 0.5) * 7 * DAY, what, about, ""
+def change(week, what, about="a"):
+    return (week + 0.5) * 7 * DAY, what, about, ""
 
 
 def test_what_was_unresolved_at_the_end_of_each_week():
     rows = [
-        Happened(2, "new"),
-        Happened(2, "open"),
-        Happened(4, "fixed"),
-        Happened(4, "discussed"),
-        Happened(7, "reopened"),
+        change(2, "new"),
+        change(2, "open"),
+        change(4, "fixed"),
+        change(4, "discussed"),
+        change(7, "reopened"),
     ]
-    rows += [Happened(3, "fixed", "known before"), Happened(5, "wontfix", "b")]
-    counts = _unresolved(1, sorted(rows, key=lambda one: one.at), 0.0)
+    rows += [change(3, "fixed", "known before"), change(5, "wontfix", "b")]
+    counts = _unresolved(1, sorted(rows), 0.0)
     assert counts == [2, 2, 3, 2, 1, 0, 0, 1, 1, 1, 1, 1]
     assert [_week(at * 7 * DAY, 0.0) for at in (0, 0.999, 1, 11.5, 12.5)] == [0, 0, 1, 11, 11]
 
