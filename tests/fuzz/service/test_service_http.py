@@ -306,6 +306,12 @@ def test_people_are_told_once_for_each_standing(serving, everything):
     assert addresses == ("json://somewhere",)
     assert title == "Kernel Assay: 2 findings (2 new)"
     assert body.count("http://here/findings/") == 2
+    for hours in (1, 2, 3, 30):
+        everything.post(f"/v1/findings/{found(3).id}/reopen")
+        assert teller.tell(time.time() + hours * 3600) == (hours in {1, 30}), (
+            "what comes and goes is told of once a day"
+        )
+    assert [title for _, title, _ in sent[1:]] == ["Kernel Assay: 1 finding (1 reopened)"] * 2
 
 
 def test_browsers_sign_in_and_their_forms_need_a_word(serving, everything):
