@@ -164,7 +164,7 @@ def over_commits(runs: Sequence[tuple[str, float, float, float]], changes: dict[
     spots = [(a, y(median)) for a, (_, _, median, _) in zip(x, runs, strict=True)]
     spans = "".join(f"M{a:.1f} {y(low):.1f}V{y(high):.1f}" for a, (_, low, _, high) in zip(x, runs, strict=True))
     line = "M" + " ".join(f"{a:.1f},{b:.1f}" for a, b in spots)
-    traces = [Trace("5 to 95 of 100 rounds", 0, marks=spans, thin=True), Trace("median", 1, line, _placed(spots, 1))]
+    traces = [Trace("5 to 95 of 100 rounds", 0, spans), Trace("median", 1, line, _placed(spots, 1))]
     for name, tone, slower in (("slower since", 6, True), ("faster since", 3, False)):
         if marked := [spots[i] for i, how in changes.items() if how is slower]:
             traces.append(Trace(name, tone, marks=_placed(marked, tone)))

@@ -37,7 +37,7 @@ def performance(view: View) -> Data:
         if chosen["op"] in {"", _op(series)} and chosen["kernel"] in {"", series.subject}
     ]
     shown.sort(key=lambda one: (not one["slower"], one["subject"], one["case"]))
-    drawn = [one for one in shown if chosen["kernel"] or one["change"]][:MOST_PLOTS]
+    drawn = [one for one in shown if one["change"] or (chosen["kernel"] and one["runs"] > 1)][:MOST_PLOTS]
     return {
         "times": [{name: value for name, value in one.items() if name[0] != "_"} for one in shown[:MOST_SERIES]],
         "all": len(shown),

@@ -166,7 +166,9 @@ def one_job(view: View) -> Data:
     log, _ = jobs.log_of(view.connection, name)
     asked = select(task.c.id, task.c.place, task.c.state, task.c.worker, task.c.attempts).where(task.c.job == name)
     tasks = view.connection.execute(asked.order_by(task.c.seq.desc()).limit(PAGE)).mappings()
-    found = view.connection.execute(select(life).where(life.c.finding.in_(told.findings[:PAGE]))).mappings()
+    found = view.connection.execute(
+        select(life).where(life.c.finding.in_(told.findings[:PAGE]), life.c.project == (row["project"] or ""))
+    ).mappings()
     ready = max(row["handed"] - row["open_tasks"], 0)
     past = coverage.covered(view.connection, name)
     live = [record_of(text, Progress) for text in view.connection.scalars(_LIVE.where(task.c.job == name))]

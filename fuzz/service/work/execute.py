@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.memory_store import MemoryStore
@@ -170,6 +171,7 @@ def _of_run(
         findings=min(most, len(result.findings)),
         cells=len(c.coverage),
         seconds=max(0.0, c.seconds),
+        quiet=_quiet(c),
     )
     first = f"{result.findings[0].subject.key}: {result.findings[0].verdict.message}" if result.findings else ""
     return Outcome(
@@ -182,6 +184,13 @@ def _of_run(
         record=_kept(work, record),
         artifacts=_artifacts(work, result.findings[:most], campaign_text(result.book()) if report else ""),
     )
+
+
+def _quiet(c: Campaign) -> float:
+    """Seconds before its end in which a search met nothing new."""
+    end = [(one.cells, one.findings) for one in c.timeline[-1:]]
+    last = next((one.seconds for one in c.timeline if [(one.cells, one.findings)] == end), c.seconds)
+    return max(0.0, c.seconds - last)
 
 
 def _kept(work: Work, record: Record) -> str:
