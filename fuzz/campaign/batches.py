@@ -79,8 +79,10 @@ class Runner:
         """Keys of subjects that did not get through a long case."""
         self._slow_far: set[str] = set()
         """The same of cases with more elements than 32 bits count: for those there may be no room, either."""
-        self._told: set[str] = set()
-        """Keys of the signatures of which a failure was told with what led to it."""
+        self._told: dict[str, int] = {}
+        """Keys of the signatures of which a failure was told with what led to it, and the index of its case.
+
+        A batch of a process that is lost is run again, here perhaps, behind later ones: what it has is the first."""
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def request(self, proposal: Proposal) -> CheckRequest:
@@ -94,7 +96,8 @@ class Runner:
         if proposal.is_far:
             takers = self._one_of(takers, turn)
         elif proposal.is_long:
-            takers = self._bearing(proposal.case, takers, patient=turn // min(LONG.values()) % PATIENT_EVERY == 1)
+            rounds = turn // min(LONG.values())
+            takers = self._bearing(proposal.case, takers, patient=not rounds or rounds % PATIENT_EVERY == 1)
         return CheckRequest(proposal.case, self._hangs.without(proposal.case, takers), laws)
 
     def _bearing(self, case: Case, takers: tuple[str, ...], *, patient: bool) -> tuple[str, ...]:
@@ -208,7 +211,7 @@ class Runner:
         found_by = f"{self._campaign.run}:{proposal.index}"
         failed = [(checked.case, key, v) for key, v in checked.verdicts.items() if v.failed]
         for case, key, verdict in (*failed, *checked.beside):
-            before = self._before(in_flight, case, key, verdict)
+            before = self._before(in_flight, case, key, verdict, proposal.index)
             done.failures.append(Failure(case, self.examiner.subjects[key], verdict, found_by, before))
         cells = elite_cells(checked.case, checked.verdicts)
         for key, verdict in checked.verdicts.items():
@@ -223,12 +226,12 @@ class Runner:
         failed = {key: verdict for key, verdict in checked.verdicts.items() if verdict.failed}
         done.failures.extend(Failure(checked.case, self._beside.subjects[k], v, found_by) for k, v in failed.items())
 
-    def _before(self, in_flight: CheckBatch, case: Case, key: str, verdict: Verdict) -> tuple[Case, ...]:
+    def _before(self, in_flight: CheckBatch, case: Case, key: str, verdict: Verdict, index: int) -> tuple[Case, ...]:
         """Cases that led to a failure, if it is the first of its signature: only that one is looked into."""
         assert verdict.signature is not None
-        if verdict.signature.key in self._told:
+        if self._told.get(verdict.signature.key, index + 1) <= index:
             return ()
-        self._told.add(verdict.signature.key)
+        self._told[verdict.signature.key] = index
         return self.examiner.ran_before(case, key, in_flight)
 
 

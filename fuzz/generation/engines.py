@@ -21,7 +21,7 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.fuzz.generation import size_distribution
 from kernel_assay.fuzz.generation.declines import AS_IF, narrowed
 from kernel_assay.fuzz.generation.elites import Elites
-from kernel_assay.fuzz.generation.model_shapes import far_turn, is_beyond, long_turn, tiled_turn, turn
+from kernel_assay.fuzz.generation.model_shapes import deep_turn, far_turn, is_beyond, long_turn, tiled_turn, turn
 from kernel_assay.fuzz.generation.near_repeats import near_repeat
 from kernel_assay.fuzz.generation.size_distribution import Draws
 from kernel_assay.fuzz.generation.strategies import MAX_WORK, ROOM_QUESTION, build, cases
@@ -46,7 +46,7 @@ FIRST_CHECKED = 16
 MOST_CHECKED = 1 << 20
 """Steps of the op's work, or elements, of a case behind them that is: more would take most of the run's time."""
 SMALLEST_SINCE = 5
-"""The generation of runs that have cases of the smallest extents there are."""
+"""The generation of runs that have cases of the smallest extents there are, early long ones and deep ones."""
 SMALLEST, FIRST_SMALLEST = 64, 9
 """One case of an op in so many is as small as it can be without being empty, and which is the first."""
 
@@ -174,11 +174,15 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
         )
     if far := _far(target, run_seed, index, number):
         return far
-    shapes = _shapes(target, run_seed, number)
-    if target.generation >= SMALLEST_SINCE and number % SMALLEST == FIRST_SMALLEST:
-        smallest = {name: dim.least or dim.multiple for name, dim in contract.dims.items()}
-        return Proposal(index, scheduled(target, generate(target, random, shapes=(smallest,))[0], number), ())
-    if not shapes and (long := long_turn(contract, target.longest, run_seed, number)):
+    shapes, early = _shapes(target, run_seed, number), target.generation >= SMALLEST_SINCE
+    given: tuple[Dims, ...] = ()
+    if early and number % SMALLEST == FIRST_SMALLEST:
+        given = ({name: dim.least or dim.multiple for name, dim in contract.dims.items()},)
+    elif early and not shapes:
+        given = deep_turn(contract, run_seed, number)
+    if given:
+        return Proposal(index, scheduled(target, generate(target, random, shapes=given)[0], number), ())
+    if not shapes and (long := long_turn(contract, target.longest, run_seed, number, early=early)):
         roomy = replace(target, contract=long.contract, max_elements=None, memory=None)
         return Proposal(index, *generate(roomy, random, shapes=(long.dims,)), is_long=True)
     parent = None

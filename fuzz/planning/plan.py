@@ -26,7 +26,7 @@ from kernel_assay.fuzz.planning.coverage import last_class
 from kernel_assay.fuzz.planning.goals import Reach, goals_of
 from kernel_assay.fuzz.triage.failures import now
 from kernel_assay.kernels.backend_registry import is_on_gpu
-from kernel_assay.kernels.backends.simt.toolchain import no_contraction
+from kernel_assay.kernels.backends.simt.processor import no_contraction
 from kernel_assay.kernels.catalog import layouts_taken, size_hints
 from kernel_assay.kernels.environment import environment
 from kernel_assay.kernels.sandbox.sandbox import Sandbox

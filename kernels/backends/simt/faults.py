@@ -42,6 +42,7 @@ _SENTENCES = {
     Trouble.READ_ONLY: "{who} {access}{at}, {input}",
     Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
     Trouble.UNDEFINED_LANE: "{said}: an undefined value, of {who}{at}",
+    Trouble.UNSUPPORTED: "{said} is not emulated{at}",
     Trouble.SKIPPED_BARRIER: "{who} has ended and skips a barrier{at}, though it has reached an earlier one: undefined,"
     " while today's GPUs wait for nobody who has ended",
 }
@@ -62,8 +63,10 @@ class Scene:
     shape: Shape
     tensors: Sequence[Tensor]
 
-    def fault(self, fault: Fault) -> KernelFaultError:
+    def fault(self, fault: Fault) -> Exception:
         """The fault as what a loader raises."""
+        if fault.trouble == Trouble.UNSUPPORTED:
+            return NotImplementedError(self.describe(fault))
         return KernelFaultError(_KINDS[Trouble(fault.trouble)], self.describe(fault))
 
     def describe(self, fault: Fault) -> str:

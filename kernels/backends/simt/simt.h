@@ -2,6 +2,7 @@
 #pragma once
 #include "keywords.h"
 
+#include "assembly.h"
 #include "atomics.h"
 #include "half.h"
 #include "integers.h"

@@ -1,6 +1,7 @@
 // A launch, a block of it with all its threads, and the barrier.
 #include "state.h"
 
+#include <time.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,10 +181,19 @@ static sigjmp_buf out;
 
 // Ends the launch; the threads are left where they are.
 void fail(Trouble trouble, Place at, const char* text) {
+  if (checking && trouble == Trouble::deadlock) shadow_block_end();  // perhaps of what nobody has set
   Fault& f = S.launch->fault;
   if (f.trouble == static_cast<int32_t>(Trouble::none)) tell(f, trouble, at, text);
   S.over = true;
   siglongjmp(out, 1);
+}
+
+bool in_kernel() { return S.active && S.current >= 0; }
+// As the C library counts, whose clock() is a program's own.
+long host_clock() {
+  timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return used.tv_sec * CLOCKS_PER_SEC + used.tv_nsec / (1000000000 / CLOCKS_PER_SEC);
 }
 
 void step_aside() {
@@ -235,6 +245,8 @@ int launch(Launch* how, void (*kernel)(const void*), const void* arguments, cons
   find_library(anchor);
   random_of_launch(0);
   forget_blocks();
+  forget_named_barriers();
+  acting_for = nullptr;
   shadow_launch();
   guard_begin();
   S.active = true;

@@ -75,7 +75,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
     else snprintf(text, sizeof text, "%s", unknown);
   }
   // One more: the next instruction's address is what a return address would be.
-  uint64_t pc = in_library(program_counter(context)) ? program_counter(context) - library.begin + 1 : 0;
+  uint64_t pc = in_library(program_counter(context)) ? program_counter(context) - library.begin + 1 : relative(acting_for);
   if (f.trouble == static_cast<int32_t>(Trouble::none)) f.pc = pc;
   fail(trouble, {"", 0}, text);
 }
@@ -106,6 +106,7 @@ void set_place(Fault& fault, Place at) {
 }
 
 const Watcher* watcher;
+const void* acting_for;
 
 void warn(const Fault& f) {
   if (watcher) return watcher->found(f, true);

@@ -374,6 +374,13 @@ void atomic(void* at, int bytes, const void* caller, int how, const void* wanted
                  (how & writes) != 0, flags}, how);
 }
 
+void accessed(const void* at, size_t bytes, int how, const void* caller) {
+  bool is_volatile = how & by_volatility;
+  Access a{reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller), bytes, (how & writes) != 0, is_volatile ? by_volatile : uint16_t{0}};
+  if (is_volatile) volatile_access(a);
+  else if (checking || watcher) access(a);
+}
+
 void copies(void* to, int bytes, const void* caller) {
   if (!checking) return;
   access({reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(caller), static_cast<size_t>(bytes), true, in_flight});

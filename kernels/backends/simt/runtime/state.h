@@ -135,9 +135,11 @@ constexpr int a_write = 1, reads_too = 2, by_host = 4, polls = 8;  // how it acc
 struct Watcher {
   void (*found)(const Fault& fault, bool harmless);  // goes on behind it
   bool (*judged)(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // whether it has said all there is to say of an access
+  void (*refused)(const char* what, Place at);  // what is not emulated: ends the program
   bool (*is_variable)(const char* name);  // of the device: behind its end lies nothing that matters
 };
 extern const Watcher* watcher;
+extern const void* acting_for;  // where in the kernel, while the runtime accesses memory for it
 
 // fault.cpp
 void guard_begin();
@@ -161,4 +163,6 @@ void shadow_barrier();
 void order_barrier();
 void shadow_warp(int warp, uint32_t mask);
 void shadow_settle();
+void accessed(const void* at, size_t bytes, int how, const void* caller);  // plain or volatile
+void forget_named_barriers();
 }  // namespace simt
