@@ -73,6 +73,8 @@ class Runner:
         self._spared = {s.key for s in others if loader_of(s.loader).interprets}
         self._hangs = Hangs(hang_seconds, examiner.sandbox.timeout)
         self._deciding = {s.key for op in campaign.ops for s in deciding(op, campaign.subjects)}
+        self._judging = {s.key for s in subjects if loader_of(s.loader).judges}
+        """Keys of those that have a check mode."""
         self._slow: set[str] = set()
         """Keys of subjects that did not get through a long case."""
         self._slow_far: set[str] = set()
@@ -94,7 +96,8 @@ class Runner:
         if proposal.is_far:
             takers = self._one_of(takers, turn)
         elif proposal.is_long:
-            takers = self._bearing(proposal.case, takers, patient=turn // min(LONG.values()) % PATIENT_EVERY == 1)
+            rounds = turn // min(LONG.values())
+            takers = self._bearing(proposal.case, takers, patient=not rounds or rounds % PATIENT_EVERY == 1)
         return CheckRequest(proposal.case, self._hangs.without(proposal.case, takers), laws)
 
     def _bearing(self, case: Case, takers: tuple[str, ...], *, patient: bool) -> tuple[str, ...]:
@@ -156,6 +159,7 @@ class Runner:
         for proposal, ran in zip(proposals, self.examiner.judge(in_flight, outcomes, upcoming), strict=True):
             checked = self._forgiven(proposal, ran) if proposal.is_long else self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open, self._deciding)
+            done.ledger.count_checked(checked, self._judging)
             if proposal.wanted >= 0 and any(checked.verdicts[k].kind.facts.decided for k in self._mine(checked)):
                 done.ledger.wanted.add((checked.case.op, proposal.wanted))
             self._sort(proposal, checked, in_flight, done)

@@ -99,6 +99,8 @@ class Scope(StrEnum):
     SUBMIT = "submit"
     WORK = "work"
     ADMIN = "admin"
+    FEED = "feed"
+    """Reads feeds, and nothing else: it may stand in an address, as readers of feeds want it."""
 
 
 class Sources(Record):
@@ -206,6 +208,8 @@ class Progress(Record):
     cells: Count = 0
     """Of coverage."""
     seconds: float = Field(default=0.0, ge=0, le=1e12)
+    quiet: float = Field(default=0.0, ge=0, le=1e12)
+    """Seconds since the last new cell or finding."""
     line: Short = ""
     """In words."""
 

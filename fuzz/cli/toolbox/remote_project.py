@@ -70,7 +70,7 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
 
 @command.command("token")
 @click.argument("name", required=False)
-@click.option("--scope", "scopes", multiple=True, help="read, submit, work or admin; repeatable.")
+@click.option("--scope", "scopes", multiple=True, help="read, submit, work or admin; repeatable. Or feed, alone.")
 @click.option("--days", type=AtLeast(0.001), help="Until it expires.  [default: never]")
 @click.option("--revoke", is_flag=True)
 @asks

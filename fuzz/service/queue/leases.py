@@ -28,6 +28,7 @@ from kernel_assay.fuzz.service.protocol import (
     Outcome,
     Progress,
 )
+from kernel_assay.fuzz.service.queue.coverage import take_in
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.jobs import IS_HELD, add_log, added, queue_task, row_of
 from kernel_assay.fuzz.service.queue.life import bisected, replayed, report
@@ -243,11 +244,10 @@ def _end_of_job(connection: Connection, of: Row, done: Row, outcome: Outcome, no
             values["open_tasks"] = of["open_tasks"] - 1
         connection.execute(update(job).where(job.c.id == of["id"]).values(**values))
         return
-    values |= {
-        "open_tasks": of["open_tasks"] - 1,
-        "progress": text_of(added(record_of(of["progress"], Progress), outcome.progress)),
-        "worker": done["worker"],
-    }
+    told = added(record_of(of["progress"], Progress), outcome.progress)
+    if of["kind"] == "fuzz":
+        told = told.but(cells=max(told.cells, take_in(connection, of, outcome, now)))
+    values |= {"open_tasks": of["open_tasks"] - 1, "progress": text_of(told), "worker": done["worker"]}
     worse = outcome.verdict and (not of["verdict"] or outcome.verdict == "wrong")
     if worse:
         values["verdict"] = clean(outcome.verdict)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS
 from kernel_assay.corpus.storage.file_store import Store
@@ -28,6 +29,7 @@ from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
 from kernel_assay.fuzz.service.project_file import at_commit
 from kernel_assay.fuzz.service.protocol import MADE, Artifact, JobKind, JobRequest, JobState, Outcome, Progress
 from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
+from kernel_assay.fuzz.timing import history
 from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment
@@ -133,10 +135,14 @@ def _settings(work: Work, **more: object) -> api.RunSettings:
 
 def _searched(work: Work, settings: api.RunSettings, store: RunStore, *, first_only: bool = False) -> api.RunResult:
     """Run a search, and tell how far it is. first_only: whether it ends with the first failure, which is not shrunk."""
+    most, grown = 0, 0.0
 
     def listen(event: api.Event) -> None:
+        nonlocal most, grown
         if isinstance(event, api.BatchJudged):
-            work.tell(_progress(event))
+            met = event.cells + event.findings + event.pending
+            most, grown = (met, event.seconds) if met > most else (most, grown)
+            work.tell(_progress(event).but(quiet=max(0.0, event.seconds - grown)))
         if first_only and isinstance(event, api.FailureMet):
             work.stop.ask()
 
@@ -173,6 +179,7 @@ def _of_run(
         findings=min(most, len(result.findings)),
         cells=len(c.coverage),
         seconds=max(0.0, c.seconds),
+        quiet=_quiet(c),
     )
     first = f"{result.findings[0].subject.key}: {result.findings[0].verdict.message}" if result.findings else ""
     return Outcome(
@@ -185,6 +192,13 @@ def _of_run(
         record=_kept(work, record),
         artifacts=_artifacts(work, result.findings[:most], campaign_text(result.book()) if report else ""),
     )
+
+
+def _quiet(c: Campaign) -> float:
+    """Seconds before its end in which a search met nothing new."""
+    end = [(one.cells, one.findings) for one in c.timeline[-1:]]
+    last = next((one.seconds for one in c.timeline if [(one.cells, one.findings)] == end), c.seconds)
+    return max(0.0, c.seconds - last)
 
 
 def _kept(work: Work, record: Record) -> str:
@@ -399,13 +413,16 @@ def _time(work: Work) -> Outcome:
     with Store(work.places.store) as store:
         run = api.time(settings, store=store, on_event=lambda e: work.tell(_rounds(e)))
     told = "\n".join(timing_text.told(run))
+    texts = (("times.txt", told), (history.NAME, history.kept(run)))
     return Outcome(
         epoch=1,
         state=JobState.DONE,
         verdict="wrong" if run.failed else "right",
         message=work.places.leaving(told.strip().partition("\n")[0])[:MOST_MESSAGE],
         record=_kept(work, run),
-        artifacts=(Artifact(name="times.txt", text=work.places.leaving(told)[:MOST_RECORD]),),
+        artifacts=tuple(
+            Artifact(name=name, text=work.places.leaving(text)) for name, text in texts if len(text) <= MOST_RECORD
+        ),
     )
 
 

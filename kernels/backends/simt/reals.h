@@ -72,6 +72,8 @@ inline double cospi(double x) {
   }
 }
 inline void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
+inline void sincospi(float x, float* s, float* c) { *s = static_cast<float>(sinpi(x)), *c = static_cast<float>(cospi(x)); }
+inline void sincos(float x, float* s, float* c) { ::sincosf(x, s, c); }
 inline float sinpif(float x) { return static_cast<float>(sinpi(x)); }
 inline float cospif(float x) { return static_cast<float>(cospi(x)); }
 inline void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }

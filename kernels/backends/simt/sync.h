@@ -19,7 +19,8 @@ SIMT_INLINE void __threadfence_system() { __threadfence(); }
 SIMT_INLINE void __nanosleep(unsigned) { simt::step_aside(); }
 
 SIMT_UNSEEN inline long long clock64() { return static_cast<long long>(__builtin_ia32_rdtsc()); }
-SIMT_UNSEEN inline long clock() { return static_cast<long>(clock64()); }
+// The host's function, too, which counts what CLOCKS_PER_SEC says.
+SIMT_UNSEEN inline long clock() { return simt::in_kernel() ? static_cast<long>(clock64()) : simt::host_clock(); }
 
 // Every address of the emulator is a generic one.
 inline unsigned __isGlobal(const void*) { return 1; }

@@ -28,6 +28,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Thread
 
+from kernel_assay.kernels.backends.simt.assembly import without_assembly
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
 from kernel_assay.kernels.backends.simt.variables import Variable, constants, may_wait, variables
 from kernel_assay.kernels.backends.support.edits import read_source
@@ -74,6 +75,8 @@ _CHECKED = (
     *("-fno-tree-dse", "-fno-store-merging"),
     # memcpy and its like are calls, which the runtime sees, and a call is made from the line that makes it.
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-fno-optimize-sibling-calls"),
+    # What nobody uses is allocated and freed all the same.
+    *("-fno-builtin-malloc", "-fno-builtin-free"),
 )
 _SEPARATE = "-ffp-contract=off"
 """Every product is rounded, so that a kernel gives the same bits everywhere; which sums a compiler contracts is its own
@@ -153,19 +156,6 @@ def missing() -> str:
     if not cuda_headers():
         return "CUDA's headers are neither in a toolkit nor installed: pip install 'kernel-assay[simt]' has them"
     return ""
-
-
-@cache
-def no_contraction() -> str:
-    """The reason why no kernel can be compiled with a * b + c rounded once, or an empty string."""
-    if platform.machine() in {"aarch64", "arm64"}:
-        return ""
-    try:
-        lines = Path("/proc/cpuinfo").read_bytes().splitlines()
-    except OSError:
-        lines = []
-    flags = next((line.split() for line in lines if line.startswith(b"flags")), [])
-    return "" if b"fma" in flags else "this processor has no fused multiply-add"
 
 
 def cache_folder() -> Path:
@@ -300,11 +290,26 @@ def runtime(*, programs: bool = False) -> Path:
         folders = ("runtime", "program") if programs else ("runtime",)
         sources = sorted(str(file) for folder in folders for file in (HOME / folder).glob("*.cpp"))
         # -g: a debugger asks for the types of threadIdx and blockIdx, which lie here
-        flags = ("-std=c++17", "-O2", "-g", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
+        flags = (*_OWN, "-O2", "-g", "-shared", "-flto=1")
         name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
-        run_tool([gxx(), *flags, name, *include_flags(), *sources, "-o", str(made)], folder)
+        run_tool([gxx(), *flags, name, *include_flags(), *sources, str(_interpreter()), "-o", str(made)], folder)
         made.replace(library)
     return library
+
+
+_OWN = ("-std=c++17", "-fPIC", "-w", "-fvisibility=hidden")
+
+
+def _interpreter() -> Path:
+    """The interpreter of inline PTX: one object, that of both libraries, as it takes as long as the rest of either."""
+    made = cache_folder() / f"ptx-{digest_of([], [])}.o"
+    with workplace() as folder, lock_of(made):
+        if not made.exists():
+            sources = sorted(map(str, (HOME / "ptx").glob("*.cpp")))
+            flags, placed = (*_OWN, "-O1", "-fwrapv", _SEPARATE, "-r", "-nostdlib"), Path(folder) / made.name
+            run_tool([gxx(), *flags, *include_flags(), *sources, "-o", str(placed)], folder)
+            placed.replace(made)
+    return made
 
 
 def headers(mode: Mode, name: str = "simt.h", more: Sequence[str] = ()) -> Path:
@@ -354,7 +359,7 @@ def _tools() -> bytes:
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
     files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    for file in (*files, Path(__file__), HOME / "subscripts.py", HOME / "variables.py"):
+    for file in (*files, Path(__file__), HOME / "subscripts.py", HOME / "variables.py", HOME / "assembly.py"):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.digest()
 
@@ -372,14 +377,12 @@ _DYNAMIC = re.compile(
     rf"\b(?P<words>(?:extern|__shared__)\b(?:{_ALIGNMENT}|[^;{{}}()=\[\]])*?)\b(?P<name>\w+)\s*\[\s*0?\s*\]\s*;"
 )
 _NO_TYPE = re.compile(rf"\b(?:extern|__shared__)\b|{_ALIGNMENT}")
+_STATIC = re.compile(r"\bstatic\b((?:\s+(?:const|volatile|__device__))*\s+__shared__\b)|(\b__shared__\s+)static\b")
 _ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\))")
 
 
 def rewritten(text: str) -> str:
-    """Do to a kernel's source what no macro can.
-
-    Dynamic shared memory becomes a pointer to it, and an alignment stands before __shared__, where g++ wants it.
-    """
+    """Make dynamic shared memory a pointer to it, and bring the words around __shared__ in the order of g++."""
 
     def pointer(match: re.Match[str]) -> str:
         if not {"extern", "__shared__"} <= set(match["words"].split()):
@@ -387,7 +390,7 @@ def rewritten(text: str) -> str:
         kind, lines = " ".join(_NO_TYPE.sub(" ", match["words"]).split()), "\n" * match[0].count("\n")
         return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
 
-    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, text))
+    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", without_assembly(text))))
 
 
 def placed(text: str, path: Path) -> str:
@@ -469,10 +472,15 @@ def _subscripts(path: Path, shared: set[str]) -> list[Subscript]:
     return subscripts({name: rewritten(text) for name, text in texts if names.count(name) == 1}, shared)
 
 
-def run_tool(command: list[str], folder: str, source: str = "") -> str:
-    """Run a compiler or the like; what it prints. Raises BuildError."""
+def run_tool(command: list[str], folder: str, source: str = "", seconds: float | None = None) -> str:
+    """Run a compiler or the like; what it prints. seconds: that it may take. Raises BuildError."""
     env = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
-    done = subprocess.run(command, input=source, env=env, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, input=source, env=env, capture_output=True, text=True, check=False, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"g++ was given up after {seconds:g} s") from error
     if done.returncode:
         raise BuildError(done.stderr or f"{command[0]} failed and said nothing")
     return done.stdout

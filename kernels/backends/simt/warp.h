@@ -72,3 +72,20 @@ SIMT_REDUCE(__reduce_and_sync, bit_and, unsigned)
 SIMT_REDUCE(__reduce_or_sync, bit_or, unsigned)
 SIMT_REDUCE(__reduce_xor_sync, bit_xor, unsigned)
 #undef SIMT_REDUCE
+
+// As they were before compute capability 7.0, of the lanes that come to them together.
+#define SIMT_OF_ACTIVE(NAME, WHICH)                                                                         \
+  template <class T>                                                                                        \
+  SIMT_INLINE T NAME(T value, WHICH which, int width = 32, simt::Place at = simt::here()) {                 \
+    return NAME##_sync(simt::active_lanes(at), value, which, width, at);                                     \
+  }
+SIMT_OF_ACTIVE(__shfl, int)
+SIMT_OF_ACTIVE(__shfl_up, unsigned)
+SIMT_OF_ACTIVE(__shfl_down, unsigned)
+SIMT_OF_ACTIVE(__shfl_xor, int)
+#undef SIMT_OF_ACTIVE
+SIMT_INLINE unsigned __ballot(int said, simt::Place at = simt::here()) {
+  return __ballot_sync(simt::active_lanes(at), said, at);
+}
+SIMT_INLINE int __any(int said, simt::Place at = simt::here()) { return __any_sync(simt::active_lanes(at), said, at); }
+SIMT_INLINE int __all(int said, simt::Place at = simt::here()) { return __all_sync(simt::active_lanes(at), said, at); }

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from _silu import right
 
+from kernel_assay.corpus.model.campaign import Campaign, Moment
 from kernel_assay.fuzz import api
 from kernel_assay.fuzz.service.protocol import MADE, SENT, Checkout, JobRequest, JobState, Sources
-from kernel_assay.fuzz.service.work.execute import Work, execute, load_seconds
+from kernel_assay.fuzz.service.work.execute import Work, _quiet, execute, load_seconds
 from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.service.work.warm import WarmPools
 
@@ -36,6 +37,12 @@ def do(tmp_path, pools):
             return execute(Work(JobRequest.model_validate(request), places, ahead=pools.ahead, **more))
 
     return done
+
+
+def test_a_search_says_for_how_long_it_met_nothing_new():
+    moments = [Moment(seconds=at, judged=0, cells=cells, findings=0) for at, cells in ((1, 5), (4, 9), (6, 9), (8, 9))]
+    assert _quiet(Campaign.model_construct(timeline=tuple(moments), seconds=10.0)) == 6.0
+    assert _quiet(Campaign.model_construct(timeline=(), seconds=10.0)) == 0.0
 
 
 def judging(subject="kernel.py", **settings):

@@ -330,6 +330,12 @@ def test_people_are_told_once_for_each_standing(serving, everything):
     assert addresses == ("json://somewhere",)
     assert title == "Kernel Assay: 2 findings (2 new)"
     assert body.count("http://here/findings/") == 2
+    for hours in (1, 2, 3, 30):
+        everything.post(f"/v1/findings/{found(3).id}/reopen")
+        assert teller.tell(time.time() + hours * 3600) == (hours in {1, 30}), (
+            "what comes and goes is told of once a day"
+        )
+    assert [title for _, title, _ in sent[1:]] == ["Kernel Assay: 1 finding (1 reopened)"] * 2
 
 
 def test_browsers_sign_in_and_their_forms_need_a_word(serving, everything):
@@ -363,7 +369,7 @@ def test_pages_show_what_is_there_and_say_the_same_as_json(serving, everything):
     pages = [
         "/",
         "/findings",
-        "/findings?state=unfixed",
+        "/findings?state=unresolved",
         f"/findings/{finding}",
         "/jobs",
         "/kernels",
@@ -391,7 +397,7 @@ def test_pages_show_what_is_there_and_say_the_same_as_json(serving, everything):
         ).status_code
         == 303
     )
-    assert "wontfix" in client.get(f"/findings/{finding}").text
+    assert "t fix since" in client.get(f"/findings/{finding}").text
     assert client.post(f"/findings/{finding}/reopen", data={"csrf": word}).status_code == 303
     assert everything.get(f"/v1/findings/{finding}").json()["state"] == "reopened"
     assert client.get("/static/script.js").headers["content-type"].startswith("text/javascript")

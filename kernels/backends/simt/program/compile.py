@@ -7,8 +7,10 @@ it: variables of the device, shared arrays, and subscripts, one a line (program/
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +27,8 @@ _GAP = 64
 _KINDS = {"variable": 5, "constant": 6, "managed": 7}
 """Kind in program/watch.h has the same."""
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+_FROM_ROOT = re.compile(r'^([ \t]*#[ \t]*include[ \t]*[<"])/+', re.MULTILINE)
+"""An absolute path of a header, whose copy is to be read."""
 _RECOVER = "-fsanitize-recover=alignment"
 _LINK = (
     *("-pie", "-nodefaultlibs", "-pthread", "-lstdc++", "-lm", "-lc", "-lgcc_s", "-lgcc", "-Wl,-z,defs"),
@@ -42,6 +46,8 @@ class Request:
     includes: tuple[Path, ...] = ()
     """Folders with headers of its own."""
     standard: str = "c++17"
+    seconds: float = 300.0
+    """That g++ may take for a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +83,48 @@ def compile_program(request: Request) -> Program:
 
     Raises UsageError, a sentence with the line, for what g++ refuses or the emulator has not.
     """
-    if why := toolchain.missing():
-        raise UsageError(f"no CUDA program can be compiled here, because {why}")
-    texts = {file: _read(file) for file in request.sources}
-    parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
-    declared = {file: variables(text) for file, text in texts.items()}
-    plain = plain_kernels(texts.values())
-    try:
-        units = [
-            _compiled(request, {file: texts[file] for file in own}, [v for file in own for v in declared[file]], plain)
-            for own in parts
-        ]
+    texts, declared = dict[Path, str](), dict[Path, list[Variable]]()
+    with _one_sentence(texts):
+        units = _units(request, texts, declared)
         executable = _linked(units)
-    except BuildError as error:
-        raise UsageError(sentence_of(str(error), {file.name for file in texts})) from error
     symbols = _described(executable, units, texts)
     places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
     return Program(executable, symbols, texts, places)
+
+
+def check_sources(request: Request) -> None:
+    """Compile files that may lack a main function, and others of their program. Raises as `compile_program`."""
+    texts = dict[Path, str]()
+    with _one_sentence(texts):
+        units = _units(request, texts, {})
+        with suppress(_IncompleteError):
+            _linked(units)
+
+
+class _IncompleteError(BuildError):
+    """The linker misses functions, but none of CUDA's."""
+
+
+@contextmanager
+def _one_sentence(texts: dict[Path, str]) -> Iterator[None]:
+    if why := toolchain.missing():
+        raise UsageError(f"no CUDA program can be compiled here, because {why}")
+    try:
+        yield
+    except BuildError as error:
+        raise UsageError(sentence_of(str(error), {file.name for file in texts})) from error
+
+
+def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[Variable]]) -> list[_Unit]:
+    """Compile the sources; their texts, and those of their own headers, with the variables in them, are noted."""
+    texts |= {file: _read(file) for file in request.sources}
+    parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
+    declared |= {file: variables(text) for file, text in texts.items()}
+    plain = plain_kernels(texts.values())
+    return [
+        _compiled(request, {file: texts[file] for file in own}, [v for file in own for v in declared[file]], plain)
+        for own in parts
+    ]
 
 
 def _read(file: Path) -> str:
@@ -110,7 +141,8 @@ def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> lis
     while waiting:
         one = waiting.pop()
         for name in _INCLUDE.findall(texts[one]):
-            places = ((folder / name).absolute() for folder in (one.parent, *folders))
+            # two headers may include one another by ways that grow: ../a/../a
+            places = (Path(os.path.normpath((folder / name).absolute())) for folder in (one.parent, *folders))
             header = next((p for p in places if p.is_file()), None)
             if header and header not in found:
                 if header not in texts:
@@ -121,7 +153,8 @@ def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> lis
 
 
 def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
-    return toolchain.placed(rewrite_launches(text, plain), file.absolute())
+    text = _FROM_ROOT.sub(r"\1", rewrite_launches(text, plain))
+    return toolchain.placed(text, file.absolute())
 
 
 def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], plain: dict[str, str]) -> _Unit:
@@ -139,7 +172,7 @@ def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], 
             command = [toolchain.gxx(), *flags, *places, *toolchain.include_flags(), "-include", str(header)]
             assembly, placed = Path(folder) / "unit.s", Path(folder) / "unit.o"
             source = str(_copy_of(next(iter(own)), Path(folder)))
-            run_tool([*command, "-x", "c++", source, "-S", "-o", str(assembly)], folder)
+            run_tool([*command, "-x", "c++", source, "-S", "-o", str(assembly)], folder, seconds=request.seconds)
             text, enlarged = _with_gaps(toolchain.separated(assembly.read_text("utf-8")), declared)
             assembly.write_text(text, "utf-8")
             run_tool([toolchain.gxx(), "-c", str(assembly), "-o", str(placed)], folder)
@@ -156,7 +189,7 @@ def _places(folder: Path, own: dict[Path, str], request: Request, plain: dict[st
         copy = _copy_of(one, folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(_rewritten(text, one, plain), "utf-8")
-    words = ["-iquote", str(next(iter(own)).absolute().parent)]
+    words = ["-iquote", str(next(iter(own)).absolute().parent), "-I", str(_copy_of(Path("/"), folder))]
     for one in request.includes:
         words += ["-I", str(_copy_of(one, folder)), "-I", str(one)]
     return words
@@ -196,9 +229,17 @@ def _linked(units: Sequence[_Unit]) -> Path:
         with toolchain.workplace() as folder:
             placed, library = Path(folder) / "program", toolchain.runtime(programs=True)
             found = f"-Wl,-rpath,{library.parent}"
-            run_tool([toolchain.gxx(), *objects, "-o", str(placed), str(library), found, *_LINK], folder)
+            try:
+                run_tool([toolchain.gxx(), *objects, "-o", str(placed), str(library), found, *_LINK], folder)
+            except BuildError as error:
+                raise _IncompleteError(str(error)) if _lacks_only_own(str(error)) else error from error
             placed.replace(made)
     return made
+
+
+def _lacks_only_own(said: str) -> bool:
+    names = [m[3] for m in _NO_FUNCTION.finditer(said)]
+    return bool(names) and not any(map(_CUDAS.match, names))
 
 
 _SECTION = re.compile(r"\]\s+(\.data|\.bss)\s+\S+\s+([0-9a-f]+)\s+[0-9a-f]+\s+([0-9a-f]+)")
@@ -256,6 +297,28 @@ def _word(name: str) -> str:
     return re.sub(r"\s+", "_", name) or "-"
 
 
+_LIBRARIES = {
+    "PyTorch's C++ API": r"torch/|ATen/|c10/",
+    "cuBLAS": "cublas",
+    "cuRAND's host API": r"curand\.h",
+    "cuFFT": "cufft",
+    "cuSPARSE": "cusparse",
+    "cuSOLVER": "cusolver",
+    "cuDNN": "cudnn",
+    "NCCL": "nccl",
+    "NPP": "npp",
+    "NVML": "nvml",
+    "CUTLASS": "cutlass/|cute/",
+}
+"""Headers of what is not emulated."""
+_FEATURES = {
+    "texture references are not emulated, nor known to CUDA since version 12": r"^'texture' (?:does not name|was not)",
+    "launches by kernels are not emulated": "cudaGetParameterBuffer|cudaLaunchDevice",
+}
+"""What an error of g++ is about."""
+_CUDAS = re.compile(r"cu(?:da|blas(?:Lt)?|rand|fft|sparse|solver\w\w|dnn)?[A-Z]|(?:nccl|npp|nvml|nvrtc)[A-Z]?")
+"""Functions of CUDA's libraries."""
+_UNKNOWN = re.compile(rf"'((?:{_CUDAS.pattern})\w*)' (?:was not declared|does not name a type|has not been declared)")
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
@@ -264,21 +327,30 @@ _NO_HEADER = re.compile(r"(\S+): No such file or directory")
 
 def sentence_of(said: str, own: set[str]) -> str:
     """The first error of g++ or the linker as one sentence with its line."""
-    if match := _NO_FUNCTION.search(said):
-        return _undefined(match)
+    if missing := [*_NO_FUNCTION.finditer(said)]:
+        return _undefined(next((m for m in missing if _CUDAS.match(m[3])), missing[0]))
     match = _ERROR.search(said)
     if not match:
-        return f"g++ could not compile the program: {said.strip().splitlines()[0]}"
+        return f"g++ could not compile {' or '.join(sorted(own))}: {said.strip().splitlines()[0]}"
     file, line, what = Path(match[1]).name, match[2], match[3]
     including = [m for m in _FROM.finditer(said) if Path(m[1]).name in own]
     if file not in own and including:
         first = including[-1]
         return f"a header that {Path(first[1]).name} includes in line {first[2]} is not emulated ({file}: {what})"
+    return _of_line(what, f"{file}, line {line}")
+
+
+def _of_line(what: str, at: str) -> str:
     if "SIMT_UNSUPPORTED_asm" in what:
-        return f"inline PTX is not emulated ({file}, line {line})"
+        return f"inline PTX is not emulated ({at})"
     if header := _NO_HEADER.search(what):
-        return f"the header {header[1]} is neither emulated nor found ({file}, line {line})"
-    return f"{file}, line {line}: g++ says: {what}"
+        library = next((name for name, its in _LIBRARIES.items() if re.match(its, header[1])), "")
+        missing = f"the header {header[1]} is neither emulated nor found ({at})"
+        return f"{library} is not emulated ({at}, includes {header[1]})" if library else missing
+    unknown = _UNKNOWN.match(what)
+    known = (name for name, its in _FEATURES.items() if re.search(its, what))
+    feature = f"{unknown[1]} is not emulated" if unknown else next(known, "")
+    return f"{feature} ({at})" if feature else f"{at}: g++ says: {what}"
 
 
 def _undefined(match: re.Match[str]) -> str:
@@ -286,4 +358,4 @@ def _undefined(match: re.Match[str]) -> str:
     at = f" ({Path(match[1]).name}, line {match[2]})" if match[1] else ""
     if name == "main":
         return "no file has a main function"
-    return f"{name} is not emulated{at}" if name.startswith("cu") else f"{name} is defined nowhere{at}"
+    return f"{name} is not emulated{at}" if _CUDAS.match(name) else f"{name} is defined nowhere{at}"

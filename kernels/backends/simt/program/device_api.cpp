@@ -89,6 +89,15 @@ API cudaError_t cudaDeviceGetLimit(size_t* to, cudaLimit) { return *to = 8 << 20
 API cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return FINE; }
 API cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -5, FINE; }
 API cudaError_t cudaDeviceCanAccessPeer(int* to, int, int) { return *to = 0, FINE; }
+API cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return TELL(cudaErrorPeerAccessUnsupported, "one device is emulated"); }
+API cudaError_t cudaDeviceDisablePeerAccess(int) { return TELL(cudaErrorPeerAccessNotEnabled, "one device is emulated"); }
+API cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* to) { return *to = cudaFuncCachePreferNone, FINE; }
+API cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* to) { return *to = cudaSharedMemBankSizeFourByte, FINE; }
+API cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return FINE; }
+API cudaError_t cudaFuncSetSharedMemConfig(const void*, cudaSharedMemConfig) { return FINE; }
+API cudaError_t cudaGetDeviceFlags(unsigned* to) { return *to = cudaDeviceScheduleAuto, FINE; }
+API cudaError_t cudaSetValidDevices(int*, int) { return FINE; }
+API cudaError_t cudaDeviceGetPCIBusId(char* to, int n, int) { return snprintf(to, n, "0000:00:00.0"), FINE; }
 API cudaError_t cudaProfilerStart() { return FINE; }
 API cudaError_t cudaProfilerStop() { return FINE; }
 
@@ -129,6 +138,9 @@ API cudaError_t cudaStreamGetFlags(cudaStream_t s, unsigned* to) {
   if (!is_stream(s)) return TELL(cudaErrorInvalidResourceHandle, "no stream");
   return *to = streams.count(s) ? s->flags : 0, FINE;
 }
+API cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* to) { return *to = cudaStreamCaptureStatusNone, FINE; }
+API cudaError_t cudaStreamGetDevice(cudaStream_t, int* to) { return *to = 0, FINE; }
+API cudaError_t cudaStreamGetId(cudaStream_t s, unsigned long long* to) { return *to = reinterpret_cast<uintptr_t>(s), FINE; }
 API cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) { return FINE; }
 API cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void* with) {
   synchronized();
@@ -196,6 +208,10 @@ API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* to, 
 }
 API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* to, const void* f, int threads, size_t shared) {
   return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(to, f, threads, shared, 0);
+}
+API cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* to, const void*, int blocks, int threads) {
+  if (blocks < 1 || threads < 1) return TELL(cudaErrorInvalidValue, "no blocks, or blocks of no threads");
+  return *to = std::min<size_t>(48 << 10, (228 << 10) / blocks - static_shared()), FINE;
 }
 
 namespace {

@@ -104,6 +104,10 @@ cudaError_t symbol(const void* at, size_t offset, size_t bytes, char** found, co
 
 API cudaError_t cudaMalloc(void** to, size_t bytes) { return give(to, bytes, Kind::device, __func__, CALLER); }
 API cudaError_t cudaMallocAsync(void** to, size_t bytes, cudaStream_t) { return give(to, bytes, Kind::device, __func__, CALLER); }
+API void* simt_allocate_ordered(size_t bytes) {
+  LOCKED;
+  return simt::allocate_ordered(bytes ? bytes : 1, CALLER);
+}
 API cudaError_t cudaMallocManaged(void** to, size_t bytes, unsigned) { return give(to, bytes, Kind::managed, __func__, CALLER); }
 API cudaError_t cudaMallocHost(void** to, size_t bytes) { return give(to, bytes, Kind::pinned, __func__, CALLER); }
 API cudaError_t cudaHostAlloc(void** to, size_t bytes, unsigned) { return give(to, bytes, Kind::pinned, __func__, CALLER); }
@@ -175,6 +179,18 @@ API cudaError_t cudaMemset2DAsync(void* at, size_t pitch, int value, size_t w, s
 API cudaError_t cudaMemset3D(cudaPitchedPtr at, int value, cudaExtent e) {
   return set(at.ptr, at.pitch, value, e.width, e.height * e.depth, __func__, CALLER);
 }
+API cudaError_t cudaMemset3DAsync(cudaPitchedPtr at, int value, cudaExtent e, cudaStream_t) {
+  return set(at.ptr, at.pitch, value, e.width, e.height * e.depth, __func__, CALLER);
+}
+API cudaError_t cudaMallocFromPoolAsync(void** to, size_t bytes, cudaMemPool_t, cudaStream_t) {
+  return give(to, bytes, Kind::device, __func__, CALLER);
+}
+API cudaError_t cudaHostGetFlags(unsigned* to, void*) { return *to = cudaHostAllocDefault, FINE; }
+// There is one pool, which gives back at once what is freed.
+API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* to, int) { return *to = reinterpret_cast<cudaMemPool_t>(1), FINE; }
+API cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* to, int device) { return cudaDeviceGetDefaultMemPool(to, device); }
+API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return FINE; }
+API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return FINE; }
 
 #define TO_SYMBOL(NAME, WAITS, ...)                                                                                    \
   API cudaError_t NAME(const void* s, const void* from, size_t n, size_t offset, cudaMemcpyKind k __VA_ARGS__) {       \
@@ -267,7 +283,30 @@ API cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch, cudaArray_const_t 
   size_t row = from->width * from->element;
   return copy({to, pitch, from->data + y * row + x, row, w, h}, k, true, __func__, CALLER);
 }
-API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) {
+API cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, const void* from, size_t pitch, size_t w, size_t h,
+                                         cudaMemcpyKind k, cudaStream_t) {
+  size_t row = to->width * to->element;
+  return copy({to->data + y * row + x, row, from, pitch, w, h}, k, false, __func__, CALLER);
+}
+API cudaError_t cudaMemcpy2DFromArrayAsync(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t w, size_t h,
+                                           cudaMemcpyKind k, cudaStream_t) {
+  size_t row = from->width * from->element;
+  return copy({to, pitch, from->data + y * row + x, row, w, h}, k, false, __func__, CALLER);
+}
+API cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t n, cudaMemcpyKind k) {
+  return copy(to->data + y * to->width * to->element + x, from, n, k, true, __func__, CALLER);
+}
+API cudaError_t cudaMemcpyFromArray(void* to, cudaArray_const_t from, size_t x, size_t y, size_t n, cudaMemcpyKind k) {
+  return copy(to, from->data + y * from->width * from->element + x, n, k, true, __func__, CALLER);
+}
+API cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* to, cudaArray_const_t array) { return *to = array->format, FINE; }
+API cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* size, unsigned* flags, cudaArray_t array) {
+  if (format) *format = array->format;
+  if (size) *size = {array->width, array->height, array->depth};
+  if (flags) *flags = 0;
+  return FINE;
+}
+static cudaError_t copy_3d(const cudaMemcpy3DParms* p, bool waits, const char* name, uintptr_t pc) {
   LOCKED;
   bool from_array = p->srcArray, to_array = p->dstArray;
   size_t element = from_array ? p->srcArray->element : to_array ? p->dstArray->element : 1, width = p->extent.width * element;
@@ -279,9 +318,11 @@ API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) {
   size_t tp, ts, fp, fs;
   char *to = side(p->dstArray, p->dstPtr, p->dstPos, tp, ts), *from = side(p->srcArray, p->srcPtr, p->srcPos, fp, fs);
   for (size_t z = 0; z < p->extent.depth; ++z)
-    if (cudaError_t e = copy({to + z * ts, tp, from + z * fs, fp, width, p->extent.height}, p->kind, true, __func__, CALLER)) return e;
+    if (cudaError_t e = copy({to + z * ts, tp, from + z * fs, fp, width, p->extent.height}, p->kind, waits, name, pc)) return e;
   return cudaSuccess;
 }
+API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) { return copy_3d(p, true, __func__, CALLER); }
+API cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t) { return copy_3d(p, false, __func__, CALLER); }
 
 API cudaError_t cudaCreateTextureObject(cudaTextureObject_t* to, const cudaResourceDesc* r, const cudaTextureDesc* t, const cudaResourceViewDesc*) {
   LOCKED;

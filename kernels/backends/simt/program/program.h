@@ -13,6 +13,7 @@ constexpr int warpSize = 32;
 #endif
 
 #include "launch.h"
+#include "legacy.h"
 #include "textures.h"
 
 namespace simt {
@@ -117,8 +118,13 @@ SIMT_SYMBOL(cudaFuncGetAttributes, (cudaFuncAttributes* to, T* f), to, (const vo
 SIMT_SYMBOL(cudaFuncSetCacheConfig, (T* f, cudaFuncCache how), (const void*)f, how)
 
 inline void __prof_trigger(int) {}
+#define __auto_type auto
 #define __assume(...) ((void)0)
 #define __CUDACC__ 1
+#ifndef THRUST_DEVICE_SYSTEM
+#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
+#endif
+extern "C" SIMT_API void* simt_allocate_ordered(size_t bytes);
 #define cudaLaunchKernel(...) simt_cudaLaunchKernel(#__VA_ARGS__, __VA_ARGS__)
 #define cudaLaunchCooperativeKernel(...) simt_cudaLaunchCooperativeKernel(#__VA_ARGS__, __VA_ARGS__)
 #define asm SIMT_UNSUPPORTED_asm;  // which ends the statement: operands behind a colon would be the first complaint

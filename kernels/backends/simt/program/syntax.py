@@ -15,7 +15,7 @@ _TOKEN = re.compile(
     r"""//(?:\\\n|[^\n])* | /\*.*?\*/ | \\\n              # comments, and lines that go on
     | R"(?P<end>[^()\\\s]*)\(.*?\)(?P=end)"              # strings and characters
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-    | <<< | >>> | :: | -> | \.?\d(?:[eEpP][+-]|'?[\w.])* | \w+ | [^\s]""",
+    | <<\s*< | >>> | :: | -> | \.?\d(?:[eEpP][+-]|'?[\w.])* | \w+ | [^\s]""",
     re.DOTALL | re.VERBOSE,
 )
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
@@ -26,6 +26,8 @@ _CAST = re.compile(
     r"\b(cudaLaunch(?:Cooperative)?Kernel\s*\(\s*)"
     r"(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)|reinterpret_cast\s*<\s*(?:const\s+)?void\s*\*\s*>)"
 )
+_PRAGMA = re.compile(r"^([ \t]*#[ \t]*define[ \t]+\w+[ \t]+)#[ \t]*pragma[ \t]+([^\n\"]*)$", re.MULTILINE)
+"""A macro that stands for a directive, which nvcc takes."""
 _QUALIFIERS = {"__constant__": "constant", "__managed__": "managed", "__device__": "variable"}
 
 
@@ -44,7 +46,7 @@ class Variable(NamedTuple):
 
 
 def _tokens(text: str) -> list[_Token]:
-    found = (_Token(m[0], m.start(), m.end()) for m in _TOKEN.finditer(text))
+    found = (_Token("<<<" if m[0][:2] == "<<" else m[0], m.start(), m.end()) for m in _TOKEN.finditer(text))
     return [t for t in found if not t.text.startswith(("//", "/*", "\\\n"))]
 
 
@@ -156,13 +158,14 @@ def _parameters(tokens: list[_Token], at: int) -> int:
 def rewrite_launches(text: str, plain: Mapping[str, str]) -> str:
     """Make calls of launches."""
     text = _CAST.sub(lambda m: m[1] + "\n" * m[0].count("\n", len(m[1])), text)
-    if "<<<" not in text:
+    text = _PRAGMA.sub(r'\1_Pragma("\2")', text)
+    if "<<" not in text:
         return text
     tokens, edits = _tokens(text), list[tuple[int, int, str]]()
     for number, token in enumerate(tokens):
         if token.text != "<<<" or not number:
             continue
-        end = _configuration_end(tokens, number)
+        opening, end = _configuration_end(tokens, number)
         first = _callee(tokens, number - 1)
         if not end or end + 1 >= len(tokens) or tokens[end + 1].text != "(":
             continue
@@ -173,7 +176,7 @@ def rewrite_launches(text: str, plain: Mapping[str, str]) -> str:
         prefix = "::" * (is_plain and len(callee) == 1 and plain[name].startswith("::"))
         edits.append((tokens[first].begin, tokens[first].begin, begin + prefix))
         edits.append((token.begin, token.end, middle.format(name=name)))
-        edits.append((tokens[end].begin, tokens[end].end, ")"))
+        edits.append((tokens[opening].begin, tokens[end].end, ")"))
     for start, stop, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[stop:]
     return text
@@ -188,17 +191,19 @@ _CALLS = {
 }
 
 
-def _configuration_end(tokens: list[_Token], opening: int) -> int:
-    """The `>>>` of a launch; 0: none."""
-    depth = 0
+def _configuration_end(tokens: list[_Token], opening: int) -> tuple[int, int]:
+    """The first and last token of a launch's `>>>`; nvcc takes `>> >`, too, which some editors make of it. 0: none."""
+    depth, split = 0, tokens[opening].end - tokens[opening].begin > len("<<<")
     for at in range(opening + 1, len(tokens)):
         text = tokens[at].text
         if text == ">>>" and not depth:
-            return at
+            return at, at
+        if split and not depth and [t.text for t in tokens[at : at + 4]] == [">", ">", ">", "("]:
+            return at, at + 2
         depth += (text in _OPEN) - (text in _CLOSE)
         if depth < 0 or text == ";":
-            return 0
-    return 0
+            return 0, 0
+    return 0, 0
 
 
 _ALIAS = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+[^\n]*?(__(?:device|constant|managed)__)", re.MULTILINE)
