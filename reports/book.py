@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.corpus.model.campaign import Campaign
+from kernel_assay.corpus.model.campaign import Campaign, Statistics
 from kernel_assay.corpus.model.case import TOKEN
 from kernel_assay.corpus.model.coverage_share import Share
 from kernel_assay.corpus.model.findings import BESIDE, Finding, State
@@ -22,7 +22,7 @@ from kernel_assay.corpus.storage.matrix_journal import MatrixJournal
 from kernel_assay.corpus.storage.matrix_record import MatrixRun
 from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.reports.bugs import grouped, rank
-from kernel_assay.reports.words import count
+from kernel_assay.reports.words import count, percent
 
 DEFAULT_CORPUS = "corpus"
 """Folder that commands use if none is named."""
@@ -164,6 +164,24 @@ def failing(kinds: dict[str, int]) -> int:
 def judged_of(kinds: dict[str, int]) -> int:
     """Executions that were judged, of a count by kind: those that were declined were not."""
     return sum(n for kind, n in kinds.items() if kind != Kind.UNSUPPORTED)
+
+
+def checked_here(c: Campaign) -> list[str]:
+    """A sentence about how many cases of emulated kernels ran in check mode; none if there are no such kernels."""
+    statistics = {
+        s.key: c.statistics.get(s.key, Statistics()) for s in c.subjects if s.device == "cpu" and not s.planted
+    }
+    mine = [s for s in c.subjects if s.key in statistics and (s.backend == "cuda" or statistics[s.key].checked)]
+    if not mine:
+        return []
+    cases, judged = (
+        sum(statistics[s.key].checked for s in mine),
+        sum(judged_of(c.by_subject.get(s.key, {})) for s in mine),
+    )
+    share = f" ({percent(cases / judged)})" if judged else ""
+    return [
+        f"checked: {cases:,} of {count(judged, 'case')} of {count(len(mine), 'emulated kernel')} in check mode{share}"
+    ]
 
 
 def planted_missed(campaign: Campaign) -> list[str]:

@@ -84,7 +84,8 @@ class Statistics(Record):
     fidelity: dict[str, Fidelity] = {}
     """Of ops that lose something by design: by the attribute that decides what, over cases of independent draws."""
     checked: int = 0
-    """Cases of a kernel on a GPU that were also run in check mode on the processors beside it."""
+    """Cases of an emulated or interpreted kernel of which one run was in check mode, where every access to memory is
+    judged; of a kernel on a GPU: that were also run so on the processors beside it."""
     unchecked: str = ""
     """Why the first of those that could not be run there was not."""
 
@@ -195,6 +196,8 @@ class Campaign(Record):
     """Op -> the only extents that its cases have, in turn; without them they are drawn."""
     contracted: bool = False
     """Whether some cases have a * b + c rounded once in kernels that are emulated (Case.contracted)."""
+    checks_often: bool = False
+    """Whether half of the cases run kernels that are emulated in check mode, and not a quarter of them."""
     calls: dict[str, Call] = {}
     """Subject key -> how it is called; a run that goes on need not load unchanged files to know."""
     checked: dict[str, str] = {}

@@ -98,8 +98,7 @@ class Case(Record):
     @cached_property
     def number(self) -> int:
         """The number that decides how it is run (order of threads, check mode, streams): 0 if all its seeds are 0."""
-        seeds = [t.fill.seed for t in self.tensors.values()]
-        return zlib.crc32(repr(seeds).encode()) if any(seeds) else 0
+        return number_of([t.fill.seed for t in self.tensors.values()])
 
     @cached_property
     def label(self) -> str:
@@ -126,6 +125,11 @@ class Case(Record):
     def __repr__(self) -> str:
         """The label, and a word that brings the case back: a failing test prints it."""
         return f"<{self.label} | {self.token}>"
+
+
+def number_of(seeds: list[int]) -> int:
+    """Case.number of tensors with these seeds."""
+    return zlib.crc32(repr(seeds).encode()) if any(seeds) else 0
 
 
 def _tensor_label(name: str, t: TensorRecipe, usual: str) -> str:

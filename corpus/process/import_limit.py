@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sysconfig
 import threading
@@ -15,6 +16,8 @@ from kernel_assay.corpus.errors import UsageError
 
 IMPORT_SECONDS = 100.0
 """As long as a compiler may take that a file calls when it is imported (load_inline)."""
+SECONDS_VARIABLE = "KERNEL_ASSAY_IMPORT_SECONDS"
+"""A variable that says less: of what strangers send, no file may hold up for so long whoever waits behind it."""
 CALL_SECONDS = 40.0
 """Of a call with small inputs, which may compile as well."""
 NOTICE_SECONDS = 10.0
@@ -35,9 +38,14 @@ def say_waiting(what: str, most: float) -> None:
     logging.getLogger("kernel_assay").warning(words, what, NOTICE_SECONDS, most)
 
 
+def import_seconds() -> float:
+    """Seconds that a file may take to be imported here."""
+    return min(IMPORT_SECONDS, float(os.environ.get(SECONDS_VARIABLE) or IMPORT_SECONDS))
+
+
 def import_limit(path: Path) -> AbstractContextManager[None]:
     """Raise UsageError if the import of a file, which is what runs inside, does not end, and say where it is."""
-    return _limit(f"{path} does not end its import", IMPORT_SECONDS)
+    return _limit(f"{path} does not end its import", import_seconds())
 
 
 def call_limit(place: str) -> AbstractContextManager[None]:

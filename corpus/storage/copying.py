@@ -75,6 +75,7 @@ def backup(source: Place, file: Path) -> Counter[str]:
     with named_trouble(file.parent), TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
         partial = Path(folder) / "backup"
         copied = copy(source, DatabaseUrl(f"sqlite:///{partial.absolute()}"))
+        partial.chmod(0o600)
         partial.rename(file)
     return copied
 

@@ -18,6 +18,7 @@ class MemoryStore:
     """Keeps what a `RunStore` keeps, for one process and one run at a time, which nobody goes on with."""
 
     name = "memory"
+    keeps_outputs = False
 
     def __init__(self) -> None:
         self._runs: dict[str, Campaign] = {}

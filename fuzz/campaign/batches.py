@@ -73,12 +73,16 @@ class Runner:
         self._spared = {s.key for s in others if loader_of(s.loader).interprets}
         self._hangs = Hangs(hang_seconds, examiner.sandbox.timeout)
         self._deciding = {s.key for op in campaign.ops for s in deciding(op, campaign.subjects)}
+        self._judging = {s.key for s in subjects if loader_of(s.loader).judges}
+        """Keys of those that have a check mode."""
         self._slow: set[str] = set()
         """Keys of subjects that did not get through a long case."""
         self._slow_far: set[str] = set()
         """The same of cases with more elements than 32 bits count: for those there may be no room, either."""
-        self._told: set[str] = set()
-        """Keys of the signatures of which a failure was told with what led to it."""
+        self._told: dict[str, int] = {}
+        """Keys of the signatures of which a failure was told with what led to it, and the index of its case.
+
+        A batch of a process that is lost is run again, here perhaps, behind later ones: what it has is the first."""
         self._open = {name for name, index in campaign.goals.items() if index < 0}
 
     def request(self, proposal: Proposal) -> CheckRequest:
@@ -92,7 +96,8 @@ class Runner:
         if proposal.is_far:
             takers = self._one_of(takers, turn)
         elif proposal.is_long:
-            takers = self._bearing(proposal.case, takers, patient=turn // min(LONG.values()) % PATIENT_EVERY == 1)
+            rounds = turn // min(LONG.values())
+            takers = self._bearing(proposal.case, takers, patient=not rounds or rounds % PATIENT_EVERY == 1)
         return CheckRequest(proposal.case, self._hangs.without(proposal.case, takers), laws)
 
     def _bearing(self, case: Case, takers: tuple[str, ...], *, patient: bool) -> tuple[str, ...]:
@@ -154,6 +159,7 @@ class Runner:
         for proposal, ran in zip(proposals, self.examiner.judge(in_flight, outcomes, upcoming), strict=True):
             checked = self._forgiven(proposal, ran) if proposal.is_long else self._with_left_out(proposal, ran)
             done.ledger.count(proposal.index, checked, self._open, self._deciding)
+            done.ledger.count_checked(checked, self._judging)
             if proposal.wanted >= 0 and any(checked.verdicts[k].kind.facts.decided for k in self._mine(checked)):
                 done.ledger.wanted.add((checked.case.op, proposal.wanted))
             self._sort(proposal, checked, in_flight, done)
@@ -205,7 +211,7 @@ class Runner:
         found_by = f"{self._campaign.run}:{proposal.index}"
         failed = [(checked.case, key, v) for key, v in checked.verdicts.items() if v.failed]
         for case, key, verdict in (*failed, *checked.beside):
-            before = self._before(in_flight, case, key, verdict)
+            before = self._before(in_flight, case, key, verdict, proposal.index)
             done.failures.append(Failure(case, self.examiner.subjects[key], verdict, found_by, before))
         cells = elite_cells(checked.case, checked.verdicts)
         for key, verdict in checked.verdicts.items():
@@ -220,12 +226,12 @@ class Runner:
         failed = {key: verdict for key, verdict in checked.verdicts.items() if verdict.failed}
         done.failures.extend(Failure(checked.case, self._beside.subjects[k], v, found_by) for k, v in failed.items())
 
-    def _before(self, in_flight: CheckBatch, case: Case, key: str, verdict: Verdict) -> tuple[Case, ...]:
+    def _before(self, in_flight: CheckBatch, case: Case, key: str, verdict: Verdict, index: int) -> tuple[Case, ...]:
         """Cases that led to a failure, if it is the first of its signature: only that one is looked into."""
         assert verdict.signature is not None
-        if verdict.signature.key in self._told:
+        if self._told.get(verdict.signature.key, index + 1) <= index:
             return ()
-        self._told.add(verdict.signature.key)
+        self._told[verdict.signature.key] = index
         return self.examiner.ran_before(case, key, in_flight)
 
 

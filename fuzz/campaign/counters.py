@@ -17,6 +17,7 @@ from kernel_assay.fuzz.campaign.subject_counters import SubjectCounters
 from kernel_assay.fuzz.checking.requests import Checked
 from kernel_assay.fuzz.planning.coverage import cell_of
 from kernel_assay.fuzz.planning.goals import reached_now
+from kernel_assay.kernels.backends.simt.schedule import is_checked
 from kernel_assay.oracles.catalog import contract_of
 
 CLOSEST = 4
@@ -73,6 +74,12 @@ class Counters:
             self._tally(key).add(checked, key)
             if verdict.kind is Kind.PASS:
                 self._count_close(checked.case, key, verdict)
+
+    def count_checked(self, checked: Checked, judging: AbstractSet[str]) -> None:
+        """Count who ran a case in check mode that was counted; judging: keys of those that have one."""
+        for key in judging & checked.verdicts.keys() if is_checked(checked.case) else ():
+            if checked.verdicts[key].kind is not Kind.INCONCLUSIVE:
+                self._tally(key).add_emulated(checked.verdicts[key])
 
     def count_emulated(self, checked: Checked) -> None:
         """A case that was counted, and was emulated besides: of its verdicts only failures count with the others."""

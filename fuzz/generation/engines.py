@@ -21,11 +21,11 @@ from kernel_assay.corpus.model.case import Case
 from kernel_assay.fuzz.generation import size_distribution
 from kernel_assay.fuzz.generation.declines import AS_IF, narrowed
 from kernel_assay.fuzz.generation.elites import Elites
-from kernel_assay.fuzz.generation.model_shapes import far_turn, is_beyond, long_turn, tiled_turn, turn
+from kernel_assay.fuzz.generation.model_shapes import deep_turn, far_turn, is_beyond, long_turn, tiled_turn, turn
 from kernel_assay.fuzz.generation.near_repeats import near_repeat
 from kernel_assay.fuzz.generation.size_distribution import Draws
 from kernel_assay.fuzz.generation.strategies import MAX_WORK, ROOM_QUESTION, build, cases
-from kernel_assay.kernels.backends.simt.schedule import drawn_contracted
+from kernel_assay.kernels.backends.simt.schedule import drawn_checked, drawn_contracted, in_check_mode
 from kernel_assay.oracles.spec.axes import Dims
 from kernel_assay.oracles.spec.contract import Contract
 from kernel_assay.oracles.spec.plain_case import plain_case
@@ -41,8 +41,12 @@ NEAR_SINCE = 4
 NEAR = 1 / 8
 """Share of cases that are the last one of their op with a few other elements."""
 
+FIRST_CHECKED = 16
+"""Cases of an op that are all run in check mode, where a run checks often: a race is seen in the first second."""
+MOST_CHECKED = 1 << 20
+"""Steps of the op's work, or elements, of a case behind them that is: more would take most of the run's time."""
 SMALLEST_SINCE = 5
-"""The generation of runs that have cases of the smallest extents there are."""
+"""The generation of runs that have cases of the smallest extents there are, early long ones and deep ones."""
 SMALLEST, FIRST_SMALLEST = 64, 9
 """One case of an op in so many is as small as it can be without being empty, and which is the first."""
 
@@ -89,6 +93,8 @@ class Target:
     """Cases that come first, and are drawn like later: with their extents, dtypes and attributes."""
     shapes: tuple[Dims, ...] = ()
     """The only extents that cases have, in turn; (): they are drawn."""
+    checks_often: bool = False
+    """Whether half of the cases have kernels that are emulated run in check mode, and all of the first."""
     _narrowed: dict[frozenset[str], Target] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def without(self, refused: frozenset[str]) -> Target:
@@ -160,7 +166,7 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
         roomy = replace(target, max_elements=None, memory=None)
         case, choices = generate(roomy, random, shapes=(target.shapes[number % len(target.shapes)],))
         is_long = is_beyond(contract, contract.dims_of(case), contract.max_elements, MAX_WORK)
-        return Proposal(index, compiled(target, case), choices, is_long=is_long)
+        return Proposal(index, scheduled(target, case, number), choices, is_long=is_long)
     if number < len(contract.shapes):
         dtype = target.dtypes[0] if target.dtypes else ""
         return Proposal(
@@ -168,11 +174,15 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
         )
     if far := _far(target, run_seed, index, number):
         return far
-    shapes = _shapes(target, run_seed, number)
-    if target.generation >= SMALLEST_SINCE and number % SMALLEST == FIRST_SMALLEST:
-        smallest = {name: dim.least or dim.multiple for name, dim in contract.dims.items()}
-        return Proposal(index, compiled(target, generate(target, random, shapes=(smallest,))[0]), ())
-    if not shapes and (long := long_turn(contract, target.longest, run_seed, number)):
+    shapes, early = _shapes(target, run_seed, number), target.generation >= SMALLEST_SINCE
+    given: tuple[Dims, ...] = ()
+    if early and number % SMALLEST == FIRST_SMALLEST:
+        given = ({name: dim.least or dim.multiple for name, dim in contract.dims.items()},)
+    elif early and not shapes:
+        given = deep_turn(contract, run_seed, number)
+    if given:
+        return Proposal(index, scheduled(target, generate(target, random, shapes=given)[0], number), ())
+    if not shapes and (long := long_turn(contract, target.longest, run_seed, number, early=early)):
         roomy = replace(target, contract=long.contract, max_elements=None, memory=None)
         return Proposal(index, *generate(roomy, random, shapes=(long.dims,)), is_long=True)
     parent = None
@@ -180,7 +190,7 @@ def _proposed(target: Target, run_seed: int, index: int, number: int, elites: El
         parent = elites.pick(contract.name, index // BATCH, random)
     steer = _steer(parent.choices, random) if parent else {}
     case, choices = generate(target, random, steer, shapes)
-    return Proposal(index, compiled(target, case), choices, parent.cell if parent else "")
+    return Proposal(index, scheduled(target, case, number), choices, parent.cell if parent else "")
 
 
 def _shapes(target: Target, run_seed: int, number: int) -> tuple[Dims, ...]:
@@ -198,10 +208,11 @@ def _of_workload(target: Target, random: Random, index: int, number: int) -> Pro
     if number < len(target.workload):
         seeds = random.getrandbits(32)
         tensors = {name: t.but(fill=t.fill.but(seed=seeds + i)) for i, (name, t) in enumerate(model.tensors.items())}
-        return Proposal(index, compiled(target, model.but(tensors=tensors)), (), is_long=is_long, wanted=position)
+        case = scheduled(target, model.but(tensors=tensors), number)
+        return Proposal(index, case, (), is_long=is_long, wanted=position)
     given, roomy = like(contract, model), replace(target, max_elements=None, memory=None, dtypes=())
     case, choices = generate(replace(roomy, contract=given), random, shapes=(contract.dims_of(model),))
-    return Proposal(index, compiled(target, case), choices, is_long=is_long)
+    return Proposal(index, scheduled(target, case, number), choices, is_long=is_long)
 
 
 def like(contract: Contract, model: Case) -> Contract:
@@ -237,9 +248,18 @@ def _far(target: Target, run_seed: int, index: int, number: int) -> Proposal | N
     return None
 
 
-def compiled(target: Target, case: Case) -> Case:
-    """The case with a * b + c rounded once, if it is one of those: its seeds decide, and no question is asked."""
+def scheduled(target: Target, case: Case, number: int) -> Case:
+    """Number `number` of its op, in check mode or with a * b + c rounded once, if it is one of those.
+
+    Its seeds decide, and no question is asked.
+    """
+    if target.checks_often and (number < FIRST_CHECKED or drawn_checked(case)) and _is_light(target.contract, case):
+        return in_check_mode(case)
     return case.but(contracted=True) if target.contracted and drawn_contracted(case) else case
+
+
+def _is_light(contract: Contract, case: Case) -> bool:
+    return not is_beyond(contract, contract.dims_of(case), MOST_CHECKED, MOST_CHECKED)
 
 
 def generate(
@@ -297,11 +317,14 @@ def given_engine(targets: Sequence[Target], run_seed: int, start: int, elites: E
 
 def _chunk(targets: Sequence[Target], run_seed: int, number: int) -> list[Case]:
     """CHUNK cases, the targets in turn."""
-    streams = [_examples(t, f"{run_seed}:{number}:{i}", -(-CHUNK // len(targets))) for i, t in enumerate(targets)]
+    streams = [
+        _examples(t, f"{run_seed}:{number}:{i}", -(-CHUNK // len(targets)), number * CHUNK)
+        for i, t in enumerate(targets)
+    ]
     return [streams[i % len(targets)][i // len(targets)] for i in range(CHUNK)]
 
 
-def _examples(target: Target, run_seed: str, count: int) -> list[Case]:
+def _examples(target: Target, run_seed: str, count: int, begin: int) -> list[Case]:
     found: list[Case] = []
 
     @seed(Random(run_seed).getrandbits(64))
@@ -325,7 +348,7 @@ def _examples(target: Target, run_seed: str, count: int) -> list[Case]:
         )
     )
     def collect(case: Case) -> None:
-        found.append(compiled(target, case))
+        found.append(scheduled(target, case, begin + len(found)))
 
     while len(found) < count:
         collect()

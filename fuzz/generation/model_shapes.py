@@ -17,7 +17,7 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import format_of
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.fuzz.generation.strategies import MAX_WORK, Choose, build, distributions_for, lowest_of, memory_of
-from kernel_assay.oracles.spec.axes import Dims, shape_of
+from kernel_assay.oracles.spec.axes import Dims, dims_in, shape_of
 from kernel_assay.oracles.spec.contract import Contract, Input
 
 EVERY = 16
@@ -88,6 +88,12 @@ WIDER = 4
 """A long case has at most so many times as many elements, and that many times the work, as its dim alone tells."""
 BESIDE = (-1, 0, 1, 1)
 """Multiples of a dim that such an extent is off, by chance."""
+EARLY, EARLY_EVERY = 1 << 16, 32
+"""The extent that each dim has once early in a run, for 16 bits count to it, and how many cases lie between two."""
+DEEP, BESIDE_DEEP = (96, 160, 257), (1, 1, 2, 3, 17)
+"""Extents of a dim that no output has, for what is carried from one tile of it to the next, and of the others."""
+DEEP_EVERY, DEEP_FIRST, MANY_DIMS = 16, 6, 4
+"""How many cases of an op there are to one that has such an extent, which is the first, and dims of which ops."""
 FLAT = ("zeros", "ones", "constant_rows")
 """Distributions of half of the inputs of long cases: sums of many equal terms go wrong in their own way."""
 
@@ -100,14 +106,22 @@ class Long:
     dims: Dims
 
 
-def long_turn(contract: Contract, most: int, run_seed: int, number: int) -> Long | None:
-    """The long case that case `number` of an op is, if it is one. most: elements of its largest tensor."""
+def long_turn(contract: Contract, most: int, run_seed: int, number: int, *, early: bool = False) -> Long | None:
+    """The long case that case `number` of an op is, if it is one.
+
+    most: elements of its largest tensor; early: each dim is long once before its turn.
+    """
     due = next((base for base, every in LONG.items() if base < most and number % every == every // 4 + 3), None)
+    turn, rest = divmod(number, EARLY_EVERY)
+    early &= due is None and rest == 5 and 1 <= turn <= len(contract.dims) and most > EARLY
+    due = EARLY if early else due
     if due is None:
         return None
     random = Random(f"{run_seed}:{contract.name}:{number}:long")
     dims = list(contract.dims)
     random.shuffle(dims)
+    if early:
+        dims = [list(contract.dims)[turn - 1]]
     orders = (dims[i:] + dims[:i] for i in range(len(dims)))
     if due > BROAD:  # who judges it takes a part of it
         orders = (order for order in orders if order[0] in contract.separable)
@@ -136,6 +150,22 @@ def tiled_turn(contract: Contract, most: int | None, run_seed: int, number: int)
     found = [{name: _near(contract, name, extent)} for extent in extents]
     fitting = tuple(s for s in found if not is_beyond(contract, {**lowest, **s}, room, MAX_WORK))
     return tuple(_shuffled(f"{contract.name}:{name}", fitting, run_seed))[times % max(1, len(fitting)) :][:1]
+
+
+def deep_turn(contract: Contract, run_seed: int, number: int) -> tuple[Dims, ...]:
+    """The shape that case `number` of an op has, if that is one whose sums go through several tiles; else ().
+
+    Of an op with many dims each is small usually. One that no output has, as the keys of attention, is not here.
+    """
+    kept = {name for spec in contract.outputs.values() for axis in spec.axes for name in dims_in(axis)}
+    names = [name for name in contract.dims if name not in kept]
+    if number % DEEP_EVERY != DEEP_FIRST or len(contract.dims) < MANY_DIMS or not names or contract.origin:
+        return ()
+    random = Random(f"{run_seed}:{contract.name}:{number}:deep")
+    shape = {name: _near(contract, name, random.choice(BESIDE_DEEP)) for name in contract.dims}
+    name = random.choice(names)
+    shape[name] = _near(contract, name, random.choice(DEEP))
+    return () if is_beyond(contract, shape, contract.max_elements, MAX_WORK) else (shape,)
 
 
 FAR = {1 << 32: 1 << 13, 1 << 31: 1 << 11}

@@ -26,7 +26,7 @@ from kernel_assay.fuzz.planning.coverage import last_class
 from kernel_assay.fuzz.planning.goals import Reach, goals_of
 from kernel_assay.fuzz.triage.failures import now
 from kernel_assay.kernels.backend_registry import is_on_gpu
-from kernel_assay.kernels.backends.simt.toolchain import no_contraction
+from kernel_assay.kernels.backends.simt.processor import no_contraction
 from kernel_assay.kernels.catalog import layouts_taken, size_hints
 from kernel_assay.kernels.environment import environment
 from kernel_assay.kernels.sandbox.sandbox import Sandbox
@@ -80,6 +80,7 @@ def targets(campaign: Campaign, max_elements: int | None = None) -> list[Target]
                 campaign.generation,
                 _workload(campaign, contract),
                 campaign.shapes.get(op, ()),
+                campaign.checks_often,
             )
         )
     return found
@@ -145,6 +146,7 @@ def new_campaign(
         references={op: described(op) for op in ops if contract_of(op).elsewhere},
         unfollowed=unfollowed_of(ops),
         contracted=any(s.loader == "cuda" for s in subjects) and not no_contraction(),
+        checks_often=any(s.is_own and s.loader == "cuda" for s in subjects),
         checked=check_mode.wanted(subjects),
     )
 

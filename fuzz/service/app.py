@@ -17,10 +17,10 @@ from kernel_assay.fuzz.service import problems
 from kernel_assay.fuzz.service.api import findings, health, jobs, judge, projects, tasks, tokens, workers
 from kernel_assay.fuzz.service.core import LOG, Service
 from kernel_assay.fuzz.service.guards import Guards
-from kernel_assay.fuzz.service.pages import actions, views
+from kernel_assay.fuzz.service.pages import actions, feed, views
 from kernel_assay.fuzz.service.pages.kit import refusal
 
-ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health, actions, views)
+ROUTERS = (jobs, judge, tasks, workers, findings, projects, tokens, health, actions, feed, views)
 
 
 @asynccontextmanager

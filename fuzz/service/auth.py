@@ -49,7 +49,9 @@ def make_token(connection: Connection, name: str, scopes: Iterable[Scope], days:
     """Make a token; its secret, which is told this once. Raises UsageError for a name that is taken."""
     secret, wanted = PREFIX + secrets.token_urlsafe(32), sorted(set(scopes))
     if not wanted:
-        raise UsageError("a token needs a scope: read, submit, work or admin")
+        raise UsageError("a token needs a scope: read, submit, work, admin or feed")
+    if Scope.FEED in wanted and len(wanted) > 1:
+        raise UsageError("a token of the scope feed has no other: it stands in the addresses of feeds")
     expires = None if days is None else time.time() + days * DAY
     row = {"name": name, "digest": digest(secret), "scopes": " ".join(wanted), "created": time.time()}
     made = insert(connection, token).values(**row, expires=expires).on_conflict_do_nothing()
@@ -91,7 +93,7 @@ class Doorkeeper:
         """Whoever asks; None: nobody that is known. Raises RefusedError for a token or a form that is not right."""
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         if kind:
-            found = self._by_token(secret.strip()) if kind.lower() == "bearer" else None
+            found = self.holder(secret.strip()) if kind.lower() == "bearer" else None
             if found is None:
                 raise unknown()
             return found
@@ -99,7 +101,8 @@ class Doorkeeper:
             return self._by_cookie(secret) or (PUBLIC if self.public else None)
         return PUBLIC if self.public else None
 
-    def _by_token(self, secret: str) -> Caller | None:
+    def holder(self, secret: str) -> Caller | None:
+        """Whoever holds a token; None: it is not known."""
         with self.database.reading() as connection:
             row = _valid(connection, token.c.digest == digest(secret))
         if row is None or not hmac.compare_digest(row["digest"], digest(secret)):
@@ -121,7 +124,7 @@ class Doorkeeper:
 
     def sign_in(self, secret: str) -> str:
         """Begin the session of a browser by a token; the cookie. Raises RefusedError."""
-        found = self._by_token(secret.strip())
+        found = self.holder(secret.strip())
         if found is None:
             raise unknown()
         return self._begin(found.name)

@@ -209,9 +209,9 @@ class Client:
         """Tell what came of a task."""
         self._ask("POST", f"/v1/tasks/{task}/outcome", outcome)
 
-    def sources(self, digest: str) -> Sources:
-        """The files that were sent with a job."""
-        return self._model(Sources, "GET", f"/v1/sources/{digest}", again=True)
+    def sources(self, task: str, epoch: int) -> Sources:
+        """The files that were sent with the job of a task that is leased."""
+        return self._model(Sources, "GET", f"/v1/tasks/{task}/sources", params={"epoch": epoch})
 
     def _model(self, kind: type[M], method: str, path: str, body: BaseModel | None = None, **how: Any) -> M:
         return _read(kind, self._ask(method, path, body, **how))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, TypeVar
+from weakref import WeakValueDictionary
 
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
@@ -32,26 +33,28 @@ class Bell:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._event = asyncio.Event()
+        self._waited = WeakValueDictionary[str, asyncio.Event]()
+        """What is waited for, by name; who waits holds it."""
 
     def hang(self) -> None:
         """Belong to the running loop."""
         self._loop = asyncio.get_running_loop()
 
-    def ring(self) -> None:
-        """Wake all who wait."""
+    def ring(self, name: str = "") -> None:
+        """Wake all who wait for that name."""
         if self._loop is not None and not self._loop.is_closed():
             with suppress(RuntimeError):  # the loop ends
-                self._loop.call_soon_threadsafe(self._wake)
+                self._loop.call_soon_threadsafe(self._wake, name)
 
-    def _wake(self) -> None:
-        self._event.set()
-        self._event = asyncio.Event()
+    def _wake(self, name: str) -> None:
+        if (event := self._waited.pop(name, None)) is not None:
+            event.set()
 
-    async def wait(self, seconds: float) -> None:
-        """Sleep until it rings, or until the time is over."""
+    async def wait(self, seconds: float, name: str = "") -> None:
+        """Sleep until it rings for that name, or until the time is over."""
+        event = self._waited.setdefault(name, asyncio.Event())
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), seconds)
+            await asyncio.wait_for(event.wait(), seconds)
 
 
 class Service:
@@ -63,16 +66,18 @@ class Service:
         self.database = database or ServerDatabase(settings.database)
         self.door = Doorkeeper(self.database, public=settings.public)
         self.bell, self.work = Bell(), Bell()
-        """Rung when anything has changed, and when there may be a task for who waits for one."""
+        """Rung when anything has changed, also by the name of a job that may be over; and when there may be a task."""
         self.metrics = Metrics(self.database)
         check_addresses(settings.notify)
         self._notifier = Notifier(self.database, settings.notify, settings.address, settings.digest_seconds)
         self.started = time.time()
         self._swept, self._sweeping = 0.0, threading.Lock()
 
-    def changed(self, *, queued: bool = True) -> None:
-        """Wake who looks, and, if a task may have been queued, who waits for one."""
+    def changed(self, *, queued: bool = True, over: str = "") -> None:
+        """Wake who looks; if a task may have been queued, who waits for one; and who waits for a job, if one ended."""
         self.bell.ring()
+        if over:
+            self.bell.ring(over)
         if queued:
             self.work.ring()
 
@@ -113,11 +118,13 @@ class Service:
                 LOG.exception("upkeep failed; it goes on")
             await asyncio.sleep(SWEEP_SECONDS)
 
-    async def until(self, ask: Callable[[], Answer | None], seconds: float, bell: Bell) -> Answer | None:
-        """Ask, in a thread, until there is an answer or the time is over: at each ring, and once a second."""
+    async def until(
+        self, ask: Callable[[], Answer | None], seconds: float, bell: Bell, name: str = ""
+    ) -> Answer | None:
+        """Ask, in a thread, until there is an answer or the time is over: at each ring of a name, and once a second."""
         end = time.monotonic() + seconds
         while True:
-            waiting = asyncio.ensure_future(bell.wait(POLL_SECONDS))  # before it asks: no ring is missed
+            waiting = asyncio.ensure_future(bell.wait(POLL_SECONDS, name))  # before it asks: no ring is missed
             await asyncio.sleep(0)
             answer = await run_in_threadpool(ask)
             left = end - time.monotonic()
@@ -133,7 +140,11 @@ def service_of(request: Request) -> Service:
     return found
 
 
-Here = Annotated[Service, Depends(service_of)]
+async def _here(request: Request) -> Service:
+    return service_of(request)  # what is not asynchronous is asked for in a thread
+
+
+Here = Annotated[Service, Depends(_here)]
 
 
 def told(record: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:

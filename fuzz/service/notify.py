@@ -19,6 +19,8 @@ from kernel_assay.reports.words import count
 LOG = logging.getLogger("kassay.service")
 TOLD = (Standing.NEW, Standing.REOPENED, Standing.FIXED)
 """Standings that people are told of."""
+QUIET = 86_400.0
+"""Seconds for which nobody is told again that a finding has entered the same state."""
 MOST = 20
 """Findings of a message that are named."""
 Send = Callable[[Sequence[str], str, str], bool]
@@ -65,6 +67,8 @@ class Notifier:
             return 0
         with self.database.writing() as connection:
             rows = [dict(row) for row in connection.execute(_asked(event)).mappings()]
+            connection.execute(update(event).where(event.c.seq.in_([row["seq"] for row in rows])).values(told=0.0))
+            rows = _not_told(connection, rows, now)
             connection.execute(update(event).where(event.c.seq.in_([row["seq"] for row in rows])).values(told=now))
             messages = list(self._messages(connection, rows))
         return sum(self._sent(*message) for message in messages)
@@ -100,6 +104,13 @@ class Notifier:
         except Exception:  # a service of somebody else's
             LOG.exception("telling of findings failed: %s", title)
         return False
+
+
+def _not_told(connection: Connection, rows: Sequence[Row], now: float) -> list[Row]:
+    """Leave out what was told within QUIET: a finding that comes and goes is told of once a day."""
+    asked = select(event.c.about, event.c.project, event.c.what).where(event.c.told > now - QUIET)
+    told = {tuple(row) for row in connection.execute(asked)}
+    return [row for row in rows if (row["about"], row["project"], row["what"]) not in told]
 
 
 def _asked(what: Any) -> Any:

@@ -4,8 +4,7 @@ UsageError
 ├── RefusedError   401, 403: who asks, or what the token allows
 ├── MissingError   404
 ├── ConflictError  409: an old epoch; a job that is over
-├── TooMuchError   413, 415, 429
-└── (any other UsageError is 422)
+└── (any other UsageError is 422; 413, 415 and 429 are the guards' own)
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from kernel_assay.corpus.errors import UsageError
-from kernel_assay.fuzz.service.protocol import Problem
+from kernel_assay.fuzz.service.protocol import Problem, words_of
 
 MEDIA = "application/problem+json"
 MOST_ERRORS = 5
@@ -51,12 +50,6 @@ class ConflictError(ServiceError):
     """Right once, and no more."""
 
     status = 409
-
-
-class TooMuchError(ServiceError):
-    """Larger or more often than is allowed."""
-
-    status = 413
 
 
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
@@ -94,7 +87,7 @@ def _sentence(error: dict[str, object]) -> str:
         if isinstance(place, tuple)
         else ""
     )
-    said = str(error.get("msg", "")).removeprefix("Value error, ")
+    said = words_of(error)
     if place == ("body",) and error.get("type") != "value_error":
         return "the body must be a JSON object of the type application/json"
     return f"{where}: {said}" if where else said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, StringConstraints, ValidationError, model_validator
 
@@ -13,13 +13,13 @@ from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.reference_place import Target as ReferenceTarget
 from kernel_assay.fuzz.checking.selection import UserKernels
-from kernel_assay.fuzz.service.protocol import JobRequest, Name, Project, Settings, Short, Target
+from kernel_assay.fuzz.service.protocol import TIME, JobRequest, Name, Project, Settings, Short, Target, words_of
 from kernel_assay.fuzz.settings import seconds_of
 from kernel_assay.oracles.catalog import contract_of
 
 NAME = "kassay.toml"
 SCHEMA = Path(__file__).with_name("kassay.schema.json")
-Time = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?\s*[smh]?$", max_length=20)]
+Time = Annotated[str, StringConstraints(pattern=TIME, max_length=20)]
 MOST = 200
 
 
@@ -69,7 +69,7 @@ class ProjectFile(Record):
 
     owners: tuple[Short, ...] = Field(default=(), max_length=50)
     """Names or addresses."""
-    device: Annotated[str, StringConstraints(pattern="^(cpu|cuda)$")] = "cpu"
+    device: Literal["cpu", "cuda"] = "cpu"
     dtypes: tuple[Name, ...] = ()
     """None: all that the kernels take."""
     strict: bool = False
@@ -86,7 +86,7 @@ class ProjectFile(Record):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "it"
-            raise UsageError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
+            raise UsageError(f"{path}: {where}: {words_of(first)}") from error
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -107,7 +107,7 @@ class ProjectFile(Record):
             seconds=seconds_of(b.time) if b.time else None,
             cases=b.cases,
             timeout=seconds_of(b.timeout) if b.timeout else None,
-            device="cuda" if self.device == "cuda" else "cpu",
+            device=self.device,
             dtypes=self.dtypes,
             strict=self.strict,
         )

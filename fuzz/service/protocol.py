@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -34,13 +35,29 @@ LOSSES = 3
 """Leases of a task that may run out before it is `lost`."""
 RANGE = 256
 """Cases of a search that one task runs."""
+SENT, MADE = "/kassay/sources", "/kassay/adapters"
+"""Stand, in findings and messages, for the folders that hold a task's files, and the adapters made of a layout."""
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+FORMS = {
+    (NAME := r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"): "a name is 1 to 100 letters, digits and . _ -, the first no sign",
+    (COMMIT := r"^[0-9a-f]{7,64}$"): "a commit is 7 to 64 hex digits, as git rev-parse says it",
+    (ID := r"^[0-9a-f]{1,64}$"): "an id is at most 64 hex digits",
+    (TASK := r"^[0-9a-f]{1,64}-[0-9]{1,10}$"): "a task is the id of its job, - and a number",
+    (TIME := r"^\d+(\.\d+)?\s*[smh]?$"): "a time is a number with s, m or h behind it",
+}
+"""Patterns of texts, in words."""
+Name = Annotated[str, StringConstraints(pattern=NAME)]
 Short = Annotated[str, StringConstraints(max_length=500)]
 Text = Annotated[str, StringConstraints(max_length=20_000)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Epoch = Annotated[int, Field(ge=1, le=2**62)]
-Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
+Commit = Annotated[str, StringConstraints(pattern=COMMIT)]
+
+
+def words_of(error: Mapping[str, Any]) -> str:
+    """What is wrong with a field, one of pydantic's errors, in words."""
+    pattern = str(error.get("ctx", {}).get("pattern", ""))
+    return FORMS.get(pattern) or str(error.get("msg", "")).removeprefix("Value error, ")
 
 
 class JobKind(StrEnum):
@@ -82,6 +99,8 @@ class Scope(StrEnum):
     SUBMIT = "submit"
     WORK = "work"
     ADMIN = "admin"
+    FEED = "feed"
+    """Reads feeds, and nothing else: it may stand in an address, as readers of feeds want it."""
 
 
 class Sources(Record):
@@ -189,6 +208,8 @@ class Progress(Record):
     cells: Count = 0
     """Of coverage."""
     seconds: float = Field(default=0.0, ge=0, le=1e12)
+    quiet: float = Field(default=0.0, ge=0, le=1e12)
+    """Seconds since the last new cell or finding."""
     line: Short = ""
     """In words."""
 
@@ -204,6 +225,8 @@ class LeaseRequest(Record):
     environment: Environment
     wait: float = Field(default=0.0, ge=0, le=30)
     """Seconds that the server may hold the question, until there is a task."""
+    question: Annotated[str, StringConstraints(max_length=100)] = ""
+    """Drawn by the worker, and the same until it is answered: a task that was given to it before is given again."""
 
 
 class Lease(Record):
@@ -215,7 +238,7 @@ class Lease(Record):
     until: datetime
     job: str
     request: JobRequest
-    """Without its sources, of which `sources` is the digest: `GET /v1/sources/{digest}`."""
+    """Without its sources, of which `sources` is the digest: `GET /v1/tasks/{task}/sources`."""
     sources: str = ""
     files: dict[str, str] = Field(default_factory=dict)
     """The sources themselves, if they are small: most that are judged are, and need no second question."""

@@ -12,8 +12,8 @@ from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.storage.protocol import CorpusStore
 from kernel_assay.fuzz.judge import FOLDER
 from kernel_assay.fuzz.service.client import Client, ServiceError
-from kernel_assay.fuzz.service.protocol import FindingTold, Sources
-from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, SENT
+from kernel_assay.fuzz.service.protocol import MADE, SENT, FindingTold, Sources
+from kernel_assay.fuzz.service.work.portable import BUNDLE
 
 
 def pulled(client: Client, name: str, store: CorpusStore, checkout: Path | None) -> Finding:

@@ -69,7 +69,7 @@ def first_token(service: Service) -> str:
     with service.database.writing() as connection:
         if connection.scalar(select(token.c.name).limit(1)) is not None:
             return ""
-        return make_token(connection, FIRST, tuple(Scope), None, SYSTEM)
+        return make_token(connection, FIRST, [one for one in Scope if one is not Scope.FEED], None, SYSTEM)
 
 
 def _has(service: Service, name: str) -> bool:

@@ -7,6 +7,7 @@ import logging
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.reports.book import Book
+from kernel_assay.reports.formats import markdown
 from kernel_assay.reports.page.finding import Sheet, sheet
 from kernel_assay.reports.reproducer.script import reproducer
 
@@ -22,6 +23,15 @@ def program_of(record: Finding) -> str:
     except Exception:  # whatever a hostile record brings about
         LOG.exception("no reproducer of %s", record.id)
         return "# There is no reproducer: the record of this finding makes no sense\n"
+
+
+def issue_of(record: Finding, address: str) -> str:
+    """A text in Markdown for the issue of a forge, with a link to the finding; empty: its record makes no sense."""
+    try:
+        return f"{markdown.render(Book((record,)))}\n{address}\n"
+    except Exception:  # see above
+        LOG.exception("no text for an issue of %s", record.id)
+        return ""
 
 
 def sheet_of(record: Finding) -> Sheet | None:

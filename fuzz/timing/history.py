@@ -9,6 +9,7 @@ hundred (tests/fuzz/test_timing_history.py simulates that).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,15 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.timing import Timed, TimingRun
 from kernel_assay.fuzz.timing.compare import LEAST
 from kernel_assay.reports.words import count, moment, time_of
 
+NAME = "history.json"
+"""Name of the file in which a run's times are kept for it."""
 SHORTEST, LONGEST = 3, 200
 """Runs of a part, at least, and of a series, of which the latest count."""
 PENALTY, QUIETEST = 9.0, 0.002
@@ -36,6 +40,9 @@ class Point:
     at: str
     revision: str
     seconds: float
+    low: float = 0.0
+    """Ends of the middle 90 of 100 rounds."""
+    high: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +69,36 @@ class Step:
 
 def histories(runs: Iterable[TimingRun], op: str = "") -> list[Series]:
     """Series of those times that count, by subject, case and machine. op: "": of every op."""
-    found: dict[tuple[str, str, str, str], list[Point]] = {}
+    found: dict[tuple[str, str, str], list[Point]] = {}
     for run in sorted(runs, key=lambda one: one.at):
         earlier = {one.before for one in run.compared}
         for timed in run.timed:
             if timed.ranked and timed.subject not in earlier and op in {"", timed.case.op}:
-                at = (timed.subject, form_of(timed.case), machine_of(run, timed), "warm" if run.warm else "cold")
-                found.setdefault(at, []).append(Point(run.run, run.at, run.revision, timed.median))
-    return [Series(key, label, machine, tuple(points)) for (key, label, machine, _), points in sorted(found.items())]
+                label = form_of(timed.case) + (", warm caches" if run.warm else "")
+                ends = timed.quantile(0.05), timed.quantile(0.95)
+                at = (timed.subject, label, machine_of(run, timed))
+                found.setdefault(at, []).append(Point(run.run, run.at, run.revision, timed.median, *ends))
+    return [Series(*key, tuple(points)) for key, points in sorted(found.items())]
+
+
+_SERIES = TypeAdapter(tuple[Series, ...])
+
+
+def kept(run: TimingRun) -> str:
+    """Write what the history needs of a run as JSON: a hundredth of the run."""
+    return _SERIES.dump_json(tuple(histories([run]))).decode()
+
+
+def read(text: str) -> tuple[Series, ...]:
+    """Read what `kept` wrote, or what somebody says it did; what makes no sense is left out."""
+    try:
+        return tuple(one for one in _SERIES.validate_json(text) if all(_is_sound(point) for point in one.points))
+    except ValidationError:
+        return ()
+
+
+def _is_sound(point: Point) -> bool:
+    return 0 < point.low <= point.seconds <= point.high < math.inf
 
 
 def form_of(case: Case) -> str:
@@ -109,14 +138,17 @@ def cuts(x: NDArray[np.float64]) -> list[int]:
     if n < 2 * SHORTEST:
         return []
     noise = max(1.4826 * float(np.median(np.abs(np.diff(x)))) / 2**0.5, QUIETEST)
+    costs = np.full((n + 1, n + 1), np.inf)
+    for size in range(SHORTEST, n + 1):
+        parts = np.lib.stride_tricks.sliding_window_view(x, size)
+        begins = np.arange(len(parts))
+        costs[begins, begins + size] = np.abs(parts - np.median(parts, axis=1, keepdims=True)).sum(axis=1) / noise
     best, since = np.full(n + 1, np.inf), np.zeros(n + 1, int)
     best[0] = -PENALTY
     for end in range(SHORTEST, n + 1):
-        for begin in range(end - SHORTEST + 1):
-            part = x[begin:end]
-            cost = best[begin] + PENALTY + float(np.abs(part - np.median(part)).sum()) / noise
-            if cost < best[end]:
-                best[end], since[end] = cost, begin
+        sums = best[:end] + PENALTY + costs[:end, end]
+        since[end] = np.argmin(sums)
+        best[end] = sums[since[end]]
     found, at = [], n
     while at := int(since[at]):
         found.append(at)
@@ -128,12 +160,13 @@ def told(all_series: Sequence[Series]) -> Iterator[str]:
     for series in all_series:
         runs, last = len(series.points), series.points[-1]
         found = steps(series)
-        said = _since(found[-1]) if found else "no change" if runs >= 2 * SHORTEST else f"{count(runs, 'run')} so far"
+        said = since(found[-1]) if found else "no change" if runs >= 2 * SHORTEST else f"{count(runs, 'run')} so far"
         many = f"{count(runs, 'run')}, {series.machine}"
         yield f"{series.subject} on {series.label}: {time_of(last.seconds)}; {said} ({many})"
 
 
-def _since(step: Step) -> str:
+def since(step: Step) -> str:
+    """Say how much slower or faster it is, and since when."""
     ratio, word = (step.ratio, "slower") if step.ratio > 1 else (1 / step.ratio, "faster")
     at = f"{moment(step.first.at)}{f', {step.first.revision[:12]}' if step.first.revision else ''}"
     return f"{ratio:.2f}x {word} since {at}, {count(step.runs, 'run')} after {step.before}"

@@ -20,7 +20,7 @@ from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import Checked, CheckRequest
 from kernel_assay.fuzz.triage.shrink_passes import SHRINK_PASSES, next_seeds, weight
-from kernel_assay.kernels.backends.simt.schedule import is_checked
+from kernel_assay.kernels.backends.simt.schedule import in_check_mode
 from kernel_assay.oracles.catalog import contract_of
 from kernel_assay.oracles.spec.domain import outside, stays
 
@@ -31,8 +31,6 @@ SEED_TRIALS = 8
 """Fields on which a failure is tried to see whether it depends on the values."""
 HANG_SECONDS = 0.5
 """While a hang is shrunk, a case that takes longer counts as hanging."""
-FIELDS = 32
-"""Fields among which one case at least is run in check mode, as one in four is."""
 CLEAR = 2.0
 """Times its budget: an error as large as this is hardly rounding that a budget has left out."""
 CAUGHT = "check"
@@ -55,11 +53,6 @@ class Shrunk:
     seconds: float
     complete: bool
     """False: time ran out before no move helped any more."""
-
-
-def _in_check_mode(case: Case) -> Case:
-    """The case, if it is run in check mode, else on the first of the next fields on which it is."""
-    return case if is_checked(case) else next((c for c in next_seeds(case, FIELDS) if is_checked(c)), case)
 
 
 def _ask_at_once(cases: Sequence[Case]) -> None:
@@ -124,7 +117,7 @@ class Shrinker:
         is looked for in check mode: a case that would not be run in it has other fields.
         """
         if self.target.rule == CAUGHT:
-            cases = [_in_check_mode(c) for c in cases]
+            cases = [in_check_mode(c) for c in cases]
         unknown = {c.id: c for c in cases if c.id not in self._memo}
         _ask_at_once(list(unknown.values()))
         new = {key: c for key, c in unknown.items() if self.admits(c)}

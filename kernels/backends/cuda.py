@@ -45,13 +45,13 @@ from kernel_assay.kernels.backends.cuda_support.strides import refused
 from kernel_assay.kernels.backends.simt import toolchain
 from kernel_assay.kernels.backends.simt.emulator import ORDERS, Argument, Program, Shape, Tensor, Trouble
 from kernel_assay.kernels.backends.simt.faults import Scene
+from kernel_assay.kernels.backends.simt.processor import no_contraction
 from kernel_assay.kernels.backends.simt.schedule import Schedule
 from kernel_assay.kernels.backends.simt.toolchain import (
     BuildError,
     Mode,
     compiler,
     missing,
-    no_contraction,
     runtime,
 )
 from kernel_assay.kernels.backends.support.base import Loader, Returned
@@ -63,6 +63,7 @@ class CudaLoader(Loader):
 
     name = "cuda"
     keeps_views = True
+    judges = True
 
     def __init__(self) -> None:
         self._schedule = Schedule()
@@ -431,6 +432,8 @@ class ResidentSubject(GpuCudaSubject):
 
 class GpuCudaLoader(OnGpu, CudaLoader):
     """Kernels on the GPU."""
+
+    judges = False
 
     def warm(self) -> None:
         """Make the context."""

@@ -25,7 +25,7 @@ class TritonLoader(TorchLoader):
     walled = False
     packages = ("triton", "torch")  # type: ignore[assignment]  # as many as Loader allows
 
-    mended = True
+    judges = mended = True
     _judge: Any = None
     """What judges launches; None before the first run, and where nothing is mended."""
     _outputs: Collection[int] = ()

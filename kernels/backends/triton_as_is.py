@@ -8,7 +8,7 @@ class TritonAsIsLoader(TritonLoader):
     """Triton's interpreter, in which nothing is mended, checked or reversed, so that every version will do."""
 
     name = AS_IS
-    mended = False
+    judges = mended = False
 
 
 LOADER = TritonAsIsLoader()

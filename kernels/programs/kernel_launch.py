@@ -82,6 +82,8 @@ class Launcher:
         done = self.module.launch(0, shape, arguments, tensors, order, seed, undefined=UNDEFINED[0])
         outputs = {tensor.name: placed[tensor.name] for tensor in tensors if tensor.is_output}
         scene, trouble = Scene(self.source, self.module.built, shape, tensors), Trouble(done.fault.trouble)
+        if trouble is Trouble.UNSUPPORTED:
+            raise UsageError(scene.describe(done.fault))
         if trouble is not Trouble.NONE:
             return outputs, Problem(KINDS[trouble], scene.describe(done.fault))
         if done.warnings and "warning" not in self.notes:

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from kernel_assay.corpus.model.campaign import Call
 from kernel_assay.corpus.process.channel import frame
-from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS, NOTICE_SECONDS, say_waiting
+from kernel_assay.corpus.process.import_limit import NOTICE_SECONDS, import_seconds, say_waiting
 from kernel_assay.kernels.sandbox.patience import PAUSE_SECONDS, Clock
 from kernel_assay.kernels.sandbox.worker_pool import Handle, WorkerPool
 
-LOAD_SECONDS = 120.0
+BEYOND_SECONDS = 20.0
 """What loading a subject may take."""
 EACH = 16
 """Subjects to a worker: for fewer, none is started beside the first."""
@@ -68,7 +68,7 @@ class Probing:
         """What each worker loads, and until when it may, by the clock."""
         self._told = set[str]()
         """Those that a person knows to be waited for."""
-        self._clock = Clock()
+        self._clock, self._most = Clock(), import_seconds() + BEYOND_SECONDS
 
     def run(self) -> Probed:
         """Load them all, as far as there is time."""
@@ -91,7 +91,7 @@ class Probing:
                 self.found.unready.add(key)
                 self._idle.append(handle)
                 continue
-            self._busy[handle] = key, self._clock() + LOAD_SECONDS
+            self._busy[handle] = key, self._clock() + self._most
             handle.loaded.add(key)
             with suppress(OSError):  # it is dead, as will be heard
                 handle.channel.send(frame({"probe": key}, []))
@@ -115,9 +115,9 @@ class Probing:
         now, here = time.monotonic(), self._clock()
         for handle, (key, until) in list(self._busy.items()):
             if here < until and now < self._ready_by(key):
-                if key not in self._told and here >= until - LOAD_SECONDS + NOTICE_SECONDS:
+                if key not in self._told and here >= until - self._most + NOTICE_SECONDS:
                     self._told.add(key)
-                    say_waiting(key, IMPORT_SECONDS)
+                    say_waiting(key, import_seconds())
                 continue
             del self._busy[handle]
             self._pool.kill(handle)
@@ -125,7 +125,7 @@ class Probing:
             if here < until:
                 self.found.unready.add(key)
             else:
-                self.found.wrong[key] = f"does not load within {LOAD_SECONDS:g} s"
+                self.found.wrong[key] = f"does not load within {self._most:g} s"
 
     def _replace(self, dead: Handle) -> None:
         self._pool.discard(dead, dead=True)

@@ -16,8 +16,10 @@ import os
 import platform
 import resource
 import signal
+import stat
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +49,8 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "dri", "kfd", "d
 _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
 _MACHINE_IN_PROC = ("acpi", "bus", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
 """Where root sets up the machine. The rest can be written to: CUDA names its threads there, and does not start else."""
+_SYSTEM = ("bin", "sbin", "usr", "etc", "opt", "nix", "gnu", "snap", "proc", "sys", "dev", "run")
+"""Folders of the system, besides those whose names begin with lib: programs and libraries, and no person's files."""
 _LIBRARIES_IN_RUN = ("current-system", "opengl-driver", "booted-system", "media")
 """What is no socket of a service: where some systems keep programs, and others a person's disks."""
 
@@ -63,6 +67,8 @@ class Enclosure:
     """Folders that can be written to as before; they are made."""
     hidden: tuple[str, ...] = ()
     """Folders and files that are seen empty."""
+    shown: tuple[str, ...] = ()
+    """All that is seen of folders that are not the system's; none named: they are seen as they are."""
     own: str = ""
     """A folder that all in there share: empty, in memory, and gone with them."""
 
@@ -143,6 +149,8 @@ class Enclosure:
         _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
         self._make_devices()
         _set_read_only("/", _AT_RECURSIVE)
+        if self.shown:
+            _show_only(self.shown)
         for folder in filter(os.path.isdir, self.writable):
             _bind(folder, folder)
             with suppress(OSError):  # it was read-only before
@@ -250,6 +258,46 @@ def _limit_processes() -> None:
 def _hide(folder: str) -> None:
     _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, "size=4k,mode=0555")
     _set_read_only(folder, 0)
+
+
+def _show_only(places: Sequence[str]) -> None:
+    """Leave of folders that are not the system's nothing but these places, and links that lead to them."""
+    links: dict[str, str] = {}
+    found = sorted({_followed(place, links) for place in places if Path(place).exists()})
+    kept = {place: os.open(place, os.O_PATH) for place in found}
+    tops = [one for one in Path("/").iterdir() if not one.is_symlink()]
+    others = [one for one in tops if one.is_dir() and not one.name.startswith("lib") and one.name not in _SYSTEM]
+    covered = list(map(str, others))
+    for file in filter(Path.is_file, tops):
+        _bind(os.devnull, str(file))
+    for top in covered:
+        _mount("tmpfs", top, "tmpfs", _NOSUID | _NODEV, "mode=0755")
+    for place, source in kept.items():
+        if not os.path.lexists(place):  # else it is the system's, or lies in another one
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            is_folder = stat.S_ISDIR(os.fstat(source).st_mode)
+            Path(place).mkdir() if is_folder else Path(place).touch()
+            _bind(f"/proc/self/fd/{source}", place)
+        os.close(source)
+    for link, target in links.items():
+        if not os.path.lexists(link):
+            Path(link).parent.mkdir(parents=True, exist_ok=True)
+            Path(link).symlink_to(target)
+    for top in covered:
+        _set_read_only(top, 0)
+
+
+def _followed(place: str, links: dict[str, str]) -> str:
+    """A path without links, and note the links that were on the way."""
+    path, rest = Path("/"), list(reversed(Path(place).parts[1:]))
+    while rest:
+        name = rest.pop()
+        path = path.parent if name == ".." else path / name
+        if path.is_symlink():
+            links[str(path)] = target = str(path.readlink())
+            rest += reversed(Path(target).parts)
+            path = path.parent
+    return str(path)
 
 
 def _hide_services() -> None:

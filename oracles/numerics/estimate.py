@@ -21,7 +21,10 @@ from kernel_assay.oracles.numerics.bounds import classes_of, reference_error
 from kernel_assay.oracles.numerics.following.interval_array import Followed, followed
 from kernel_assay.oracles.numerics.following.intervals import Arithmetic, Span, freed
 from kernel_assay.oracles.numerics.tf32_nans import lost_nans
-from kernel_assay.oracles.spec.contract import ALL, INTERVAL, NAN, NINF, PINF, Budget, Contract, Question, Reals
+from kernel_assay.oracles.spec.contract import ALL, INTERVAL, NAN, NINF, PINF, ZERO, Budget, Contract, Question, Reals
+
+AMPLIFIED = 2.0**16
+"""Times the smallest normal number: what is larger, though a flushed operand makes 0 of it, is no sum of such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,30 @@ def _sure(want: Reals, span: Span) -> Array:
 
 def estimate(contract: Contract, q: Question, spans: Spans) -> dict[str, Budget]:
     """The budgets of all outputs."""
-    specs = contract.output_specs(q.case)
-    found = {
-        name: _budget(q, span, q.want[name], contract.factor, has_inf=format_of(specs[name].dtype).has_inf)
-        for name, span in spans.of.items()
-    }
+    specs, found = contract.output_specs(q.case), {}
+    kept = spans_of(contract, replace(q, numerics=q.numerics.but(ftz=False))).of if _may_flush(q) else {}
+    for name, whole in spans.of.items():
+        flushed = _all_or_nothing(q, whole, kept.get(name, whole))
+        span = Span(*(np.where(flushed, x, y) for x, y in zip(kept.get(name, whole), whole, strict=True)))
+        made = _budget(q, span, q.want[name], contract.factor, has_inf=format_of(specs[name].dtype).has_inf)
+        accept = classes_of(q.want[name]) if made.accept is None else made.accept
+        found[name] = replace(made, accept=accept | flushed * np.uint8(ZERO)) if flushed.any() else made
     return {name: replace(budget, instead=spans.forms) for name, budget in found.items()} if spans.forms else found
+
+
+def _may_flush(q: Question) -> bool:
+    """Whether an input has a subnormal number, which a kernel may take for 0."""
+    floats = [x for x in q.inputs.values() if format_of(x.dtype).is_float] if q.tiny else []
+    return any(bool(((x != 0) & (np.abs(x) < q.tiny)).any()) for x in map(widened, floats))
+
+
+def _all_or_nothing(q: Question, span: Span, kept: Span) -> Array:
+    """Mark where a flushed operand makes 0 of a number that is far from it: between the two nothing is right.
+
+    kept: the span where nothing is flushed. cbrt(1e-40) is 0 or 4.6e-14, not half of it, nor of another sign.
+    """
+    far = AMPLIFIED * q.tiny
+    return np.asarray(((span.low <= 0.0) & (kept.low > far)) | ((span.high >= 0.0) & (kept.high < -far)))
 
 
 def input_of(a: Arithmetic, name: str) -> Followed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -91,18 +91,21 @@ class Plot:
         return self.height - BOTTOM
 
 
-def histogram(labels: Sequence[str], counts: Sequence[int], across: str, up: str = "outputs") -> Plot:
-    """Bars on a logarithmic scale: the few outputs in the tail are what one looks for."""
+def histogram(
+    labels: Sequence[str], counts: Sequence[int], across: str, up: str = "outputs", *, linear: bool = False
+) -> Plot:
+    """Bars on a logarithmic scale: the few outputs in the tail are what one looks for; linear, where they are not."""
+    tall: Callable[[int], float] = float if linear else _log
     width, height = 320, 138
     roomy = (width - 2 * MARGIN) // NARROW >= len(counts)
     left = MARGIN if roomy else LEFT
     floor, step = height - BOTTOM, (width - left - MARGIN) / max(1, len(counts))
     most = max(counts, default=0)
-    scale = (floor - TOP) / (_log(most) or 1.0)
+    scale = (floor - TOP) / (tall(most) or 1.0)
     bars = [
         Bar(
             round(left + (i + 0.08) * step),
-            floor - round(_log(n) * scale),
+            floor - round(tall(n) * scale),
             max(1, round(step * 0.84)),
             _above(n, roomy),
         )
@@ -117,9 +120,9 @@ def histogram(labels: Sequence[str], counts: Sequence[int], across: str, up: str
         left=left,
         right=width - MARGIN,
         across=tuple(Tick(round(left + (i + 0.5) * step), labels[i]) for i in range(0, len(labels), every)),
-        up=() if roomy else tuple(Tick(floor - round(_log(n) * scale), short(n)) for n in powers),
+        up=() if roomy else tuple(Tick(floor - round(tall(n) * scale), short(n)) for n in powers),
         across_name=across,
-        up_name=f"{up}, log scale",
+        up_name=up if linear else f"{up}, log scale",
         words=f"{up.capitalize()} by {across}. {'; '.join(said) or 'none'}.",
         bars=tuple(bars),
     )

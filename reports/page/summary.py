@@ -10,7 +10,7 @@ from kernel_assay.corpus.model.findings import Environment, Finding
 from kernel_assay.corpus.model.interpreter_mends import is_mended, mended_text
 from kernel_assay.corpus.program import program
 from kernel_assay.corpus.storage.matrix_record import MatrixRun, Standing
-from kernel_assay.reports.book import Book, headline, planted_missed
+from kernel_assay.reports.book import Book, checked_here, headline, planted_missed
 from kernel_assay.reports.bugs import grouped
 from kernel_assay.reports.plain.matrix_text import matrix_headline
 from kernel_assay.reports.words import (
@@ -212,7 +212,7 @@ def _weaknesses(c: Campaign) -> Iterator[Remark]:
             f"The error budget of {ops} is estimated from the formula: weaker than a derived one, "
             "so a pass there says less.",
         )
-    known = (*estimates(c)[1:], *workloads(c), *notes(c))
+    known = (*estimates(c)[1:], *workloads(c), *checked_here(c), *notes(c))
     yield from (Remark("quiet", f"{said[:1].upper()}{said[1:]}.") for said in known)
     if is_mended(c):
         yield Remark("quiet", f"{mended_text()}.")

@@ -152,6 +152,42 @@ def _growth(name: str, timed: Sequence[Timed]) -> Plot:
     return _chart(lines, "elements", f"time of {name}", words)
 
 
+def over_commits(runs: Sequence[tuple[str, float, float, float]], changes: dict[int, bool], words: str) -> Plot:
+    """The median time of each run and the middle 90 of 100 rounds, one run beside the other.
+
+    runs: what each is called; 5 of 100, median and 95 of 100, in seconds. changes: index of a run since which it is
+    slower (True) or faster; these are marked.
+    """
+    room = (WIDTH - RIGHT - LEFT) / len(runs)
+    x = [LEFT + (i + 0.5) * room for i in range(len(runs))]
+    y = _Scale([end for _, low, _, high in runs for end in (low, high)], HEIGHT - BOTTOM, TOP)
+    spots = [(a, y(median)) for a, (_, _, median, _) in zip(x, runs, strict=True)]
+    spans = "".join(f"M{a:.1f} {y(low):.1f}V{y(high):.1f}" for a, (_, low, _, high) in zip(x, runs, strict=True))
+    line = "M" + " ".join(f"{a:.1f},{b:.1f}" for a, b in spots)
+    traces = [Trace("5 to 95 of 100 rounds", 0, spans), Trace("median", 1, line, _placed(spots, 1))]
+    for name, tone, slower in (("slower since", 6, True), ("faster since", 3, False)):
+        if marked := [spots[i] for i, how in changes.items() if how is slower]:
+            traces.append(Trace(name, tone, marks=_placed(marked, tone)))
+    return _with_legend(
+        Plot(
+            width=WIDTH,
+            height=HEIGHT,
+            left=LEFT,
+            right=WIDTH - RIGHT,
+            across=tuple(Tick(round(x[i]), runs[i][0]) for i in range(0, len(runs), math.ceil(60 / room))),
+            up=tuple(Tick(round(y(v)), time_of(v)) for v in y.ticks()),
+            across_name="commit, or day",
+            up_name="time of a call",
+            words=words,
+        ),
+        traces,
+    )
+
+
+def _placed(spots: Points, tone: int) -> str:
+    return "".join(f"M{a:.1f} {b:.1f}{MARKS[tone - 1]}" for a, b in spots)
+
+
 def distribution(name: str, timed: Sequence[Timed]) -> Plot | None:
     """Every round of each subject as a stroke, with a box from the first to the last quarter; None: there are none."""
     shown = [one for one in timed if one.ranked]

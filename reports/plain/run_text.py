@@ -20,6 +20,7 @@ from kernel_assay.reports.book import (
     Book,
     after,
     blind,
+    checked_here,
     code_file,
     commands,
     failing,
@@ -130,14 +131,14 @@ def declined(c: Campaign) -> str:
 
 
 def _checked(c: Campaign) -> str:
-    """Words for which kernels on a GPU were emulated, too, and what was not looked for, and why."""
+    """Words for what share was judged access by access, which kernels on a GPU were, too, and who was not, and why."""
     seen = {key: c.statistics.get(key, Statistics()) for key, why in c.checked.items() if not why}
     cases = sum(s.checked for s in seen.values())
     there = f"check mode: {count(cases, 'case')} of {count(len(seen), 'kernel')} on the processors beside the GPU"
     why = {key: f"it does not run in check mode: {said}" for key, said in c.checked.items() if said}
     why |= {key: f"check mode ended early: {s.unchecked}" for key, s in seen.items() if s.unchecked}
     told = [f"warning: {key}: races and reads out of bounds are not looked for; {said}" for key, said in why.items()]
-    return "\n".join([*([there] if seen else []), *told])
+    return "\n".join([*checked_here(c), *([there] if seen else []), *told])
 
 
 def _limits(c: Campaign) -> str:

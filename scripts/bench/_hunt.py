@@ -58,15 +58,22 @@ class Hunt(Search):
 
 
 def hunt(
-    examiner: Examiner, subject: Subject, seed: int, limit: float, others: Counter[str] | None = None
+    examiner: Examiner,
+    subject: Subject,
+    seed: int,
+    limit: float,
+    others: Counter[str] | None = None,
+    *,
+    checks_often: bool = False,
 ) -> Caught | None:
     """Search with a subject alone for a failure of the kind that its bug must earn, of any if it is not said which.
 
     None: not in `limit` seconds.
-    others: where failures of other kinds are counted.
+    others: where failures of other kinds are counted. checks_often: as runs of a person's own kernels do.
     """
     with _bench.temporary() as folder, Store(folder) as store:
         record = fitted(new_campaign("bench", seed, "conjecture", [subject]), examiner.sandbox)
+        record = record.but(checks_often=checks_often)
         search = Hunt(examiner, store, record, Limits(limit, after_seconds=0.0))
         (target,) = targets(record)
         watch = _Watch(search, subject.planted, target, Counter() if others is None else others)

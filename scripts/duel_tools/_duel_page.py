@@ -14,13 +14,14 @@ LEAST = 0.05
 STEPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
 
 
-def page(result: dict[str, Any]) -> str:
-    """The whole page; the same result gives the same text."""
+def page(result: dict[str, Any], left: Sequence[str] = ()) -> str:
+    """The whole page; the same result gives the same text. left: sentences about what there was no time for."""
     template = Path(__file__).with_name("duel.html.j2").read_text("utf-8")
     script = asset("script.js")
     text = pages().from_string(template).render(
         r=result, s=result["summary"], plots=plots(result), script=script, script_digest=digest(script),
-        style=asset("style.css"), facts=facts(result),
+        style=asset("style.css"), facts=facts(result), left=left,
+        most=max(map(len, result["summary"]["sets"].values()), default=1),
     )  # fmt: skip
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 

@@ -32,6 +32,15 @@ def short(monkeypatch):
     monkeypatch.setattr(import_limit, "IMPORT_SECONDS", 0.3)
 
 
+def test_a_service_has_less_patience(tmp_path, monkeypatch):
+    monkeypatch.setenv(import_limit.SECONDS_VARIABLE, "0.2")
+    (tmp_path / "endless.py").write_text("while True: pass\n")
+    with pytest.raises(UsageError, match=r"does not end its import within 0\.2 s"):
+        import_file(tmp_path / "endless.py")
+    monkeypatch.setenv(import_limit.SECONDS_VARIABLE, "9999")
+    assert import_limit.import_seconds() == import_limit.IMPORT_SECONDS
+
+
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("load", [import_file, reference, add_contract])
 @pytest.mark.parametrize("name", ENDLESS)

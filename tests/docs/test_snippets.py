@@ -56,7 +56,7 @@ ON_A_LAPTOP = "Test your CUDA kernel on a laptop"
 FOR_AUTHORS = [
     *(*ACTED, "add-a-distribution.md", "claims.md", "errors.md", "on-a-gpu.md", "performance-cliffs.md"),
     "service.md",
-    *("found.md", "memory-order.md", "service.md", "service-threats.md", "special-values.md"),
+    *("found.md", "memory-order.md", "service-pages.md", "service-threats.md", "special-values.md"),
 ]
 SHORTEST, LONGEST, WIDEST = 40, 140, 120
 LOOKED_UP = {"cheats.md", "errors.md", "special-values.md"}

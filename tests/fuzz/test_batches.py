@@ -17,12 +17,16 @@ FAST, SLOW, BUG = (OURS[name] for name in ("numpy_fold", "triton_rows", "bug_tri
 MANY = INTERPRETED_EVERY * LAW_EVERY * 6
 
 
-def requests(*subjects):
-    """What is asked in a campaign of theirs, on float32 alone, which all take."""
+def runner_of(*subjects, **more):
     contracts = {"row_max": contract_of("row_max")}
     box, mine = SimpleNamespace(timeout=1.0), {s.key: s for s in subjects}
-    examiner = SimpleNamespace(subjects=mine, contracts=contracts, beside=None, sandbox=box)
-    runner = Runner(examiner, new_campaign("r1", 1, "conjecture", subjects), Elites([]))
+    examiner = SimpleNamespace(subjects=mine, contracts=contracts, beside=None, sandbox=box, **more)
+    return Runner(examiner, new_campaign("r1", 1, "conjecture", subjects), Elites([]))
+
+
+def requests(*subjects):
+    """What is asked in a campaign of theirs, on float32 alone, which all take."""
+    runner = runner_of(*subjects)
     target = Target(contract_of("row_max"), max_elements=64, dtypes=("float32",))
     return [runner.request(propose([target], 1, index, Elites([]))) for index in range(MANY)]
 
@@ -56,3 +60,10 @@ def test_on_a_gpu_nothing_is_interpreted():
     there = SLOW.but(device="cuda")
     assert not loader_of(there.loader).interprets
     assert share(requests(FAST, there), there) == 1
+
+
+def test_what_led_to_the_first_failure_is_told_though_a_later_batch_was_judged_before():
+    runner = runner_of(BUG, ran_before=lambda *_: ("case",))
+    verdict = SimpleNamespace(signature=SimpleNamespace(key="one"))
+    told = [bool(runner._before(None, None, BUG.key, verdict, index)) for index in (96, 97, 32, 33, 96)]
+    assert told == [True, False, True, False, False]

@@ -172,8 +172,8 @@ def test_a_share_of_the_small_cases_is_emulated(tmp_path):
 def test_who_cannot_be_emulated_is_told_and_the_others_are(tmp_path):
     path = written(tmp_path, "if (i < n) out[i] = x[i] / (1 + expf(-x[i]));")
     other = tmp_path / "ptx.cu"
-    other.write_text(HEAD + '  asm("");\n  if (i < n) out[i] = x[i];\n}\n')
+    other.write_text(HEAD + "#include <cute/tensor.hpp>\n  if (i < n) out[i] = x[i];\n}\n")
     subjects = [user_subject(str(p), ()).but(device="cuda") for p in (path, other)]
     with EmulatingExaminer(subjects, timeout=5.0, memory_mb=1024) as there:
         assert set(there.subjects) == {"silu/mine"}
-        assert "uses inline PTX" in there.wrong["silu/ptx"]
+        assert "uses cute/tensor.hpp" in there.wrong["silu/ptx"]

@@ -19,6 +19,7 @@ from kernel_assay.fuzz.generation.elites import LEAST_LEAD, Elite, Elites
 from kernel_assay.fuzz.generation.engines import (
     BATCH,
     ENGINES,
+    FIRST_CHECKED,
     FIRST_SMALLEST,
     SMALLEST_SINCE,
     Target,
@@ -228,6 +229,28 @@ def test_a_share_of_the_cases_is_contracted_and_the_rest_are_what_they_were(name
     assert [c.but(contracted=False).id for c in mixed] == [c.id for c in plain]
     assert len(mixed) / 6 < sum(c.contracted for c in mixed) < len(mixed) / 3
     assert not any(is_checked(c) for c in mixed if c.contracted)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_run_of_ones_own_kernels_checks_all_of_the_first_cases_and_half_of_the_others(name):
+    """Only seeds differ from those of a run that checks a quarter, and a run that was recorded before keeps its own."""
+    few, often = (
+        [p.case for batch in islice(ENGINES[name]([target], 1, 0, Elites()), 16) for p in batch]
+        for target in (replace(SOFTMAX, contracted=True), replace(SOFTMAX, contracted=True, checks_often=True))
+    )
+    assert all(map(is_checked, often[:FIRST_CHECKED]))
+    assert not all(map(is_checked, few[:FIRST_CHECKED]))
+    rest = often[FIRST_CHECKED:]
+    assert 0.4 < sum(map(is_checked, rest)) / len(rest) < 0.6
+    assert len(rest) / 6 < sum(c.contracted for c in rest) < len(rest) / 3
+    shapes = [[(t.shape, t.layout, t.specials) for c in one for t in c.tensors.values()] for one in (few, often)]
+    assert shapes[0] == shapes[1]
+
+
+def test_dear_cases_are_not_checked_more_often():
+    wide = replace(SOFTMAX, checks_often=True, shapes=({"rows": 2048, "cols": 1024},))
+    made = [propose([wide], 1, i, Elites()).case for i in range(64)]
+    assert sum(map(is_checked, made)) < 32
 
 
 @pytest.mark.parametrize("op", sorted(load_contracts()))

@@ -103,6 +103,17 @@ def test_an_operator_of_torch_in_float32_lies_within_its_limits(tmp_path, formul
     assert (room <= 2e-5 * max(size, 1.0)).all() or "half" in formula or "/ x" in formula, "limits say something"
 
 
+def test_a_log_of_a_sum_of_exponentials_is_infinite_for_sure_where_the_largest_is(tmp_path):
+    host, inf, none = hosted(tmp_path, BODY.format("torch.logsumexp(x, 1)")), 0x7F800000, 0xFF800000
+    x = case_of((4, 2)).tensors["x"].but(pokes=((0, inf), (2, none), (3, none), (4, inf), (5, none)))
+    want, spans = host.answer(case_of().but(tensors={"x": x}), Numerics())
+    assert list(want["out"][:3]) == [np.inf, -np.inf, np.inf]
+    assert list(spans["out"].low[:3]) == list(spans["out"].high[:3]) == [np.inf, -np.inf, np.inf], "NaN is wrong there"
+    assert np.isfinite(spans["out"].high[3])
+    host.answer(case_of((3, 0)), Numerics())
+    assert host.unfollowed == set(), "rows without elements are followed, too"
+
+
 def test_a_narrow_accumulator_is_outside_unless_it_is_claimed(tmp_path):
     host, case = hosted(tmp_path, BODY.format("(x * x).sum(1)")), case_of((5, 64))
     x = input_of(case).numpy()

@@ -8,7 +8,7 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
 from kernel_assay.corpus.model.findings import Environment
 from kernel_assay.corpus.model.timing import Timed, TimingRun
-from kernel_assay.fuzz.timing.history import Point, Series, cuts, form_of, histories, steps, told
+from kernel_assay.fuzz.timing.history import Point, Series, cuts, form_of, histories, kept, read, steps, told
 
 MACHINE = Environment(python="3", platform="Linux", machine="x86_64", processor="fast one")
 
@@ -52,6 +52,16 @@ def test_a_slowdown_is_dated():
     assert step.ratio == pytest.approx(1.08, abs=0.01)
     (line,) = told([found])
     assert "1.08x slower since 2026-01-21 00:00 UTC, 000000000000, 3 runs after 20" in line
+
+
+def test_what_is_kept_of_a_run_is_read_again():
+    run = run_of(1, 2e-5, warm=True)
+    (found,) = histories([run])
+    assert read(kept(run)) == (found,)
+    assert found.label.endswith(", warm caches")
+    (point,) = found.points
+    assert (point.low, point.seconds, point.high) == (2e-5, 2e-5, 2e-5)
+    assert read("[]") == read("{") == read('[{"subject": 3}]') == ()
 
 
 def test_a_flat_series_has_no_change_and_one_odd_run_is_none():

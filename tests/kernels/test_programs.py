@@ -131,9 +131,6 @@ def test_orders_are_counted_together_and_name_a_seed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('int main() {\n asm("nop;");\n}', "inline PTX is not emulated (p0.cu, line 2)"),
-        ('int main() {\n int x;\n asm("" : "=r"(x));\n}', "inline PTX is not emulated (p0.cu, line 3)"),
-        ('int main() {\n int x;\n asm volatile("" : "=r"(x));\n}', "inline PTX is not emulated (p0.cu, line 3)"),
         (
             "int main() {\n cudaGraph_t g;\n cudaGraphCreate(&g, 0);\n}",
             "cudaGraphCreate is not emulated (p0.cu, line 3)",
@@ -156,6 +153,19 @@ def test_a_kernel_that_launches_another_is_refused(tmp_path):
     text = "__global__ void a() {}\n__global__ void b() { a<<<1, 1>>>(); }\nint main() { b<<<1, 1>>>(); }"
     with pytest.raises(UsageError, match=r"dynamic parallelism.*\(p0.cu, line 2\)"):
         run(tmp_path, text)
+
+
+def test_ptx_runs_in_programs_and_what_is_not_emulated_of_it_is_a_sentence(tmp_path):
+    text = """__global__ void k(int* x) {
+  asm volatile("st.global.u32 [%0], %1;" :: "l"(x + threadIdx.x), "r"(1));
+  if (blockIdx.x) asm volatile("tcgen05.wait::ld.sync.aligned;");
+}
+int main() { int* x; cudaMalloc(&x, 4); k<<<1, 2>>>(x); cudaDeviceSynchronize(); cudaFree(x); }
+"""
+    assert kinds(run(tmp_path, text)[0]) == [("out-of-bounds", 2)]
+    wanted = r"^the PTX instruction tcgen05\.wait::ld\.sync\.aligned is not emulated \(p0\.cu, line 3\)$"
+    with pytest.raises(UsageError, match=wanted):
+        run(tmp_path, text.replace("<<<1,", "<<<2,"))
 
 
 LOOP = """__global__ void k(volatile int* x) { while (!*x); }

@@ -3,7 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from _simt import Kernels, aligned, blank
+from _simt import CHECK, Kernels, aligned, blank
+
+from kernel_assay.kernels.backends.simt.emulator import Trouble
 
 pytestmark = pytest.mark.usefixtures("simt_cache")
 
@@ -129,3 +131,31 @@ def test_a_product_of_many_tiles(kernels):
     a, b = aligned(drawn(64, 64, np.float16, 4)), aligned(drawn(64, 64, np.float16, 5))
     found = kernels.right("tiled", grid=(2, 2), block=(32, 4), out=blank((64, 64)), a=a, b=b, n=64)
     np.testing.assert_array_equal(found, 2 * (a.astype(np.float32) @ b.astype(np.float32)))
+
+
+STAGED = r"""
+#include <mma.h>
+using namespace nvcuda;
+template <bool met>
+__global__ void staged(float* out, const __half* a) {
+  __shared__ __align__(32) __half tile[256];
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> fa;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::row_major> fb;
+  wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;
+  wmma::fill_fragment(fc, 0.0f);
+  wmma::load_matrix_sync(fb, a, 16);
+  for (int i = threadIdx.x; i < 256; i += 32) tile[i] = a[i];
+  if (met) __syncwarp();
+  wmma::load_matrix_sync(fa, tile, 16);
+  wmma::mma_sync(fc, fa, fb, fc);
+  wmma::store_matrix_sync(out, fc, 16, wmma::mem_row_major);
+}
+"""
+
+
+def test_loading_a_tile_orders_no_memory(tmp_path):
+    kernels, a = Kernels(tmp_path, STAGED, "staged<true>", "staged<false>"), aligned(drawn(16, 16, np.float16, 6))
+    out = blank((16, 16))
+    assert not kernels.run("staged<true>", out=out, a=a, mode=CHECK).said
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ a.astype(np.float32))
+    assert kernels.run("staged<false>", out=blank((16, 16)), a=a, mode=CHECK).trouble is Trouble.RACE

@@ -344,6 +344,18 @@ def test_subnormal_results_may_vanish_unless_declared_otherwise():
     assert verdict(reference, flushed, Numerics(ftz=False)).failed
 
 
+def cube_root(x):
+    return np.sign(x) * np.abs(x) ** (1 / 3)
+
+
+@pytest.mark.parametrize(("out", "fails"), [(1e-40 ** (1 / 3), False), (0.0, False), (2e-14, True), (-5.6e-16, True)])
+def test_a_flushed_operand_makes_0_or_nothing_else_of_what_is_far_from_it(out, fails):
+    contract = op(cube_root)
+    reference = Reference(contract, case_of(contract, rows=1, cols=1), {"x": np.array([[1e-40]], np.float32)})
+    assert verdict(reference, np.array([[out]], np.float32)).failed is fails
+    assert verdict(reference, np.array([[out]], np.float32), Numerics(ftz=False)).failed is (fails or out == 0.0)
+
+
 def accepted(contract, *values, dtype="float32"):
     """The accept masks for a row of these values."""
     x = np.array([values], dtype)

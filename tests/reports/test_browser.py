@@ -1,21 +1,16 @@
 """The page in a browser: it opens fast, fits, can be read in light and dark, and its few buttons work."""
 
 import json
-import shutil
 
 import pytest
+from _chromium import chromium, needs_chromium
 from _large_book import large_book
 from _timing_run import timing_run
 
 from kernel_assay.reports.formats.html import render
 from kernel_assay.reports.timing import page
 
-BINARY, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
-pytestmark = pytest.mark.skipif(not (BINARY and DRIVER), reason="chromium or chromedriver is not installed")
+pytestmark = needs_chromium
 
 FAINT = """
 const parse = (text) => {
@@ -49,58 +44,10 @@ return faint;
 """Kinds of visible text with less contrast than WCAG 2 AA asks for."""
 
 
-class Browser:
-    """A page at a time."""
-
-    def __init__(self, driver):
-        self.driver = driver
-
-    def wear(self, width, scheme):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        wish = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", wish)
-
-    def open(self, path):
-        self.driver.get("about:blank")  # an address that differs in its fragment only would not be loaded again
-        self.driver.get(path.as_uri())
-
-    def js(self, code, *arguments):
-        return self.driver.execute_script(code, *arguments)
-
-    def one(self, selector):
-        return self.driver.find_element("css selector", selector)
-
-    def all(self, selector):
-        return self.driver.find_elements("css selector", selector)
-
-    def seen(self, selector):
-        """Texts of what is visible."""
-        code = (
-            "return [...document.querySelectorAll(arguments[0])]"
-            ".filter(e => e.checkVisibility()).map(e => e.textContent.trim())"
-        )
-        return self.js(code, selector)
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BINARY
-    downloads = tmp_path_factory.mktemp("downloads")
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.set_page_load_timeout(20)
-    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
-    made = Browser(driver)
-    made.downloads = downloads
-    yield made
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("browser")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

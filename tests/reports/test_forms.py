@@ -32,6 +32,7 @@ from kernel_assay.reports.explain import explain
 from kernel_assay.reports.forms import formats
 from kernel_assay.reports.json_model import Report, report, schema, to_json
 from kernel_assay.reports.junit import Result, junit
+from kernel_assay.reports.page.summary import remarks
 from kernel_assay.reports.plain.finding_text import case_text, closeup
 from kernel_assay.reports.plain.replay_markdown import Told, markdown
 from kernel_assay.reports.plain.run_text import campaign_text, claims, finding_text
@@ -306,6 +307,18 @@ def test_the_report_says_what_was_looked_for_beside_a_gpu():
     assert f"warning: {key}: races and reads out of bounds are not looked for; check mode ended early" in campaign_text(
         Book((), early)
     )
+
+
+def test_the_report_says_what_share_was_in_check_mode():
+    (mine, *_) = campaign().subjects
+    own = mine.but(name="mine", backend="cuda", device="cpu")
+    kinds = {own.key: {"pass": 1000, "race": 24, "unsupported": 9}}
+    c = campaign(subjects=(own,), statistics={own.key: Statistics(checked=312)}, by_subject=kinds)
+    said = "checked: 312 of 1,024 cases of 1 emulated kernel in check mode (30.5 %)"
+    assert said in campaign_text(Book((), c))
+    assert any(said[1:] in remark.text for remark in remarks(Book((), c)))
+    assert report(Book((), c)).subjects[0].statistics.checked == 312
+    assert "checked:" not in campaign_text(Book((), campaign()))
 
 
 def test_many_findings_of_one_kind_are_not_all_written_out():

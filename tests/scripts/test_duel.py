@@ -1,5 +1,6 @@
 """The duel: what a tool's answer counts for, what criteria say, and the page that is made of a result."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def result(duel):
     environment = {"python": "3", "processor": "p", "machine": "m", "packages": {"numpy": "2"}}
     return {
         "environment": environment, "machine": "2 processors", "seconds": 4.0, "seed": 1, "took": 9.0,
+        "left": {"kernels": ["a/late"], "criteria": ["b"]},
         "summary": duel.summary(ANSWERS, TOOLS), "criteria": {"this <judge>": {"theirs": one, "ours": one}},
         "answers": ANSWERS,
     }  # fmt: skip
@@ -63,7 +65,18 @@ def test_the_page_has_the_tables_and_the_pictures(duel):
     assert "this &lt;judge&gt;" in page
     assert page.count("<svg") == 2
     assert "Bugs found over time. kassay run: 2 in the end; pytest: 1 in the end." in page
+    assert page.count("\N{BLACK CIRCLE}") == 4, "one that is explained, and three of who found what"
     assert page == duel.page(result(duel))
+
+
+def test_what_a_budget_leaves_is_told_and_counts_for_nobody(duel, tmp_path, capsys):
+    kernels = [duel.Kernel(f"a/{n}", "a", "x.py", kind) for n, kind in enumerate(("seeded", "right"))]
+    args = argparse.Namespace(out=tmp_path, seed=1, trials=1, jobs=1, seconds=1.0)
+    assert duel.duel(kernels, {"mine": ["false"]}, args, [], until=0.0) == []
+    assert duel.criteria(kernels, argparse.Namespace(ops=["silu"], cases=1, seed=1), until=0.0)[1] == ["a"]
+    duel.tell(result(duel), TOOLS)
+    assert "no time for 1 kernels, among them a/late\n" in capsys.readouterr().out
+    assert "criteria were not asked about b: no time" in duel.page(result(duel), [*duel.unasked(result(duel)["left"])])
 
 
 def test_the_last_line_tells_what_we_found(duel, capsys):

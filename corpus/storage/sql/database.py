@@ -55,7 +55,13 @@ class Database:
         """The file, of SQLite."""
         self._current = False
         if self.file is not None:
-            hide(*(self.file.with_name(self.file.name + end) for end in ("", "-wal", "-shm")), self.locks)
+            hide(*self.files, self.locks)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file, and those that SQLite writes beside it."""
+        assert self.file is not None
+        return tuple(self.file.with_name(self.file.name + end) for end in ("", "-wal", "-shm"))
 
     @property
     def locks(self) -> Path:
@@ -204,5 +210,6 @@ def _on_connect(connection: Any, _record: object) -> None:
 def _on_begin(connection: Connection) -> None:
     """Begin a transaction; a writer takes its turn at once, so that none fails half-way."""
     options = connection.get_execution_options()
-    connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get(_LAZY) else 'FULL'}")
+    if options.get(_WRITES):
+        connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if options.get(_LAZY) else 'FULL'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES) else "BEGIN")

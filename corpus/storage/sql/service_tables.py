@@ -82,6 +82,7 @@ task = Table(
     _number("attempts"),
     Column("until", Double),
     _words("worker"),
+    _words("question"),
     _words("progress", "{}"),
     Index("ix_task_queue", "device", "rank", "tag", "seq", sqlite_where=_QUEUED, postgresql_where=_QUEUED),
     Index(
@@ -93,7 +94,8 @@ task = Table(
     Index("ix_task_until", "until", sqlite_where=_HELD, postgresql_where=_HELD),
 )
 """place: which part of its job. rank: 9 less its priority, the lowest comes first. tag: its turn among those of one
-rank (schedule.py). progress: of one that has ended, the id of its outcome."""
+rank (schedule.py). question: of the worker, which it was the answer to. progress: of one that has ended, the id of its
+outcome."""
 
 share = Table("share", metadata, Column("name", Text, primary_key=True), _number("tag"))
 """For whom tasks were queued, and the last turn each of them was given."""

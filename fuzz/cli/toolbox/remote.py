@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -172,16 +173,14 @@ def sendable() -> Iterator[None]:
     """Say in one sentence what of a request no server would take."""
     from pydantic import ValidationError  # noqa: PLC0415  as above
 
+    from kernel_assay.fuzz.service.protocol import words_of  # noqa: PLC0415
+
     try:
         yield
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the request"
-        if first["loc"][-1:] in {("commit",), ("good",)}:
-            raise UsageError(
-                f"{first['input']!r} is no commit: write 7 to 64 hex digits, as git rev-parse does"
-            ) from error
-        raise UsageError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from error
+        raise UsageError(f"{where}: {words_of(first)}") from error
 
 
 def sent_of(
@@ -237,14 +236,14 @@ def _lines(job: Job) -> Iterator[str]:
     state = job.state.value + (f", {job.position} before it" if job.position is not None else "")
     yield f"{job.verdict or state}: {job.kind.value} {job.id}" + (f" ({state})" if job.verdict else "")
     if job.reason:
-        yield f"reason    {job.reason}"
+        yield f"reason    {visible(job.reason)}"
     if job.message:
-        yield f"says      {job.message}"
+        yield f"says      {visible(job.message)}"
     if job.progress.judged:
         yield f"tried     {job.progress.cases:,} cases, {job.progress.judged:,} outputs judged"
     yield from (f"finding   {program()} pull {one}" for one in job.findings[:5])
     if job.artifacts:
-        yield f"texts     {', '.join(job.artifacts)}"
+        yield f"texts     {visible(', '.join(job.artifacts))}"
 
 
 @command.command("list")
@@ -301,19 +300,24 @@ def show_command(*, client: Client, name: str, text: str | None, as_json: bool) 
             raise
         finding = client.finding(name)
         if text or as_json:
-            say(client.reproducer(name) if text else finding.model_dump_json(indent=2))
+            say(readable(client.reproducer(name)) if text else finding.model_dump_json(indent=2))
             return 0
         what = visible(f"{finding.subject}: {finding.title}")
         say(f"{finding.state.value} since {finding.since:%Y-%m-%d %H:%M}: {what}")
-        say(f"smallest  {finding.record.case.label}")
+        say(f"smallest  {visible(finding.record.case.label)}")
         for line in [*(f"condition {gate}" for gate in finding.record.gates), *(map(_event, finding.events))]:
-            say(line)
+            say(visible(line))
         say(f"replay    {program()} pull {finding.id}")
         return 0
     if text:
-        say(client.artifact(name, text))
+        say(readable(client.artifact(name, text)))
         return 0
     return told(job, as_json=as_json)
+
+
+def readable(text: str) -> str:
+    """A text of a stranger, of many lines, without what a terminal obeys."""
+    return re.sub(r"[^\n\t]+", lambda found: visible(found[0]), text)
 
 
 def _event(event: dict[str, str]) -> str:
@@ -335,10 +339,10 @@ def cancel_command(*, client: Client, name: str) -> None:
 def log_command(*, client: Client, name: str, follow: bool) -> None:
     """Print the log of a job."""
     text, end = client.log(name)
-    click.echo(text, nl=False)
+    click.echo(readable(text), nl=False)
     for _ in client.follow(name) if follow else ():
         text, end = client.log(name, end)
-        click.echo(text, nl=False)
+        click.echo(readable(text), nl=False)
 
 
 @click.command("pull")

@@ -13,7 +13,7 @@ from kernel_assay.fuzz.cli.options import AtLeast
 from kernel_assay.fuzz.cli.toolbox.remote import asks, command, sendable
 from kernel_assay.fuzz.cli.toolbox.server_options import server_options
 from kernel_assay.fuzz.settings import seconds_of
-from kernel_assay.reports.plain.terminal import say, table
+from kernel_assay.reports.plain.terminal import say, table, visible
 
 if TYPE_CHECKING:
     from kernel_assay.fuzz.service.client import Client
@@ -65,12 +65,12 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
         say("\n".join(["queued", *queued]))
     told = client.project(name)
     counts = ", ".join(f"{number} {state}" for state, number in sorted(told.findings.items())) or "no findings"
-    say(f"{told.name}: {told.project.repository} at {told.head[:12] or 'no commit yet'}; {counts}")
+    say(f"{told.name}: {visible(told.project.repository)} at {told.head[:12] or 'no commit yet'}; {counts}")
 
 
 @command.command("token")
 @click.argument("name", required=False)
-@click.option("--scope", "scopes", multiple=True, help="read, submit, work or admin; repeatable.")
+@click.option("--scope", "scopes", multiple=True, help="read, submit, work or admin; repeatable. Or feed, alone.")
 @click.option("--days", type=AtLeast(0.001), help="Until it expires.  [default: never]")
 @click.option("--revoke", is_flag=True)
 @asks

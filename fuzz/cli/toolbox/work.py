@@ -40,6 +40,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 @click.option("--repositories", type=click.Path(path_type=Path), metavar="FOLDER", help="Where clones are kept.")
 @click.option("--allow-local", is_flag=True, help="Repositories may be paths on this machine.")
 @click.option("--allow-private", is_flag=True, help="Repositories may be at addresses of inner networks.")
+@click.option(
+    "--readable",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="What else may be read by what was sent, as a folder of headers; repeatable.",
+)
 @click.option("--open", "in_the_open", is_flag=True, help="Run what was sent with your rights, where nothing else can.")
 @click.option("--quiet", is_flag=True, help="Say nothing of each task.")
 @with_service
@@ -56,6 +62,7 @@ def command(
     repositories: Path | None,
     allow_local: bool,
     allow_private: bool,
+    readable: tuple[Path, ...],
     in_the_open: bool,
     quiet: bool,
 ) -> int:
@@ -91,6 +98,7 @@ def command(
             memory_mb=memory_mb,
             closed=not in_the_open,
             hidden=(*hidden, *([Path(agent).parent] if agent else [])),
+            readable=readable,
         ),
         Checkouts(
             repositories or cache_home() / "kernel-assay-repositories",

@@ -64,7 +64,7 @@ def cancel(name: Id, here: Here, caller: Submitter) -> Response:
     with here.database.writing() as connection:
         jobs.cancel(connection, name, caller.name)
         job = jobs.get(connection, name)
-    here.changed()
+    here.changed(over=name)
     return told(job)
 
 

@@ -33,7 +33,7 @@ async def judge(
     so: `hit`, `joined` (it is on its way), or `miss`.
     """
     name, how = await run_in_threadpool(_begun, here, judging(request), caller.name)
-    job = await here.until(lambda: _over(here, name), wait, here.bell)
+    job = await here.until(lambda: _over(here, name), wait, here.bell, name)
     headers = {CACHE: how, "Location": f"/v1/jobs/{name}"}
     if job is not None:
         return told(job, 200, headers)

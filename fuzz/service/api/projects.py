@@ -39,11 +39,16 @@ def put(name: Named, said: Project, here: Here, caller: Submitter) -> Response:
     check_addresses(said.notify)
     check_repository(said.repository)
     with here.database.writing() as connection:
-        before = next((one.project.notify for one in upkeep.projects(connection, name)), ())
-        if said.notify != before and Scope.ADMIN not in caller.scopes:
-            raise RefusedError(
-                "who is told of findings is set with the scope admin: the server sends to these addresses"
-            )
+        before = next((one.project for one in upkeep.projects(connection, name)), said.but(notify=()))
+        if Scope.ADMIN not in caller.scopes:
+            if said.notify != before.notify:
+                raise RefusedError(
+                    "who is told of findings is set with the scope admin: the server sends to these addresses"
+                )
+            if said.repository != before.repository:
+                raise RefusedError(
+                    f"the project {name} is about another repository; only the scope admin points it elsewhere"
+                )
         upkeep.put_project(connection, name, said, caller.name, time.time())
         project = upkeep.project_of(connection, name)
     here.changed()

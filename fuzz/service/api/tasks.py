@@ -5,12 +5,21 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Query, Response
 
-from kernel_assay.fuzz.service.api.parameters import TaskId
+from kernel_assay.fuzz.service.api.parameters import LARGEST, TaskId
 from kernel_assay.fuzz.service.auth import Worker
 from kernel_assay.fuzz.service.core import Here, Service, told
-from kernel_assay.fuzz.service.protocol import Heartbeat, JobKind, Lease, LeaseRequest, Orders, Outcome, Sources
+from kernel_assay.fuzz.service.protocol import (
+    Heartbeat,
+    JobKind,
+    JobState,
+    Lease,
+    LeaseRequest,
+    Orders,
+    Outcome,
+    Sources,
+)
 from kernel_assay.fuzz.service.queue import jobs, leases
 
 router = APIRouter(tags=["workers' side"])
@@ -36,42 +45,44 @@ class _Asking:
     def __call__(self) -> Lease | None:
         self._here.sweep()
         now, database = time.time(), self._here.database
-        if not self._met:
-            with database.writing(lazy=True) as connection:
-                leases.meet(connection, self._asked, self._token, now)
-            self._met = True
-        with database.reading() as connection:
-            if not leases.waiting(connection, self._asked):
-                return None
+        if self._met:  # who asks again and again is not to hold up writers
+            with database.reading() as connection:
+                if not leases.waiting(connection, self._asked):
+                    return None
         with database.writing(lazy=True) as connection:
+            if not self._met:
+                leases.meet(connection, self._asked, self._token, now)
             given = leases.lease(connection, self._asked, now)
-        if given is None or not given.sources or given.request.checkout is not None:
-            return given
-        with database.reading() as connection:
-            files = jobs.small_sources(connection, given.sources, SMALL)
-        return given.but(files=files)
+            if given and given.sources and given.request.checkout is None:
+                given = given.but(files=jobs.small_sources(connection, given.sources, SMALL))
+        self._met = True
+        return given
 
 
 @router.post("/v1/tasks/{name}/heartbeat", response_model=Orders)
-def heartbeat(name: TaskId, beat: Heartbeat, here: Here, _: Worker) -> Response:
+def heartbeat(name: TaskId, beat: Heartbeat, here: Here, caller: Worker) -> Response:
     """Keep a task, tell how far it is, and learn what to do; 409: another worker has it."""
     with here.database.writing(lazy=True) as connection:
+        leases.check_token(connection, name, caller.name)
         orders = leases.heartbeat(connection, name, beat, time.time())
     here.changed(queued=False)
     return told(orders)
 
 
 @router.post("/v1/tasks/{name}/outcome", status_code=204)
-def end(name: TaskId, outcome: Outcome, here: Here, _: Worker) -> Response:
+def end(name: TaskId, outcome: Outcome, here: Here, caller: Worker) -> Response:
     """End a task: its state and its findings in one transaction; 409: another worker has it."""
     with here.database.writing() as connection:
+        leases.check_token(connection, name, caller.name)
         leases.end(connection, name, outcome, time.time())
-    here.changed()
+    more = bool(outcome.findings) or outcome.state is JobState.QUEUED  # a finding is to be shrunk
+    here.changed(queued=more, over=name.rpartition("-")[0])
     return Response(status_code=204)
 
 
-@router.get("/v1/sources/{digest}", response_model=Sources)
-def sources(digest: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], here: Here, _: Worker) -> Response:
-    """Give the files that were sent with a job."""
+@router.get("/v1/tasks/{name}/sources", response_model=Sources)
+def sources(name: TaskId, epoch: Annotated[int, Query(ge=1, le=LARGEST)], here: Here, caller: Worker) -> Response:
+    """Give the files that were sent with the job of a task, to the worker that has it; 409: another one has."""
     with here.database.reading() as connection:
-        return told(jobs.sources_of(connection, digest))
+        leases.check_token(connection, name, caller.name)
+        return told(jobs.sources_of(connection, leases.digest_of(connection, name, epoch)))

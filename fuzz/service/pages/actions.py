@@ -18,6 +18,7 @@ from kernel_assay.fuzz.service.pages.kit import HTML, draw, templates
 from kernel_assay.fuzz.service.problems import RefusedError
 from kernel_assay.fuzz.service.protocol import Checkout, JobKind, JobRequest, Scope
 from kernel_assay.fuzz.service.queue import jobs, leases, life, upkeep
+from kernel_assay.fuzz.service.queue.rows import record_of
 from kernel_assay.reports.formats.html import asset
 
 router = APIRouter(include_in_schema=False)
@@ -116,8 +117,9 @@ def decide(
     project: Annotated[str, Form(max_length=100)] = "",
     reason: Annotated[str, Form(max_length=2000)] = "",
     until: Annotated[str, Form(max_length=20)] = "",
+    address: Annotated[str, Form(max_length=500)] = "",
 ) -> Response:
-    """Decide about a finding: wontfix, reopen, bisect."""
+    """Decide about a finding: wontfix, reopen, bisect; or say where it is discussed."""
     caller = _person(request, csrf, Scope.SUBMIT)
     with here.database.writing() as connection:
         if what == "wontfix":
@@ -126,12 +128,14 @@ def decide(
             life.wontfix(connection, name, project, caller.name, reason=reason, until=_day(until))
         elif what == "reopen":
             life.reopen(connection, name, project, caller.name)
+        elif what == "discuss":
+            life.discuss(connection, name, project, caller.name, address.strip())
         elif what == "bisect":
             jobs.submit(connection, _bisection(connection, name, project), caller.name)
         else:
             raise UsageError(f"{what[:40]!r} is nothing that can be done with a finding")
     here.changed()
-    return RedirectResponse(f"/findings/{name}", SEE_OTHER)
+    return RedirectResponse(f"/findings/{name}?project={project}" if project else f"/findings/{name}", SEE_OTHER)
 
 
 def _bisection(connection: Any, name: str, project: str) -> JobRequest:
@@ -165,6 +169,18 @@ def cancel(name: Id, request: Request, here: Here, csrf: Word) -> Response:
         jobs.cancel(connection, name, caller.name)
     here.changed()
     return RedirectResponse(f"/jobs/{name}", SEE_OTHER)
+
+
+@router.post("/jobs/{name}/again")
+def again(name: Id, request: Request, here: Here, csrf: Word) -> Response:
+    """Submit a job once more, as it was."""
+    caller = _person(request, csrf, Scope.SUBMIT)
+    with here.database.writing() as connection:
+        row = jobs.row_of(connection, name)
+        same = record_of(row["request"], JobRequest).but(key="", deadline=None)
+        made, _ = jobs.submit(connection, same, caller.name, sources=row["sources"])
+    here.changed()
+    return RedirectResponse(f"/jobs/{made}", SEE_OTHER)
 
 
 @router.post("/workers/{name}/{what}")

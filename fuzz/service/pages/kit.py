@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -12,11 +14,13 @@ from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
 from jinja2 import ChoiceLoader, Environment, PackageLoader
+from markupsafe import Markup, escape
 from pydantic import BaseModel
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, StreamingResponse
 
+from kernel_assay.corpus.storage.sql.service_tables import project
 from kernel_assay.fuzz.service.api.jobs import sent
 from kernel_assay.fuzz.service.auth import Caller
 from kernel_assay.fuzz.service.core import Service, service_of
@@ -77,7 +81,8 @@ def _gathered(request: Request, gather: Gather) -> tuple[Caller, Data]:
     here.sweep()
     with here.database.reading() as connection:
         view = View(here, caller, request, connection)
-        return caller, {"view": view, **gather(view)}
+        known = set(connection.scalars(select(project.c.name)))
+        return caller, {"view": view, "_known": known, **gather(view)}
 
 
 def _page(template: str, gather: Gather) -> Callable[[Request], Response]:
@@ -111,6 +116,8 @@ def _json(gather: Gather) -> Callable[[Request], Response]:
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return json.loads(value.model_dump_json())
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
@@ -126,14 +133,18 @@ async def _fragments(request: Request, template: str, gather: Gather) -> AsyncIt
     """Yield the live part of a page whenever it has changed."""
     here, shown = service_of(request), ""
     for _ in range(int(LIVE_SECONDS / LIVE_PAUSE)):
+        waiting = asyncio.ensure_future(here.bell.wait(10.0))  # before it is drawn: no ring is missed
+        await asyncio.sleep(0)
         try:
             text = await run_in_threadpool(_fragment, request, template, gather)
+            yield sent("live", text) if text != shown else ": still there\n\n"
+            shown = text
+            await asyncio.sleep(LIVE_PAUSE)
+            await waiting
         except ServiceError:
             return
-        yield sent("live", text) if text != shown else ": still there\n\n"
-        shown = text
-        await asyncio.sleep(LIVE_PAUSE)
-        await here.bell.wait(10.0)
+        finally:
+            waiting.cancel()
         if await request.is_disconnected():
             return
 
@@ -163,9 +174,20 @@ def templates() -> Environment:
     static = html.pages()
     assert static.loader is not None
     made = static.overlay(loader=ChoiceLoader([PackageLoader("kernel_assay.fuzz.service", "pages"), static.loader]))
-    made.filters |= {"ago": ago, "at": at, "quoted": lambda text: quote(str(text), safe="")}
+    filters: dict[str, Callable[..., Any]] = {"when": when, "at": at, "quoted": quoted, "split": split}
+    made.filters |= filters
     made.globals |= {name: made.get_template(f"{name}.html.j2").module for name in ("plots", "parts")}
     return made
+
+
+def quoted(text: object) -> str:
+    """A text as a part of an address."""
+    return quote(str(text), safe="")
+
+
+def split(text: str) -> Markup:
+    """A long name that may be broken behind `_` and `/`."""
+    return Markup(re.sub("([_/]+)", r"\1<wbr>", str(escape(text))))  # noqa: S704 (escaped here)
 
 
 def ago(then: datetime | None) -> str:
@@ -181,4 +203,14 @@ def ago(then: datetime | None) -> str:
 
 def at(then: datetime | None) -> str:
     """A time, to the minute, UTC."""
-    return "" if then is None else then.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    return "" if then is None else then.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def when(then: datetime | str | None) -> Markup:
+    """How long ago it was, and the exact time for whoever points at it."""
+    then = datetime.fromisoformat(then) if isinstance(then, str) and then else then
+    if not isinstance(then, datetime):
+        return Markup("never")
+    exact = then.astimezone(UTC)
+    words = Markup('<time datetime="{:%Y-%m-%dT%H:%M:%SZ}" title="{:%Y-%m-%d %H:%M:%S} UTC">{}</time>')
+    return words.format(exact, exact, ago(then))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,23 +12,34 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from kernel_assay.corpus.storage.sql.service_tables import event, job, life, task
-from kernel_assay.fuzz.service.pages.kit import Data, View, router_of
-from kernel_assay.fuzz.service.protocol import Job, JobKind, JobState, Standing
-from kernel_assay.fuzz.service.queue import jobs, leases, upkeep
+from kernel_assay.fuzz.service.pages.kit import Data, View, ago, router_of
+from kernel_assay.fuzz.service.pages.performance import performance
+from kernel_assay.fuzz.service.protocol import Job, JobKind, JobState, Progress, Standing
+from kernel_assay.fuzz.service.queue import coverage, jobs, leases, upkeep
 from kernel_assay.fuzz.service.queue import life as lives
-from kernel_assay.fuzz.service.queue.rows import happened, moment, pairs
-from kernel_assay.fuzz.service.shown import sheet_of
+from kernel_assay.fuzz.service.queue.life import DISCUSSED
+from kernel_assay.fuzz.service.queue.rows import happened, moment, pairs, record_of
+from kernel_assay.fuzz.service.shown import issue_of, sheet_of
 from kernel_assay.reports.page.finding import meanings
-from kernel_assay.reports.page.plots import histogram
+from kernel_assay.reports.page.plots import growth, histogram
 from kernel_assay.reports.page.summary import Figure
-from kernel_assay.reports.words import count
+from kernel_assay.reports.words import DASH, TIMES, count, span
 
 OPEN = (Standing.NEW, Standing.OPEN, Standing.REOPENED)
+UNRESOLVED, STATES = frozenset(map(str, OPEN)), frozenset(map(str, Standing))
 PAGE, FEW = 100, 10
 WEEK = 7 * 86_400.0
 WEEKS = 12
 MOST_KERNELS = 500
 LOG_TAIL = 20_000
+RECENTLY = 600.0
+ADVICE = {
+    JobState.FAILED: "If that names a file of yours, mend it and submit the job again; if it names what the worker "
+    "lacks (a package, a compiler, a GPU), install that there, and try again.",
+    JobState.LOST: "Look at what `kassay work` printed on that machine: it was killed, ran out of memory or lost its "
+    "network. Start it again, then try again.",
+}
+"""What a person can do about a job that ended so."""
 
 
 def overview(view: View) -> Data:
@@ -41,7 +54,7 @@ def overview(view: View) -> Data:
         "sentence": _sentence(burning, found),
         "tone": "bad" if burning else "good" if standings else "open",
         "figures": [
-            Figure("open findings", f"{burning:,}", tone="bad" if burning else ""),
+            Figure("unresolved findings", f"{burning:,}", tone="bad" if burning else ""),
             Figure("new this week", f"{_happened(c, 'new', now - WEEK):,}"),
             Figure("fixed this week", f"{_happened(c, 'fixed', now - WEEK):,}"),
             Figure("jobs running", f"{states.get('running', 0) + states.get('leased', 0):,}"),
@@ -51,16 +64,22 @@ def overview(view: View) -> Data:
         "findings": [lives.standing(row) for row in found],
         "running": running,
         "projects": upkeep.projects(c),
-        "events": happened(c, limit=FEW),
+        "events": _with_titles(c, happened(c, noun="finding", limit=FEW)),
     }
 
 
 def _sentence(burning: int, found: list[Any]) -> str:
     if not burning:
-        return "No open findings"
-    latest = moment(max(row["since"] for row in found))
-    assert latest is not None
-    return f"{count(burning, 'open finding')}, the latest since {latest:%Y-%m-%d %H:%M} UTC"
+        return "No unresolved findings"
+    return f"{count(burning, 'unresolved finding')}, the latest {ago(moment(max(row['since'] for row in found)))}"
+
+
+def _with_titles(connection: Connection, events: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Add what the findings are called that events are about."""
+    names = [one["about"] for one in events]
+    asked = select(life.c.finding, life.c.subject, life.c.title).where(life.c.finding.in_(names))
+    titles = {row.finding: f"{row.subject}: {row.title}" for row in connection.execute(asked)}
+    return [{**one, "title": titles.get(one["about"], one["about"])} for one in events]
 
 
 def _counts(connection: Connection, column: Any) -> dict[str, int]:
@@ -75,17 +94,16 @@ def _happened(connection: Connection, what: str, since: float) -> int:
 def findings(view: View) -> Data:
     """All findings, a page at a time."""
     chosen = view.query.get("state", "")
-    states = {"": (), "unfixed": OPEN}.get(chosen) if chosen in {"", "unfixed"} else (chosen,)
-    project, op = view.query.get("project"), view.query.get("op")
-    rows, more = lives.listed(
-        view.connection, states=states or (), project=project, op=op, after=view.number("after"), limit=PAGE
-    )
+    states = {"": (), "unresolved": OPEN}.get(chosen, (chosen,))
+    chosen_by = {name: view.query.get(name) for name in ("project", "op", "subject")}
+    rows, more = lives.listed(view.connection, states=states, **chosen_by, after=view.number("after"), limit=PAGE)
     return {
         "counts": _counts(view.connection, life.c.state),
         "findings": [lives.standing(row) for row in rows],
         "standings": [one.value for one in Standing],
         "ops": sorted(_counts(view.connection, life.c.op)),
-        "projects": sorted(filter(None, _counts(view.connection, life.c.project))),
+        "projects": _projects(view),
+        "feed": f"/projects/{chosen_by['project']}/feed.atom" if chosen_by["project"] else "/feed.atom",
         "next": view.link(after=more) if more else None,
     }
 
@@ -96,14 +114,21 @@ def finding(view: View) -> Data:
     row = lives.row_of(view.connection, name, view.query.get("project"))
     record = lives.record(view.connection, name, row["project"])
     drawn = sheet_of(record)
+    alike, more = lives.listed(view.connection, project=row["project"], subject=row["subject"], limit=FEW + 1)
+    events = happened(view.connection, noun="finding", about=name, project=row["project"])
     pull = {"pull": f"kassay pull {name} --server {view.here.settings.address}"}
     asked = select(job.c.id, job.c.kind, job.c.state).where(job.c.finding == name).order_by(job.c.seq.desc()).limit(FEW)
     return {
         "standing": lives.standing(row),
         "record": record,
-        "_sheet": drawn and replace(drawn, commands={**pull, **drawn.commands}, steps=()),
+        "_sheet": drawn
+        and replace(drawn, commands={**pull, **drawn.commands}, entry=replace(drawn.entry, standing="")),
         "_meanings": meanings((record,)),
-        "events": happened(view.connection, noun="finding", about=name),
+        "_issue": issue_of(record, f"{view.here.settings.address}/findings/{name}"),
+        "events": events,
+        "discussion": next((one["words"] for one in reversed(events) if one["what"] == DISCUSSED), ""),
+        "alike": [lives.standing(one) for one in alike if one["finding"] != name][:FEW],
+        "more_alike": bool(more),
         "jobs": [dict(one) for one in view.connection.execute(asked).mappings()],
         "owners": _owners(view.connection, row["project"]),
     }
@@ -141,18 +166,64 @@ def one_job(view: View) -> Data:
     log, _ = jobs.log_of(view.connection, name)
     asked = select(task.c.id, task.c.place, task.c.state, task.c.worker, task.c.attempts).where(task.c.job == name)
     tasks = view.connection.execute(asked.order_by(task.c.seq.desc()).limit(PAGE)).mappings()
-    found = view.connection.execute(select(life).where(life.c.finding.in_(told.findings[:PAGE]))).mappings()
-    ready = max(row["handed"] - row["open_tasks"], 0) / row["parts"]
+    found = view.connection.execute(
+        select(life).where(life.c.finding.in_(told.findings[:PAGE]), life.c.project == (row["project"] or ""))
+    ).mappings()
+    ready = max(row["handed"] - row["open_tasks"], 0)
+    past = coverage.covered(view.connection, name)
+    live = [record_of(text, Progress) for text in view.connection.scalars(_LIVE.where(task.c.job == name))]
     return {
         "job": told,
         "owner": row["owner"],
-        "share": ready,
+        "share": ready / row["parts"],
+        "parts_done": ready,
         "parts_of": row["parts"],
-        "rate": _rate(told),
+        "figures": list(_figures(told, live, past)),
+        "advice": _advice(told, leases.workers(view.connection)),
+        "_plots": [growth([(0.0, 0.0), *past.growth], "cells of coverage")] if len(past.growth) > 1 else [],
         "tasks": [dict(one) for one in tasks],
         "findings": [lives.standing(dict(one)) for one in found],
         "log": log[-LOG_TAIL:],
     }
+
+
+def _figures(told: Job, live: Sequence[Progress], past: coverage.Covered) -> Iterator[Figure]:
+    """How far a job is, how fast it goes, and whether it still finds anything new."""
+    rate = sum(one.judged / one.seconds for one in live if one.seconds) or _rate(told)
+    yield Figure("cases", f"{told.progress.cases:,}")
+    yield Figure("outputs judged", f"{told.progress.judged:,}")
+    yield Figure("outputs/s", f"{rate:,.0f}" if rate else DASH, "right now" if live else "")
+    if told.kind is JobKind.FUZZ:
+        recent = past.new_since(time.time() - RECENTLY - told.started.timestamp()) if told.started else 0
+        new = f"{recent:,} new in {RECENTLY / 60:.0f} min" if told.ended is None and past.growth else ""
+        yield Figure("cells of coverage", f"{told.progress.cells:,}", new)
+        if newest := _newest(past, live):
+            quiet = max(0.0, ((told.ended or datetime.now(UTC)) - newest).total_seconds())
+            since = "before the end" if told.ended else "a cell or a finding"
+            yield Figure("last new thing" if told.ended else "since the last new thing", span(quiet), since)
+    yield Figure("findings", f"{len(told.findings):,}", tone="bad" if told.findings else "")
+
+
+_LIVE = select(task.c.progress).where(jobs.IS_HELD, task.c.state == "running")
+
+
+def _newest(past: coverage.Covered, live: Sequence[Progress]) -> datetime | None:
+    """When the last new cell or finding was met; of a part that goes on, it is new if no other can have it."""
+    times = [time.time() - one.quiet for one in live if one.cells > len(past.coverage)]
+    return moment(max([*times, past.newest]) or None)
+
+
+def _advice(told: Job, workers: Sequence[Data]) -> str:
+    """Say what a person can do about a job that does not go on, or did not; empty: nothing."""
+    if told.state is JobState.QUEUED and not any(_takes(one, told) for one in workers):
+        gpu = " --device cuda" if told.settings.device == "cuda" else ""
+        return f"No worker that takes this job has asked for work in the last minute. Start one: kassay work{gpu}"
+    return ADVICE.get(told.state, "")
+
+
+def _takes(worker: Data, told: Job) -> bool:
+    fits = told.settings.device == "cpu" or bool(worker["devices"])
+    return bool(worker["alive"] and fits and (not worker["kinds"] or told.kind.value in worker["kinds"]))
 
 
 def _rate(told: Job) -> float | None:
@@ -176,7 +247,8 @@ def kernels(view: View) -> Data:
     """Kernels side by side: how many findings each has, of which standing."""
     asked = select(life.c.subject, life.c.op, life.c.state, func.count(), func.max(life.c.seen))
     grouped: dict[tuple[str, str], Data] = {}
-    rows = view.connection.execute(asked.group_by(life.c.subject, life.c.op, life.c.state))
+    mine = (life.c.project == view.query["project"],) if "project" in view.query else ()
+    rows = view.connection.execute(asked.where(*mine).group_by(life.c.subject, life.c.op, life.c.state))
     for subject, op, state, number, seen in rows:
         one = grouped.setdefault((op, subject), {"op": op, "subject": subject, "counts": {}, "seen": moment(seen)})
         one["counts"][state] = number
@@ -184,7 +256,13 @@ def kernels(view: View) -> Data:
     for one in grouped.values():
         one["open"] = sum(one["counts"].get(state, 0) for state in OPEN)
     order = sorted(grouped.values(), key=lambda one: (-one["open"], one["op"], one["subject"]))
-    return {"kernels": order[:MOST_KERNELS], "all": len(order), "standings": [one.value for one in Standing]}
+    standings = [one.value for one in Standing]
+    return {"kernels": order[:MOST_KERNELS], "all": len(order), "standings": standings, "projects": _projects(view)}
+
+
+def _projects(view: View) -> list[str]:
+    """Names that findings are kept under."""
+    return sorted(filter(None, _counts(view.connection, life.c.project)))
 
 
 def queue(view: View) -> Data:
@@ -194,11 +272,16 @@ def queue(view: View) -> Data:
     names = list(dict.fromkeys(view.connection.scalars(next_jobs)))
     rows = {row["id"]: dict(row) for row in view.connection.execute(select(job).where(job.c.id.in_(names))).mappings()}
     waiting = _counts_of_waiting(view.connection)
+    workers = [{**one, "gpus": _named(one["devices"])} for one in leases.workers(view.connection)]
     return {
-        "workers": leases.workers(view.connection),
+        "workers": workers,
         "waiting": jobs.told(view.connection, [rows[name] for name in names if name in rows]),
         "total": waiting,
     }
+
+
+def _named(devices: Sequence[str]) -> str:
+    return ", ".join(f"{n} {TIMES} {name}" if n > 1 else name for name, n in Counter(devices).items())
 
 
 def _counts_of_waiting(connection: Connection) -> int:
@@ -206,32 +289,53 @@ def _counts_of_waiting(connection: Connection) -> int:
 
 
 def trends(view: View) -> Data:
-    """Findings and jobs of the last weeks."""
+    """Findings and jobs of the last weeks, which begin on Monday, UTC: whoever looks, from wherever, sees the same."""
     now = datetime.now(UTC)
     monday = (now - timedelta(days=now.weekday())).replace(hour=0, minute=0, second=0, microsecond=0)
     starts = [monday - timedelta(weeks=back) for back in reversed(range(WEEKS))]
-    since = starts[0].timestamp()
-    rows = view.connection.execute(
-        select(event.c.at, event.c.what).where(event.c.noun == "finding", event.c.at >= since)
-    ).all()
-    ended = view.connection.execute(select(job.c.ended, job.c.state).where(job.c.ended >= since)).all()
+    since, name = starts[0].timestamp(), view.query.get("project")
+    mine = {table: (table.c.project == name,) if name else () for table in (event, job, life)}
+    columns = select(event.c.at, event.c.what, event.c.about, event.c.project).order_by(event.c.seq)
+    happened_then = columns.where(event.c.noun == "finding", event.c.at >= since, *mine[event])
+    rows = [tuple(row) for row in view.connection.execute(happened_then)]
+    ended = view.connection.execute(select(job.c.ended, job.c.state).where(job.c.ended >= since, *mine[job])).all()
+    still = select(func.count()).select_from(life).where(life.c.state.in_(OPEN), *mine[life])
     series = {
-        "new findings": [at for at, what in rows if what == "new"],
-        "findings fixed": [at for at, what in rows if what == "fixed"],
-        "findings reopened": [at for at, what in rows if what == "reopened"],
+        "new findings": [at for at, what, *_ in rows if what == "new"],
+        "findings fixed": [at for at, what, *_ in rows if what == "fixed"],
+        "findings reopened": [at for at, what, *_ in rows if what == "reopened"],
         "jobs done": [at for at, state in ended if state == "done"],
         "jobs failed or lost": [at for at, state in ended if state in {"failed", "lost"}],
     }
-    weeks = [f"{start:%d %b}" for start in starts]
-    told = {name: _by_week(times, since) for name, times in series.items()}
-    plots = [histogram(weeks, counts, "week that begins", name) for name, counts in told.items() if any(counts)]
-    return {"weeks": [start.date().isoformat() for start in starts], "series": told, "_plots": plots}
+    told = {"unresolved at its end": _unresolved(view.connection.scalar(still) or 0, rows, since)}
+    told |= {name: _by_week(times, since) for name, times in series.items()}
+    weeks, caption = [f"{start:%d %b}" for start in starts], "week that begins"
+    plots = [histogram(weeks, counts, caption, name, linear=True) for name, counts in told.items() if any(counts)]
+    days = [start.date().isoformat() for start in starts]
+    return {"weeks": days, "series": told, "_plots": plots, "projects": _projects(view)}
+
+
+def _unresolved(now: int, rows: Iterable[tuple[float, str, str, str]], since: float) -> list[int]:
+    """How many findings were unresolved at the end of each week: what is so now, less what has changed since."""
+    changes = [0] * WEEKS
+    before: dict[tuple[str, str], bool] = {}
+    for when, what, *about in rows:
+        if what in STATES:
+            key = about[0], about[1]
+            was = before.get(key, what not in {"new", "reopened"})
+            before[key] = what in UNRESOLVED
+            changes[_week(when, since)] += before[key] - was
+    return [now - sum(changes[week + 1 :]) for week in range(WEEKS)]
+
+
+def _week(when: float, since: float) -> int:
+    return min(int((when - since) // WEEK), WEEKS - 1)
 
 
 def _by_week(times: list[float], since: float) -> list[int]:
     counts = [0] * WEEKS
     for when in times:
-        counts[min(int((when - since) // WEEK), WEEKS - 1)] += 1
+        counts[_week(when, since)] += 1
     return counts
 
 
@@ -244,6 +348,7 @@ router = router_of(
         "/jobs/{name}": ("job.html.j2", one_job),
         "/projects/{name}": ("project.html.j2", project),
         "/kernels": ("kernels_list.html.j2", kernels),
+        "/performance": ("performance.html.j2", performance),
         "/queue": ("queue.html.j2", queue),
         "/trends": ("trends.html.j2", trends),
     }

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, event
@@ -34,10 +35,12 @@ class ServerDatabase(Database):
     def __init__(self, url: str) -> None:
         """Bring its schema up to date. Raises UsageError if that cannot be."""
         super().__init__(url)
-        if self.file is not None and not self.file.exists():
+        if self.file is not None:
             with suppress(OSError):  # which is told of below
                 self.file.parent.mkdir(parents=True, exist_ok=True)
-                self.file.touch(0o600)  # sources and digests are nothing for other users of the machine
+                self.file.touch(0o600)
+                for path in filter(Path.exists, self.files):
+                    path.chmod(0o600)  # sources and digests are nothing for other users of the machine
         self.upgrade()
         self._turn = threading.Lock() if self.file is not None else nullcontext()
         """Threads wait here for one another: SQLite would let them sleep, and ask again."""

@@ -7,6 +7,8 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import cache
 from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, and_, false, func, literal_column, select, update
@@ -14,6 +16,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from kernel_assay import __version__
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.child import HOME
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, log, source, task
 from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources
@@ -73,10 +76,21 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
 
 def _check(request: JobRequest) -> None:
     """Raises UsageError for what a record may hold, and nobody can do."""
+    target = request.target
+    if not target.references and (unknown := [op for op in target.ops if op not in known_ops()]):
+        near = get_close_matches(unknown[0], known_ops(), 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; the known ones are {', '.join(sorted(known_ops()))}"
+        raise UsageError(f"op {unknown[0]!r} is not known{hint}")
     if request.kind is JobKind.REPLAY and not (request.finding or request.sources or request.checkout):
         raise UsageError("a job of kind replay needs a finding, or files or a checkout with stored cases")
     if request.checkout:
         check_repository(request.checkout.repository)
+
+
+@cache
+def known_ops() -> frozenset[str]:
+    """Names of the built-in ops, by their files: the server imports no oracle."""
+    return frozenset(path.stem for path in (HOME / "kernel_assay/oracles/contracts").glob("[!_]*.py"))
 
 
 def check_repository(address: str) -> None:

@@ -11,7 +11,7 @@ import time
 from datetime import UTC, datetime
 from functools import cache
 
-from sqlalchemy import Connection, TextClause, case, select, text, update
+from sqlalchemy import Connection, TextClause, case, or_, select, text, update
 
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, task, worker
 from kernel_assay.fuzz.service.problems import ConflictError, MissingError
@@ -28,9 +28,11 @@ from kernel_assay.fuzz.service.protocol import (
     Outcome,
     Progress,
 )
+from kernel_assay.fuzz.service.queue.coverage import take_in
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.jobs import IS_HELD, add_log, added, queue_task, row_of
 from kernel_assay.fuzz.service.queue.life import bisected, replayed, report
+from kernel_assay.fuzz.service.queue.ownership import check_own
 from kernel_assay.fuzz.service.queue.rows import insert, note, record_of, text_of
 from kernel_assay.fuzz.service.queue.schedule import part, seed_of
 
@@ -41,7 +43,7 @@ _NEXT = """
   WHERE state = 'queued' AND device = :device AND (deadline IS NULL OR deadline > :now){kinds}
     AND NOT EXISTS (SELECT 1 FROM worker WHERE name = :worker AND drain)
   ORDER BY rank, tag, seq LIMIT 1{lock}"""
-_TAKE = """UPDATE task SET state = 'leased', until = :until, worker = :worker, progress = '{{}}',
+_TAKE = """UPDATE task SET state = 'leased', until = :until, worker = :worker, question = :question, progress = '{{}}',
   epoch = CASE WHEN epoch >= :stamp THEN epoch + 1 ELSE :stamp END
 WHERE seq = ({next}) RETURNING id AS task, job, place, epoch"""
 """The epoch is the time in ms, and grows: if a power cut takes back a lease, the next one differs all the same.
@@ -63,15 +65,29 @@ def _statement(words: str, kinds: int, lock: str = "") -> TextClause:
 
 
 def lease(connection: Connection, asked: LeaseRequest, now: float) -> Lease | None:
-    """Give the worker the task whose turn it is; None: nothing that it can do waits."""
+    """Give the worker the task whose turn it is, or which it was given, and has not heard of; None: there is none."""
     known: Row = {f"kind{number}": kind.value for number, kind in enumerate(asked.kinds)}
     stamp = int(now * 1000) << EPOCH_BITS | secrets.randbits(EPOCH_BITS)
-    known |= {"now": now, "until": now + LEASE_SECONDS, "stamp": stamp, "worker": asked.worker}
+    said = {"worker": asked.worker, "question": asked.question}
+    known |= {"now": now, "until": now + LEASE_SECONDS, "stamp": stamp, **said}
+    if asked.question and (of := _given(connection, known)) is not None:
+        return _leased(connection, of, now)
     take = _take_at_once if connection.dialect.name == "postgresql" else _take
     for device in ("cuda", "cpu") if asked.devices else ("cpu",):
         if (of := take(connection, len(asked.kinds), {**known, "device": device})) is not None:
             return _leased(connection, of, now)
     return None
+
+
+def _given(connection: Connection, known: Row) -> Row | None:
+    """The task that was leased as the answer to this very question, kept for as long as a new one."""
+    mine = (task.c.state == "leased", task.c.question == known["question"], task.c.worker == known["worker"])
+    kept = update(task).where(IS_HELD, *mine).values(until=known["until"])
+    found = connection.execute(kept.returning(task.c.id, task.c.job, task.c.place, task.c.epoch)).first()
+    if found is None:
+        return None
+    of = connection.execute(_JOB, {"id": found.job}).mappings().one()
+    return {**of, "task": found.id, "place": found.place, "epoch": found.epoch}
 
 
 def _take_at_once(connection: Connection, kinds: int, known: Row) -> Row | None:
@@ -94,7 +110,7 @@ _JOB, _BEGUN = text(f"SELECT {_TOLD} FROM job WHERE id = :id"), text(_BEGIN.form
 
 
 def waiting(connection: Connection, asked: LeaseRequest) -> bool:
-    """Whether anything waits that the worker may be able to do: who asks again and again is not to hold up writers."""
+    """Whether anything waits that the worker may be able to do."""
     queued = select(task.c.seq).where(text("task.state = 'queued'")).limit(1)
     return connection.scalar(queued if asked.devices else queued.where(task.c.device == "cpu")) is not None
 
@@ -121,7 +137,7 @@ def _leased(connection: Connection, of: Row, now: float) -> Lease:
 
 
 def meet(connection: Connection, asked: LeaseRequest, token: str, now: float) -> None:
-    """Write down that a worker is there, and what it has."""
+    """Write down that a worker is there, and what it has. Raises ConflictError if another token has its name."""
     said = {
         "devices": plain(list(asked.devices)),
         "kinds": plain([kind.value for kind in asked.kinds]),
@@ -130,7 +146,25 @@ def meet(connection: Connection, asked: LeaseRequest, token: str, now: float) ->
         "seen": now,
     }
     row = insert(connection, worker).values(name=asked.worker, first_seen=now, **said)
-    connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=said))
+    its_own = or_(worker.c.token == token, worker.c.seen < now - LEASE_SECONDS)  # nobody has a task by then
+    if not connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=said, where=its_own)).rowcount:
+        raise ConflictError(f"a worker with another token is called {asked.worker!r}; give this one another name")
+
+
+def check_token(connection: Connection, name: str, token: str) -> None:
+    """Raise ConflictError for a task of a worker that has come with another token."""
+    holder = select(worker.c.token).join(task, task.c.worker == worker.c.name).where(task.c.id == name)
+    if connection.scalar(holder) not in {None, token}:
+        raise ConflictError(f"the task {name} is held by a worker with another token")
+
+
+def digest_of(connection: Connection, name: str, epoch: int) -> str:
+    """The digest of what was sent with the job of a task that is held. Raises MissingError, ConflictError."""
+    held = select(job.c.sources).join(task, task.c.job == job.c.id)
+    found = connection.scalar(held.where(task.c.id == name, task.c.epoch == epoch, IS_HELD))
+    if found is None:
+        raise _not_held(connection, name, epoch)
+    return str(found)
 
 
 def heartbeat(connection: Connection, name: str, beat: Heartbeat, now: float) -> Orders:
@@ -164,7 +198,7 @@ def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None
     """Take in what came of a task: its findings and its state, all of it or nothing.
 
     The same outcome once more changes nothing. Raises MissingError, and ConflictError for an old epoch, or for another
-    outcome of a task that is over.
+    outcome of a task that is over, and UsageError for findings that are not about what the job is about.
     """
     values = {"state": outcome.state.value, "until": None, "progress": plain({"outcome": outcome.id})}
     ended = update(task).where(task.c.id == name, task.c.epoch == outcome.epoch, IS_HELD)
@@ -175,6 +209,7 @@ def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None
             return
         raise _not_held(connection, name, outcome.epoch)
     of = row_of(connection, done["job"], lock=True)
+    check_own(record_of(of["request"], JobRequest), outcome)
     add_log(connection, of["id"], outcome.log)
     _keep_texts(connection, of, done["place"], outcome)
     for finding in sorted(outcome.findings, key=lambda f: f.id):
@@ -209,17 +244,16 @@ def _end_of_job(connection: Connection, of: Row, done: Row, outcome: Outcome, no
             values["open_tasks"] = of["open_tasks"] - 1
         connection.execute(update(job).where(job.c.id == of["id"]).values(**values))
         return
-    values |= {
-        "open_tasks": of["open_tasks"] - 1,
-        "progress": text_of(added(record_of(of["progress"], Progress), outcome.progress)),
-        "worker": done["worker"],
-    }
+    told = added(record_of(of["progress"], Progress), outcome.progress)
+    if of["kind"] == "fuzz":
+        told = told.but(cells=max(told.cells, take_in(connection, of, outcome, now)))
+    values |= {"open_tasks": of["open_tasks"] - 1, "progress": text_of(told), "worker": done["worker"]}
     worse = outcome.verdict and (not of["verdict"] or outcome.verdict == "wrong")
     if worse:
         values["verdict"] = clean(outcome.verdict)
     if outcome.message and (worse or not of["message"]):
         values["message"] = clean(outcome.message)
-    if outcome.commit:
+    if outcome.commit and of["kind"] == "bisect":
         values["commit_id"] = outcome.commit
     if outcome.environment:
         values["environment"] = text_of(outcome.environment)

@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, and_, select, update
 
+from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Event, Finding, State
 from kernel_assay.corpus.storage.base_store import component
 from kernel_assay.corpus.storage.merging import merge
@@ -23,6 +25,8 @@ from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, r
 
 STANDINGS = tuple(Standing)
 UNSHRUNK = {State.NEW, State.CONFIRMED, State.FLAKY}
+DISCUSSED = "discussed"
+"""What happened to a finding when somebody said where people talk about it; the words are the address."""
 MOST_COUNT = 2**53
 SOON = 7
 """Priority of what is done about findings: before searches, behind what a person waits for."""
@@ -171,6 +175,19 @@ def reopen(connection: Connection, name: str, project: str | None, who: str, wor
     _enter(connection, row, "reopened", who, words, reason="", until=None)
 
 
+def discuss(connection: Connection, name: str, project: str | None, who: str, address: str) -> None:
+    """Say where people talk about a finding. Raises MissingError, and UsageError for what is no address of the web."""
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in {"http", "https"} and parts.hostname and address.isprintable() and " " not in address
+    except ValueError:
+        good = False
+    if not good:
+        raise UsageError(f"{address[:100]!r} is no address of a discussion; write https://...")
+    row = row_of(connection, name, project)
+    note(connection, who, DISCUSSED, noun="finding", about=name, words=address, project=row["project"])
+
+
 def expire(connection: Connection, now: float) -> int:
     """Put findings on the list again whose time off it is over; how many."""
     over = select(life).where(life.c.state == "wontfix", life.c.until <= now)
@@ -200,11 +217,13 @@ def listed(
     states: Iterable[str] = (),
     project: str | None = None,
     op: str | None = None,
+    subject: str | None = None,
     after: int | None = None,
     limit: int = 50,
 ) -> tuple[list[Row], int | None]:
     """Rows of findings, the latest first, and where the next page begins; None: there is none."""
-    asked = [column == value for column, value in ((life.c.project, project), (life.c.op, op)) if value is not None]
+    said = ((life.c.project, project), (life.c.op, op), (life.c.subject, subject))
+    asked = [column == value for column, value in said if value is not None]
     if wanted := list(states):
         asked.append(life.c.state.in_(wanted))
     if after is not None:

@@ -53,10 +53,17 @@ def note(
 
 
 def happened(
-    connection: Connection, *, noun: str = "", about: str | None = None, after: int | None = None, limit: int = 0
+    connection: Connection,
+    *,
+    noun: str = "",
+    about: str | None = None,
+    project: str | None = None,
+    after: int | None = None,
+    limit: int = 0,
 ) -> list[dict[str, str]]:
     """Events, the oldest first; with a limit, the latest first, those behind a place."""
     asked = [event.c.about == about] if about is not None else []
+    asked += [event.c.project == project] if project is not None else []
     asked += [event.c.noun == noun] if noun else []
     asked += [event.c.seq < after] if after is not None else []
     order = select(event).where(and_(True, *asked)).order_by(event.c.seq.desc() if limit else event.c.seq)
@@ -66,6 +73,7 @@ def happened(
 
 def _event(row: Any) -> dict[str, str]:
     said = {name: str(row[name]) for name in ("seq", "who", "what", "noun", "about", "words")}
+    said["project"] = row["project"] or ""
     return {"at": datetime.fromtimestamp(row["at"], UTC).isoformat(timespec="seconds"), **said}
 
 

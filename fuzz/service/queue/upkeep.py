@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, false, func, not_, select, update
 
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, life, log, project, task
 from kernel_assay.fuzz.service.problems import MissingError
@@ -15,6 +15,8 @@ from kernel_assay.fuzz.service.queue.life import SOON, record
 from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, record_of, text_of
 
 HOUR = 3600.0
+TIMES = "history.json"
+"""The text of a job that its times are in: they are to be compared for years."""
 MOST_FORGOTTEN = 200
 """Jobs whose logs are removed at a time: a transaction is to be short."""
 _COUNTS = select(life.c.project, life.c.state, func.count()).group_by(life.c.project, life.c.state)
@@ -121,10 +123,12 @@ def begin_searches(connection: Connection, now: float) -> int:
 def forget(connection: Connection, before: float) -> int:
     """Remove logs, texts and tasks of jobs that ended before a time, a few at a time; how many jobs it were.
 
-    Jobs themselves, findings and what happened stay.
+    Jobs themselves, their times, findings and what happened stay.
     """
     has_tasks = select(task.c.job).where(task.c.job == job.c.id).exists()
     old = list(connection.scalars(select(job.c.id).where(job.c.ended < before, has_tasks).limit(MOST_FORGOTTEN)))
     for table in (log, artifact, task) if old else ():
-        connection.execute(delete(table).where(table.c.job.in_(old)))
+        gone = table.c.job.in_(old)
+        kept = artifact.c.name == TIMES if table is artifact else false()
+        connection.execute(delete(table).where(gone, not_(kept)))
     return len(old)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.base import Record
+from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.corpus.storage.memory_store import MemoryStore
 from kernel_assay.corpus.storage.protocol import RunStore
@@ -25,22 +27,24 @@ from kernel_assay.fuzz.judge import FOLDER, SECONDS, complete, judge, written
 from kernel_assay.fuzz.layout_registry import recognised
 from kernel_assay.fuzz.replay.replay import Item, Replayed, replay_one
 from kernel_assay.fuzz.service.project_file import at_commit
-from kernel_assay.fuzz.service.protocol import Artifact, JobKind, JobRequest, JobState, Outcome, Progress
-from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, Places
+from kernel_assay.fuzz.service.protocol import MADE, Artifact, JobKind, JobRequest, JobState, Outcome, Progress
+from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
+from kernel_assay.fuzz.timing import history
 from kernel_assay.fuzz.timing import text as timing_text
 from kernel_assay.kernels.catalog import read_subject, resolve
 from kernel_assay.kernels.environment import environment
 from kernel_assay.oracles.catalog import contract_of, load_contracts
 from kernel_assay.reports.plain.run_text import campaign_text
 from kernel_assay.reports.plain.terminal import table
-from kernel_assay.reports.reproducer.script import reproducer
 
 JUDGED_CASES = 64
 """Of a judge job that says neither cases nor seconds."""
 TIMEOUT, LONGEST = 10.0, 60.0
 """Seconds for one execution of a kernel: as usual, and at most."""
+LOAD_SECONDS, LOAD_BEYOND = 30.0, 5.0
+"""For the import of a file of a job that has no budget in seconds, and beyond the budget of one that has."""
 MOST_MB = 4096
-MOST_FINDINGS, MOST_REPRODUCERS = 100, 5
+MOST_FINDINGS = 100
 MOST_RECORD, MOST_MESSAGE = 2 << 20, 2000
 
 
@@ -90,6 +94,12 @@ class Work:
         return files, tuple(text for text, yes in is_file.items() if not yes)
 
 
+def load_seconds(request: JobRequest) -> float:
+    """Seconds that a file of a job may take to be imported; compilers for GPUs have all that is usual."""
+    said = request.settings
+    return IMPORT_SECONDS if said.device != "cpu" else (said.seconds or LOAD_SECONDS) + LOAD_BEYOND
+
+
 def execute(work: Work) -> Outcome:
     """Do what a task asks for; what came of it. What cannot be done is `failed`, with its reason."""
     try:
@@ -125,10 +135,14 @@ def _settings(work: Work, **more: object) -> api.RunSettings:
 
 def _searched(work: Work, settings: api.RunSettings, store: RunStore, *, first_only: bool = False) -> api.RunResult:
     """Run a search, and tell how far it is. first_only: whether it ends with the first failure, which is not shrunk."""
+    most, grown = 0, 0.0
 
     def listen(event: api.Event) -> None:
+        nonlocal most, grown
         if isinstance(event, api.BatchJudged):
-            work.tell(_progress(event))
+            met = event.cells + event.findings + event.pending
+            most, grown = (met, event.seconds) if met > most else (most, grown)
+            work.tell(_progress(event).but(quiet=max(0.0, event.seconds - grown)))
         if first_only and isinstance(event, api.FailureMet):
             work.stop.ask()
 
@@ -165,6 +179,7 @@ def _of_run(
         findings=min(most, len(result.findings)),
         cells=len(c.coverage),
         seconds=max(0.0, c.seconds),
+        quiet=_quiet(c),
     )
     first = f"{result.findings[0].subject.key}: {result.findings[0].verdict.message}" if result.findings else ""
     return Outcome(
@@ -179,6 +194,13 @@ def _of_run(
     )
 
 
+def _quiet(c: Campaign) -> float:
+    """Seconds before its end in which a search met nothing new."""
+    end = [(one.cells, one.findings) for one in c.timeline[-1:]]
+    last = next((one.seconds for one in c.timeline if [(one.cells, one.findings)] == end), c.seconds)
+    return max(0.0, c.seconds - last)
+
+
 def _kept(work: Work, record: Record) -> str:
     """A record as text; nothing, if it is too long."""
     text = work.places.leaving(json.dumps(record.plain(), separators=(",", ":")))
@@ -186,14 +208,10 @@ def _kept(work: Work, record: Record) -> str:
 
 
 def _artifacts(work: Work, findings: Sequence[Finding], report: str) -> tuple[Artifact, ...]:
-    """Texts for people, and the files that `pull` needs."""
+    """Texts for people, and the files that `pull` needs; reproducers are made from findings when they are asked for."""
     made = [Artifact(name="report.txt", text=work.places.leaving(report)[:MOST_RECORD])] if report else []
     if not findings:
         return tuple(made)
-    for finding in findings[:MOST_REPRODUCERS]:
-        text = work.places.leaving(reproducer(finding))
-        if len(text) <= MOST_RECORD:
-            made.append(Artifact(name=f"reproducer-{finding.id}.py", text=text))
     if (bundle := work.places.bundle()) is not None:
         made.append(Artifact(name=BUNDLE, text=bundle.canonical()))
     return tuple(made)
@@ -395,13 +413,16 @@ def _time(work: Work) -> Outcome:
     with Store(work.places.store) as store:
         run = api.time(settings, store=store, on_event=lambda e: work.tell(_rounds(e)))
     told = "\n".join(timing_text.told(run))
+    texts = (("times.txt", told), (history.NAME, history.kept(run)))
     return Outcome(
         epoch=1,
         state=JobState.DONE,
         verdict="wrong" if run.failed else "right",
         message=work.places.leaving(told.strip().partition("\n")[0])[:MOST_MESSAGE],
         record=_kept(work, run),
-        artifacts=(Artifact(name="times.txt", text=work.places.leaving(told)[:MOST_RECORD]),),
+        artifacts=tuple(
+            Artifact(name=name, text=work.places.leaving(text)) for name, text in texts if len(text) <= MOST_RECORD
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernel_assay.corpus.process.channel import Channel, Message, frame
 from kernel_assay.corpus.process.child import ChildProcess, GoneError, start, taken
+from kernel_assay.corpus.process.import_limit import SECONDS_VARIABLE
 from kernel_assay.corpus.process.parent_death import die_with_parent
 from kernel_assay.kernels.worker.enclosure import Enclosure
 
@@ -152,16 +153,17 @@ def _done(message: Message, tasks: _Tasks, pools: WarmPools, send: Callable[[Mes
     """Execute one task; its outcome as JSON data."""
     from kernel_assay.fuzz import api  # noqa: PLC0415  as above
     from kernel_assay.fuzz.service.protocol import JobRequest, Progress  # noqa: PLC0415
-    from kernel_assay.fuzz.service.work.execute import Work, execute  # noqa: PLC0415
+    from kernel_assay.fuzz.service.work.execute import Work, execute, load_seconds  # noqa: PLC0415
     from kernel_assay.fuzz.service.work.portable import Places  # noqa: PLC0415
 
     def tell(progress: Progress) -> None:
         send({"progress": progress.model_dump(mode="json")})
 
-    tasks.stop = api.Stop()
+    tasks.stop, request = api.Stop(), JobRequest.model_validate(message["request"])
+    os.environ[SECONDS_VARIABLE] = f"{load_seconds(request):g}"
     with pools.scratch() as store:
         work = Work(
-            request=JobRequest.model_validate(message["request"]),
+            request=request,
             places=Places(Path(message["sources"]), store),
             tell=tell,
             ahead=pools.ahead,

@@ -9,12 +9,8 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.findings import Finding
 from kernel_assay.corpus.model.reference_place import ReferencePlace, Target
-from kernel_assay.fuzz.service.protocol import MOST_BYTES, MOST_FILES, Sources
+from kernel_assay.fuzz.service.protocol import MADE, MOST_BYTES, MOST_FILES, SENT, Sources
 
-SENT = "/kassay/sources"
-"""Stands for the folder that holds the files of a task, in findings and messages."""
-MADE = "/kassay/adapters"
-"""Stands for the store of a task, in which adapters of a layout are written."""
 BUNDLE = "bundle.json"
 """The artifact that holds the files which findings need: `pull` reads it."""
 SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".toml", ".yaml", ".yml", ".json", ".jsonl"})

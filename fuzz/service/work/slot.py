@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import shutil
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -12,7 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.child import HOME
 from kernel_assay.corpus.process.scratch_folders import Scratch
+from kernel_assay.corpus.storage.file_store import FOLDERS
 from kernel_assay.fuzz.service.work.executor import Executor, compiled_ahead
 from kernel_assay.kernels.sandbox.closing import why_open
 from kernel_assay.kernels.sandbox.compiler_caches import cache_folders, cache_home, compiler_caches
@@ -29,7 +34,9 @@ SECRET = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".config", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc"),
     *(".pgpass", ".npmrc", ".bash_history", ".zsh_history", ".python_history", ".psql_history"),
 )
-"""What of a home nobody may see who runs what was sent."""
+"""What nobody may see who runs what was sent, of a home that is shown for what else lies in it."""
+_OF_PROGRAMS = re.compile(r"(|LD_LIBRARY_|PYTHON|CUDA_)PATH|(CUDA|ROCM)_HOME|CC|CXX")
+"""Variables that name where programs and libraries lie."""
 _COMPILING = threading.Lock()
 
 
@@ -42,13 +49,21 @@ class Slot:
         self._scratch = Scratch("work-")
         self.folder = self._scratch.path
         self._hidden: list[str] = []
+        self._readable: list[str] = []
         self._executor: Executor | None = None
         self._task = 0
 
-    def hide(self, places: Iterable[Path]) -> None:
-        """Hide files and folders from what runs here."""
+    def hide(self, places: Iterable[Path], readable: Iterable[Path] = ()) -> None:
+        """Hide files and folders from what runs here, and all that is not the system's; readable: what is seen of that.
+
+        What of /etc not everybody may read is hidden, too.
+        """
         home = Path.home()
-        self._hidden = sorted({str(place.resolve()) for place in (*places, *(home / name for name in SECRET))})
+        private = (path for path in Path("/etc").rglob("*") if not (path.lstat().st_mode & 0o004 or path.is_symlink()))
+        ours = (HOME / "kernel_assay/corpus" / name for name in FOLDERS)
+        hidden = (*places, *(home / name for name in SECRET), *private, *ours)
+        self._hidden = sorted({str(place.resolve()) for place in hidden})
+        self._readable = [str(place.absolute()) for place in readable]
 
     def try_out(self) -> None:
         """Raise UsageError if nothing can be closed in here, and is to be."""
@@ -104,16 +119,29 @@ class Slot:
         self._scratch.close()
 
     def _enclosure(self) -> dict[str, object]:
-        inside, own = self.folder / "dev", self.folder / "own"
+        inside, own, writable = self.folder / "dev", self.folder / "own", cache_folders(compiler_caches())
         for folder in (inside, own):
             folder.mkdir(exist_ok=True)
         return {
             "scratch": str(inside),
             "megabytes": STORE_MB + self._memory_mb,
-            "writable": cache_folders(compiler_caches()),
+            "writable": writable,
             "hidden": self._hidden,
+            "shown": [*_programs(), *writable, str(_machine_code()), str(self.folder), *self._readable],
             "own": str(own),
         }
+
+
+def _programs() -> list[str]:
+    """Where the interpreter, its packages, this one and other programs lie; no home, and nothing that holds one."""
+    ours = HOME / "kernel_assay"
+    named = (value for name, value in os.environ.items() if _OF_PROGRAMS.fullmatch(name))
+    paths = {sys.prefix, sys.base_prefix, *sys.path, *(one for value in named for one in value.split(os.pathsep))}
+    links = [one.resolve() for one in ours.iterdir() if one.is_symlink()]  # in a checkout, which has more than packages
+    homes = Path.home(), Path.cwd(), *([HOME] if links else [])  # python -m puts in where it was begun
+    outside = {one for home in homes for one in (home, *home.parents)}
+    found = [path for path in map(Path, paths) if path.is_absolute() and path.resolve() not in outside]
+    return sorted(map(str, (*found, ours, *links)))
 
 
 def _compiled() -> Path | None:

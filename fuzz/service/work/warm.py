@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Self
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.subject import Subject
+from kernel_assay.corpus.process.import_limit import SECONDS_VARIABLE
 from kernel_assay.fuzz.checking.head_start import HeadStart
 from kernel_assay.fuzz.checking.user_references import ReferenceProcess
 from kernel_assay.fuzz.settings import SandboxLimits
@@ -63,12 +65,13 @@ class WarmPools:
         if any(loader_of(one).unavailable() for one in loaders):
             return None
         kind = loaders, limits.memory_mb, limits.closed
+        own = {SECONDS_VARIABLE: os.environ.get(SECONDS_VARIABLE, "")}  # of this task
         try:
-            return self._pool(kind).branch({})
+            return self._pool(kind).branch(own)
         except InternalError:  # its process is gone
             with suppress(OSError):
                 self._pools.pop(kind).close()
-            return self._pool(kind).branch({})
+            return self._pool(kind).branch(own)
 
     def _pool(self, kind: _Kind) -> WorkerPool:
         pool = self._pools.pop(kind, None)

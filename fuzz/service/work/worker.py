@@ -10,6 +10,7 @@ import logging
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,7 +31,6 @@ from kernel_assay.fuzz.service.protocol import (
     Orders,
     Outcome,
     Progress,
-    Sources,
 )
 from kernel_assay.fuzz.service.work.bisect import Replay, bisected, verified
 from kernel_assay.fuzz.service.work.checkouts import Checkouts
@@ -68,6 +68,8 @@ class WorkerSettings:
     """Whether executors are closed in. Raises UsageError at the start where the system refuses that."""
     hidden: tuple[Path, ...] = ()
     """Files and folders that nobody may see who runs what was sent: the token's, for one."""
+    readable: tuple[Path, ...] = ()
+    """What is seen there besides the system, the interpreter and where programs lie."""
 
 
 class LeaseLostError(Exception):
@@ -91,7 +93,8 @@ class Worker:
         slots = [Slot(number, self.settings.memory_mb, closed=self.settings.closed) for number in range(self.count)]
         try:
             for slot in slots:
-                slot.hide([*self.settings.hidden, self.checkouts.folder, *(s.folder for s in slots if s is not slot)])
+                others = (s.folder for s in slots if s is not slot)
+                slot.hide([*self.settings.hidden, self.checkouts.folder, *others], self.settings.readable)
             slots[0].try_out()
             threads = [threading.Thread(target=self._serve, args=(slot,), daemon=True) for slot in slots]
             for thread in threads:
@@ -116,13 +119,14 @@ class Worker:
 
     def _serve(self, slot: Slot) -> None:
         """Do one task after the other."""
-        with suppress(GoneError):
-            slot.warm_up()
-        pauses = _pauses()
+        pauses, question = _pauses(), ""
         while not self.ending.is_set():
+            with suppress(GoneError):
+                slot.warm_up()
+            question = question or uuid.uuid4().hex  # the same, until there is an answer
             try:
-                lease = self.client.lease(self._question())
-                pauses = _pauses()
+                lease = self.client.lease(self._question(question))
+                pauses, question = _pauses(), ""
             except ServiceError as error:
                 if error.status in {401, 403}:
                     self.refused = str(error)
@@ -137,14 +141,13 @@ class Worker:
                 self._do(slot, lease)
 
     def _wait(self, seconds: float, why: str) -> None:
-        self.say(f"{why}; asking again in {seconds:.0f} s")
+        self.say(f"{why}; asking again in {seconds:.1f} s")
         self.ending.wait(seconds)
 
-    def _question(self) -> LeaseRequest:
+    def _question(self, name: str) -> LeaseRequest:
         s = self.settings
-        return LeaseRequest(
-            worker=s.name, devices=s.devices, kinds=s.kinds, environment=environment(), wait=POLL_SECONDS
-        )
+        said = {"worker": s.name, "devices": s.devices, "kinds": s.kinds, "question": name}
+        return LeaseRequest(**said, environment=environment(), wait=POLL_SECONDS)
 
     def _do(self, slot: Slot, lease: Lease) -> None:
         """Do a task, and report it; one that is lost is nobody's business any more."""
@@ -233,10 +236,10 @@ class Task:
 
     def _files(self) -> Mapping[str, str]:
         """The files that were sent with the job. Raises UsageError if they cannot be had, or are not what they were."""
-        digest, sent = self._lease.sources, self._lease.files
-        if not digest:
+        lease = self._lease
+        if not lease.sources:
             return {}
-        return Sources(files=sent).files if sent else self._worker.client.sources(digest).files
+        return lease.files or self._worker.client.sources(lease.task, lease.epoch).files
 
     def _at_commits(self) -> Replay:
         """The finding, to be replayed at one commit after another."""

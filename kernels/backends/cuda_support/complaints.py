@@ -13,8 +13,7 @@ def complaint(front: FrontMatter, said: str) -> str:
     """One sentence of the compiler's. said: all that it wrote."""
     match = _ERROR.search(said)
     if match is None:
-        line = _line_with_assembly(front.source.text) if "Assembler messages" in said else 0
-        return _uses(front.path, _PTX, line) if line else f"{front.path} does not compile: {_without_place(said)}"
+        return f"{front.path} does not compile: {_without_place(said)}"
     file, line, text = Path(match["file"]), int(match["line"]), match["text"]
     if needs := _needs_gpu(front, file, line, text, _included_from(front, said)):
         return needs
@@ -31,7 +30,7 @@ def _needs_gpu(front: FrontMatter, file: Path, line: int, text: str, included: t
     if included and (_ASSEMBLY in text or included[0].startswith(_FOREIGN)):
         return _uses(front.path, *included)
     place = front.path if file == front.source.place else file
-    if _ASSEMBLY in text or re.search(r"\basm\b", _line(front, file, line)):
+    if _ASSEMBLY in text:
         return _uses(place, _PTX, line)
     header = _MISSING.search(text)
     return _uses(place, header[1], line) if header and header[1].startswith(_FOREIGN) else ""
@@ -67,11 +66,6 @@ def _line(front: FrontMatter, file: Path, number: int) -> str:
         text = file.read_text("utf-8", "replace") if file.is_file() else ""
     lines = text.split("\n")
     return lines[number - 1] if number <= len(lines) else ""
-
-
-def _line_with_assembly(text: str) -> int:
-    """The first line that has some; 0 if none."""
-    return next((n for n, line in enumerate(text.splitlines(), 1) if re.search(r"\b(__asm__|__asm)\b", line)), 0)
 
 
 def _without_place(said: str) -> str:

@@ -34,6 +34,7 @@ class Trouble(IntEnum):
     BAD_INDEX = 13
     UNDEFINED_LANE = 14
     SKIPPED_BARRIER = 15
+    UNSUPPORTED = 16
 
 
 class Argument(ctypes.Structure):

@@ -37,14 +37,19 @@ _SENTENCES = {
     Trouble.DEADLOCK: "deadlock in block {block}: {said}{at}",
     Trouble.BAD_MASK: "{said}, by {who}{at}",
     Trouble.OUT_OF_BOUNDS: "{who} {access}{at}{size}",
-    Trouble.RACE: "{who} {access}{at}, {other}, and nothing orders the two",
+    Trouble.RACE: "{who} {access}{at}, {other}, and {doubt}",
     Trouble.UNINITIALIZED: "{who} {access}{at}, which nobody has written",
     Trouble.READ_ONLY: "{who} {access}{at}, {input}",
     Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
     Trouble.UNDEFINED_LANE: "{said}: an undefined value, of {who}{at}",
+    Trouble.UNSUPPORTED: "{said} is not emulated{at}",
     Trouble.SKIPPED_BARRIER: "{who} has ended and skips a barrier{at}, though it has reached an earlier one: undefined,"
     " while today's GPUs wait for nobody who has ended",
 }
+_SWAP = b"compare-and-swap"
+"""The text of a race that is none; runtime.h has the same."""
+_UNORDERED = "nothing orders the two"
+_SWAPPED = "a compare-and-swap of the same word sees whether it has changed since"
 _SIZED = {Trouble.OUT_OF_BOUNDS, Trouble.BAD_INDEX}
 _DYNAMIC = "dynamic shared memory"
 
@@ -58,8 +63,10 @@ class Scene:
     shape: Shape
     tensors: Sequence[Tensor]
 
-    def fault(self, fault: Fault) -> KernelFaultError:
+    def fault(self, fault: Fault) -> Exception:
         """The fault as what a loader raises."""
+        if fault.trouble == Trouble.UNSUPPORTED:
+            return NotImplementedError(self.describe(fault))
         return KernelFaultError(_KINDS[Trouble(fault.trouble)], self.describe(fault))
 
     def describe(self, fault: Fault) -> str:
@@ -73,6 +80,7 @@ class Scene:
             access=self.access(fault) if trouble in _ACCESSES else "",
             size=self._size(fault) if trouble in _SIZED else "",
             other=self._other(fault) if trouble is Trouble.RACE else "",
+            doubt=_SWAPPED if fault.text == _SWAP else _UNORDERED,
             input="an input" if fault.region < len(self.tensors) else "a constant",
         )
 
@@ -135,7 +143,7 @@ class Scene:
 
     def _other(self, fault: Fault) -> str:
         did = "wrote" if fault.other_writes else "read"
-        did += " in the background" if fault.text else ""
+        did += " in the background" if fault.text not in {b"", _SWAP} else ""
         block = "" if fault.other_block == fault.block else f" of block {_place(fault.other_block, self.shape.grid)}"
         place = place_of(self.built.library, fault.other_pc, self.source) if fault.other_pc else None
         return f"which {self._thread(fault.other)}{block} {did}{self._line(*place) if place else ''}"

@@ -15,8 +15,10 @@ namespace simt {
 struct Place {
   const char* file;
   int line;
+  int number = 0;  // of a barrier, where a line has several
 };
 constexpr Place here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+constexpr Place numbered(int number, const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line, number}; }
 
 // What a launch can be ended for; kernels/backends/simt/faults.py has the same list.
 enum class Trouble : int32_t {
@@ -36,6 +38,7 @@ enum class Trouble : int32_t {
   bad_index,           // of an array whose accesses are not judged: a local one
   undefined_lane,      // a warning: a shuffle reads from a lane that takes no part in it
   skipped_barrier,     // a warning: a thread that met the others at a barrier has ended before their next one
+  unsupported,         // an instruction of PTX that is not emulated
 };
 
 // What went wrong, where, and who else was involved. Numbers only: words are made in kernels/backends/simt/faults.py.
@@ -56,6 +59,9 @@ struct Fault {
   char file[256];
   char text[256];
 };
+
+// In place of a race's text: it is no fault.
+constexpr const char* swap_follows = "compare-and-swap";
 
 // Memory that the kernel may touch, for the checker.
 struct Region {
@@ -118,13 +124,20 @@ SIMT_API bool in_kernel();                // or is it the host that asks?
 SIMT_API long host_clock();
 SIMT_API void grid_barrier(Place at);     // waits for every thread of the grid
 // Memory order, told to the checker. wanted: what must be there for a compare-and-swap to write.
-enum How : int { reads = 1, writes = 2, of_block = 4, acquires = 8, releases = 16 };
+enum How : int { reads = 1, writes = 2, of_block = 4, acquires = 8, releases = 16, by_volatility = 32, synchronizes = 64 };
 SIMT_API void fence(int how);
 SIMT_API void atomic(void* at, int bytes, const void* caller, int how, const void* wanted);
 // A copy in the background writes; what it writes is there for its own thread once it has waited for it.
 SIMT_API void copies(void* to, int bytes, const void* caller);
 SIMT_API void commit_copies();
 SIMT_API void wait_for_copies(size_t but_the_last);
+// They may land with a phase of a barrier instead: bound are those since the last commit, and who completes it lands all.
+SIMT_API void bind_copies(const void* barrier);
+SIMT_API void land_copies(const void* barrier);
+// A phase of it orders those who release before it is over before those who acquire behind.
+SIMT_API void order_by_phase(const void* barrier, uint64_t phase, int how);
+// Runs the text of an asm statement; operands: what they hold, before and after.
+SIMT_API void ptx_run(const char* text, uint64_t* operands, int count, Place at);
 [[noreturn]] SIMT_API void fail(Trouble trouble, Place at, const char* text);
 SIMT_API extern char* const dynamic_shared;
 

@@ -7,13 +7,16 @@ Case.contracted.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 
-from kernel_assay.corpus.model.case import Case
+from kernel_assay.corpus.model.case import Case, number_of
 from kernel_assay.kernels.backends.simt.emulator import ORDERS
 from kernel_assay.kernels.backends.simt.toolchain import Mode
 
 CHECKED = 4
 """One case in so many is run in check mode too: those whose number is a multiple of it."""
+_OFTEN_RESIDUE = 2
+"""Of a case's number, divided by CHECKED, where a search that checks often has it on other fields, and checked."""
 _FUSED_RESIDUE = 1
 """Of a case's number, divided by CHECKED, where a search draws it contracted."""
 UNDEFINED = (0x7B, 0xF4)
@@ -54,6 +57,21 @@ def is_checked_run(number: int, run: int, *, contracted: bool) -> bool:
 def is_checked(case: Case) -> bool:
     """Whether one of its runs is in check mode, emulated or interpreted."""
     return is_checked_run(case.number, 1, contracted=case.contracted)
+
+
+def in_check_mode(case: Case) -> Case:
+    """Move a case to the next fields on which it is run in check mode; a contracted one, which never is, stays."""
+    if case.contracted or is_checked(case):
+        return case
+    seeds = [t.fill.seed for t in case.tensors.values()]
+    step = next(i for i in count(1) if number_of([seed + i for seed in seeds]) % CHECKED == 0)
+    moved = {name: t.but(fill=t.fill.but(seed=t.fill.seed + step)) for name, t in case.tensors.items()}
+    return case.but(tensors=moved)
+
+
+def drawn_checked(case: Case) -> bool:
+    """Whether a search that checks often has it in check mode, too: one more in CHECKED."""
+    return case.number % CHECKED == _OFTEN_RESIDUE
 
 
 def drawn_contracted(case: Case) -> bool:

@@ -2,6 +2,7 @@
 #pragma once
 #include "keywords.h"
 
+#include "assembly.h"
 #include "atomics.h"
 #include "half.h"
 #include "integers.h"
@@ -22,6 +23,9 @@
 #define __builtin_memcpy memcpy
 #define __builtin_memmove memmove
 #define __builtin_memset memset
+
+// Each that is written is another barrier, though a line may have several.
+#define __syncthreads() __syncthreads(simt::numbered(__COUNTER__ + 1))
 
 // Last: what chooses code for the device. NVIDIA's headers above must not see it, they would choose assembly.
 #define __CUDA_ARCH__ 900

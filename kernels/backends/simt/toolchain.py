@@ -28,6 +28,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Thread
 
+from kernel_assay.kernels.backends.simt.rewriting import placed, rewritten
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
 from kernel_assay.kernels.backends.simt.variables import Variable, constants, may_wait, variables
 from kernel_assay.kernels.backends.support.edits import read_source
@@ -74,6 +75,8 @@ _CHECKED = (
     *("-fno-tree-dse", "-fno-store-merging"),
     # memcpy and its like are calls, which the runtime sees, and a call is made from the line that makes it.
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-fno-optimize-sibling-calls"),
+    # What nobody uses is allocated and freed all the same.
+    *("-fno-builtin-malloc", "-fno-builtin-free"),
 )
 _SEPARATE = "-ffp-contract=off"
 """Every product is rounded, so that a kernel gives the same bits everywhere; which sums a compiler contracts is its own
@@ -153,19 +156,6 @@ def missing() -> str:
     if not cuda_headers():
         return "CUDA's headers are neither in a toolkit nor installed: pip install 'kernel-assay[simt]' has them"
     return ""
-
-
-@cache
-def no_contraction() -> str:
-    """The reason why no kernel can be compiled with a * b + c rounded once, or an empty string."""
-    if platform.machine() in {"aarch64", "arm64"}:
-        return ""
-    try:
-        lines = Path("/proc/cpuinfo").read_bytes().splitlines()
-    except OSError:
-        lines = []
-    flags = next((line.split() for line in lines if line.startswith(b"flags")), [])
-    return "" if b"fma" in flags else "this processor has no fused multiply-add"
 
 
 def cache_folder() -> Path:
@@ -300,11 +290,26 @@ def runtime(*, programs: bool = False) -> Path:
         folders = ("runtime", "program") if programs else ("runtime",)
         sources = sorted(str(file) for folder in folders for file in (HOME / folder).glob("*.cpp"))
         # -g: a debugger asks for the types of threadIdx and blockIdx, which lie here
-        flags = ("-std=c++17", "-O2", "-g", "-fPIC", "-w", "-fvisibility=hidden", "-shared", "-flto=1")
+        flags = (*_OWN, "-O2", "-g", "-shared", "-flto=1")
         name = f"-Wl,-soname,{library.name}"  # by which kernels find it, wherever the folder is moved
-        run_tool([gxx(), *flags, name, *include_flags(), *sources, "-o", str(made)], folder)
+        run_tool([gxx(), *flags, name, *include_flags(), *sources, str(_interpreter()), "-o", str(made)], folder)
         made.replace(library)
     return library
+
+
+_OWN = ("-std=c++17", "-fPIC", "-w", "-fvisibility=hidden")
+
+
+def _interpreter() -> Path:
+    """The interpreter of inline PTX: one object, that of both libraries, as it takes as long as the rest of either."""
+    made = cache_folder() / f"ptx-{digest_of([], [])}.o"
+    with workplace() as folder, lock_of(made):
+        if not made.exists():
+            sources = sorted(map(str, (HOME / "ptx").glob("*.cpp")))
+            flags, placed = (*_OWN, "-O1", "-fwrapv", _SEPARATE, "-r", "-nostdlib"), Path(folder) / made.name
+            run_tool([gxx(), *flags, *include_flags(), *sources, "-o", str(placed)], folder)
+            placed.replace(made)
+    return made
 
 
 def headers(mode: Mode, name: str = "simt.h", more: Sequence[str] = ()) -> Path:
@@ -354,7 +359,14 @@ def _tools() -> bytes:
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
     files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    for file in (*files, Path(__file__), HOME / "subscripts.py", HOME / "variables.py"):
+    for file in (
+        *files,
+        Path(__file__),
+        HOME / "subscripts.py",
+        HOME / "variables.py",
+        HOME / "assembly.py",
+        HOME / "rewriting.py",
+    ):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.digest()
 
@@ -365,33 +377,6 @@ def digest_of(words: Iterable[str], files: Iterable[Path]) -> str:
     for file in files:
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()[:32]
-
-
-_ALIGNMENT = r"(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
-_DYNAMIC = re.compile(
-    rf"\b(?P<words>(?:extern|__shared__)\b(?:{_ALIGNMENT}|[^;{{}}()=\[\]])*?)\b(?P<name>\w+)\s*\[\s*0?\s*\]\s*;"
-)
-_NO_TYPE = re.compile(rf"\b(?:extern|__shared__)\b|{_ALIGNMENT}")
-_STATIC = re.compile(r"\bstatic\b((?:\s+(?:const|volatile|__device__))*\s+__shared__\b)|(\b__shared__\s+)static\b")
-_ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\))")
-
-
-def rewritten(text: str) -> str:
-    """Make dynamic shared memory a pointer to it, and bring the words around __shared__ in the order of g++."""
-
-    def pointer(match: re.Match[str]) -> str:
-        if not {"extern", "__shared__"} <= set(match["words"].split()):
-            return match[0]
-        kind, lines = " ".join(_NO_TYPE.sub(" ", match["words"]).split()), "\n" * match[0].count("\n")
-        return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
-
-    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", text)))
-
-
-def placed(text: str, path: Path) -> str:
-    """A source with its own name before it, which faults and the compiler's errors tell."""
-    place = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'#line 1 "{place}"\n{rewritten(text)}'
 
 
 def _beside(path: Path, folder: Path) -> Path:

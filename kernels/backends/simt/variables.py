@@ -55,4 +55,4 @@ def may_wait(text: str) -> bool:
     return bool(_WAITING.search(text))
 
 
-_WAITING = re.compile(r"\bvolatile\b|\b__ldcv\b")
+_WAITING = re.compile(r"(?<!asm )(?<!asm__ )\bvolatile\b|\b__ldcv\b")

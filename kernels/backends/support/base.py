@@ -54,6 +54,8 @@ class Loader(ABC):
     """Whether its subjects read their inputs where they lie on the host, so that walls show who leaves them."""
     interprets = False
     """Whether its kernels take ten times as long as those of others, and a search of many had better spare them."""
+    judges = False
+    """Whether it has a check mode, in which it judges every access to memory of a run."""
     gpu_only = False
     """Whether its subjects run on a GPU and nowhere else."""
     packages: tuple[str, ...] = ()

@@ -119,8 +119,10 @@ def _norm(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _logsumexp(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, dims = args[0], list(args[1])
     keep = kwargs.get("keepdim", args[2] if len(args) > 2 else False)
+    if not x.numel():  # which has no largest element
+        return torch.exp(x).sum(dims, keepdim=keep).log()
     most = x.amax(dims, keepdim=True)
-    most = torch.where(most.abs() == float("inf"), most * 0.0, most) if not _finite(most) else most
+    most = torch.where(most.abs() == float("inf"), 0.0, most) if not _finite(most) else most  # or Inf - Inf
     total = torch.exp(x - most).sum(dims, keepdim=keep).log()
     return total + (most if keep else most.sum(dims))
 

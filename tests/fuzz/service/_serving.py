@@ -13,6 +13,7 @@ from kernel_assay.fuzz.service.core import Service
 from kernel_assay.fuzz.service.protocol import LeaseRequest, Scope
 from kernel_assay.fuzz.service.settings import ServiceSettings
 
+ALL = ("read", "submit", "work", "admin")
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = Environment(python="3.11", platform="here", machine="x86_64")
 
@@ -48,7 +49,7 @@ class Serving:
     def token(self, *scopes):
         with self.service.database.writing() as connection:
             name = f"t{next(self._numbers)}"
-            return make_token(connection, name, [Scope(s) for s in scopes or Scope], None, "test")
+            return make_token(connection, name, [Scope(s) for s in scopes or ALL], None, "test")
 
     def client(self, *scopes):
         """A client with a token of these scopes; of all, if none is named."""

@@ -14,7 +14,8 @@ ENDLESS = ("/v1/jobs/{name}/events",)
 
 def asking(operation, key):
     """A test of Hypothesis that asks one endpoint, in ways that its schema allows and in others."""
-    modes = st.sampled_from([schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE])
+    modes = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
+    cases = st.one_of([operation.as_strategy(generation_mode=mode) for mode in modes])  # made once: that takes long
 
     @settings(
         max_examples=EXAMPLES,
@@ -24,9 +25,8 @@ def asking(operation, key):
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.data())
-    def ask(data):
-        case = data.draw(operation.as_strategy(generation_mode=data.draw(modes)))
+    @given(cases)
+    def ask(case):
         if operation.path == "/v1/judge":
             case.query = {"wait": 0}
         if isinstance(case.body, dict) and "wait" in case.body:

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from _silu import right
 
+from kernel_assay.corpus.model.campaign import Campaign, Moment
 from kernel_assay.fuzz import api
-from kernel_assay.fuzz.service.protocol import Checkout, JobRequest, JobState, Sources
-from kernel_assay.fuzz.service.work.execute import Work, execute
-from kernel_assay.fuzz.service.work.portable import BUNDLE, MADE, SENT, Places
+from kernel_assay.fuzz.service.protocol import MADE, SENT, Checkout, JobRequest, JobState, Sources
+from kernel_assay.fuzz.service.work.execute import Work, _quiet, execute, load_seconds
+from kernel_assay.fuzz.service.work.portable import BUNDLE, Places
 from kernel_assay.fuzz.service.work.warm import WarmPools
 
 KERNEL = right("float32")
@@ -38,6 +39,12 @@ def do(tmp_path, pools):
     return done
 
 
+def test_a_search_says_for_how_long_it_met_nothing_new():
+    moments = [Moment(seconds=at, judged=0, cells=cells, findings=0) for at, cells in ((1, 5), (4, 9), (6, 9), (8, 9))]
+    assert _quiet(Campaign.model_construct(timeline=tuple(moments), seconds=10.0)) == 6.0
+    assert _quiet(Campaign.model_construct(timeline=(), seconds=10.0)) == 0.0
+
+
 def judging(subject="kernel.py", **settings):
     return {"kind": "judge", "target": {"ops": ["silu"], "subjects": [subject]}, "settings": {"cases": 16, **settings}}
 
@@ -50,7 +57,7 @@ def test_judges_right_and_wrong_kernels_and_replays_and_shrinks_what_it_found(do
     (finding,) = wrong.findings
     assert finding.subject.path == f"{SENT}/kernel.py"
     texts = {one.name: one.text for one in wrong.artifacts}
-    assert set(texts) == {"report.txt", f"reproducer-{finding.id}.py", BUNDLE}
+    assert set(texts) == {"report.txt", BUNDLE}
     assert Sources.model_validate_json(texts[BUNDLE]).files == {"sources/kernel.py": WRONG}
     about = {"finding": finding.plain()}
     assert do({"kernel.py": WRONG}, {"kind": "replay", **about}).verdict == "fails"
@@ -145,3 +152,11 @@ def test_a_commit_without_kernels_of_the_job_is_read_from_its_file(do):
     asked = {"kind": "fuzz", "checkout": checkout, "settings": {"peers": ["none"]}}
     assert do({"kernel.py": KERNEL, "kassay.toml": toml}, asked, cases=16).verdict == "right"
     assert "no stored cases" in do({"kernel.py": WRONG}, {"kind": "replay", "checkout": checkout}).message
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [({}, 35), ({"cases": 9}, 35), ({"seconds": 3}, 8), ({"seconds": 3, "device": "cuda"}, 100)],
+)
+def test_imports_end_a_little_beyond_the_budget(settings, seconds):
+    assert load_seconds(JobRequest(kind="judge", settings=settings)) == seconds

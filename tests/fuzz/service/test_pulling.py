@@ -1,12 +1,19 @@
 """What `pull` and others say of what a worker or a user got wrong: one sentence."""
 
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 
+import kernel_assay
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.__main__ import main
+from kernel_assay.fuzz.service import client
+from kernel_assay.fuzz.service.protocol import Job
 from kernel_assay.fuzz.service.pulling import pulled
-from kernel_assay.fuzz.service.work.slot import SECRET
+from kernel_assay.fuzz.service.work.slot import SECRET, _programs
 from kernel_assay.reports.plain.terminal import visible
 
 
@@ -41,7 +48,7 @@ def test_a_bundle_that_leads_out_is_refused_in_one_sentence(tmp_path, stored, bu
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["remote", "project", "mine", "--commit", "zz"], "is no commit"),
+        (["remote", "project", "mine", "--commit", "zz"], "a commit is 7 to 64 hex digits"),
         (["work", "--name", "a b"], "'a b' is no name"),
     ],
 )
@@ -53,6 +60,48 @@ def test_names_that_no_server_takes_are_said_to_be(capsys, words, sentence):
     assert sentence in said
 
 
+class _Nasty(_Server):
+    """A client of a server whose jobs and findings bring what a terminal obeys."""
+
+    text = "a\x1b[2Jb\tc\nd\u202e"
+
+    def __init__(self, *_):
+        job = {"id": "ab", "kind": "judge", "project": None, "target": {}, "settings": {}, "priority": 5}
+        said = {"reason": self.text, "message": self.text, "artifacts": ("x\x1b",)}
+        self._job = Job(**job, **said, state="done", verdict="wrong", created=datetime.now(UTC))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def job(self, _name):
+        return self._job
+
+    def judge(self, *_):
+        return self._job
+
+    def log(self, *_):
+        return self.text, 0
+
+    def artifact(self, *_):
+        return self.text
+
+
+@pytest.mark.parametrize(
+    "words", [["show", "ab"], ["show", "ab", "--text", "x"], ["log", "ab"], ["judge", "a.py", "--op", "silu"]]
+)
+def test_what_a_terminal_obeys_is_written_out(tmp_path, monkeypatch, capsys, words):
+    (tmp_path / "a.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(client, "Client", _Nasty)
+    main(["remote", *words, "--token", "kassay_x"])
+    said = capsys.readouterr().out
+    assert all(one.isprintable() or one in "\n\t" for one in said)
+    assert r"a\x1b[2Jb" in said
+
+
 def test_controls_of_a_stranger_are_written_out():
     assert visible("a\x1b[2J\r\n\u202eb") == r"a\x1b[2J\r\n\u202eb"
     assert visible("größer ≤ 1") == "größer ≤ 1"
@@ -60,3 +109,11 @@ def test_controls_of_a_stranger_are_written_out():
 
 def test_what_the_service_tells_people_to_keep_in_a_home_is_hidden():
     assert {".pgpass", ".config", ".ssh"} <= set(SECRET)
+
+
+def test_where_programs_lie_is_seen_and_no_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", f"{Path.home()}:/:relative:/usr/bin:{tmp_path}")
+    monkeypatch.setenv("A_SECRET", "/srv")
+    seen = set(map(Path, _programs()))
+    assert {Path("/usr/bin"), tmp_path, Path(sys.prefix), Path(kernel_assay.__file__).resolve().parent} <= seen
+    assert not seen & {Path.home(), *Path.home().parents, Path.cwd(), Path("/srv")}

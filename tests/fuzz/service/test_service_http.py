@@ -11,7 +11,9 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Element, Exhibit
 from kernel_assay.fuzz.service.guards import Rates
 from kernel_assay.fuzz.service.notify import Notifier
+from kernel_assay.fuzz.service.queue.jobs import known_ops
 from kernel_assay.fuzz.service.settings import ServiceSettings
+from kernel_assay.oracles.catalog import builtin_ops
 
 ASK = {"worker": "w1", "environment": ENVIRONMENT.plain()}
 JUDGE = {"kind": "judge", "sources": {"files": {"a.py": "def run(x): return x\n"}}, "target": {"folder": "."}}
@@ -48,7 +50,7 @@ ENDPOINTS = [
     ("submit", "PUT", "/v1/projects/p"),
     ("submit", "POST", "/v1/findings/ab/reopen"),
     ("work", "POST", "/v1/leases"),
-    ("work", "GET", "/v1/sources/" + "0" * 64),
+    ("work", "GET", "/v1/tasks/0-0/sources?epoch=1"),
     ("admin", "GET", "/v1/tokens"),
     ("admin", "POST", "/v1/tokens"),
     ("admin", "POST", "/v1/workers/w/drain"),
@@ -97,7 +99,7 @@ def test_tokens_are_shown_once_kept_as_digests_and_revoked(serving, everything):
 def test_a_job_from_its_submission_to_its_end(everything):
     job = everything.post(
         "/v1/jobs",
-        json={"kind": "fuzz", "target": {"ops": ["silu"]}, "settings": {"cases": 10}, "key": "k", "priority": 9},
+        json={"kind": "fuzz", "target": {"ops": ["attention"]}, "settings": {"cases": 10}, "key": "k", "priority": 9},
     )
     assert job.status_code == 201
     again = everything.post("/v1/jobs", json={"kind": "fuzz", "settings": {"cases": 10}, "key": "k"})
@@ -156,8 +158,8 @@ def test_a_verdict_in_the_reply_and_from_the_cache(serving, everything):
 
     def work():
         worker = serving.client("work")
-        lease = worker.post("/v1/leases", json={**ASK, "kinds": ["judge"], "wait": 5}).json()
-        sources = worker.get(f"/v1/sources/{lease['sources']}").json()
+        lease = worker.post("/v1/leases", json={**ASK, "worker": "w3", "kinds": ["judge"], "wait": 5}).json()
+        sources = worker.get(f"/v1/tasks/{lease['task']}/sources?epoch={lease['epoch']}").json()
         assert lease["files"] == sources["files"], "small ones come with the lease"
         said = "right" if sources == JUDGE["sources"] else "other sources"
         worker.post(
@@ -258,7 +260,11 @@ def test_repeated_asking_is_slowed_down(tmp_path):
     with Serving(tmp_path, rate=0.1) as server:
         client = server.client()
         answers = [client.get("/v1/jobs") for _ in range(3)]
-    assert "Retry-After" in answers[-1].headers
+        assert server.client().get("/v1/jobs").status_code == 200, "another token has a bucket of its own"
+        client.headers.pop("Authorization")
+        floods = [client.post("/signin", data={"token": "kassay_guess"}).status_code for _ in range(9)]
+        assert (floods[0], floods[-1]) == (401, 429), "guesses of a token are counted by the address"
+    assert (answers[0].status_code, int(answers[-1].headers["Retry-After"]) > 0) == (200, True)
     assert "too many requests" in problem_of(answers[-1], 429)
 
 
@@ -274,6 +280,9 @@ def test_projects_commits_and_their_status(serving, everything):
     assert everything.put("/v1/projects/p", json=said).json()["name"] == "p"
     spam = {**said, "notify": ["json://127.0.0.1:9/"]}
     assert "admin" in problem_of(serving.client("submit", "read").put("/v1/projects/p", json=spam), 403)
+    moved = {**said, "repository": "/srv/elsewhere"}
+    assert "elsewhere" in problem_of(serving.client("submit", "read").put("/v1/projects/p", json=moved), 403)
+    assert serving.client("submit").put("/v1/projects/p", json={**said, "priority": 3}).status_code == 200
     assert "Apprise" in problem_of(everything.put("/v1/projects/p", json={**said, "notify": ["nonsense"]}), 422)
     commit = "e" * 40
     (name,) = everything.post("/v1/projects/p/commits", json={"commit": commit}).json()["jobs"]
@@ -282,7 +291,22 @@ def test_projects_commits_and_their_status(serving, everything):
     everything.post(f"/v1/jobs/{name}/cancel")
     assert everything.get(f"{status}?for=gitlab").json()["state"] == "success"
     problem_of(everything.post("/v1/projects/none/commits", json={"commit": commit}), 404)
-    problem_of(everything.post("/v1/projects/p/commits", json={"commit": "--upload-pack=x"}), 422)
+    refused = problem_of(everything.post("/v1/projects/p/commits", json={"commit": "--upload-pack=x"}), 422)
+    assert refused == "commit: a commit is 7 to 64 hex digits, as git rev-parse says it"
+    assert "a name is" in problem_of(everything.put("/v1/projects/-p", json=said), 422)
+
+
+def test_ops_that_nobody_knows_are_refused(everything):
+    target = {"ops": ["softmx"], "subjects": ["a.py"]}
+    told = problem_of(everything.post("/v1/jobs", json={"kind": "fuzz", "target": target}), 422)
+    assert told == "op 'softmx' is not known; did you mean softmax?"
+    assert "known ones are attention" in problem_of(
+        everything.post("/v1/judge", json={"kind": "judge", "target": {"ops": ["zzz"]}}), 422
+    )
+    assert known_ops() == builtin_ops()
+    theirs = {"ops": ["gate"], "subjects": ["a.py"], "references": ["r.py:gate"]}
+    job = everything.post("/v1/jobs", json={"kind": "prove", "target": theirs}).json()
+    everything.post(f"/v1/jobs/{job['id']}/cancel")
 
 
 def test_people_are_told_once_for_each_standing(serving, everything):
@@ -306,6 +330,12 @@ def test_people_are_told_once_for_each_standing(serving, everything):
     assert addresses == ("json://somewhere",)
     assert title == "Kernel Assay: 2 findings (2 new)"
     assert body.count("http://here/findings/") == 2
+    for hours in (1, 2, 3, 30):
+        everything.post(f"/v1/findings/{found(3).id}/reopen")
+        assert teller.tell(time.time() + hours * 3600) == (hours in {1, 30}), (
+            "what comes and goes is told of once a day"
+        )
+    assert [title for _, title, _ in sent[1:]] == ["Kernel Assay: 1 finding (1 reopened)"] * 2
 
 
 def test_browsers_sign_in_and_their_forms_need_a_word(serving, everything):
@@ -339,7 +369,7 @@ def test_pages_show_what_is_there_and_say_the_same_as_json(serving, everything):
     pages = [
         "/",
         "/findings",
-        "/findings?state=unfixed",
+        "/findings?state=unresolved",
         f"/findings/{finding}",
         "/jobs",
         "/kernels",
@@ -367,7 +397,7 @@ def test_pages_show_what_is_there_and_say_the_same_as_json(serving, everything):
         ).status_code
         == 303
     )
-    assert "wontfix" in client.get(f"/findings/{finding}").text
+    assert "t fix since" in client.get(f"/findings/{finding}").text
     assert client.post(f"/findings/{finding}/reopen", data={"csrf": word}).status_code == 303
     assert everything.get(f"/v1/findings/{finding}").json()["state"] == "reopened"
     assert client.get("/static/script.js").headers["content-type"].startswith("text/javascript")

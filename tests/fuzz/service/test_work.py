@@ -24,7 +24,7 @@ SPY = """import os, pathlib, socket
 OP = "silu"
 DTYPES = ("float32",)
 def run(out, x):
-    seen = [str(pathlib.Path(p).read_bytes()) for p in ({token!r},) if pathlib.Path(p).exists()]
+    seen = [str(pathlib.Path(p).read_bytes()) for p in ({token!r}, {secret!r}) if pathlib.Path(p).exists()]
     seen += [f"{{k}}={{v}}" for k, v in os.environ.items() if "kassay_" in v or "SECRET" in k]
     try:
         socket.create_connection(("127.0.0.1", {port}), 1)
@@ -35,7 +35,7 @@ def run(out, x):
 """
 REFERENCE = """import os, pathlib, socket
 def reference(x):
-    seen = [str(pathlib.Path(p).read_bytes()) for p in ({token!r},) if pathlib.Path(p).exists()]
+    seen = [str(pathlib.Path(p).read_bytes()) for p in ({token!r}, {secret!r}) if pathlib.Path(p).exists()]
     try:
         socket.create_connection(("127.0.0.1", {port}), 1)
         seen.append("network")
@@ -156,12 +156,14 @@ def test_from_a_wrong_kernel_to_its_replay_here(kassay):
 
 @pytest.mark.slow
 def test_what_was_sent_reaches_neither_token_nor_network(kassay):
-    words = {"token": str(kassay.token), "port": kassay.port}
+    (secret := kassay.folder / "anything").write_text("kassay_secret")
+    secret.chmod(0o600)
+    words = {"token": str(kassay.token), "port": kassay.port, "secret": str(secret)}
     target = Target(ops=("silu",), subjects=("spy.py",))
     spy = kassay.client.judge(
         JobRequest(kind=JobKind.JUDGE, target=target, sources=Sources(files={"spy.py": SPY.format(**words)})), 60
     )
-    assert "seen ['b''']" in spy.message.replace('"', "'") or "seen []" in spy.message, spy
+    assert "seen []" in spy.message, spy
     files = {
         "problem.yaml": PROBLEM,
         "reference.py": REFERENCE.format(**words),

@@ -1,3 +1,3 @@
-// The primitives; cuda::pipeline itself is not emulated.
+// The primitives; cuda::pipeline has a header of its own.
 #pragma once
 #include "cuda_pipeline_primitives.h"

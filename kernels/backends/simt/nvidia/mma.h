@@ -1,5 +1,7 @@
-// Matrix products of a warp: nvcuda::wmma with a layout of its own. Element e of lane l is number e * 32 + l of the
-// tile in row-major order; programs may not rely on another (CUDA C++ Programming Guide, "Warp Matrix Functions").
+// Matrix products of a warp: nvcuda::wmma with a layout of its own. Element e of lane l is number e * 32 + (l ^ 17) of
+// the tile in row-major order; programs may not rely on another (CUDA C++ Programming Guide, "Warp Matrix Functions").
+// So a lane that fills a tile in order does not get back what it has written itself. Lanes meet, which orders no memory:
+// loads and stores are weak ones (PTX ISA, wmma.load), and a tile in shared memory needs __syncwarp() at least.
 // Products are exact and sums are rounded one by one to the accumulator's type, from the first k to the last.
 #pragma once
 #include <cuda_bf16.h>
@@ -55,6 +57,8 @@ constexpr bool has_shape() {
 inline unsigned lane() {
   return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
 }
+// The number of element e of a lane.
+inline int number_of(int e, int lane) { return e * 32 + (lane ^ 17); }
 }  // namespace detail
 
 template <class Use, int m, int n, int k, class T, class Layout = void>
@@ -92,12 +96,12 @@ inline void check_address(const F&, const P* at, unsigned stride, simt::Place pl
 template <class F, class Each>
 SIMT_INLINE void visit(const F&, unsigned stride, bool by_rows, Each each) {
   for (int e = 0; e < F::num_elements; ++e) {
-    unsigned i = e * 32 + lane(), row = i / F::Size::cols, col = i % F::Size::cols;
+    unsigned i = number_of(e, lane()), row = i / F::Size::cols, col = i % F::Size::cols;
     each(e, by_rows ? row * static_cast<size_t>(stride) + col : col * static_cast<size_t>(stride) + row);
   }
 }
 
-inline void together(simt::Place at) { simt::warp(simt::Op::sync, ~0u, 0, 0, 32, at); }
+inline void together(simt::Place at) { simt::warp_together([](uint64_t*) {}, 0, at); }
 }  // namespace detail
 
 template <class Use, int m, int n, int k, class T, class Layout, class P>
@@ -167,9 +171,9 @@ struct Product {
     S a[m * k], b[k * n], d[m * n];
     for (int l = 0; l < 32; ++l) {
       const auto& mine = *reinterpret_cast<const Product*>(lanes[l]);
-      for (int e = 0; e < A::num_elements; ++e) a[e * 32 + l] = operand<S>(*mine.a, e);
-      for (int e = 0; e < B::num_elements; ++e) b[e * 32 + l] = operand<S>(*mine.b, e);
-      for (int e = 0; e < C::num_elements; ++e) d[e * 32 + l] = number<S>(mine.c->x[e]);
+      for (int e = 0; e < A::num_elements; ++e) a[number_of(e, l)] = operand<S>(*mine.a, e);
+      for (int e = 0; e < B::num_elements; ++e) b[number_of(e, l)] = operand<S>(*mine.b, e);
+      for (int e = 0; e < C::num_elements; ++e) d[number_of(e, l)] = number<S>(mine.c->x[e]);
     }
     for (int i = 0; i < m; ++i)
       for (int p = 0; p < k; ++p)
@@ -177,7 +181,7 @@ struct Product {
     for (int l = 0; l < 32; ++l) {
       auto& mine = *reinterpret_cast<const Product*>(lanes[l]);
       for (int e = 0; e < D::num_elements; ++e)
-        mine.d->x[e] = static_cast<typename D::storage_element_type>(d[e * 32 + l]);
+        mine.d->x[e] = static_cast<typename D::storage_element_type>(d[number_of(e, l)]);
     }
   }
 };

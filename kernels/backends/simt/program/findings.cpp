@@ -73,6 +73,13 @@ void refuse(const char* text) {
   _exit(2);
 }
 
+void refuse_at(const char* what, Place at) {
+  const char* slash = strrchr(at.file, '/');
+  char text[sizeof table->refused];
+  snprintf(text, sizeof text, "%s is not emulated (%s, line %d)", what, slash ? slash + 1 : at.file, at.line);
+  refuse(text);
+}
+
 void open_table() {
   const char* number = getenv("KERNEL_ASSAY_FINDINGS");
   void* got = MAP_FAILED;

@@ -254,6 +254,7 @@ class Telling:
         fault = Fault.from_buffer_copy(e.fault)
         size = max(fault.bytes, 1)
         fits = e.memory.offset % size == 0 and e.memory.bytes % size == 0 and fault.bytes in {1, 2, 4, 8, 16}
+        fits = fits and not self._of_structures(name)
         arrays, tensors = tuple[SharedArray, ...](), tuple[Tensor, ...]()
         if e.memory.kind == _SHARED or (name and not (fits and " " not in name)):
             arrays = (SharedArray(name, "", 0, e.memory.bytes),)
@@ -263,6 +264,13 @@ class Telling:
         fault.offset = e.memory.offset if name else fault.offset
         shape = Shape(tuple(e.grid), tuple(e.block), e.memory.bytes)
         return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors), fault
+
+    def _of_structures(self, name: str) -> bool:
+        """Whether a pointer of that name is to structures of the program: an access is to a field, and no element."""
+        pointer = re.compile(rf"\b(\w+)(?:\s+const)?\s*\*(?:[^;(){{}}]*\*|\s*__restrict__)?\s*{re.escape(name)}\b")
+        texts = self.program.texts.values()
+        words = {m[1] for text in texts for m in pointer.finditer(text)}
+        return any(re.search(rf"\b(?:struct|class)\b[^;{{]*\b{word}\s*{{", text) for word in words for text in texts)
 
     def _fault(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)

@@ -22,7 +22,7 @@ namespace simt {
 namespace {
 constexpr size_t device_space = size_t{1} << 38, visible_space = size_t{1} << 37, space = device_space + visible_space;
 constexpr size_t alignment = 256, least_gap = 512, most_gap = 1 << 20, margin = 1 << 20, page = 4096;
-enum State : uint8_t { nobodys, undefined_byte, defined_byte, visible, in_flight };  // visible: to the host, too
+enum State : uint8_t { nobodys, undefined_byte, defined_byte, visible, in_flight, ordered };  // visible: to the host, too; ordered: it need not wait
 
 struct Allocation {
   size_t bytes;
@@ -138,7 +138,7 @@ bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     auto a = nearest(at);
     note(Trouble::uninitialized, tell(a->first, a->second, at), bytes, how, pc);
   }
-  if (how & a_write) memset(s, is_visible ? in_flight : defined_byte, bytes), any_in_flight |= is_visible;
+  if (how & a_write && *s != ordered) memset(s, is_visible ? in_flight : defined_byte, bytes), any_in_flight |= is_visible;
   return at >= launch_top && at - arena < device_space;
 }
 
@@ -153,6 +153,7 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     return true;
   }
   uint8_t* s = state_of(at);
+  if (how & polls && *s == in_flight) synchronized();  // a flag, by which the host waits for what the kernel wrote before it
   for (size_t i = 0; i < bytes; ++i) {
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
     if (s[i] != in_flight) continue;
@@ -233,6 +234,13 @@ void* allocate(size_t bytes, Kind kind, uintptr_t pc) {
   allocations[at] = {bytes, kind, false, pc, 0};
   live_bytes += bytes;
   return reinterpret_cast<void*>(at);
+}
+
+// For who waits for kernels wherever it accesses memory, as Thrust does.
+void* allocate_ordered(size_t bytes, uintptr_t pc) {
+  void* got = allocate(bytes, Kind::managed, pc);
+  if (got) memset(state_of(reinterpret_cast<uintptr_t>(got)), ordered, bytes);
+  return got;
 }
 
 cudaError_t release(void* given, bool of_host, uintptr_t pc) {
@@ -363,7 +371,7 @@ Memory memory_of_region(int region, int64_t offset) {
 
 void report_leaks() {
   for (auto& [at, a] : allocations)
-    if (!a.freed && a.kind != Kind::heap) report(Misuse::leak, a.made_pc, tell(at, a, at), "", a.bytes);
+    if (!a.freed) report(Misuse::leak, a.made_pc, tell(at, a, at), "", a.bytes);
 }
 
 size_t static_shared() { return greatest_shared; }
@@ -395,7 +403,9 @@ void load_symbols() {
 
 // Before anything of the program: this library is initialized first.
 static bool begin() {
-  static const Watcher watching{found, judged};
+  static const Watcher watching{found, judged, refuse_at, [](const char* name) {
+    return std::any_of(variables.begin(), variables.end(), [&](const Variable& v) { return v.name == name; });
+  }};
   open_table();
   find_library(reinterpret_cast<void*>(getauxval(AT_PHDR)));
   auto map = [](size_t bytes, int how) {

@@ -104,6 +104,10 @@ cudaError_t symbol(const void* at, size_t offset, size_t bytes, char** found, co
 
 API cudaError_t cudaMalloc(void** to, size_t bytes) { return give(to, bytes, Kind::device, __func__, CALLER); }
 API cudaError_t cudaMallocAsync(void** to, size_t bytes, cudaStream_t) { return give(to, bytes, Kind::device, __func__, CALLER); }
+API void* simt_allocate_ordered(size_t bytes) {
+  LOCKED;
+  return simt::allocate_ordered(bytes ? bytes : 1, CALLER);
+}
 API cudaError_t cudaMallocManaged(void** to, size_t bytes, unsigned) { return give(to, bytes, Kind::managed, __func__, CALLER); }
 API cudaError_t cudaMallocHost(void** to, size_t bytes) { return give(to, bytes, Kind::pinned, __func__, CALLER); }
 API cudaError_t cudaHostAlloc(void** to, size_t bytes, unsigned) { return give(to, bytes, Kind::pinned, __func__, CALLER); }

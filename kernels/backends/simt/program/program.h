@@ -121,6 +121,10 @@ inline void __prof_trigger(int) {}
 #define __auto_type auto
 #define __assume(...) ((void)0)
 #define __CUDACC__ 1
+#ifndef THRUST_DEVICE_SYSTEM
+#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
+#endif
+extern "C" SIMT_API void* simt_allocate_ordered(size_t bytes);
 #define cudaLaunchKernel(...) simt_cudaLaunchKernel(#__VA_ARGS__, __VA_ARGS__)
 #define cudaLaunchCooperativeKernel(...) simt_cudaLaunchCooperativeKernel(#__VA_ARGS__, __VA_ARGS__)
 #define asm SIMT_UNSUPPORTED_asm;  // which ends the statement: operands behind a colon would be the first complaint

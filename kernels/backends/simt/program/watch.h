@@ -67,6 +67,7 @@ void note(const Fault& fault, const Memory& memory, bool harmless);
 void found(const Fault& fault, bool harmless);
 void report(Misuse what, uintptr_t pc, const Memory& memory, const char* text = "", size_t bytes = 0, bool writes = false);
 [[noreturn]] void refuse(const char* text);
+void refuse_at(const char* what, Place at);
 void open_table();
 
 // memory.cpp
@@ -75,6 +76,7 @@ struct Open {  // the device's memory may be accessed
   ~Open();
 };
 void* allocate(size_t bytes, Kind kind, uintptr_t pc);
+void* allocate_ordered(size_t bytes, uintptr_t pc);
 cudaError_t release(void* at, bool of_host, uintptr_t pc);
 void release_all();
 void register_host(const void* at, size_t bytes);

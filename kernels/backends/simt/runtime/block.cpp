@@ -67,6 +67,8 @@ void number_threads() {
       for (unsigned x = 0; x < extent[0]; ++x) S.threads[i++].index = {x, y, z};
 }
 
+}  // namespace
+
 // Whatever else is known of it is there already.
 void tell(Fault& f, Trouble trouble, Place at, const char* text) {
   f.trouble = static_cast<int32_t>(trouble);
@@ -77,6 +79,7 @@ void tell(Fault& f, Trouble trouble, Place at, const char* text) {
   snprintf(f.text, sizeof f.text, "%s", text);
 }
 
+namespace {
 // Who returns before the first barrier is out of range, as a rule. Who has met the others once is expected again.
 __attribute__((noinline)) void warn_skipped() {
   Fault f{};
@@ -101,10 +104,14 @@ void pass_barrier() {
     S.warps[w].at_barrier = 0;
   }
 }
+bool is_same(Place a, Place b) {
+  return a.line == b.line && a.number == b.number && (a.file == b.file || !strcmp(a.file, b.file));
+}
 __attribute__((noinline)) void diverged(int there, Place at) {
   char text[256];
   const char* others = there == 1 ? " other waits" : " others wait";
-  snprintf(text, sizeof text, "here, while %d%s at the barrier of line %d", there, others, S.barrier_at.line);
+  const char* which = S.barrier_at.line == at.line ? "another" : "the";
+  snprintf(text, sizeof text, "here, while %d%s at %s barrier of line %d", there, others, which, S.barrier_at.line);
   if (!watcher) fail(Trouble::divergent_barrier, at, text);
   Fault f{};
   tell(f, Trouble::divergent_barrier, at, text);
@@ -116,8 +123,7 @@ int barrier(Vote vote, int said, Place at) {
   int me = S.current, there = S.arrived;
   if (checking) shadow_settle();
   if (!there) S.barrier_at = at;
-  else if (S.barrier_at.line != at.line || (S.barrier_at.file != at.file && strcmp(S.barrier_at.file, at.file)))
-    diverged(there, at);
+  else if (!is_same(S.barrier_at, at)) diverged(there, at);
   S.threads[me].doing = Doing::at_barrier;
   S.warps[warp_of(me)].at_barrier |= bit(lane_of(me));
   S.said_yes += said;
@@ -175,6 +181,7 @@ static sigjmp_buf out;
 
 // Ends the launch; the threads are left where they are.
 void fail(Trouble trouble, Place at, const char* text) {
+  if (checking && trouble == Trouble::deadlock) shadow_block_end();  // perhaps of what nobody has set
   Fault& f = S.launch->fault;
   if (f.trouble == static_cast<int32_t>(Trouble::none)) tell(f, trouble, at, text);
   S.over = true;
@@ -238,6 +245,8 @@ int launch(Launch* how, void (*kernel)(const void*), const void* arguments, cons
   find_library(anchor);
   random_of_launch(0);
   forget_blocks();
+  forget_named_barriers();
+  acting_for = nullptr;
   shadow_launch();
   guard_begin();
   S.active = true;

@@ -75,7 +75,7 @@ void on_signal(int number, siginfo_t* info, void* context) {
     else snprintf(text, sizeof text, "%s", unknown);
   }
   // One more: the next instruction's address is what a return address would be.
-  uint64_t pc = in_library(program_counter(context)) ? program_counter(context) - library.begin + 1 : 0;
+  uint64_t pc = in_library(program_counter(context)) ? program_counter(context) - library.begin + 1 : relative(acting_for);
   if (f.trouble == static_cast<int32_t>(Trouble::none)) f.pc = pc;
   fail(trouble, {"", 0}, text);
 }
@@ -106,6 +106,7 @@ void set_place(Fault& fault, Place at) {
 }
 
 const Watcher* watcher;
+const void* acting_for;
 
 void warn(const Fault& f) {
   if (watcher) return watcher->found(f, true);
@@ -197,8 +198,8 @@ int64_t value_of(const TypeName& type, uintptr_t index) {
 }  // namespace
 }  // namespace simt
 
-// An index beyond the extent of an array, before the access. It ends the launch at once, for the access may damage the
-// stack. What may do no harm is known by its description, and remembered: a kernel comes there again and again.
+// An index beyond the extent of an array, before the access. It ends the launch at once, or, of a program that is watched,
+// the thread, for the access may damage the stack. What may do no harm is known by its description, and remembered: a kernel comes there again and again.
 extern "C" SIMT_API void __ubsan_handle_out_of_bounds(void* data, uintptr_t index) {
   using namespace simt;
   static const void* harmless[256];
@@ -213,6 +214,17 @@ extern "C" SIMT_API void __ubsan_handle_out_of_bounds(void* data, uintptr_t inde
   }
   char text[256];
   snprintf(text, sizeof text, "%s[%lld]", found->name, static_cast<long long>(value_of(*at.index, index)));
-  if (S.launch->fault.trouble == static_cast<int32_t>(Trouble::none)) S.launch->fault.bytes = static_cast<int32_t>(extent);
+  Fault f{};
+  tell(f, Trouble::bad_index, {at.file, static_cast<int>(at.line)}, text);
+  f.bytes = static_cast<int32_t>(extent);
+  if (watcher) {
+    bool is_variable = watcher->is_variable(found->name);
+    constexpr int64_t near = 4;  // the access itself is told of
+    if (is_variable && value_of(*at.index, index) - extent < near && value_of(*at.index, index) > 0) return;
+    watcher->found(f, false);
+    if (is_variable) return;
+    end_thread();  // it would damage its own stack; the others go on
+  }
+  if (S.launch->fault.trouble == static_cast<int32_t>(Trouble::none)) S.launch->fault = f;
   fail(Trouble::bad_index, {at.file, static_cast<int>(at.line)}, text);
 }

@@ -54,6 +54,14 @@ void set_current(int thread) {
   thread_index = S.threads[thread].index;
 }
 
+[[noreturn]] void give_back(int16_t stack, int to) {
+  free_stacks[free_count++] = stack;  // nobody takes it before we have left it
+  void* nowhere;
+  if (to < 0 && !S.over) stuck();
+  switch_to(S.over ? -1 : to, &nowhere);
+  __builtin_unreachable();
+}
+
 // A fiber's life: threads that were never begun, one after the other on the same stack, so that kernels whose threads
 // do not meet cost no switches.
 [[noreturn]] void fiber() {
@@ -69,13 +77,16 @@ void set_current(int thread) {
       set_current(to);
       continue;
     }
-    free_stacks[free_count++] = stack;  // nobody takes it before we have left it
-    void* nowhere;
-    if (to < 0 && !S.over) stuck();
-    switch_to(S.over ? -1 : to, &nowhere);
+    give_back(stack, to);
   }
 }
 }  // namespace
+
+void end_thread() {
+  int16_t stack = S.threads[S.current].stack;
+  thread_ended();
+  give_back(stack, S.over ? -1 : next_thread());
+}
 
 #if defined(__x86_64__)
 // Saves what the called function must keep, and goes on where `to` left off.

@@ -35,6 +35,7 @@ std::unordered_map<uintptr_t, Log*> log_at;
 Knowledge known;                // of the block that runs
 std::vector<Flight> flights;
 uint32_t first_flight = 1;
+std::map<std::pair<uint64_t, const void*>, std::vector<uint32_t>> bound;  // flights that land with a barrier of the block
 
 Learner& mine() {
   if (known.threads.empty()) known.threads.resize(S.count);
@@ -244,6 +245,31 @@ void wait_for_copies(size_t but_the_last) {
   waiting.erase(waiting.begin(), waiting.begin() + done);
 }
 
+// What it publishes is known to whoever learns of a later release of this thread.
+void bind_copies(const void* barrier) {
+  if (!checking) return;
+  shadow_settle();
+  uint32_t f = std::exchange(mine().filling, 0u);
+  if (!f) return;
+  flights[f - first_flight] = {S.interval, clocks[S.current][lane_of(S.current)], false};
+  bound[{S.block, barrier}].push_back(f);
+}
+
+void order_by_phase(const void* barrier, uint64_t phase, int how) {
+  if (!checking) return;
+  shadow_settle();
+  auto at = reinterpret_cast<uintptr_t>(barrier);
+  Zone* z = search_zone(at);
+  synchronize(at + (phase + 1) * 0xd1342543de82ef95u, z && z->traits & shared, how);
+}
+
+void land_copies(const void* barrier) {
+  auto found = bound.find({S.block, barrier});
+  if (!checking || found == bound.end()) return;
+  for (uint32_t f : found->second) flights[f - first_flight].landed = true;
+  bound.erase(found);
+}
+
 // ---- called by the rest of the runtime ---------------------------------------------------------------------------------
 
 void order_launch(bool worn) {
@@ -253,7 +279,7 @@ void order_launch(bool worn) {
   }
   launch_begin = grid_begin = counter + 1;
   first_flight += static_cast<uint32_t>(flights.size());
-  owners.clear(), log_at.clear(), logs.clear(), flights.clear();
+  owners.clear(), log_at.clear(), logs.clear(), flights.clear(), bound.clear();
   known = {};
   said_anything = false;
 }

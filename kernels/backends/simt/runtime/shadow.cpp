@@ -5,10 +5,12 @@
 // launches, so that what is kept of an access need not name its block, and nothing has to be cleared.
 #include "happens.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace simt {
 bool checking;
@@ -77,6 +79,61 @@ Fault race_with(const Stamp& s, const Access& a, int region) {
   return f;
 }
 
+// ---- what a compare-and-swap makes good ---------------------------------------------------------------------------------
+
+// A plain read that races with atomic writes only: a note if the same thread goes on with a compare-and-swap of the same
+// word, which sees whether it has changed, else a race.
+struct Unsure {
+  Fault fault;
+  uintptr_t address;
+  int thread;
+  uint64_t block, access;
+};
+std::vector<Unsure> unsure;
+uint64_t accesses;  // that were followed
+constexpr uint16_t strong = by_atomic | by_volatile;
+
+void note_swap(Fault f) {
+  strcpy(f.text, swap_follows);
+  warn(f);
+}
+
+// Whether a race is none yet. Who reads the same word once more does not go on to swap it.
+bool put_off(const Fault& f, const Access& a, const Stamp& s) {
+  bool reads_it = !a.writes && !(a.flags & strong) && (s.flags & (by_atomic | wrote)) == (by_atomic | wrote);
+  bool read_it = (a.flags & by_atomic) && a.writes && !(s.flags & (strong | wrote));
+  if (((a.flags | s.flags) & of_one_block && !is_mine(s.interval)) || !(reads_it || read_it)) return false;
+  if (s.flags & swapped) return note_swap(f), true;
+  if (read_it && s.interval != S.interval) return false;
+  int thread = reads_it ? S.current : s.thread;
+  for (const Unsure& u : unsure)
+    if (u.thread == thread && u.block == S.block && u.address == a.address) return read_it || u.access == accesses;
+  constexpr size_t most = 4 * max_threads;
+  if (unsure.size() >= most) return false;
+  return unsure.push_back({f, a.address, thread, S.block, accesses}), true;
+}
+
+void swaps(uintptr_t address, size_t bytes, const void* caller) {
+  auto mine = [&](const Unsure& u) { return u.thread == S.current && u.block == S.block && u.address == address; };
+  for (const Unsure& u : unsure)
+    if (mine(u)) note_swap(u.fault);
+  unsure.erase(std::remove_if(unsure.begin(), unsure.end(), mine), unsure.end());
+  const Zone* z = zone_of(address, reinterpret_cast<uintptr_t>(caller));
+  if (!z || z->traits & read_only) return;
+  Cell *c = z->cells + ((address - z->begin) >> z->shift), *last = z->cells + ((address + bytes - 1 - z->begin) >> z->shift);
+  for (; c <= last; ++c)
+    for (Stamp& s : c->others)
+      if (s.interval == S.interval && s.thread == S.current && !(s.flags & (strong | wrote))) s.flags |= swapped;
+}
+
+// They have met the others at a barrier, or ended.
+void settle_unsure() {
+  auto mine = std::stable_partition(unsure.begin(), unsure.end(), [](const Unsure& u) { return u.block != S.block; });
+  std::vector<Unsure> races(mine, unsure.end());
+  unsure.erase(mine, unsure.end());
+  for (const Unsure& u : races) raise(u.fault);
+}
+
 // ---- judging ---------------------------------------------------------------------------------------------------------
 
 // Two accesses of which neither waits for the other, and that are no race for all that: atomic ones within their scopes.
@@ -84,7 +141,6 @@ Fault race_with(const Stamp& s, const Access& a, int region) {
 // wrote by a volatile access, and no fence, trust in a lockstep that is none, and of two volatile writes one is lost, but
 // where flags are handed over.
 bool both_strong(const Stamp& s, const Access& a) {
-  constexpr uint16_t strong = by_atomic | by_volatile;
   if (!(s.flags & strong) || !(a.flags & strong)) return false;
   if (((s.flags | a.flags) & of_one_block) && !is_mine(s.interval)) return false;
   if (!(s.flags & a.flags & by_volatile)) return true;
@@ -116,6 +172,7 @@ void judge(const Access& a, Cell& c, const Stamp& kept, const Zone& z, uintptr_t
   if (s.interval < z.since || !(a.writes || s.flags & wrote) || both_strong(s, a) || ordered(s) || observed(s, c)) return;
   Fault f = race_with(s, a, static_cast<int>(&z - zones));
   bool reads_it = (a.flags & by_atomic) && (s.flags & wrote);
+  if (put_off(f, a, s)) return;
   if (a.writes && !reads_it) expect_change(a, f, &c, from);
   else raise(f);
 }
@@ -194,12 +251,14 @@ inline bool plain(uintptr_t address, uintptr_t pc, uintptr_t bytes) {
 
 bool judged(const Access& a) {
   int how = (a.writes ? a_write : 0) | (a.flags & read_too ? reads_too : 0) | (S.current < 0 || !S.active ? by_host : 0);
+  how |= (a.flags & by_volatile) && !a.writes ? polls : 0;
   return watcher->judged(a.address, a.bytes, how, a.pc);
 }
 
 void follow(const Access& a) {
   if (!S.active || S.current < 0 || is_stack(a.address)) return;
   if (pending.waits) shadow_settle();
+  ++accesses;
   Zone* z = zone_of(a.address, a.pc);
   if (!z) {
     int nearest = nearest_zone(a.address);
@@ -266,6 +325,7 @@ void shadow_launch() {
   place_cells();
   library_begin = library_start();
   pending.waits = doubted = false;
+  unsure.clear();
 }
 
 void shadow_end() { checking = false; }
@@ -274,6 +334,7 @@ void shadow_block() { order_block(); }
 
 void shadow_block_end() {
   shadow_settle();
+  if (!unsure.empty()) settle_unsure();
   if (doubted) raise(doubt);
   doubted = false;
 }
@@ -292,16 +353,32 @@ void shadow_settle() {
   warn(pending.fault);
 }
 
+__attribute__((noinline)) static void misaligned(const void* at, const void* caller) {
+  char text[64];
+  snprintf(text, sizeof text, "%p of an atomic operation", at);
+  S.launch->fault.pc = relative(caller);
+  fail(Trouble::misaligned, {"", 0}, text);
+}
+
 void atomic(void* at, int bytes, const void* caller, int how, const void* wanted) {
   S.steps = 0;  // nobody else has a turn before it is done
+  if (reinterpret_cast<uintptr_t>(at) % static_cast<unsigned>(bytes)) misaligned(at, caller);
   if (!checking) return;
   bool fails = wanted && !zone_of(reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller));
   if (wanted && !fails) fails = memcmp(at, wanted, bytes) != 0;
   if (fails) how &= ~(writes | releases);
+  if (wanted) swaps(reinterpret_cast<uintptr_t>(at), bytes, caller);
   bool both = (how & reads) && (how & writes);
   auto flags = static_cast<uint16_t>(by_atomic | (how & of_block ? of_one_block : 0) | (both ? read_too : 0));
   strong_access({reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller), static_cast<size_t>(bytes),
                  (how & writes) != 0, flags}, how);
+}
+
+void accessed(const void* at, size_t bytes, int how, const void* caller) {
+  bool is_volatile = how & by_volatility;
+  Access a{reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller), bytes, (how & writes) != 0, is_volatile ? by_volatile : uint16_t{0}};
+  if (is_volatile) volatile_access(a);
+  else if (checking || watcher) access(a);
 }
 
 void copies(void* to, int bytes, const void* caller) {

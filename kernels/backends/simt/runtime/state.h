@@ -93,6 +93,7 @@ inline uint32_t bit(int lane) { return 1u << lane; }
 void* reserve(size_t bytes, const char* purpose, bool shared = false);
 void switch_to(int thread, void** leaving);  // saves where we are in *leaving
 void leave();                                // gives the CPU to whoever is next; returns when it is this thread's turn
+[[noreturn]] void end_thread();              // who runs goes no further
 void run_threads();                          // from the launcher: until nobody can go on
 void begin_stacks();                         // of a launch
 bool have_stacks(int threads);               // whether there are so many more
@@ -130,17 +131,21 @@ inline void converge(int warp) {
 }
 
 // What a program has in place of a launch that ends with its first fault (program/*.cpp); null: there is none.
-constexpr int a_write = 1, reads_too = 2, by_host = 4;  // how it accesses
+constexpr int a_write = 1, reads_too = 2, by_host = 4, polls = 8;  // how it accesses; polls: a volatile read
 struct Watcher {
   void (*found)(const Fault& fault, bool harmless);  // goes on behind it
   bool (*judged)(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // whether it has said all there is to say of an access
+  void (*refused)(const char* what, Place at);  // what is not emulated: ends the program
+  bool (*is_variable)(const char* name);  // of the device: behind its end lies nothing that matters
 };
 extern const Watcher* watcher;
+extern const void* acting_for;  // where in the kernel, while the runtime accesses memory for it
 
 // fault.cpp
 void guard_begin();
 void guard_end();
 void set_place(Fault& fault, Place at);
+void tell(Fault& fault, Trouble trouble, Place at, const char* text);  // block.cpp
 void warn(const Fault& fault);  // the first one is kept
 uint64_t relative(const void* code);
 void find_library(const void* anchor);
@@ -158,4 +163,6 @@ void shadow_barrier();
 void order_barrier();
 void shadow_warp(int warp, uint32_t mask);
 void shadow_settle();
+void accessed(const void* at, size_t bytes, int how, const void* caller);  // plain or volatile
+void forget_named_barriers();
 }  // namespace simt

@@ -95,7 +95,7 @@ void work_out(Request* lanes, const Warp& w, uint32_t mask, Op op) {
     case Op::ballot: case Op::any: case Op::all: case Op::uniform: vote(lanes, mask, op); break;
     case Op::match_any: case Op::match_all: match(lanes, mask, op); break;
     case Op::whole_warp: {
-      uint64_t values[warp_lanes];
+      uint64_t values[warp_lanes] = {};  // of lanes that there are not: 0
       for_each(mask, [&](int lane) { values[lane] = lanes[lane].value; });
       combine(values);
       break;

@@ -1,0 +1,39 @@
+"""What a worker may report of: the kernels of its job, and no other finding. What it says is hostile input."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.findings import Finding
+from kernel_assay.fuzz.service.protocol import MADE, SENT, JobRequest, Outcome
+
+
+def check_own(request: JobRequest, outcome: Outcome) -> None:
+    """Raise UsageError for a finding that is not about a kernel and an op of the job."""
+    for finding in outcome.findings:
+        if why := _foreign(request, finding):
+            raise UsageError(f"the finding {finding.id} is none of this job's: {why}")
+
+
+def _foreign(request: JobRequest, finding: Finding) -> str:
+    """Why a finding is not the job's; empty: it is."""
+    subject, target, named = finding.subject, request.target, request.finding
+    ops = {subject.op, finding.case.op, finding.original.op, finding.signature.op}
+    if len(ops) > 1 or finding.signature.subject != subject.name:
+        return "it says several names of one kernel or op"
+    if named is not None:
+        return "" if subject.key == named.subject.key else f"it is about {subject.key}, not {named.subject.key}"
+    if target.ops and not target.references and subject.op not in target.ops:
+        return f"it is about the op {subject.op}"
+    return "" if not subject.is_own or _is_sent(request, subject.path) else f"it is about {subject.path}"
+
+
+def _is_sent(request: JobRequest, path: str) -> bool:
+    """Whether a path, as it leaves a worker, is that of a kernel of the job."""
+    target, place = request.target, PurePosixPath(path)
+    if target.folder and place.is_relative_to(MADE):
+        return ".." not in place.parts
+    if target.folder or request.checkout:  # there kassay.toml may say which, and links may lead from one to another
+        return place.is_relative_to(SENT) and ".." not in place.parts
+    return path in {f"{SENT}/{one.partition(':')[0]}" for one in target.subjects}

@@ -1,0 +1,244 @@
+// Of CUB what kernels use most: reductions and scans of a block and a warp, and loads and stores of a block. Temporary memory
+// is used as CUB does it, so that check mode sees where it is used again without a barrier.
+#pragma once
+
+namespace cub {
+struct NullType {};
+#define SIMT_FUNCTOR(NAME, EXPRESSION) \
+  struct NAME {                        \
+    template <class T>                 \
+    T operator()(const T& a, const T& b) const { return EXPRESSION; } \
+  };
+SIMT_FUNCTOR(Sum, a + b)
+SIMT_FUNCTOR(Max, b > a ? b : a)
+SIMT_FUNCTOR(Min, b < a ? b : a)
+template <class K, class V>
+struct KeyValuePair {
+  using Key = K;
+  using Value = V;
+  K key;
+  V value;
+};
+SIMT_FUNCTOR(ArgMax, (b.value > a.value || (a.value == b.value && b.key < a.key)) ? b : a)
+SIMT_FUNCTOR(ArgMin, (b.value < a.value || (a.value == b.value && b.key < a.key)) ? b : a)
+#undef SIMT_FUNCTOR
+
+enum BlockReduceAlgorithm { BLOCK_REDUCE_RAKING_COMMUTATIVE_ONLY, BLOCK_REDUCE_RAKING, BLOCK_REDUCE_WARP_REDUCTIONS };
+enum BlockScanAlgorithm { BLOCK_SCAN_RAKING, BLOCK_SCAN_RAKING_MEMOIZE, BLOCK_SCAN_WARP_SCANS };
+enum BlockLoadAlgorithm {
+  BLOCK_LOAD_DIRECT, BLOCK_LOAD_STRIPED, BLOCK_LOAD_VECTORIZE, BLOCK_LOAD_TRANSPOSE, BLOCK_LOAD_WARP_TRANSPOSE,
+};
+enum BlockStoreAlgorithm {
+  BLOCK_STORE_DIRECT, BLOCK_STORE_STRIPED, BLOCK_STORE_VECTORIZE, BLOCK_STORE_TRANSPOSE, BLOCK_STORE_WARP_TRANSPOSE,
+};
+
+namespace detail {
+inline unsigned rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+// Lanes of a part of the warp that the block has.
+inline unsigned mask_of(unsigned width) {
+  unsigned warp = rank() / 32 * 32, there = blockDim.x * blockDim.y * blockDim.z - warp;
+  unsigned lanes = width >= 32 ? ~0u : ((1u << width) - 1) << rank() % 32 / width * width;
+  return there >= 32 ? lanes : lanes & ((1u << there) - 1);
+}
+// Of any type, word by word; who asks for a lane that there is not keeps its own.
+template <class T>
+SIMT_INLINE T from_lane(unsigned mask, const T& value, unsigned lane) {
+  unsigned words[(sizeof(T) + 3) / 4] = {}, from = lane < 32 && mask >> lane & 1 ? lane : rank() % 32;
+  simt::copy_unseen<T>(words, &value);
+  for (unsigned& w : words) w = __shfl_sync(mask, w, from, 32);
+  T found = value;
+  simt::copy_unseen<T>(&found, words);
+  return found;
+}
+template <class T, class F>
+SIMT_INLINE T reduced(T v, F f, unsigned valid, unsigned width) {
+  unsigned mask = mask_of(width), lane = rank() % width;
+  for (unsigned by = 1; by < width; by *= 2) {
+    T above = from_lane(mask, v, rank() % 32 + by);
+    if (lane % (2 * by) == 0 && lane + by < valid && mask >> (rank() % 32 + by) & 1) v = f(v, above);
+  }
+  return v;
+}
+template <class T>
+struct Scanned {
+  T inclusive, below;  // below: of those before it, of which the first has none
+};
+template <class T, class F>
+SIMT_INLINE Scanned<T> scanned(T v, F f, unsigned width) {
+  unsigned mask = mask_of(width), lane = rank() % width;
+  for (unsigned by = 1; by < width; by *= 2) {
+    T before = from_lane(mask, v, rank() % 32 - by);
+    if (lane >= by) v = f(before, v);
+  }
+  return {v, from_lane(mask, v, rank() % 32 - 1)};
+}
+template <class T, int N>
+struct Storage {
+  alignas(T) char held[N * sizeof(T)];
+  SIMT_INLINE T& at(unsigned n) { return reinterpret_cast<T*>(held)[n]; }
+};
+}  // namespace detail
+
+template <class T, int Width = 32, int = 0>
+struct WarpReduce {
+  struct TempStorage {};
+  SIMT_INLINE explicit WarpReduce(TempStorage&) {}
+  template <class F>
+  SIMT_INLINE T Reduce(T v, F f, int valid = Width) { return detail::reduced(v, f, valid, Width); }
+  SIMT_INLINE T Sum(T v, int valid = Width) { return Reduce(v, cub::Sum(), valid); }
+};
+
+template <class T, int X, BlockReduceAlgorithm = BLOCK_REDUCE_WARP_REDUCTIONS, int Y = 1, int Z = 1, int = 0>
+class BlockReduce {
+  static constexpr int threads = X * Y * Z;
+  using Parts = detail::Storage<T, (threads + 31) / 32>;
+  Parts& parts;
+  static SIMT_INLINE Parts& own() {
+    __shared__ Parts kept;
+    return kept;
+  }
+
+ public:
+  using TempStorage = Parts;
+  SIMT_INLINE BlockReduce() : parts(own()) {}
+  SIMT_INLINE explicit BlockReduce(TempStorage& parts) : parts(parts) {}
+  // The result is the first thread's; what others get is undefined.
+  template <class F>
+  SIMT_INLINE T Reduce(T v, F f, int valid = threads) {
+    int me = detail::rank(), begin = me / 32 * 32;
+    v = detail::reduced(v, f, valid > begin ? valid - begin : 0, 32);
+    if (me % 32 == 0) parts.at(me / 32) = v;
+    __syncthreads();
+    for (int w = 1; me == 0 && w * 32 < valid; ++w) v = f(v, parts.at(w));
+    return v;
+  }
+  template <int N, class F>
+  SIMT_INLINE T Reduce(T (&items)[N], F f) {
+    T v = items[0];
+    for (int n = 1; n < N; ++n) v = f(v, items[n]);
+    return Reduce(v, f, threads);
+  }
+  SIMT_INLINE T Sum(T v, int valid = threads) { return Reduce(v, cub::Sum(), valid); }
+  template <int N>
+  SIMT_INLINE T Sum(T (&items)[N]) { return Reduce(items, cub::Sum()); }
+};
+
+// What scans of a warp and of a block have in common: Self::over scans one value of each thread.
+namespace detail {
+template <class T, class Self>
+struct Scans {
+  template <class I, class O, class... Total>
+  SIMT_INLINE void InclusiveSum(const I& in, O& out, Total&... total) { scan(in, out, cub::Sum(), nullptr, true, total...); }
+  template <class I, class O, class... Total>
+  SIMT_INLINE void ExclusiveSum(const I& in, O& out, Total&... total) {
+    const T zero{};
+    scan(in, out, cub::Sum(), &zero, false, total...);
+  }
+  template <class I, class O, class F, class... Total>
+  SIMT_INLINE void InclusiveScan(const I& in, O& out, F f, Total&... total) { scan(in, out, f, nullptr, true, total...); }
+  template <class I, class O, class F, class... Total>
+  SIMT_INLINE void ExclusiveScan(const I& in, O& out, T init, F f, Total&... total) { scan(in, out, f, &init, false, total...); }
+
+ private:
+  template <class I, class O, class F, class... Total>
+  SIMT_INLINE void scan(const I& in, O& out, F f, const T* init, bool inclusive, Total&... total) {
+    constexpr int n = std::is_array_v<I> ? std::extent_v<I> : 1;
+    T items[n], all;
+    for (int i = 0; i < n; ++i)
+      if constexpr (std::is_array_v<I>) items[i] = in[i];
+      else items[i] = in;
+    T mine = items[0];
+    for (int i = 1; i < n; ++i) mine = f(mine, items[i]);
+    auto& self = *static_cast<Self*>(this);
+    bool none = self.is_first();
+    T before = self.over(mine, f, all).below;
+    if (init) before = none ? *init : f(*init, before), none = false;
+    T* to = reinterpret_cast<T*>(&out);
+    for (int i = 0; i < n; ++i, none = false) {
+      T through = none ? items[i] : f(before, items[i]);
+      to[i] = inclusive ? through : none ? T{} : before;
+      before = through;
+    }
+    ((total = all), ...);
+  }
+};
+}  // namespace detail
+
+template <class T, int Width = 32>
+struct WarpScan : detail::Scans<T, WarpScan<T, Width>> {
+  struct TempStorage {};
+  SIMT_INLINE explicit WarpScan(TempStorage&) {}
+  SIMT_INLINE bool is_first() const { return detail::rank() % Width == 0; }
+  template <class F>
+  SIMT_INLINE detail::Scanned<T> over(T v, F f, T& all) {
+    auto found = detail::scanned(v, f, Width);
+    unsigned mask = detail::mask_of(Width);
+    all = detail::from_lane(mask, found.inclusive, 31 - __clz(mask));
+    return found;
+  }
+};
+
+template <class T, int X, BlockScanAlgorithm How = BLOCK_SCAN_RAKING, int Y = 1, int Z = 1>
+class BlockScan : public detail::Scans<T, BlockScan<T, X, How, Y, Z>> {
+  static constexpr int warps = (X * Y * Z + 31) / 32;
+  using Parts = detail::Storage<T, warps>;
+  Parts& parts;
+  static SIMT_INLINE Parts& own() {
+    __shared__ Parts kept;
+    return kept;
+  }
+
+ public:
+  using TempStorage = Parts;
+  SIMT_INLINE BlockScan() : parts(own()) {}
+  SIMT_INLINE explicit BlockScan(TempStorage& parts) : parts(parts) {}
+  SIMT_INLINE bool is_first() const { return detail::rank() == 0; }
+  template <class F>
+  SIMT_INLINE detail::Scanned<T> over(T v, F f, T& all) {
+    auto found = detail::scanned(v, f, 32);
+    int me = detail::rank(), warp = me / 32;
+    if (me % 32 == 31 || me == X * Y * Z - 1) parts.at(warp) = found.inclusive;
+    __syncthreads();
+    T before = all = parts.at(0);
+    for (int w = 1; w < warps; ++w) {
+      if (w == warp) before = all;
+      all = f(all, parts.at(w));
+    }
+    if (warp) found = {f(before, found.inclusive), me % 32 ? f(before, found.below) : before};
+    return found;
+  }
+};
+
+namespace detail {
+SIMT_INLINE size_t place(bool striped, int n, int items, int threads) {
+  return striped ? rank() + static_cast<size_t>(n) * threads : static_cast<size_t>(rank()) * items + n;
+}
+}  // namespace detail
+template <class T, int X, int N, BlockLoadAlgorithm How = BLOCK_LOAD_DIRECT, int Y = 1, int Z = 1, int = 0>
+struct BlockLoad {
+  struct TempStorage {};
+  BlockLoad() = default;
+  SIMT_INLINE explicit BlockLoad(TempStorage&) {}
+  template <class I>
+  SIMT_INLINE void Load(I from, T (&items)[N], int valid = X * Y * Z * N) {
+    for (int n = 0; n < N; ++n)
+      if (size_t at = detail::place(How == BLOCK_LOAD_STRIPED, n, N, X * Y * Z); at < static_cast<size_t>(valid)) items[n] = from[at];
+  }
+  template <class I, class D>
+  SIMT_INLINE void Load(I from, T (&items)[N], int valid, D otherwise) {
+    for (T& item : items) item = otherwise;
+    Load(from, items, valid);
+  }
+};
+template <class T, int X, int N, BlockStoreAlgorithm How = BLOCK_STORE_DIRECT, int Y = 1, int Z = 1, int = 0>
+struct BlockStore {
+  struct TempStorage {};
+  BlockStore() = default;
+  SIMT_INLINE explicit BlockStore(TempStorage&) {}
+  template <class O>
+  SIMT_INLINE void Store(O to, const T (&items)[N], int valid = X * Y * Z * N) {
+    for (int n = 0; n < N; ++n)
+      if (size_t at = detail::place(How == BLOCK_STORE_STRIPED, n, N, X * Y * Z); at < static_cast<size_t>(valid)) to[at] = items[n];
+  }
+};
+}  // namespace cub

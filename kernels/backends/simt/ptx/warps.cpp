@@ -1,0 +1,120 @@
+// Where threads meet: the operations of a warp and the barriers of a block, by the same runtime as CUDA's functions.
+#include "ptx.h"
+
+#include <stdio.h>
+
+#include <map>
+
+namespace simt {
+namespace {
+// A barrier of some of the block's threads.
+struct Named {
+  int arrived;
+  uint64_t generation;
+};
+std::map<std::pair<uint64_t, int>, Named> named_barriers;  // by block and number
+constexpr int patience = 20000;  // turns in which nobody else came: the barrier's others never will
+}  // namespace
+
+void forget_named_barriers() { named_barriers.clear(); }
+
+// What its threads did before happens before what they do behind it.
+static void meet(int number, int count, bool waits, Place at) {
+  Named& n = named_barriers[{S.block, number}];
+  uint64_t mine = n.generation;
+  uintptr_t key = reinterpret_cast<uintptr_t>(&n) ^ (mine << 48);
+  if (checking) shadow_settle(), synchronize(key, false, reads | writes | releases | of_block);
+  if (++n.arrived >= count) n.arrived = 0, ++n.generation;
+  if (!waits) return;
+  for (int turns = 0; n.generation == mine; ++turns) {
+    if (turns > patience) {
+      char text[96];
+      snprintf(text, sizeof text, "%d of %d threads have come to barrier %d", n.arrived, count, number);
+      fail(Trouble::deadlock, at, text);
+    }
+    step_aside();
+  }
+  if (checking) synchronize(key, false, reads | acquires | of_block);
+}
+
+namespace ptx {
+namespace {
+uint32_t mask_of(const Machine& m, const Operand& o) { return static_cast<uint32_t>(m.get(o)); }
+
+void shuffle(Machine& m, const Instruction& i) {
+  auto which = static_cast<uint32_t>(m.get(i.operands[2])), c = static_cast<uint32_t>(m.get(i.operands[3]));
+  auto op = static_cast<Op>(i.detail);
+  uint32_t width = 32 - (c >> 8 & 31), wanted = op == Op::shuffle_up ? 0 : 31;
+  if ((c & 31) != wanted) unsupported(i.text + " with a clamp of its own", m.at);
+  m.put(i.operands[0], warp(op, mask_of(m, i.operands[4]), m.get(i.operands[1]) & 0xffffffffu, which, width, m.at), Type::b32);
+  if (i.operands[0].parts.empty()) return;
+  int lane = lane_of(S.current), begin = lane & ~static_cast<int>(width - 1), by = which & 31, from = lane;
+  if (op == Op::shuffle_up) from = lane - by;
+  if (op == Op::shuffle_down) from = lane + by;
+  if (op == Op::shuffle_xor) from = lane ^ by;
+  m.put(i.operands[0].parts[0], from >= begin && from < begin + static_cast<int>(width), Type::pred);
+}
+void vote(Machine& m, const Instruction& i) {
+  uint64_t said = m.get(i.operands[1]) & 1;
+  m.put(i.operands[0], warp(static_cast<Op>(i.detail), mask_of(m, i.operands[2]), said, 0, 32, m.at), Type::b32);
+}
+void match(Machine& m, const Instruction& i) {
+  uint64_t value = m.get(i.operands[1]) & (bytes_of(i.type) == 8 ? ~uint64_t{0} : 0xffffffffu);
+  uint64_t found = warp(static_cast<Op>(i.detail), mask_of(m, i.operands[2]), value, 0, 32, m.at);
+  m.put(i.operands[0], found, Type::b32);
+  if (!i.operands[0].parts.empty()) m.put(i.operands[0].parts[0], found != 0, Type::pred);
+}
+void reduce(Machine& m, const Instruction& i) {
+  auto value = static_cast<uint32_t>(m.get(i.operands[1]));
+  uint64_t wide = is_signed(i.type) ? static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(value))) : value;
+  m.put(i.operands[0], warp(static_cast<Op>(i.detail), mask_of(m, i.operands[2]), wide, 0, 32, m.at), Type::b32);
+}
+void active(Machine& m, const Instruction& i) { m.put(i.operands[0], active_lanes(m.at), Type::b32); }
+void meet_warp(Machine& m, const Instruction& i) { warp(Op::sync, mask_of(m, i.operands[0]), 0, 0, 32, m.at); }
+
+void meet_block(Machine& m, const Instruction& i) {
+  int count = i.operands.size() > 1 ? static_cast<int>(m.get(i.operands[1])) : S.count;
+  bool waits = !i.has("arrive");
+  if (count >= S.count && waits) barrier(Vote::none, 0, m.at);
+  else meet(static_cast<int>(m.get(i.operands[0])), count, waits, m.at);
+}
+void meet_and_vote(Machine& m, const Instruction& i) {
+  size_t last = i.operands.size() - 1;
+  if (last > 2 && m.get(i.operands[2]) < static_cast<uint64_t>(S.count)) unsupported(i.text + " of a part of the block", m.at);
+  m.put(i.operands[0], barrier(static_cast<Vote>(i.detail), m.get(i.operands[last]) & 1, m.at), Type::b32);
+}
+
+struct Named {
+  const char* word;
+  Op op;
+};
+Handler with(Instruction& i, std::initializer_list<Named> known, Handler handler, size_t operands) {
+  if (!i.has("sync") || i.operands.size() < operands) return nullptr;
+  for (const Named& n : known)
+    if (i.has(n.word)) return i.detail = static_cast<int>(n.op), handler;
+  return nullptr;
+}
+Handler barrier_handler(Instruction& i) {
+  if (i.has("cluster") || i.operands.empty()) return nullptr;
+  if (i.has("warp")) return meet_warp;
+  if (i.has("sync")) return meet_block;
+  if (i.has("arrive")) return i.operands.size() > 1 ? meet_block : nullptr;
+  if (!i.has("red") || i.operands.size() < 3) return nullptr;
+  i.detail = static_cast<int>(i.has("popc") ? Vote::count : i.has("and") ? Vote::all : Vote::any);
+  return meet_and_vote;
+}
+}  // namespace
+
+Handler warp_handler(Instruction& i) {
+  if (i.name == "shfl")
+    return with(i, {{"idx", Op::shuffle_index}, {"up", Op::shuffle_up}, {"down", Op::shuffle_down}, {"bfly", Op::shuffle_xor}}, shuffle, 5);
+  if (i.name == "vote")
+    return with(i, {{"ballot", Op::ballot}, {"any", Op::any}, {"all", Op::all}, {"uni", Op::uniform}}, vote, 3);
+  if (i.name == "match") return with(i, {{"any", Op::match_any}, {"all", Op::match_all}}, match, 3);
+  if (i.name == "redux" && bytes_of(i.type) == 4 && !is_real(i.type))
+    return with(i, {{"add", Op::add}, {"min", Op::minimum}, {"max", Op::maximum}, {"and", Op::bit_and}, {"or", Op::bit_or}, {"xor", Op::bit_xor}}, reduce, 3);
+  if (i.name == "activemask") return i.operands.size() == 1 ? active : nullptr;
+  return i.name == "bar" || i.name == "barrier" ? barrier_handler(i) : nullptr;
+}
+}  // namespace ptx
+}  // namespace simt
