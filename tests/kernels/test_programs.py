@@ -136,8 +136,8 @@ def test_orders_are_counted_together_and_name_a_seed(tmp_path):
             "cudaGraphCreate is not emulated (p0.cu, line 3)",
         ),
         (
-            "#include <cublas_v2.h>\nint main() {}",
-            "the header cublas_v2.h is neither emulated nor found (p0.cu, line 1)",
+            "#include <cudnn.h>\nint main() {}",
+            "cuDNN is not emulated (p0.cu, line 1, includes cudnn.h)",
         ),
         ("__global__ void k() {}", "no file has a main function"),
         ("int main() { return x; }", "p0.cu, line 1: g++ says: 'x' was not declared in this scope"),

@@ -5,7 +5,8 @@ import pytest
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.simt.program.compile import Request, check_sources, compile_program, sentence_of
 from kernel_assay.kernels.backends.simt.program.syntax import rewrite_launches
-from kernel_assay.kernels.backends.simt.toolchain import missing, rewritten
+from kernel_assay.kernels.backends.simt.rewriting import rewritten
+from kernel_assay.kernels.backends.simt.toolchain import missing
 from kernel_assay.kernels.programs.run import Settings, run_program
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")

@@ -14,7 +14,8 @@ import pytest
 from _simt import CHECK, FAST, Kernels, blank
 
 from kernel_assay.kernels.backends.simt import emulator, toolchain
-from kernel_assay.kernels.backends.simt.toolchain import BuildError, Built, Mode, build, cache_folder, rewritten
+from kernel_assay.kernels.backends.simt.rewriting import rewritten
+from kernel_assay.kernels.backends.simt.toolchain import BuildError, Built, Mode, build, cache_folder
 from kernel_assay.kernels.backends.support.includes import included
 
 pytestmark = pytest.mark.usefixtures("simt_cache")

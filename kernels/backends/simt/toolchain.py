@@ -28,7 +28,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Thread
 
-from kernel_assay.kernels.backends.simt.assembly import without_assembly
+from kernel_assay.kernels.backends.simt.rewriting import placed, rewritten
 from kernel_assay.kernels.backends.simt.subscripts import Subscript, subscripts
 from kernel_assay.kernels.backends.simt.variables import Variable, constants, may_wait, variables
 from kernel_assay.kernels.backends.support.edits import read_source
@@ -359,7 +359,14 @@ def _tools() -> bytes:
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
     files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
-    for file in (*files, Path(__file__), HOME / "subscripts.py", HOME / "variables.py", HOME / "assembly.py"):
+    for file in (
+        *files,
+        Path(__file__),
+        HOME / "subscripts.py",
+        HOME / "variables.py",
+        HOME / "assembly.py",
+        HOME / "rewriting.py",
+    ):
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.digest()
 
@@ -370,33 +377,6 @@ def digest_of(words: Iterable[str], files: Iterable[Path]) -> str:
     for file in files:
         found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()[:32]
-
-
-_ALIGNMENT = r"(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
-_DYNAMIC = re.compile(
-    rf"\b(?P<words>(?:extern|__shared__)\b(?:{_ALIGNMENT}|[^;{{}}()=\[\]])*?)\b(?P<name>\w+)\s*\[\s*0?\s*\]\s*;"
-)
-_NO_TYPE = re.compile(rf"\b(?:extern|__shared__)\b|{_ALIGNMENT}")
-_STATIC = re.compile(r"\bstatic\b((?:\s+(?:const|volatile|__device__))*\s+__shared__\b)|(\b__shared__\s+)static\b")
-_ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\))")
-
-
-def rewritten(text: str) -> str:
-    """Make dynamic shared memory a pointer to it, and bring the words around __shared__ in the order of g++."""
-
-    def pointer(match: re.Match[str]) -> str:
-        if not {"extern", "__shared__"} <= set(match["words"].split()):
-            return match[0]
-        kind, lines = " ".join(_NO_TYPE.sub(" ", match["words"]).split()), "\n" * match[0].count("\n")
-        return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
-
-    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", without_assembly(text))))
-
-
-def placed(text: str, path: Path) -> str:
-    """A source with its own name before it, which faults and the compiler's errors tell."""
-    place = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'#line 1 "{place}"\n{rewritten(text)}'
 
 
 def _beside(path: Path, folder: Path) -> Path:

@@ -17,6 +17,7 @@ from pathlib import Path
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.simt import toolchain
 from kernel_assay.kernels.backends.simt.program.syntax import Variable, plain_kernels, rewrite_launches, variables
+from kernel_assay.kernels.backends.simt.rewriting import placed, rewritten
 from kernel_assay.kernels.backends.simt.subscripts import subscripts
 from kernel_assay.kernels.backends.simt.toolchain import BuildError, Built, Mode, SharedArray, cache_folder, run_tool
 
@@ -154,7 +155,7 @@ def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> lis
 
 def _rewritten(text: str, file: Path, plain: dict[str, str]) -> str:
     text = _FROM_ROOT.sub(r"\1", rewrite_launches(text, plain))
-    return toolchain.placed(text, file.absolute())
+    return placed(text, file.absolute())
 
 
 def _compiled(request: Request, own: dict[Path, str], declared: list[Variable], plain: dict[str, str]) -> _Unit:
@@ -267,7 +268,7 @@ def _lines(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> 
     lines += _variable_lines(units, run_tool(["nm", "-S", "--defined-only", str(executable)], folder))
     lines += [f"shared {a.offset} {a.size} {_word(a.name)}" for a in arrays]
     names = [file.name for file in texts]
-    sources = {file.name: toolchain.rewritten(text) for file, text in texts.items() if names.count(file.name) == 1}
+    sources = {file.name: rewritten(text) for file, text in texts.items() if names.count(file.name) == 1}
     places = subscripts(sources, {a.name for a in arrays})
     lines += [
         f"subscript {s.line} {s.column} {s.closing_line} {s.closing_column} {s.further} {s.name} {s.file}"

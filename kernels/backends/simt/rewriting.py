@@ -1,0 +1,34 @@
+"""What is done to a kernel's source that no macro can do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kernel_assay.kernels.backends.simt.assembly import without_assembly
+
+_ALIGNMENT = r"(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+_DYNAMIC = re.compile(
+    rf"\b(?P<words>(?:extern|__shared__)\b(?:{_ALIGNMENT}|[^;{{}}()=\[\]])*?)\b(?P<name>\w+)\s*\[\s*0?\s*\]\s*;"
+)
+_NO_TYPE = re.compile(rf"\b(?:extern|__shared__)\b|{_ALIGNMENT}")
+_STATIC = re.compile(r"\bstatic\b((?:\s+(?:const|volatile|__device__))*\s+__shared__\b)|(\b__shared__\s+)static\b")
+_ALIGNED = re.compile(r"\b(__shared__)\s+(alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\))")
+
+
+def rewritten(text: str) -> str:
+    """Make dynamic shared memory a pointer to it, and bring the words around __shared__ in the order of g++."""
+
+    def pointer(match: re.Match[str]) -> str:
+        if not {"extern", "__shared__"} <= set(match["words"].split()):
+            return match[0]
+        kind, lines = " ".join(_NO_TYPE.sub(" ", match["words"]).split()), "\n" * match[0].count("\n")
+        return f"{kind}* const {match['name']} = ({kind}*)simt::dynamic_shared;{lines}"
+
+    return _ALIGNED.sub(r"\2 \1", _DYNAMIC.sub(pointer, _STATIC.sub(r"\1\2", without_assembly(text))))
+
+
+def placed(text: str, path: Path) -> str:
+    """A source with its own name before it, which faults and the compiler's errors tell."""
+    place = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line 1 "{place}"\n{rewritten(text)}'
