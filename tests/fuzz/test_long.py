@@ -64,6 +64,20 @@ def test_they_are_rare_and_of_the_run_alone():
     assert not any(p.is_long for p in (propose([Target(contract_of("silu"))], 1, i, Elites()) for i in range(600)))
 
 
+def test_each_dim_is_long_once_early():
+    contract = contract_of("gemm")
+    found = [propose([Target(contract, longest=COMPILED)], 1, 32 * n + 5, Elites()) for n in (1, 2, 3)]
+    assert [max(dims, key=dims.get) for dims in (contract.dims_of(p.case) for p in found)] == list(contract.dims)
+    assert all(p.is_long for p in found)
+    assert long_turn(contract, COMPILED, 1, 37) is None, "runs of earlier generations keep their cases"
+
+
+def test_keys_of_attention_reach_through_several_tiles():
+    target = Target(contract_of("attention"))
+    found = [propose([target], 1, 16 * n + 6, Elites()) for n in range(8)]
+    assert sum(target.contract.dims_of(p.case)["keys"] > 64 for p in found) >= 5
+
+
 def test_a_users_own_op_keeps_its_ranges():
     contract = Contract(
         name="own",

@@ -75,8 +75,8 @@ def test_what_a_budget_leaves_is_told_and_counts_for_nobody(duel, tmp_path, caps
     assert duel.duel(kernels, {"mine": ["false"]}, args, [], until=0.0) == []
     assert duel.criteria(kernels, argparse.Namespace(ops=["silu"], cases=1, seed=1), until=0.0)[1] == ["a"]
     duel.tell(result(duel), TOOLS)
-    assert "no time for 1 kernels, among them a/late\n" in capsys.readouterr().out
-    assert "criteria were not asked about b: no time" in duel.page(result(duel), [*duel.unasked(result(duel)["left"])])
+    assert "No time for 1 kernels, among them a/late\n" in capsys.readouterr().out
+    assert "Criteria were not asked about b: no time" in duel.page(result(duel), [*duel.unasked(result(duel)["left"])])
 
 
 def test_the_last_line_tells_what_we_found(duel, capsys):
