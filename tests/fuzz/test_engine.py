@@ -244,7 +244,8 @@ def test_a_run_of_ones_own_kernels_checks_all_of_the_first_cases_and_half_of_the
     assert 0.4 < sum(map(is_checked, rest)) / len(rest) < 0.6
     assert len(rest) / 6 < sum(c.contracted for c in rest) < len(rest) / 3
     shapes = [[(t.shape, t.layout, t.specials) for c in one for t in c.tensors.values()] for one in (few, often)]
-    assert shapes[0] == shapes[1]
+    same = sum(a == b for a, b in zip(*shapes, strict=True))
+    assert same > 0.95 * len(shapes[0]), "but for those that repeat a case with other elements, which its fields decide"
 
 
 def test_dear_cases_are_not_checked_more_often():

@@ -37,7 +37,12 @@ def test_scripts(monkeypatch):
     """They are run by hand and now and then, and must not have been left behind by what they call."""
     monkeypatch.setenv(
         "MYPYPATH",
-        os.pathsep.join(("scripts", "scripts/bench", "scripts/duel_tools", "tests/oracles", "tests/reports")),
+        os.pathsep.join(
+            (
+                *("scripts", "scripts/bench", "scripts/duel_tools"),
+                *("tests", "tests/oracles", "tests/reports", "tests/fuzz/service"),
+            )
+        ),
     )
     files = [path for folder in ("scripts", "scripts/bench") for path in sorted((ROOT / folder).iterdir())]
     scripts = [str(path) for path in files if path.is_file() and not path.suffix]
