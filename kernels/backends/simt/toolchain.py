@@ -16,6 +16,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -455,15 +456,21 @@ def _subscripts(path: Path, shared: set[str]) -> list[Subscript]:
 def run_tool(command: list[str], folder: str, source: str = "", seconds: float | None = None) -> str:
     """Run a compiler or the like; what it prints. seconds: that it may take. Raises BuildError."""
     env = {**os.environ, "LC_ALL": "C", "TMPDIR": folder}
-    try:
-        done = subprocess.run(
-            command, input=source, env=env, capture_output=True, text=True, check=False, timeout=seconds
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BuildError(f"g++ was given up after {seconds:g} s") from error
-    if done.returncode:
-        raise BuildError(done.stderr or f"{command[0]} failed and said nothing")
-    return done.stdout
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, text=True, process_group=0
+    ) as running:
+        try:
+            printed, said = running.communicate(source, timeout=seconds)
+        except BaseException as error:
+            os.killpg(running.pid, signal.SIGKILL)  # g++ has processes of its own, which write into the folder
+            running.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise BuildError(f"g++ was given up after {seconds:g} s") from error
+            raise
+    if running.returncode:
+        raise BuildError(said or f"{command[0]} failed and said nothing")
+    return printed
 
 
 @lru_cache(maxsize=4096)
