@@ -108,8 +108,6 @@ def kept_of(lines: Sequence[str], where: str) -> list[Kept]:
 class BaseStore(ABC):
     """Finds records among those that a store keeps. Use it as a context manager: nothing is prepared by that."""
 
-    keeps_outputs = True
-
     def __enter__(self) -> Self:
         """The store; nothing is prepared, because a reader may not write."""
         return self

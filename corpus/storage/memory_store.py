@@ -19,6 +19,7 @@ class MemoryStore:
 
     name = "memory"
     keeps_outputs = False
+    """Nobody can ask for outputs that are kept, so none are kept."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Campaign] = {}

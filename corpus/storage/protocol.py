@@ -25,10 +25,6 @@ class RunStore(Protocol):
     def name(self) -> str:
         """A word for it in messages."""
 
-    @property
-    def keeps_outputs(self) -> bool:
-        """Whether anybody can ask for outputs that are kept."""
-
     def prepare(self) -> None:
         """Make it ready to be written to. Raises UsageError if that cannot be."""
 

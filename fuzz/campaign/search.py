@@ -172,7 +172,7 @@ class Search:
 
     def _keep_closest(self) -> None:
         """The outputs that came closest to the line, so that they can be judged again under another contract."""
-        if not self.store.keeps_outputs:
+        if not getattr(self.store, "keeps_outputs", True):  # a store of one's own need not know the word
             return
         looks = (self.examiner.look(case, key) for key, case in self._closest())
         kept = list(self.queue.fitting(look.kept for look in looks if not look.verdict.failed))
