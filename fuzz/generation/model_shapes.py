@@ -162,9 +162,9 @@ def deep_turn(contract: Contract, run_seed: int, number: int) -> tuple[Dims, ...
     if number % DEEP_EVERY != DEEP_FIRST or len(contract.dims) < MANY_DIMS or not names or contract.origin:
         return ()
     random = Random(f"{run_seed}:{contract.name}:{number}:deep")
-    shape = {name: _near(contract, name, random.choice(BESIDE_DEEP)) for name in contract.dims}
-    name = random.choice(names)
-    shape[name] = _near(contract, name, random.choice(DEEP))
+    extents = {name: random.choice(BESIDE_DEEP) for name in contract.dims}
+    extents[random.choice(names)] = random.choice(DEEP)
+    shape = {name: _near(contract, name, min(extent, contract.dims[name].high)) for name, extent in extents.items()}
     return () if is_beyond(contract, shape, contract.max_elements, MAX_WORK) else (shape,)
 
 
