@@ -1,7 +1,7 @@
 """A campaign for one seeded bug, until it is found."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import _bench
@@ -65,11 +65,13 @@ def hunt(
     others: Counter[str] | None = None,
     *,
     checks_often: bool = False,
+    judged: Callable[[int], None] = lambda _: None,
 ) -> Caught | None:
     """Search with a subject alone for a failure of the kind that its bug must earn, of any if it is not said which.
 
     None: not in `limit` seconds.
     others: where failures of other kinds are counted. checks_often: as runs of a person's own kernels do.
+    judged: is told how many cases were judged.
     """
     with _bench.temporary() as folder, Store(folder) as store:
         record = fitted(new_campaign("bench", seed, "conjecture", [subject]), examiner.sandbox)
@@ -79,4 +81,5 @@ def hunt(
         watch = _Watch(search, subject.planted, target, Counter() if others is None else others)
         search.queue.meet = watch.meet  # type: ignore[method-assign]
         search.run()
+        judged(search.ledger.judged)
         return watch.caught

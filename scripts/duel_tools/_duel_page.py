@@ -7,11 +7,13 @@ from typing import Any
 
 from kernel_assay.reports.formats.html import CONTROL, asset, digest, pages
 from kernel_assay.reports.page.plots import Plot, Tick, Trace
-from kernel_assay.reports.page.timing_plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, _with_legend
+from kernel_assay.reports.page.timing_plots import BOTTOM, HEIGHT, LEFT, MARKS, RIGHT, TOP, WIDTH, _with_legend
 
 LEAST = 0.05
 """Seconds at which the time axis begins."""
 STEPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0)
+TONES = (1, 2, 3, 4, 6, 5)
+"""Colours in their order: the two that are alike are far apart."""
 
 
 def page(result: dict[str, Any], left: Sequence[str] = ()) -> str:
@@ -60,12 +62,12 @@ def plots(result: dict[str, Any]) -> list[Plot]:
 def stairs(
     series: dict[str, list[tuple[float, float]]], begin: float, ticks: Sequence[tuple[float, str]], up: str, end: float
 ) -> Plot:
-    """Steps over a logarithmic time axis, a series a tool; begin: what each is before its first step."""
+    """Steps over a logarithmic time axis up to `end`, a series a tool; begin: what each is before its first step."""
     most = max([1.0, begin, *(v for some in series.values() for _, v in some)])
-    last = max([end, *(s for some in series.values() for s, _ in some)])
+    last = max(end, 2 * LEAST)
 
     def x(seconds: float) -> float:
-        share = math.log(max(seconds, LEAST) / LEAST) / math.log(last / LEAST)
+        share = math.log(min(max(seconds, LEAST), last) / LEAST) / math.log(last / LEAST)
         return LEFT + share * (WIDTH - RIGHT - LEFT)
 
     def y(value: float) -> float:
@@ -74,7 +76,9 @@ def stairs(
     traces = []
     for number, (name, some) in enumerate(series.items()):
         path = f"M{LEFT},{y(begin):.1f}" + "".join(f"H{x(s):.1f}V{y(v):.1f}" for s, v in some) + f"H{x(last):.1f}"
-        traces.append(Trace(name, 1 + number % 6, path))
+        tone = TONES[number % len(TONES)]
+        spots = [(s, v) for s, v in some] + [(last, some[-1][1] if some else begin)]
+        traces.append(Trace(name, tone, path, "".join(f"M{x(s):.1f} {y(v):.1f}{MARKS[tone - 1]}" for s, v in spots)))
     said = "; ".join(f"{name}: {some[-1][1] if some else begin:g} in the end" for name, some in series.items())
     plot = Plot(
         width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT,

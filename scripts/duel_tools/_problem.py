@@ -3,8 +3,8 @@
     TOOL --kernel FILE --op OP --seconds S --seed N
 
 is a tool's command. It prints {"began": true} when it begins to search; its last line on stdout is JSON, too:
-{"found": true, "seconds": 0.4, "tests": 3, "said": "..."}, where seconds are those of its search, without the start of
-Python. A tool that dies of its kernel has found it.
+{"found": true, "seconds": 0.4, "tests": 3, "said": "..."}. The duel has a clock of its own, from the one to the other.
+A tool that dies of its kernel has found it.
 """
 
 import argparse

@@ -2,9 +2,12 @@
 
 import os
 
+from _seen import needed, tell
+
 os.environ["DEV"] = "PYTHON"
 
-from tinygrad import Tensor
+with needed():
+    from tinygrad import Tensor
 
 got = Tensor([float("nan")] * 3).argmax().item()
-print("seen" if got > 2 else "not in this version", f"argmax of 3 elements is {got}", sep=": ")
+tell(got > 2, f"argmax of 3 elements is {got}")

@@ -3,10 +3,13 @@
 import math
 import os
 
+from _seen import needed, tell
+
 os.environ["DEV"] = "PYTHON"
 
-from tinygrad import Tensor
+with needed():
+    from tinygrad import Tensor
 
 low, high = Tensor([-math.inf, -math.inf]).logsumexp().item(), Tensor([math.inf, 1.0]).logsumexp().item()
 wrong = low != -math.inf or high != math.inf
-print("seen" if wrong else "not in this version", f"{low} for -inf, {high} for inf", sep=": ")
+tell(wrong, f"{low} for -inf, {high} for inf")

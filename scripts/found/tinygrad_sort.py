@@ -3,11 +3,14 @@
 import math
 import os
 
+from _seen import needed, tell
+
 os.environ["DEV"] = "PYTHON"
 
-from tinygrad import Tensor
+with needed():
+    from tinygrad import Tensor
 
 x = Tensor([8.0, 2.0, 3.0, 5.0, math.nan, 6.0, 7.0, 1.0])
 top, ordered = x.topk(3)[0].tolist(), x.sort()[0].tolist()
 wrong = len(set(top)) < 3 or sum(map(math.isnan, ordered)) != 1
-print("seen" if wrong else "not in this version", f"the top three are {top}", sep=": ")
+tell(wrong, f"the top three are {top}")

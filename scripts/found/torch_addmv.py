@@ -1,6 +1,9 @@
 """PyTorch 2.13.0 (CPU, where oneDNN multiplies): addmv in 16 bits loses beta at alpha = 0, and rounds alpha."""
 
-import torch
+from _seen import needed, tell
+
+with needed():
+    import torch
 
 said = []
 for dtype in (torch.float16, torch.bfloat16):
@@ -11,4 +14,4 @@ for dtype in (torch.float16, torch.bfloat16):
     right = torch.addmm(torch.zeros(1, 1, dtype=dtype), one, factor[None], alpha=0.3).item()
     if got != 6 or rounded != right:
         said.append(f"{dtype}: 2 * 3 + 0 is {got}, 0.3 * 0.731 is {rounded} and by addmm {right}")
-print("seen" if said else "not in this version", "; ".join(said) or "addmv is right", sep=": ")
+tell(said, "; ".join(said) or "addmv is right")

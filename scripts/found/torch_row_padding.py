@@ -1,9 +1,12 @@
 """PyTorch 2.13.0 (CPU with AMX): a bfloat16 product reads the elements behind each row of its first factor."""
 
-import torch
+from _seen import needed, tell
+
+with needed():
+    import torch
 
 inside = torch.full((84, 4), torch.nan, dtype=torch.bfloat16)
 inside[:, 0] = 0
 a, b = inside[:, :1], torch.zeros(1, 49, dtype=torch.bfloat16)
 strided, dense = ((x @ b).isnan().sum().item() for x in (a, a.contiguous()))
-print("seen" if strided or dense else "not in this version", f"{strided} NaN of 4116, {dense} if contiguous", sep=": ")
+tell(strided or dense, f"{strided} NaN of 4116, {dense} if contiguous")

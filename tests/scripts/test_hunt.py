@@ -6,6 +6,7 @@ import importlib
 import io
 import re
 import runpy
+import sys
 import tomllib
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from test_nightly import module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
-PROGRAMS = sorted((SCRIPTS / "found").glob("*.py"))
+PROGRAMS = sorted((SCRIPTS / "found").glob("[!_]*.py"))
 PAGE = (ROOT / "docs" / "found.md").read_text("utf-8")
 HERE = {"torch", "numpy", "kernel_assay"}
 """What programs may need to be run in this test."""
@@ -83,15 +84,27 @@ def imports(path):
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_a_program_shows_what_it_says_or_that_it_is_not_in_this_version(path):
-    for name in imports(path) - {"math", "os"}:
+def test_a_program_shows_what_it_says_or_that_it_is_not_in_this_version(path, monkeypatch):
+    monkeypatch.syspath_prepend(path.parent)
+    for name in imports(path) - {"math", "os", "_seen"}:
         if name not in HERE:
             pytest.skip(f"needs {name}, which is not part of the project's environment")
         importlib.import_module(name)
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    with contextlib.redirect_stdout(said), pytest.raises(SystemExit) as end:
         runpy.run_path(str(path))
-    assert re.fullmatch(r"(seen|not in this version): .+\n", said.getvalue())
+    assert re.fullmatch({0: r"seen: .+\n", 3: r"not in this version: .+\n"}[end.value.code], said.getvalue())
+
+
+def test_a_program_without_its_library_says_so_in_one_sentence(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SCRIPTS / "found")
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(SCRIPTS / "found" / "jax_cbrt.py"))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("this program needs a library that is not here: ")
+    assert said.err.count("\n") == 1
 
 
 def test_the_page_has_each_program_and_each_defect_that_the_hunt_knows():
