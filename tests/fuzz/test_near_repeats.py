@@ -83,7 +83,9 @@ def test_the_last_case_comes_again_in_its_batch(op):
     target, again = Target(contract), 0
     stream = [propose([target], 1, index, Elites()) for index in range(4 * BATCH)]
     for last, near in pairwise(stream):
-        if near.choices or near.is_long or near.index % SMALLEST == FIRST_SMALLEST or deep_turn(contract, 1, near.index):
+        if near.choices or near.is_long or near.index % SMALLEST == FIRST_SMALLEST:
+            continue
+        if deep_turn(contract, 1, near.index):
             continue
         again += 1
         assert near.index % BATCH
