@@ -356,13 +356,14 @@ def tried(a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span]) 
     The largest change is multiplied by the longest axis: that many operations may each do as much.
     """
     value = function(*(s.value for s in spans))
-    change = np.zeros(value.shape)
+    change, lost = np.zeros(value.shape), np.zeros(value.shape, np.bool_)
     for operands in _neighbours(a, spans):
-        change = np.fmax(change, np.abs(function(*operands) - value))
+        near = function(*operands)
+        change, lost = np.fmax(change, np.abs(near - value)), lost | (np.isnan(near) & np.isfinite(value))
     extent = max(n for s in spans for n in (1, *s.value.shape))
     error = extent * (change + a.unit * np.abs(value))
     span = Span(value, value - error, value + error)
-    return freed(a.within_range(span), np.isnan(error) & ~np.isnan(value))
+    return freed(a.within_range(span), lost | (np.isnan(error) & ~np.isnan(value)))
 
 
 def _neighbours(a: Arithmetic, spans: Sequence[Span]) -> list[list[Array]]:
