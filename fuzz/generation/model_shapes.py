@@ -218,7 +218,7 @@ def _stretched(contract: Contract, base: int, order: Sequence[str], random: Rand
 def _near(contract: Contract, name: str, extent: int) -> int:
     """An extent that a dim may have; only the user's own end somewhere."""
     dim = contract.dims[name]
-    high = max(dim.high, dim.far if contract.origin else extent)
+    high = dim.high if contract.origin else max(dim.high, extent)
     return max(-(-dim.low // dim.multiple), min(high, extent) // dim.multiple) * dim.multiple
 
 

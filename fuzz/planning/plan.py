@@ -19,8 +19,8 @@ from kernel_assay.fuzz.checking import check_mode
 from kernel_assay.fuzz.checking.subjects import bears_far, most_elements, takes
 from kernel_assay.fuzz.checking.user_references import described, unfollowed_of
 from kernel_assay.fuzz.generation.elites import MOST_LEAD
-from kernel_assay.fuzz.generation.engines import SMALLEST_SINCE, Target
-from kernel_assay.fuzz.generation.model_shapes import EARLY, WIDER, check_dims, must_fit
+from kernel_assay.fuzz.generation.engines import Target
+from kernel_assay.fuzz.generation.model_shapes import check_dims, must_fit
 from kernel_assay.fuzz.generation.strategies import distributions_for, layouts_for, specials_for
 from kernel_assay.fuzz.planning.coverage import last_class
 from kernel_assay.fuzz.planning.goals import Reach, goals_of
@@ -106,8 +106,7 @@ def _longest(campaign: Campaign, contract: Contract, max_elements: int | None) -
     given = campaign.chosen.case_memory << 20
     limits = [mine, room // BYTES, *([given // WIDEST] if given else []), *([max_elements] if max_elements else [])]
     if contract.origin and contract.max_elements < Contract.max_elements:
-        far = WIDER * EARLY if any(dim.far for dim in contract.dims.values()) else 0
-        limits.append(max(contract.max_elements, far if campaign.generation >= SMALLEST_SINCE else 0))
+        limits.append(contract.max_elements)
     return min(limits)
 
 

@@ -19,8 +19,6 @@ MOST = {0: (4096, 0), 1: (4096, 0), 2: (4096, 0), 3: (512, 256)}
 With many, few can be large at once; yet a tile of 64 or 128 goes wrong behind its end only."""
 MOST_OF_MANY = (300, 48)
 """The same of more dimensions."""
-FAR = (1 << 16) + 1
-"""Largest extent that is tried once in a while, with all others small: 16 bits count to the one before it."""
 SMALL = (5, 7, 6, 9, 11, 13, 10, 15, 17, 19, 21, 23)
 """Extents that stand for large ones while axes are probed."""
 LARGE = 24
@@ -62,8 +60,7 @@ class Described:
     arguments: list[Argument] = field(default_factory=list)
     """Those that are no plain tensors, or are changed in place."""
     dims: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """The least and the largest extent, what it must be a multiple of, if anything, the largest of most cases, and of
-    a few."""
+    """The least and the largest extent, what it must be a multiple of, if anything, and the largest of most cases."""
     init: list[Any] = field(default_factory=list)
     init_dims: dict[int, str] = field(default_factory=dict)
     """Which arguments of the class are dimensions."""
@@ -94,9 +91,9 @@ class Described:
 
 
 def usual_range(dims: int) -> tuple[int, ...]:
-    """Ends of a dimension that nobody gives a range, its multiple, the largest extent of most cases, and of a few."""
+    """Ends of a dimension that nobody gives a range, its multiple, and the largest extent of most cases."""
     most, usual = MOST.get(dims, MOST_OF_MANY)
-    return 1, most, 1, usual, FAR
+    return 1, most, 1, usual
 
 
 def random_tensor(t: Tensor, shape: Sequence[int], dims: Mapping[str, int], seed: int) -> Any:

@@ -35,7 +35,6 @@ from kernel_assay.oracles.references.gradients import Derived
 from kernel_assay.oracles.references.loading import Loaded, UnfitError, load, said_of
 from kernel_assay.oracles.references.output_dtypes import OutputDtypes, asked
 from kernel_assay.oracles.references.probing import learn_multiples
-from kernel_assay.oracles.references.reach import Cost, cost_of, learn_reach
 from kernel_assay.oracles.spec.axes import shape_of, solve
 from kernel_assay.oracles.spec.contract import Contract, Dim, Question
 from kernel_assay.oracles.spec.plain_case import plain_case
@@ -253,12 +252,7 @@ class Host:
             self.views[name] = [n for n, x in given.items() if name not in kept and _share(x, value)]
         self._must_repeat(found)
         learn_multiples(self.described, self._takes)
-        learn_reach(self.described, self._takes, self._cost)
         return made
-
-    def _cost(self, dims: Mapping[str, int]) -> Cost:
-        """Lines that it runs with some extents, and elements that it makes. Raises what it raises."""
-        return cost_of(self.loaded.torch is not None, lambda: self._tried(self.described, dims))
 
     def _does_without(self, tensor: Tensor) -> bool:
         """Whether it runs without an input."""

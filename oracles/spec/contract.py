@@ -48,16 +48,12 @@ OPEN_END = 1e4
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """The range of one named dimension, inclusive, its multiples, and where most cases end (0: high).
-
-    far: the largest extent of the few cases that are long along it, where its range is nobody's word (0: high).
-    """
+    """The range of one named dimension, inclusive, its multiples, and where most cases end (0: high)."""
 
     low: int = 0
     high: int = 4096
     multiple: int = 1
     usual: int = 0
-    far: int = 0
 
     @property
     def least(self) -> int:
