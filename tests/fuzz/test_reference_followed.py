@@ -103,6 +103,58 @@ def test_an_operator_of_torch_in_float32_lies_within_its_limits(tmp_path, formul
     assert (room <= 2e-5 * max(size, 1.0)).all() or "half" in formula or "/ x" in formula, "limits say something"
 
 
+LOSING = {  # what a library has by a function of its own, and a kernel loses by cancellation
+    "F.softplus(x)": "torch.log(1 + torch.exp(x))",
+    "F.softplus(x, 2.0, 5.0)": "torch.where(2 * x > 5, x, torch.log(1 + torch.exp(2 * x)) / 2)",
+    "F.mish(x)": "x * torch.tanh(torch.log(1 + torch.exp(x)))",
+    "F.elu(x, 0.7)": "torch.where(x > 0, x, 0.7 * (torch.exp(x) - 1))",
+    "F.selu(x)": "1.0507009873554805 * torch.where(x > 0, x, 1.6732632423543772 * (torch.exp(x) - 1))",
+    "torch.erfc(x)": "1 - torch.erf(x)",
+    "torch.special.xlog1py(x, torch.exp(x - 20))": "x * torch.log(1 + torch.exp(x - 20))",
+    "torch.sinh(x)": "(torch.exp(x) - torch.exp(-x)) / 2",
+    "torch.logaddexp(x, x * 0)": "torch.log(torch.exp(x) + 1)",
+    "F.logsigmoid(x)": "torch.log(torch.sigmoid(x))",
+    "np.logaddexp(x, np.zeros_like(x))": "np.log(np.exp(x) + np.float32(1))",
+    "np.expm1(x)": "np.exp(x) - 1",
+}
+TELLING = [-95.0, -60.0, -25.0, -17.5, -5.0, -0.7, -1e-4, -3e-8, 0.0, 3e-8, 1e-4, 0.7, 3.0, 7.5, 17.5, 25.0, 60.0, 88.9]
+
+
+@pytest.mark.parametrize("formula", LOSING)
+def test_a_function_of_a_library_is_followed_as_one(tmp_path, formula):
+    head = HEAD if formula[0] != "n" else "import numpy as np\n"
+    host = hosted(tmp_path, BODY.format(formula), head=head)
+    values = np.array(TELLING, np.float32)
+    pokes = tuple((i, int(bits)) for i, bits in enumerate(values.view(np.uint32)))
+    case = case_of((1, len(values)))
+    case = case.but(tensors={"x": case.tensors["x"].but(pokes=pokes)})
+    want, spans = host.answer(case, Numerics())
+    names = {"torch": torch, "F": torch.nn.functional, "np": np}
+    (span,), (exact,) = spans.values(), want.values()
+    room = 2.0 * np.maximum(span.high - exact, exact - span.low) + 2.0**-24 * np.abs(exact) + 2.0**-150
+    given = values[None] if "np" in formula else torch.from_numpy(values[None])
+    with np.errstate(all="ignore"):
+        own, naive = (np.asarray(eval(f, names, {"x": given}), np.float64) for f in (formula, LOSING[formula]))
+        assert host.unfollowed == set()
+        assert (np.isfinite(own) | np.isinf(span.high) | np.isinf(span.low) | (own == exact)).all()
+        assert ((np.abs(own - exact) <= room) | ~np.isfinite(own)).all(), "the library's own float32 is within"
+        assert (np.abs(naive - exact) > room).any(), "what loses all of it is outside"
+
+
+def test_a_sum_of_exponentials_near_1_has_room_for_what_cancels(tmp_path):
+    host = hosted(tmp_path, BODY.format("np.logaddexp(x, -0.6931472 + 0 * x)"), head="import numpy as np\n")
+    x = case_of((1, 1)).tensors["x"].but(pokes=((0, int(np.float32(-0.6931471).view(np.uint32))),))
+    want, spans = host.answer(case_of().but(tensors={"x": x}), Numerics())
+    assert spans["out"].high[0, 0] - want["out"][0, 0] > 2.0**-24
+
+
+def test_a_sine_of_an_unsure_large_angle_may_be_any(tmp_path):
+    host = hosted(tmp_path, BODY.format("torch.sin(x * 0.7)"))
+    x = case_of((1, 1)).tensors["x"].but(pokes=((0, int(np.float32(1e12).view(np.uint32))),))
+    _, spans = host.answer(case_of().but(tensors={"x": x}), Numerics())
+    assert (spans["out"].low[0, 0], spans["out"].high[0, 0]) == (-1.0, 1.0)
+
+
 def test_a_log_of_a_sum_of_exponentials_is_infinite_for_sure_where_the_largest_is(tmp_path):
     host, inf, none = hosted(tmp_path, BODY.format("torch.logsumexp(x, 1)")), 0x7F800000, 0xFF800000
     x = case_of((4, 2)).tensors["x"].but(pokes=((0, inf), (2, none), (3, none), (4, inf), (5, none)))

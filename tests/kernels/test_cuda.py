@@ -524,6 +524,16 @@ def test_every_thread_knows_where_it_is(write):
     assert run(write(head, kernel(body)), x).tolist() == list(range(1, 6 * 24 + 1))
 
 
+@pytest.mark.parametrize("grid", ['"(n + 3) / 4"', '"n / 2"', '[1, "x.shape[0] / 8"]'])
+def test_a_grid_that_divides_as_c_does_is_a_wrong_request(write, grid):
+    body = kernel("  if (i < n) out[i] = x[i];")
+    with pytest.raises(
+        UsageError, match=r"grid: .* not an integer, if an extent is [0-9]+; .* write a // b or ceil_div"
+    ):
+        load(write({**PLAIN, "grid": grid}, body))
+    load(write({**PLAIN, "grid": grid, "requires": '["n % 8 == 5"]'}, body))
+
+
 @pytest.mark.parametrize(
     ("key", "value", "error", "words"),
     [
@@ -532,7 +542,6 @@ def test_every_thread_knows_where_it_is(write):
         ("block", "0", ValueError, "a block of 0 x 1 x 1"),
         ("grid", '[1, "65535 + n"]', ValueError, "a grid of 1 x 65550 x 1 blocks cannot be launched"),
         ("grid", '"-n"', ValueError, "a grid of -15 x 1 x 1 blocks"),
-        ("grid", '"n / 2"', ValueError, "not an integer"),
         ("grid", '"n // 0"', ZeroDivisionError, ""),
         ("shared", "232449", ValueError, "232449 bytes of shared memory cannot be had"),
         ("args", '["out", "x", "n / 2"]', ValueError, "args: n / 2 is 7.5, not an integer"),

@@ -23,6 +23,10 @@ Value = Callable[[Scope], Any]
 _SHOWN = 60
 
 
+class FractionError(ValueError):
+    """A number that must be an integer is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Formula:
     """A formula, and what it speaks of."""
@@ -47,10 +51,10 @@ class Formula:
         return value
 
     def whole(self, scope: Scope) -> int:
-        """Evaluate it. Raises ValueError if it is no integer."""
+        """Evaluate it. Raises FractionError if it is no integer."""
         value = self.number(scope)
         if int(value) != value:
-            raise ValueError(f"{self.key}: {self.text} is {value}, not an integer")
+            raise FractionError(f"{self.key}: {self.text} is {value}, not an integer")
         return int(value)
 
 

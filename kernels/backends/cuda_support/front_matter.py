@@ -50,14 +50,18 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.formats import Array
-from kernel_assay.kernels.backends.cuda_support.formula import Formula, parse_formula
+from kernel_assay.kernels.backends.cuda_support.formula import Formula, FractionError, parse_formula
 from kernel_assay.kernels.backends.support.edits import Source, read_source
 from kernel_assay.kernels.backends.support.head_comment import head_comment
 from kernel_assay.kernels.backends.support.includes import standalone
 from kernel_assay.kernels.backends.support.signature import Interface
 
+EXTENTS, MOST_AXES = (1, 2, 3, 5, 7, 12), 8
+"""Extents with which a launch is tried before there is a case, and axes that a tensor has there."""
 CUDA_TYPES = {
     "float64": "double",
     "float32": "float",
@@ -159,6 +163,23 @@ class FrontMatter:
         for name in (*face.outputs, *face.inputs, *face.attrs):
             if name not in self.used and name not in face.optional and name not in face.extra:
                 raise UsageError(f"{self.path}: args: {name!r} is missing; the op has {_names_of(face)}")
+        if not self.requires:
+            self._check_whole(tensors, face)
+
+    def _check_whole(self, tensors: set[str], face: Interface) -> None:
+        """Try the launch with a few extents. Raises UsageError for a fraction, as C's / has none."""
+        for extent in EXTENTS:
+            some = np.broadcast_to(np.float32(0), (extent,) * MOST_AXES)
+            for formula in (*self.grid, *self.block, self.shared):
+                try:
+                    formula.whole(self.scope(dict.fromkeys(tensors, some), dict.fromkeys(face.attrs, extent)))
+                except FractionError as error:
+                    raise UsageError(
+                        f"{self.path}: {error}, if an extent is {extent}; / does not round here as it does in C: write "
+                        "a // b or ceil_div(a, b)"
+                    ) from error
+                except (ArithmeticError, ValueError, TypeError, LookupError):  # of other numbers it may be right
+                    continue
 
     def _check_names(self, formula: Formula, known: set[str], face: Interface) -> None:
         tensors = {*face.outputs, *face.inputs}

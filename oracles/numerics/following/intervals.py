@@ -222,7 +222,45 @@ def elementwise(a: Arithmetic, name: str, function: Callable[..., Array], spans:
     strange = _strange([np.isnan(x) for x in (value, *corners)], spans) | _pole(name, spans) | _anything(spans)
     span = Span(value, low, high)
     span = span if whole else a.rounded(span, a.error_of(name, spans))
+    if name in PARTICULAR:
+        span = PARTICULAR[name](a, span, spans)
     return freed(_vanishing(a, span) if name in {"exp", "exp2"} else span, strange)
+
+
+def _periodic(a: Arithmetic, span: Span, spans: Sequence[Span]) -> Span:
+    """A sine or cosine, which turns between the ends of an operand that is not sure."""
+    del a
+    radius = np.where(np.isfinite(spans[0].value), spans[0].radius, 0.0)
+    far = np.where(radius > TURNS, radius, 0.0)
+    low, high = np.maximum(span.value - far, -1.0), np.minimum(span.value + far, 1.0)
+    return Span(span.value, np.fmin(span.low, low), np.fmax(span.high, high))
+
+
+def _halves(a: Arithmetic, span: Span, spans: Sequence[Span]) -> Span:
+    """A hyperbolic function; many halve the exponential when it has overflowed."""
+    over = np.isfinite(span.value) & (2.0 * np.abs(span.value) > a.top) & np.isfinite(spans[0].value)
+    low = np.where(over & (span.value < 0), -np.inf, span.low)
+    return Span(span.value, low, np.where(over & (span.value > 0), np.inf, span.high))
+
+
+def _added(a: Arithmetic, span: Span, spans: Sequence[Span]) -> Span:
+    """The logarithm of a sum of two exponentials: the larger one and log1p, which cancel, each with its own error."""
+    one, other = (np.where(np.isfinite(s.value), s.value, 0.0) for s in spans)
+    apart = np.minimum(np.abs(one - other), 1e4)
+    beside = np.where(np.isfinite(span.value), span.value - np.maximum(one, other), 0.0)
+    error = (exp_error(a.question, apart) + (8.0 + apart) * a.unit) * np.abs(beside)
+    error = np.where(np.isfinite(spans[0].value) & np.isfinite(spans[1].value), error, 0.0)
+    return Span(span.value, span.low - error, span.high + error)
+
+
+TURNS = 2.0**-6
+"""Radius of an angle from which on it may pass a turning point that shows."""
+PARTICULAR: dict[str, Callable[[Arithmetic, Span, Sequence[Span]], Span]] = {
+    **dict.fromkeys(("sin", "cos"), _periodic),
+    **dict.fromkeys(("sinh", "cosh"), _halves),
+    **dict.fromkeys(("logaddexp", "logaddexp2"), _added),
+}
+"""What some functions do besides rounding."""
 
 
 def _vanishing(a: Arithmetic, span: Span) -> Span:
@@ -318,13 +356,14 @@ def tried(a: Arithmetic, function: Callable[..., Array], spans: Sequence[Span]) 
     The largest change is multiplied by the longest axis: that many operations may each do as much.
     """
     value = function(*(s.value for s in spans))
-    change = np.zeros(value.shape)
+    change, lost = np.zeros(value.shape), np.zeros(value.shape, np.bool_)
     for operands in _neighbours(a, spans):
-        change = np.fmax(change, np.abs(function(*operands) - value))
+        near = function(*operands)
+        change, lost = np.fmax(change, np.abs(near - value)), lost | (np.isnan(near) & np.isfinite(value))
     extent = max(n for s in spans for n in (1, *s.value.shape))
     error = extent * (change + a.unit * np.abs(value))
     span = Span(value, value - error, value + error)
-    return freed(a.within_range(span), np.isnan(error) & ~np.isnan(value))
+    return freed(a.within_range(span), lost | (np.isnan(error) & ~np.isnan(value)))
 
 
 def _neighbours(a: Arithmetic, spans: Sequence[Span]) -> list[list[Array]]:

@@ -434,7 +434,7 @@ def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         span = freed(span, _numpy(lost.isnan()) & ~np.isnan(span.value))
     if named == "square":  # Welford's way, and others, make a NaN where the sum of squares overflows
         span = freed(span, np.isposinf(span.high) & np.isfinite(span.value))
-    if name in {"erf", "erfc"}:
+    if name == "erf":
         span = Span(span.value, span.low - ERF * a.unit, span.high + ERF * a.unit)
     return Tracked(multiplied_out(a, named, span, [x.followed for x in operands]))
 
