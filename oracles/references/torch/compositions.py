@@ -208,21 +208,21 @@ def _batch_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _softplus(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """By log1p, as libraries have it: log(1 + exp(x)) loses all that is small beside 1."""
+    """Naively, as many kernels have it: log(1 + exp(x)) loses what is small beside 1."""
     x, rest = args[0], list[Any](args[1:])
     beta, threshold = rest + [1.0, 20.0][len(rest) :]
     beta, threshold = kwargs.get("beta", beta), kwargs.get("threshold", threshold)
     scaled = x * beta if beta != 1 else x
-    small = torch.log1p(torch.exp(torch.clamp(scaled, max=threshold)))
+    small = torch.log(torch.exp(torch.clamp(scaled, max=threshold)) + 1.0)
     return torch.where(scaled > threshold, x, small / beta if beta != 1 else small)
 
 
 def _elu(_func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """By expm1, as libraries have it: exp(x) - 1 loses all that is small beside 1."""
+    """Naively, as many kernels have it: exp(x) - 1 loses what is small beside 1."""
     x, rest = args[0], list[Any](args[1:])
     alpha, scale, inner = rest + [1.0, 1.0, 1.0][len(rest) :]
     alpha = kwargs.get("alpha", alpha)
-    below = torch.expm1(torch.clamp(x, max=0.0) * inner) * (alpha * scale)
+    below = (torch.exp(torch.clamp(x, max=0.0) * inner) - 1.0) * (alpha * scale)
     return torch.where(x > 0, x * scale if scale != 1 else x, below)
 
 
