@@ -17,9 +17,9 @@ from sqlalchemy.sql.elements import ColumnElement
 from kernel_assay import __version__
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.child import HOME
-from kernel_assay.corpus.storage.sql.service_tables import artifact, job, log, source, task
+from kernel_assay.corpus.storage.sql.service_tables import artifact, job, life, log, source, task
 from kernel_assay.fuzz.service.problems import MissingError
-from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources
+from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources, Target
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.rows import insert, moment, note, pairs, record_of, text_of, until_of
 from kernel_assay.fuzz.service.queue.schedule import next_tag, parts_of
@@ -45,6 +45,7 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     """
     _check(request)
     parts, until = parts_of(request), until_of(request.deadline)
+    request = request if sources else _with_files(connection, request)
     if request.sources:
         sources = keep_sources(connection, request.sources)
     request = request.but(sources=None)
@@ -72,6 +73,21 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     queue_task(connection, values, 0)
     note(connection, owner, "submitted", noun="job", about=found, words=request.kind.value, project=request.project)
     return str(found), True
+
+
+def _with_files(connection: Connection, request: JobRequest) -> JobRequest:
+    """The request; about a finding whose files it does not bring, with those of the job that met it first."""
+    if request.finding is None or request.sources or request.checkout:
+        return request
+    met = select(life.c.job).where(life.c.finding == request.finding.id, life.c.project == (request.project or ""))
+    asked = select(job.c.request, job.c.sources).where(job.c.id == met.limit(1).scalar_subquery())
+    first = connection.execute(asked).first()
+    if first is None:
+        return request
+    before = record_of(first.request, JobRequest)
+    target = before.target if request.target == Target() else request.target
+    sources = sources_of(connection, first.sources) if first.sources else None
+    return request.but(target=target, checkout=before.checkout, sources=sources)
 
 
 def _check(request: JobRequest) -> None:

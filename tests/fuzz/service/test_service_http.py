@@ -161,10 +161,13 @@ def test_a_verdict_in_the_reply_and_from_the_cache(serving, everything):
         lease = worker.post("/v1/leases", json={**ASK, "worker": "w3", "kinds": ["judge"], "wait": 5}).json()
         sources = worker.get(f"/v1/tasks/{lease['task']}/sources?epoch={lease['epoch']}").json()
         assert lease["files"] == sources["files"], "small ones come with the lease"
-        said = "right" if sources == JUDGE["sources"] else "other sources"
-        worker.post(
-            f"/v1/tasks/{lease['task']}/outcome", json={"epoch": lease["epoch"], "state": "done", "verdict": said}
-        )
+        said = {"epoch": lease["epoch"], "state": "done"}
+        for lie in ("wrong", "right"):
+            lied = worker.post(f"/v1/tasks/{lease['task']}/outcome", json={**said, "verdict": lie})
+            assert "comes without" in problem_of(lied, 422)
+        said["verdict"] = "right" if sources == JUDGE["sources"] else "other sources"
+        said["progress"] = {"cases": 1, "judged": 1}
+        worker.post(f"/v1/tasks/{lease['task']}/outcome", json=said)
 
     thread = threading.Thread(target=work)
     thread.start()
