@@ -442,7 +442,7 @@ def test_programs_of_one_name_that_two_people_sent_are_two_findings_and_each_is_
 
 
 def test_a_finding_is_run_with_the_files_it_was_met_in_and_its_own_shrinking_is_no_second_job(database):
-    submit(database, "alice", **sent("x = 1"))
+    submit(database, "alice", **sent("y = 1"))
     end(database, lease(database), findings=(own().but(state="new"),), verdict="wrong")
     shrink = lease(database, kinds=(JobKind.SHRINK,))
     assert shrink.request.finding.sent == shrink.sources
