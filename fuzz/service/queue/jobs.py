@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
-from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, and_, false, func, literal_column, select, update
 from sqlalchemy.sql.elements import ColumnElement
@@ -23,6 +22,7 @@ from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, J
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.rows import insert, moment, note, pairs, record_of, text_of, until_of
 from kernel_assay.fuzz.service.queue.schedule import next_tag, parts_of
+from kernel_assay.fuzz.service.repository import check_repository
 
 MOST_LOG = 1 << 20
 """Characters of a job's log that are kept."""
@@ -107,18 +107,6 @@ def _check(request: JobRequest) -> None:
 def known_ops() -> frozenset[str]:
     """Names of the built-in ops, by their files: the server imports no oracle."""
     return frozenset(path.stem for path in (HOME / "kernel_assay/oracles/contracts").glob("[!_]*.py"))
-
-
-def check_repository(address: str) -> None:
-    """Raises UsageError for what is no address, and for one with a password: it is kept, and shown to all who read."""
-    try:
-        parts = urlsplit(address)
-        secret = parts.password is not None or (parts.scheme == "https" and parts.username is not None)
-        _ = parts.port  # read for its ValueError
-    except ValueError as error:
-        raise UsageError(f"the repository's address is none: {error}") from error
-    if secret:
-        raise UsageError("a repository's address is kept and shown: leave the password out of it")
 
 
 def queue_task(connection: Connection, of: Row, place: int) -> None:

@@ -278,7 +278,7 @@ def _state_after(connection: Connection, of: Row, outcome: Outcome, now: float) 
         said = {"state": outcome.state.value, "ended": now, "reason": clean(outcome.reason)}
         return {**said, "open_tasks": of["open_tasks"] - 1 - dropped}
     if of["open_tasks"] == 1 and of["handed"] == of["parts"]:
-        return {"state": "done", "ended": now}
+        return {"state": "done", "ended": now, "reason": ""}  # workers that went away did no harm
     return {"state": _state_of_rest(connection, of)}
 
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from _serving import ENVIRONMENT, Serving, found
+from sqlalchemy.exc import OperationalError
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Element, Exhibit
@@ -406,6 +407,12 @@ def test_pages_show_what_is_there_and_say_the_same_as_json(serving, everything):
     assert client.get("/static/script.js").headers["content-type"].startswith("text/javascript")
 
 
+def test_a_database_that_is_away_is_one_line_of_the_log(serving, caplog):
+    for _ in range(3):
+        serving.service.outage(OperationalError("SELECT 1", {}, Exception("connection refused\nis it running?")))
+    assert caplog.messages == ["the database does not answer: OperationalError: connection refused is it running?"]
+
+
 def test_figures_for_prometheus(everything):
     text = everything.get("/metrics").text
     assert 'kassay_jobs{state="done"}' in text
@@ -421,6 +428,21 @@ def test_figures_for_prometheus(everything):
 )
 def test_what_does_not_go_together_is_named(everything, more, sentence):
     assert problem_of(everything.post("/v1/jobs", json={"kind": "judge", **more}), 422) == sentence
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "ext::sh -c x", "--upload-pack=x", "x/y", "https://a\nb"])
+def test_a_project_is_at_an_address_that_workers_fetch(everything, address):
+    said = problem_of(everything.put("/v1/projects/odd", json={"repository": address}), 422)
+    assert "no address" in said or "has a scheme" in said
+
+
+def test_a_project_is_deleted_by_an_admin_with_its_schedule_and_keeps_its_findings(serving, everything):
+    everything.put("/v1/projects/short", json={"repository": "git@git.example.org:a/b.git"})
+    everything.post("/v1/projects/short/commits", json={"commit": "a" * 40})
+    assert serving.client("submit").delete("/v1/projects/short").status_code == 403
+    assert everything.delete("/v1/projects/short").status_code == 204
+    assert "there is no project" in problem_of(everything.delete("/v1/projects/short"), 404)
+    assert {one["state"] for one in everything.get("/v1/jobs?project=short").json()["items"]} == {"cancelled"}
 
 
 def test_a_password_of_a_repository_is_not_kept(everything):
