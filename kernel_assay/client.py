@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.service import protocol
 from kernel_assay.fuzz.service.client import AwayError, Client, ServiceError
-from kernel_assay.fuzz.service.protocol import Job, JobKind, JobState
+from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobState
 
 
 class _Said(BaseModel):
@@ -56,6 +56,7 @@ class Target(_Said, protocol.Target):
 
 
 __all__ = [
+    "OVER",
     "AwayError",
     "Checkout",
     "Client",

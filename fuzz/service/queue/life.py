@@ -251,12 +251,18 @@ def listed(
     project: str | None = None,
     op: str | None = None,
     subject: str | None = None,
+    in_projects: bool = False,
     after: int | None = None,
     limit: int = 50,
 ) -> tuple[list[Row], int | None]:
-    """Rows of findings, the latest first, and where the next page begins; None: there is none."""
+    """Rows of findings, the latest first, and where the next page begins; None: there is none.
+
+    in_projects: none of those that were met outside of projects.
+    """
     said = ((life.c.project, project), (life.c.op, op), (life.c.subject, subject))
     asked = [column == value for column, value in said if value is not None]
+    if in_projects:
+        asked.append(life.c.project != "")
     if wanted := list(states):
         asked.append(life.c.state.in_(wanted))
     if after is not None:

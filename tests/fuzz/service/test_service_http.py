@@ -321,25 +321,25 @@ def test_people_are_told_once_for_each_standing(serving, everything):
     )
     teller.tell(time.time() + 61)
     sent.clear()
-    everything.post("/v1/jobs", json={"kind": "time", "priority": 9})
-    lease = everything.post("/v1/leases", json={**ASK, "kinds": ["time"]}).json()
     met = [found(number).plain() for number in (3, 4)]
-    everything.post(
-        f"/v1/tasks/{lease['task']}/outcome", json={"epoch": lease["epoch"], "state": "done", "findings": met}
-    )
+    for project in (None, "told"):
+        everything.post("/v1/jobs", json={"kind": "time", "priority": 9, "project": project})
+        lease = everything.post("/v1/leases", json={**ASK, "kinds": ["time"]}).json()
+        ended = {"epoch": lease["epoch"], "state": "done", "findings": met}
+        everything.post(f"/v1/tasks/{lease['task']}/outcome", json=ended)
     assert teller.tell(time.time()) == 0
     assert teller.tell(time.time() + 61) == 1
     assert teller.tell(time.time() + 61) == 0
     ((addresses, title, body),) = sent
     assert addresses == ("json://somewhere",)
-    assert title == "Kernel Assay: 2 findings (2 new)"
+    assert title == "Kernel Assay in told: 2 findings (2 new)"
     assert body.count("http://here/findings/") == 2
     for hours in (1, 2, 3, 30):
-        everything.post(f"/v1/findings/{found(3).id}/reopen")
+        everything.post(f"/v1/findings/{found(3).id}/reopen?project=told")
         assert teller.tell(time.time() + hours * 3600) == (hours in {1, 30}), (
             "what comes and goes is told of once a day"
         )
-    assert [title for _, title, _ in sent[1:]] == ["Kernel Assay: 1 finding (1 reopened)"] * 2
+    assert [title for _, title, _ in sent[1:]] == ["Kernel Assay in told: 1 finding (1 reopened)"] * 2
 
 
 def test_browsers_sign_in_and_their_forms_need_a_word(serving, everything):
