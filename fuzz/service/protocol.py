@@ -57,9 +57,9 @@ Commit = Annotated[str, StringConstraints(pattern=COMMIT)]
 _SAID = {
     "extra_forbidden": "there is no such key",
     "missing": "it is missing",
-    "string_too_short": "it must have {min_length} characters at least, and not be empty",
+    "string_too_short": "it must not be empty",
     "string_too_long": "it has more than {max_length} characters",
-    "too_short": "it must have {min_length} at least",
+    "too_short": "it needs {min_length} at least",
     "too_long": "it has more than {max_length}",
     "greater_than_equal": "it must be {ge} at least",
     "less_than_equal": "it must be {le} at most",

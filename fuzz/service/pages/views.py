@@ -98,7 +98,7 @@ def findings(view: View) -> Data:
     """All findings, a page at a time."""
     chosen = view.query.get("state", "")
     states = {"": (), "unresolved": OPEN}.get(chosen, (chosen,))
-    chosen_by = {name: view.query.get(name) for name in ("project", "op", "subject")}
+    chosen_by: Data = {name: view.query.get(name) for name in ("project", "op", "subject")}
     rows, more = lives.listed(view.connection, states=states, **chosen_by, after=view.number("after"), limit=PAGE)
     return {
         "counts": _counts(view.connection, life.c.state),
