@@ -272,6 +272,9 @@ class Finding(Record):
     """Of a stateful failure: what the process must have run before, in this order; alone the case passes."""
     twin: NonNegativeInt = 0
     """Findings of the same signature that were fixed when this one came up: it is none of them."""
+    sent: str = Field("", exclude_if=not_)
+    """Of one that a server met outside of its projects: a digest of the files that were sent, which are all that the
+    kernel's name stands for there. Another file of that name is another kernel, and its failures other findings."""
     subject: Subject
     verdict: Verdict
     environment: Environment
@@ -320,6 +323,7 @@ class Finding(Record):
     def id(self) -> str:
         """A finding is its signature, and which of them it is: counts and cases may change, the identity stays."""
         said = self.signature.canonical() + (f"#{self.twin}" if self.twin else "")
+        said += f"@{self.sent}" if self.sent else ""
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     @property

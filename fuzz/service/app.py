@@ -15,7 +15,7 @@ from kernel_assay import __version__
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.service import problems
 from kernel_assay.fuzz.service.api import findings, health, jobs, judge, projects, tasks, tokens, workers
-from kernel_assay.fuzz.service.core import LOG, Service
+from kernel_assay.fuzz.service.core import Service
 from kernel_assay.fuzz.service.guards import Guards
 from kernel_assay.fuzz.service.pages import actions, feed, views
 from kernel_assay.fuzz.service.pages.kit import refusal
@@ -63,7 +63,9 @@ def application(service: Service) -> FastAPI:
 
 async def _on_database_error(request: Request, error: Exception) -> Response:
     """Tell that the database does not answer; the log has the rest."""
-    LOG.error("database: %s %s: %s", request.method, request.url.path, error)
+    assert isinstance(error, SQLAlchemyError)
+    service: Service = request.app.state.service
+    service.outage(error)
     return problems.problem(503, "the database does not answer; ask again", {"Retry-After": "5"})
 
 

@@ -166,6 +166,10 @@ class Client:
         """Begin a project, or change it."""
         return self._model(ProjectTold, "PUT", f"/v1/projects/{name}", project, again=True)
 
+    def delete_project(self, name: str) -> None:
+        """Search a project no more; its findings stay."""
+        self._ask("DELETE", f"/v1/projects/{name}")
+
     def push(self, name: str, commit: str) -> list[str]:
         """Tell of a new commit; the ids of the jobs that it makes."""
         said = CommitPush(commit=commit)

@@ -13,6 +13,8 @@ from weakref import WeakValueDictionary
 
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 from starlette.concurrency import run_in_threadpool
 
 from kernel_assay.fuzz.service.auth import Doorkeeper
@@ -26,6 +28,10 @@ LOG = logging.getLogger("kassay.service")
 Answer = TypeVar("Answer")
 SWEEP_SECONDS, UPKEEP_SECONDS, POLL_SECONDS = 1.0, 30.0, 1.0
 """How often leases are looked through, how often the schedule is; and a question that waits asks again by itself."""
+
+
+OUTAGE_SECONDS = 60.0
+"""Between two lines of the log about a database that does not answer."""
 
 
 class Bell:
@@ -71,7 +77,16 @@ class Service:
         check_addresses(settings.notify)
         self._notifier = Notifier(self.database, settings.notify, settings.address, settings.digest_seconds)
         self.started = time.time()
+        self._outage = -OUTAGE_SECONDS
         self._swept, self._sweeping = 0.0, threading.Lock()
+
+    def outage(self, error: SQLAlchemyError) -> None:
+        """Write down that the database does not answer: a line, and at most one a minute however many ask."""
+        if (now := time.monotonic()) - self._outage > OUTAGE_SECONDS:
+            self._outage = now
+            cause = getattr(error, "orig", None) or error
+            said = " ".join(str(cause).split())[:300]
+            LOG.error("the database does not answer: %s: %s", type(error).__name__, said)
 
     def changed(self, *, queued: bool = True, over: str = "") -> None:
         """Wake who looks; if a task may have been queued, who waits for one; and who waits for a job, if one ended."""
@@ -114,7 +129,9 @@ class Service:
                 if time.monotonic() - kept > UPKEEP_SECONDS:
                     kept = time.monotonic()
                     await run_in_threadpool(self.keep_up)
-            except Exception:  # the database may be away for a while
+            except (OperationalError, InterfaceError, DatabaseTimeout) as error:
+                self.outage(error)
+            except Exception:
                 LOG.exception("upkeep failed; it goes on")
             await asyncio.sleep(SWEEP_SECONDS)
 

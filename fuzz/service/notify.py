@@ -68,7 +68,7 @@ class Notifier:
         with self.database.writing() as connection:
             rows = [dict(row) for row in connection.execute(_asked(event)).mappings()]
             connection.execute(update(event).where(event.c.seq.in_([row["seq"] for row in rows])).values(told=0.0))
-            rows = _not_told(connection, rows, now)
+            rows = _not_told(connection, [row for row in rows if row["project"]], now)
             connection.execute(update(event).where(event.c.seq.in_([row["seq"] for row in rows])).values(told=now))
             messages = list(self._messages(connection, rows))
         return sum(self._sent(*message) for message in messages)

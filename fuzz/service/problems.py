@@ -88,6 +88,8 @@ def _sentence(error: dict[str, object]) -> str:
         else ""
     )
     said = words_of(error)
+    if error.get("type") == "json_invalid":
+        return said
     if place == ("body",) and error.get("type") != "value_error":
         return "the body must be a JSON object of the type application/json"
     return f"{where}: {said}" if where else said

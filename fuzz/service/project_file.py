@@ -86,7 +86,9 @@ class ProjectFile(Record):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "it"
-            raise UsageError(f"{path}: {where}: {words_of(first)}") from error
+            unknown = first["type"] == "extra_forbidden"
+            said = f"{where} is no key of {NAME}" if unknown else f"{where}: {words_of(first)}"
+            raise UsageError(f"{path}: {said}") from error
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

@@ -54,10 +54,29 @@ Epoch = Annotated[int, Field(ge=1, le=2**62)]
 Commit = Annotated[str, StringConstraints(pattern=COMMIT)]
 
 
+_SAID = {
+    "extra_forbidden": "there is no such key",
+    "missing": "it is missing",
+    "string_too_short": "it must not be empty",
+    "string_too_long": "it has more than {max_length} characters",
+    "too_short": "it needs {min_length} at least",
+    "too_long": "it has more than {max_length}",
+    "greater_than_equal": "it must be {ge} at least",
+    "less_than_equal": "it must be {le} at most",
+    "greater_than": "it must be more than {gt}",
+    "less_than": "it must be less than {lt}",
+    "string_unicode": "it is no text: it has halves of characters",
+    "json_invalid": "the body is no JSON: {error}",
+}
+"""Faults by their type, as pydantic names it, in words."""
+
+
 def words_of(error: Mapping[str, Any]) -> str:
     """What is wrong with a field, one of pydantic's errors, in words."""
-    pattern = str(error.get("ctx", {}).get("pattern", ""))
-    return FORMS.get(pattern) or str(error.get("msg", "")).removeprefix("Value error, ")
+    known = error.get("ctx", {})
+    said = _SAID.get(str(error.get("type", "")))
+    own = FORMS.get(str(known.get("pattern", ""))) or (said.format_map(known) if said else "")
+    return own or str(error.get("msg", "")).removeprefix("Value error, ")
 
 
 class JobKind(StrEnum):
@@ -122,7 +141,7 @@ class Sources(Record):
             if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
                 raise ValueError(f"{name!r} is no text: it has halves of characters")
         if sum(len(text.encode()) for text in files.values()) > MOST_BYTES:
-            raise ValueError(f"the files have more than {MOST_BYTES >> 20} MB")
+            raise ValueError(f"the files have more than {MOST_BYTES >> 20} MB in all")
         return files
 
     @property
@@ -191,7 +210,9 @@ class JobRequest(Record):
         if about_one and self.finding is None:
             raise ValueError(f"a job of kind {self.kind.value} needs a finding")
         if self.kind in {JobKind.BISECT, JobKind.VERIFY} and self.checkout is None:
-            raise ValueError(f"a job of kind {self.kind.value} needs a checkout")
+            raise ValueError(
+                f"a job of kind {self.kind.value} needs a checkout: name --commit, and --repository or --project"
+            )
         if self.sources and self.checkout:
             raise ValueError("sources and a checkout exclude one another")
         if self.deadline is not None and self.deadline.tzinfo is None:

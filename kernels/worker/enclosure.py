@@ -41,6 +41,8 @@ _BY_SIGNAL = 128
 """An exit code above it stands for a signal, as in a shell."""
 PROCESSES = 1024
 """Processes and threads of one worker, at most."""
+SHARES = 4
+"""A worker's folder and its /dev/shm hold one such part of its memory each."""
 _ALL_PROCESSES = 4096
 """The same of all workers of a user; root's are not counted by that limit."""
 _OWN_PID_MAX = (6, 14)
@@ -62,7 +64,7 @@ class Enclosure:
     scratch: str
     """A folder: each worker has an empty one in its place, in memory."""
     megabytes: int
-    """What it holds, at most."""
+    """Memory of a worker; what it writes to its folder, and to its /dev/shm, comes on top: a share of that each."""
     writable: tuple[str, ...] = ()
     """Folders that can be written to as before; they are made."""
     hidden: tuple[str, ...] = ()
@@ -207,9 +209,10 @@ class Enclosure:
         for entry in filter(os.path.exists, (f"/proc/{name}" for name in _MACHINE_IN_PROC)):
             _bind(entry, entry)
             _set_read_only(entry, 0)
+        size = max(1, self.megabytes // SHARES)
         for folder, mode in (("/dev/shm", "1777"), (self.scratch, "0700")):  # noqa: S108  not the machine's
             Path(folder).mkdir(parents=True, exist_ok=True)  # the second may lie in the first
-            _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, f"size={self.megabytes}m,mode={mode}")
+            _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, f"size={size}m,mode={mode}")
         _give_up_rights()
         os.environ["TMPDIR"] = self.scratch
         tempfile.tempdir = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from kernel_assay.corpus.model.campaign import Campaign
@@ -29,6 +30,7 @@ from kernel_assay.reports.words import count, estimates, first_of, notes, times,
 DETAILED = 20
 """Groups of findings that are told in full."""
 ELEMENTS = 5
+_CALLS = re.compile(r"@|#(?=\d)|(?<=\])\(|!(?=\[)|(?<=http):|(?<=https):|(?<=www)\.")
 HOLES = 10
 
 
@@ -158,7 +160,9 @@ def _cell(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """The text without tags, people who would be told of it, and links: what a kernel says must call nobody."""
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _CALLS.sub(lambda found: f"{found[0]}<!-- -->" if found[0] in "@#" else f"&#{ord(found[0])};", plain)
 
 
 FORMAT = Format("markdown", "Markdown as GitHub shows it.", render)

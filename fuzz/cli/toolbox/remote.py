@@ -357,7 +357,8 @@ def pull_command(*, client: Client, name: str, checkout: Path | None, corpus: Pl
     with open_store(corpus) as store:
         finding = pulled(client, name, store, checkout)
     what = visible(f"{finding.subject.key}: {finding.verdict.message}")
-    say(f"{what}\nreplay    {program()} replay {finding.id}")
+    files = f"\nfiles     {visible(finding.subject.path)}" if finding.subject.is_own else ""
+    say(f"{what}\nstored    in {store.name}{files}\nreplay    {program()} replay {finding.id}")
 
 
 command.add_command(pull_command)

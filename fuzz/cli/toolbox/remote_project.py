@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(), help="Where kassay.toml lies.  [default: .]")
 @click.option("--repository", metavar="URL", help="Begin the project, or change it, as kassay.toml says.")
 @click.option("--commit", metavar="COMMIT", help="Tell of a commit: findings are replayed there, then it is searched.")
+@click.option("--delete", is_flag=True, help="Search it no more (admin); its findings stay.")
 @server_options
 def project_command(
     *,
@@ -35,9 +36,10 @@ def project_command(
     folder: Path,
     repository: str | None,
     commit: str | None,
+    delete: bool,
     **server: Any,
 ) -> None:
-    """Show the project NAME, begin it, or tell of a commit; or check a kassay.toml."""
+    """Show the project NAME, begin or delete it, or tell of a commit; or check a kassay.toml."""
     from kernel_assay.fuzz.service.project_file import NAME, ProjectFile, schema  # noqa: PLC0415  only where it is read
 
     if wants_schema:
@@ -50,8 +52,17 @@ def project_command(
         return
     if name is None:
         raise UsageError("which project? name it, or use --check")
+    if delete:
+        _deleted(name=name, **server)
+        return
     project = ProjectFile.read(folder / NAME) if repository else None
     _changed(name=name, project=project, repository=repository, commit=commit, **server)
+
+
+@asks
+def _deleted(*, client: Client, name: str) -> None:
+    client.delete_project(name)
+    say(f"{name} is deleted: it is searched no more; its findings stay")
 
 
 @asks

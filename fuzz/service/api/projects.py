@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Response
 
 from kernel_assay.fuzz.service.api.parameters import Named
-from kernel_assay.fuzz.service.auth import Reader, Submitter
+from kernel_assay.fuzz.service.auth import Admin, Reader, Submitter
 from kernel_assay.fuzz.service.core import Here, told
 from kernel_assay.fuzz.service.notify import check_addresses, commit_status
 from kernel_assay.fuzz.service.problems import RefusedError
 from kernel_assay.fuzz.service.protocol import Commit, CommitPush, Project, ProjectTold, Scope
 from kernel_assay.fuzz.service.queue import upkeep
-from kernel_assay.fuzz.service.queue.jobs import check_repository
+from kernel_assay.fuzz.service.repository import check_repository
 
 router = APIRouter(tags=["projects"])
 
@@ -53,6 +53,14 @@ def put(name: Named, said: Project, here: Here, caller: Submitter) -> Response:
         project = upkeep.project_of(connection, name)
     here.changed()
     return told(project)
+
+
+@router.delete("/v1/projects/{name}", status_code=204)
+def delete(name: Named, here: Here, caller: Admin) -> None:
+    """Delete a project: it is searched no more, and its jobs are taken back; its findings stay."""
+    with here.database.writing() as connection:
+        upkeep.delete_project(connection, name, caller.name)
+    here.changed()
 
 
 @router.get("/v1/projects/{name}/commits/{commit}/status")

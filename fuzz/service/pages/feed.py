@@ -29,7 +29,7 @@ MOST = 50
 
 @router.get("/feed.atom")
 def everything(request: Request, here: Here) -> Response:
-    """Give the feed of all findings."""
+    """Give the feed of the findings of all projects."""
     return _feed(request, here, None)
 
 
@@ -47,7 +47,7 @@ def _feed(request: Request, here: Here, project: str | None) -> Response:
         asked = select(event, life.c.subject, life.c.title, life.c.op, life.c.kind, life.c.dtype)
         asked = asked.join(life, (life.c.finding == event.c.about) & (life.c.project == event.c.project))
         asked = asked.where(event.c.noun == "finding", event.c.what.in_(TOLD))
-        asked = asked if project is None else asked.where(event.c.project == project)
+        asked = asked.where(event.c.project != "" if project is None else event.c.project == project)
         rows = connection.execute(asked.order_by(event.c.seq.desc()).limit(MOST)).mappings()
         text = _atom([dict(row) for row in rows], here.settings.address, project, here.started)
     return Response(text, media_type=ATOM, headers={"Cache-Control": "private, max-age=60"})

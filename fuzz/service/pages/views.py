@@ -46,8 +46,9 @@ def overview(view: View) -> Data:
     """Is anything on fire, since when, what runs."""
     c, now = view.connection, time.time()
     standings, states = _counts(c, life.c.state), _counts(c, job.c.state)
-    burning = sum(standings.get(one, 0) for one in OPEN)
-    found, _ = lives.listed(c, states=OPEN, limit=FEW)
+    apart = c.scalar(select(func.count()).select_from(life).where(life.c.project == "", life.c.state.in_(OPEN))) or 0
+    burning = sum(standings.get(one, 0) for one in OPEN) - apart
+    found, _ = lives.listed(c, states=OPEN, in_projects=True, limit=FEW)
     running, _ = jobs.listed(c, states=("running", "leased"), limit=FEW)
     alive = [one for one in leases.workers(c) if one["alive"]]
     return {
@@ -57,6 +58,7 @@ def overview(view: View) -> Data:
             Figure("unresolved findings", f"{burning:,}", tone="bad" if burning else ""),
             Figure("new this week", f"{_happened(c, 'new', now - WEEK):,}"),
             Figure("fixed this week", f"{_happened(c, 'fixed', now - WEEK):,}"),
+            Figure("outside projects", f"{apart:,}", "unresolved"),
             Figure("jobs running", f"{states.get('running', 0) + states.get('leased', 0):,}"),
             Figure("waiting", f"{states.get('queued', 0):,}"),
             Figure("workers", f"{len(alive):,}", tone="" if alive or not states.get("queued") else "warn"),
@@ -88,14 +90,15 @@ def _counts(connection: Connection, column: Any) -> dict[str, int]:
 
 def _happened(connection: Connection, what: str, since: float) -> int:
     asked = select(func.count()).select_from(event)
-    return connection.scalar(asked.where(event.c.noun == "finding", event.c.what == what, event.c.at > since)) or 0
+    mine = (event.c.noun == "finding", event.c.what == what, event.c.project != "")
+    return connection.scalar(asked.where(*mine, event.c.at > since)) or 0
 
 
 def findings(view: View) -> Data:
     """All findings, a page at a time."""
     chosen = view.query.get("state", "")
     states = {"": (), "unresolved": OPEN}.get(chosen, (chosen,))
-    chosen_by = {name: view.query.get(name) for name in ("project", "op", "subject")}
+    chosen_by: Data = {name: view.query.get(name) for name in ("project", "op", "subject")}
     rows, more = lives.listed(view.connection, states=states, **chosen_by, after=view.number("after"), limit=PAGE)
     return {
         "counts": _counts(view.connection, life.c.state),

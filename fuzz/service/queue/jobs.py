@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
-from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, and_, false, func, literal_column, select, update
 from sqlalchemy.sql.elements import ColumnElement
@@ -17,12 +16,13 @@ from sqlalchemy.sql.elements import ColumnElement
 from kernel_assay import __version__
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.child import HOME
-from kernel_assay.corpus.storage.sql.service_tables import artifact, job, log, source, task
+from kernel_assay.corpus.storage.sql.service_tables import artifact, job, life, log, source, task
 from kernel_assay.fuzz.service.problems import MissingError
-from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources
+from kernel_assay.fuzz.service.protocol import OVER, Job, JobKind, JobRequest, JobState, Progress, Sources, Target
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.rows import insert, moment, note, pairs, record_of, text_of, until_of
 from kernel_assay.fuzz.service.queue.schedule import next_tag, parts_of
+from kernel_assay.fuzz.service.repository import check_repository
 
 MOST_LOG = 1 << 20
 """Characters of a job's log that are kept."""
@@ -45,6 +45,7 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     """
     _check(request)
     parts, until = parts_of(request), until_of(request.deadline)
+    request = request if sources else _with_files(connection, request)
     if request.sources:
         sources = keep_sources(connection, request.sources)
     request = request.but(sources=None)
@@ -74,6 +75,21 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     return str(found), True
 
 
+def _with_files(connection: Connection, request: JobRequest) -> JobRequest:
+    """The request; about a finding whose files it does not bring, with those of the job that met it first."""
+    if request.finding is None or request.sources or request.checkout:
+        return request
+    met = select(life.c.job).where(life.c.finding == request.finding.id, life.c.project == (request.project or ""))
+    asked = select(job.c.request, job.c.sources).where(job.c.id == met.limit(1).scalar_subquery())
+    first = connection.execute(asked).first()
+    if first is None:
+        return request
+    before = record_of(first.request, JobRequest)
+    target = before.target if request.target == Target() else request.target
+    sources = sources_of(connection, first.sources) if first.sources else None
+    return request.but(target=target, checkout=before.checkout, sources=sources)
+
+
 def _check(request: JobRequest) -> None:
     """Raises UsageError for what a record may hold, and nobody can do."""
     target = request.target
@@ -91,18 +107,6 @@ def _check(request: JobRequest) -> None:
 def known_ops() -> frozenset[str]:
     """Names of the built-in ops, by their files: the server imports no oracle."""
     return frozenset(path.stem for path in (HOME / "kernel_assay/oracles/contracts").glob("[!_]*.py"))
-
-
-def check_repository(address: str) -> None:
-    """Raises UsageError for what is no address, and for one with a password: it is kept, and shown to all who read."""
-    try:
-        parts = urlsplit(address)
-        secret = parts.password is not None or (parts.scheme == "https" and parts.username is not None)
-        _ = parts.port  # read for its ValueError
-    except ValueError as error:
-        raise UsageError(f"the repository's address is none: {error}") from error
-    if secret:
-        raise UsageError("a repository's address is kept and shown: leave the password out of it")
 
 
 def queue_task(connection: Connection, of: Row, place: int) -> None:

@@ -31,7 +31,7 @@ from kernel_assay.fuzz.service.protocol import (
 from kernel_assay.fuzz.service.queue.coverage import take_in
 from kernel_assay.fuzz.service.queue.database import Row, clean, plain
 from kernel_assay.fuzz.service.queue.jobs import IS_HELD, add_log, added, queue_task, row_of
-from kernel_assay.fuzz.service.queue.life import bisected, replayed, report
+from kernel_assay.fuzz.service.queue.life import bisected, own_of, replayed, report
 from kernel_assay.fuzz.service.queue.ownership import check_own
 from kernel_assay.fuzz.service.queue.rows import insert, note, record_of, text_of
 from kernel_assay.fuzz.service.queue.schedule import part, seed_of
@@ -210,15 +210,24 @@ def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None
         raise _not_held(connection, name, outcome.epoch)
     of = row_of(connection, done["job"], lock=True)
     check_own(record_of(of["request"], JobRequest), outcome)
+    outcome = outcome.but(findings=tuple(own_of(of, one) for one in outcome.findings))
     add_log(connection, of["id"], outcome.log)
     _keep_texts(connection, of, done["place"], outcome)
     for finding in sorted(outcome.findings, key=lambda f: f.id):
         report(connection, of, finding, now)
     if of["kind"] in {"verify", "replay"}:
-        replayed(connection, of, outcome.verdict, now)
+        outcome = outcome if replayed(connection, of, outcome.verdict, now) else _of_another(outcome)
     if of["kind"] == "bisect" and outcome.commit:
         bisected(connection, of, outcome.verdict, outcome.commit)
     _end_of_job(connection, of, dict(done), outcome, now)
+
+
+def _of_another(outcome: Outcome) -> Outcome:
+    """A replay of what somebody else has sent: it says something about that, and nothing about the finding."""
+    fine = outcome.verdict == "fixed"
+    said = "does not fail with what was sent" if fine else f"with what was sent: {outcome.message}"
+    words = f"{said}; the finding is about another kernel, and stays as it is"
+    return outcome.but(verdict="passes" if fine else outcome.verdict, message=words)
 
 
 def _keep_texts(connection: Connection, of: Row, place: int, outcome: Outcome) -> None:
@@ -269,7 +278,7 @@ def _state_after(connection: Connection, of: Row, outcome: Outcome, now: float) 
         said = {"state": outcome.state.value, "ended": now, "reason": clean(outcome.reason)}
         return {**said, "open_tasks": of["open_tasks"] - 1 - dropped}
     if of["open_tasks"] == 1 and of["handed"] == of["parts"]:
-        return {"state": "done", "ended": now}
+        return {"state": "done", "ended": now, "reason": ""}  # workers that went away did no harm
     return {"state": _state_of_rest(connection, of)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -15,10 +16,11 @@ from kernel_assay.corpus.model.findings import Event, Finding, State
 from kernel_assay.corpus.storage.base_store import component
 from kernel_assay.corpus.storage.merging import merge
 from kernel_assay.corpus.storage.sql.rows import finding_row
-from kernel_assay.corpus.storage.sql.service_tables import life
+from kernel_assay.corpus.storage.sql.service_tables import job, life, token
+from kernel_assay.corpus.storage.sql.service_tables import project as projects
 from kernel_assay.corpus.storage.sql.tables import findings
 from kernel_assay.fuzz.service.problems import MissingError
-from kernel_assay.fuzz.service.protocol import FindingStanding, JobKind, JobRequest, Standing
+from kernel_assay.fuzz.service.protocol import FindingStanding, JobKind, JobRequest, Project, Scope, Standing
 from kernel_assay.fuzz.service.queue import jobs
 from kernel_assay.fuzz.service.queue.database import Row, clean
 from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, record_of, text_of
@@ -49,6 +51,15 @@ def put(connection: Connection, project: str, finding: Finding) -> None:
     row["record"] = text_of(finding)
     new = insert(connection, findings).values(project=project, id=finding.id, **row)
     connection.execute(new.on_conflict_do_update(index_elements=["project", "id"], set_=row))
+
+
+def own_of(of: Row, met: Finding) -> Finding:
+    """The finding as one of what a job was sent: outside of projects a file's name says nothing about whose it is."""
+    request = record_of(of["request"], JobRequest)
+    if of["project"] or not met.subject.is_own:
+        return met.but(sent="")
+    repository = request.checkout.repository if request.checkout else ""
+    return met.but(sent=hashlib.sha256(repository.encode()).hexdigest() if repository else of["sources"])
 
 
 def report(connection: Connection, of: Row, met: Finding, now: float) -> None:
@@ -91,11 +102,12 @@ def _columns(of: Row, met: Finding) -> Row:
 def _met_again(connection: Connection, row: Row, of: Row, now: float, merged: Finding) -> None:
     """Count it; what was fixed is reopened, unless the job was begun before that and may have run what was before."""
     again = {name: value for name, value in _columns(of, merged).items() if name != "seen_commit" or value}
-    if row["job"] != of["id"]:
+    another = row["job"] != of["id"] and of["kind"] != JobKind.SHRINK.value  # which a finding brings with itself
+    if another:
         again["times"] = row["times"] + 1
     where = life.c.seq == row["seq"]
     connection.execute(update(life).where(where).values(seen=now, **again))
-    if row["state"] == "new" and row["job"] != of["id"]:
+    if row["state"] == "new" and another:
         _enter(connection, row, "open", SYSTEM, f"met again by job {of['id']}")
     elif row["state"] == "fixed" and of["created"] > row["since"]:
         _enter(connection, row, "reopened", SYSTEM, f"fails again, in job {of['id']}")
@@ -125,13 +137,18 @@ def _shrink(connection: Connection, of: Row, finding: Finding) -> None:
     jobs.submit(connection, request, SYSTEM, sources=of["sources"])
 
 
-def replayed(connection: Connection, of: Row, verdict: str, now: float) -> None:
-    """Take in a replay's word: only it makes a finding fixed, and it reopens what was."""
-    project, name = of["project"] or "", of["finding"]
-    found = connection.execute(_asked(name, project).with_for_update()).mappings().first()
+def replayed(connection: Connection, of: Row, verdict: str, now: float) -> bool:
+    """Take in a replay's word: only it makes a finding fixed, and it reopens what was.
+
+    Whether it counts: what somebody else has sent says nothing about the kernel that the finding is about.
+    """
+    name = of["finding"]
+    found = connection.execute(_asked(name, of["project"] or "").with_for_update()).mappings().first()
     if found is None or verdict not in {"fixed", "fails", "flaky"}:
-        return
+        return True
     row, checkout = dict(found), record_of(of["request"], JobRequest).checkout
+    if not _counts(connection, of, row):
+        return False
     commit = checkout.commit if checkout else ""
     where = f" at {commit[:12]}" if commit else ""
     if verdict == "fixed" and row["state"] != "fixed":
@@ -142,6 +159,22 @@ def replayed(connection: Connection, of: Row, verdict: str, now: float) -> None:
         _mark(connection, row, State.REGRESSION, f"fails again{where}", now)
     elif verdict != "fixed" and row["state"] == "new":
         _enter(connection, row, "open", SYSTEM, f"the stored case {verdict}{where}")
+    return True
+
+
+def _counts(connection: Connection, of: Row, row: Row) -> bool:
+    """Whether a replay is of the kernel of the finding: of its project, of the same files, or by who sent them."""
+    known = record(connection, row["finding"], row["project"])
+    request = record_of(of["request"], JobRequest)
+    if row["project"]:
+        said = connection.scalar(select(projects.c.record).where(projects.c.name == row["project"]))
+        if said and request.checkout and request.checkout.repository == record_of(said, Project).repository:
+            return True
+    elif not known.subject.is_own or (known.sent and own_of(of, known).sent == known.sent):
+        return True
+    first = connection.scalar(select(job.c.owner).where(job.c.id == row["job"]))
+    scopes = connection.scalar(select(token.c.scopes).where(token.c.name == of["owner"])) or ""
+    return of["owner"] in {first, SYSTEM} or Scope.ADMIN in scopes.split()
 
 
 def bisected(connection: Connection, of: Row, verdict: str, commit: str) -> None:
@@ -218,12 +251,18 @@ def listed(
     project: str | None = None,
     op: str | None = None,
     subject: str | None = None,
+    in_projects: bool = False,
     after: int | None = None,
     limit: int = 50,
 ) -> tuple[list[Row], int | None]:
-    """Rows of findings, the latest first, and where the next page begins; None: there is none."""
+    """Rows of findings, the latest first, and where the next page begins; None: there is none.
+
+    in_projects: none of those that were met outside of projects.
+    """
     said = ((life.c.project, project), (life.c.op, op), (life.c.subject, subject))
     asked = [column == value for column, value in said if value is not None]
+    if in_projects:
+        asked.append(life.c.project != "")
     if wanted := list(states):
         asked.append(life.c.state.in_(wanted))
     if after is not None:

@@ -6,14 +6,26 @@ from pathlib import PurePosixPath
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Finding
-from kernel_assay.fuzz.service.protocol import MADE, SENT, JobRequest, Outcome
+from kernel_assay.fuzz.service.protocol import MADE, SENT, JobKind, JobRequest, JobState, Outcome
 
 
 def check_own(request: JobRequest, outcome: Outcome) -> None:
-    """Raise UsageError for a finding that is not about a kernel and an op of the job."""
+    """Raise UsageError for a finding that is not about a kernel and an op of the job, and for a verdict of nothing."""
+    if outcome.state is JobState.DONE and (why := _unfounded(request.kind, outcome)):
+        raise UsageError(f"the verdict {outcome.verdict} is none: {why}")
     for finding in outcome.findings:
         if why := _foreign(request, finding):
             raise UsageError(f"the finding {finding.id} is none of this job's: {why}")
+
+
+def _unfounded(kind: JobKind, outcome: Outcome) -> str:
+    """Why a verdict that others are answered by says more than what was tried; empty: it does not."""
+    if kind is not JobKind.JUDGE:
+        return ""
+    if outcome.verdict == "wrong" and not outcome.findings:
+        return "it comes without a finding"
+    tried = outcome.progress.cases and outcome.progress.judged
+    return "it comes without a case that was judged" if outcome.verdict.startswith("right") and not tried else ""
 
 
 def _foreign(request: JobRequest, finding: Finding) -> str:

@@ -32,6 +32,15 @@ def put_project(connection: Connection, name: str, said: Project, who: str, now:
     note(connection, who, "project set", noun="project", about=name, project=name, words=said.repository)
 
 
+def delete_project(connection: Connection, name: str, who: str) -> None:
+    """Search a project no more, and take its jobs back; its findings stay. Raises MissingError."""
+    told = project_of(connection, name)
+    for one in connection.scalars(select(job.c.id).where(job.c.project == name, job.c.state.not_in(list(OVER)))).all():
+        jobs.cancel(connection, one, who)
+    connection.execute(delete(project).where(project.c.name == name))
+    note(connection, who, "project deleted", noun="project", about=name, project=name, words=told.project.repository)
+
+
 def projects(connection: Connection, name: str | None = None) -> list[ProjectTold]:
     """All projects, or one, by name."""
     counts: dict[str, dict[str, int]] = {}

@@ -21,14 +21,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.fuzz.service.repository import check_repository, whole
 
 FETCH_SECONDS, LOCAL_SECONDS = 300.0, 60.0
 MOST_MB, MOST_FILE_COUNT = 1024, 50_000
 """Of a repository as git packs it, or of one commit unpacked; and files of a commit."""
-SCHEMES = ("https", "ssh")
 KEPT = 4
 """Commits of a slot that stay unpacked."""
 _CONFIG = {
@@ -137,25 +136,15 @@ class Checkouts:
 
     def _allowed(self, repository: str) -> tuple[str, dict[str, str]]:
         """The address as git takes it, and the settings with which it is asked. Raises UsageError for one it is not."""
-        try:
-            parts = urlsplit(repository)
-            port = parts.port
-        except ValueError as error:
-            raise UsageError(f"{repository!r} is no address of a repository: {error}") from error
-        if parts.scheme in {"", "file"}:
-            path = Path(parts.path if parts.scheme else repository)
+        parts = check_repository(repository)
+        if parts.scheme == "file":
             if not self.allow_local:
                 raise UsageError(f"{repository!r} is a path, and this worker takes none: see --allow-local")
-            if not path.is_absolute() or not path.is_dir():
-                raise UsageError(f"{repository!r} is no folder on this worker; write its whole path")
-            return str(path.resolve()), {"protocol.file.allow": "always", "safe.directory": "*"}
-        if parts.scheme not in SCHEMES:
-            raise UsageError(f"{repository!r} has a scheme that workers do not fetch; write {' or '.join(SCHEMES)}")
-        if parts.password is not None or (parts.scheme == "https" and parts.username is not None):
-            raise UsageError("a repository's address is kept and shown: leave the password out of it")
-        if not parts.hostname or parts.hostname.startswith("-") or (parts.username or "").startswith("-"):
-            raise UsageError(f"{repository!r} names no host")
-        port = port or {"https": 443, "ssh": 22}[parts.scheme]
+            if not Path(parts.path).is_dir():
+                raise UsageError(f"{repository!r} is no folder on this worker")
+            return str(Path(parts.path).resolve()), {"protocol.file.allow": "always", "safe.directory": "*"}
+        assert parts.hostname is not None  # it was looked at
+        port = parts.port or {"https": 443, "ssh": 22}[parts.scheme]
         address = self._address(parts.hostname, port)
         config = {f"protocol.{parts.scheme}.allow": "always"}
         if parts.scheme == "https":  # the address that was looked at is the one that is asked
@@ -163,7 +152,7 @@ class Checkouts:
         else:
             options = f"-oBatchMode=yes -oHostName={address} -oHostKeyAlias={parts.hostname}"
             config["core.sshCommand"] = f"ssh {options} -oStrictHostKeyChecking=yes"
-        return repository, config
+        return whole(repository), config
 
     def _address(self, host: str, port: int) -> str:
         """An address of a host. Raises UsageError for one of an inner network, unless these are allowed."""

@@ -281,7 +281,9 @@ def _replay(work: Work) -> Outcome:
         state=JobState.DONE,
         progress=Progress(cases=1, judged=1, seconds=time.monotonic() - began),
         verdict=verdict_of(replayed),
-        message=work.places.leaving(f"{replayed.outcome.value}: {replayed.verdict.message}")[:MOST_MESSAGE],
+        message=work.places.leaving(": ".join(filter(None, (replayed.outcome.value, replayed.verdict.message))))[
+            :MOST_MESSAGE
+        ],
     )
 
 

@@ -80,16 +80,19 @@ def test_nothing_of_a_repository_runs_or_leads_out_of_it(here, repository, tmp_p
     [
         ("/etc", "is a path"),
         ("file:///etc", "is a path"),
-        ("../x", "is a path"),
-        ("--upload-pack=touch /tmp/x", "is a path"),
+        ("../x", "whole path"),
+        ("--upload-pack=touch /tmp/x", "whole path"),
+        ("javascript:alert(1)", "has a scheme"),
+        ("git@-oProxyCommand=x:y", "has a scheme|whole path"),
+        ("file://host/x", "whole path"),
         ("ext::sh -c touch% /tmp/x", "has a scheme"),
         ("http://example.org/x", "has a scheme"),
         ("git://example.org/x", "has a scheme"),
         ("https://user:word@example.org/x", "password"),
         ("ssh://-oProxyCommand=x/y", "names no host"),
         ("https:///x", "names no host"),
-        ("https://example.org:99999/x", "is no address"),
-        ("https://[", "is no address"),
+        ("https://example.org:99999/x", "address is none"),
+        ("https://[", "address is none"),
     ],
 )
 def test_refuses_what_is_no_repository_of_the_outside(tmp_path, repository, said):
@@ -109,8 +112,19 @@ def test_refuses_addresses_of_inner_networks(tmp_path, monkeypatch, address):
 
 def test_refuses_a_nul_in_an_address(tmp_path, monkeypatch):
     monkeypatch.setattr(module.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("93.184.216.34", 443))])
-    with pytest.raises(UsageError, match="null byte"):
+    with pytest.raises(UsageError, match="characters that no address has"):
         Checkouts(tmp_path / "clones").files("https://git.example.org/a\0b", "0" * 40, tmp_path)
+
+
+@pytest.mark.parametrize("address", ["git@git.example.org:org/repo.git", "git.example.org:org/repo.git"])
+def test_takes_an_address_as_scp_writes_it_by_the_same_checks(tmp_path, monkeypatch, address):
+    monkeypatch.setattr(module.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("93.184.216.34", 22))])
+    url, config = Checkouts(tmp_path)._allowed(address)
+    assert url == f"ssh://{address.replace(':', '/')}"
+    assert "-oHostName=93.184.216.34 -oHostKeyAlias=git.example.org" in config["core.sshCommand"]
+    monkeypatch.setattr(module.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("10.0.0.1", 22))])
+    with pytest.raises(UsageError, match="inner network"):
+        Checkouts(tmp_path)._allowed(address)
 
 
 def test_asks_the_address_that_was_looked_at(tmp_path, monkeypatch):

@@ -82,3 +82,30 @@ def test_refuses_what_is_no_address(address):
 
 def test_all_that_is_public_is_there():
     assert all(hasattr(public, name) for name in public.__all__)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: public.Sources(files={"a.py": "secret" * 400_000}), "more than 2 MB"),
+        (lambda: public.Sources(files={"a.py": "secret \ud800"}), "halves of characters"),
+        (lambda: public.Settings(cases=0), "cases: it must be more than 0"),
+        (lambda: public.JobRequest(kind="judge", secret=1), "no such key"),
+        (lambda: public.JobRequest(kind="verify", finding=None), "needs a finding"),
+    ],
+)
+def test_what_no_server_takes_is_one_sentence_without_what_was_to_be_sent(made, said):
+    with pytest.raises(UsageError, match=said) as raised:
+        made()
+    assert "secret'" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 200
+
+
+def test_what_is_sent_is_what_the_protocol_says(asked):
+    sources = public.Sources(files={"a.py": "x = 1"})
+    request = public.JobRequest(kind="judge", sources=sources, settings=public.Settings(cases=4), key="k")
+    with client_of(asked, httpx.Response(201, json=JOB)) as client:
+        client.submit(request)
+    sent = JobRequest.model_validate_json(asked[0].content)
+    assert (sent.sources.files, sent.settings.cases, sent.id) == (sources.files, 4, request.id)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from _serving import ENVIRONMENT, Serving, found
+from sqlalchemy.exc import OperationalError
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Element, Exhibit
@@ -161,10 +162,13 @@ def test_a_verdict_in_the_reply_and_from_the_cache(serving, everything):
         lease = worker.post("/v1/leases", json={**ASK, "worker": "w3", "kinds": ["judge"], "wait": 5}).json()
         sources = worker.get(f"/v1/tasks/{lease['task']}/sources?epoch={lease['epoch']}").json()
         assert lease["files"] == sources["files"], "small ones come with the lease"
-        said = "right" if sources == JUDGE["sources"] else "other sources"
-        worker.post(
-            f"/v1/tasks/{lease['task']}/outcome", json={"epoch": lease["epoch"], "state": "done", "verdict": said}
-        )
+        said = {"epoch": lease["epoch"], "state": "done"}
+        for lie in ("wrong", "right"):
+            lied = worker.post(f"/v1/tasks/{lease['task']}/outcome", json={**said, "verdict": lie})
+            assert "comes without" in problem_of(lied, 422)
+        said["verdict"] = "right" if sources == JUDGE["sources"] else "other sources"
+        said["progress"] = {"cases": 1, "judged": 1}
+        worker.post(f"/v1/tasks/{lease['task']}/outcome", json=said)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -317,25 +321,25 @@ def test_people_are_told_once_for_each_standing(serving, everything):
     )
     teller.tell(time.time() + 61)
     sent.clear()
-    everything.post("/v1/jobs", json={"kind": "time", "priority": 9})
-    lease = everything.post("/v1/leases", json={**ASK, "kinds": ["time"]}).json()
     met = [found(number).plain() for number in (3, 4)]
-    everything.post(
-        f"/v1/tasks/{lease['task']}/outcome", json={"epoch": lease["epoch"], "state": "done", "findings": met}
-    )
+    for project in (None, "told"):
+        everything.post("/v1/jobs", json={"kind": "time", "priority": 9, "project": project})
+        lease = everything.post("/v1/leases", json={**ASK, "kinds": ["time"]}).json()
+        ended = {"epoch": lease["epoch"], "state": "done", "findings": met}
+        everything.post(f"/v1/tasks/{lease['task']}/outcome", json=ended)
     assert teller.tell(time.time()) == 0
     assert teller.tell(time.time() + 61) == 1
     assert teller.tell(time.time() + 61) == 0
     ((addresses, title, body),) = sent
     assert addresses == ("json://somewhere",)
-    assert title == "Kernel Assay: 2 findings (2 new)"
+    assert title == "Kernel Assay in told: 2 findings (2 new)"
     assert body.count("http://here/findings/") == 2
     for hours in (1, 2, 3, 30):
-        everything.post(f"/v1/findings/{found(3).id}/reopen")
+        everything.post(f"/v1/findings/{found(3).id}/reopen?project=told")
         assert teller.tell(time.time() + hours * 3600) == (hours in {1, 30}), (
             "what comes and goes is told of once a day"
         )
-    assert [title for _, title, _ in sent[1:]] == ["Kernel Assay: 1 finding (1 reopened)"] * 2
+    assert [title for _, title, _ in sent[1:]] == ["Kernel Assay in told: 1 finding (1 reopened)"] * 2
 
 
 def test_browsers_sign_in_and_their_forms_need_a_word(serving, everything):
@@ -403,6 +407,12 @@ def test_pages_show_what_is_there_and_say_the_same_as_json(serving, everything):
     assert client.get("/static/script.js").headers["content-type"].startswith("text/javascript")
 
 
+def test_a_database_that_is_away_is_one_line_of_the_log(serving, caplog):
+    for _ in range(3):
+        serving.service.outage(OperationalError("SELECT 1", {}, Exception("connection refused\nis it running?")))
+    assert caplog.messages == ["the database does not answer: OperationalError: connection refused is it running?"]
+
+
 def test_figures_for_prometheus(everything):
     text = everything.get("/metrics").text
     assert 'kassay_jobs{state="done"}' in text
@@ -418,6 +428,21 @@ def test_figures_for_prometheus(everything):
 )
 def test_what_does_not_go_together_is_named(everything, more, sentence):
     assert problem_of(everything.post("/v1/jobs", json={"kind": "judge", **more}), 422) == sentence
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "ext::sh -c x", "--upload-pack=x", "x/y", "https://a\nb"])
+def test_a_project_is_at_an_address_that_workers_fetch(everything, address):
+    said = problem_of(everything.put("/v1/projects/odd", json={"repository": address}), 422)
+    assert "no address" in said or "has a scheme" in said
+
+
+def test_a_project_is_deleted_by_an_admin_with_its_schedule_and_keeps_its_findings(serving, everything):
+    everything.put("/v1/projects/short", json={"repository": "git@git.example.org:a/b.git"})
+    everything.post("/v1/projects/short/commits", json={"commit": "a" * 40})
+    assert serving.client("submit").delete("/v1/projects/short").status_code == 403
+    assert everything.delete("/v1/projects/short").status_code == 204
+    assert "there is no project" in problem_of(everything.delete("/v1/projects/short"), 404)
+    assert {one["state"] for one in everything.get("/v1/jobs?project=short").json()["items"]} == {"cancelled"}
 
 
 def test_a_password_of_a_repository_is_not_kept(everything):

@@ -19,6 +19,7 @@ from kernel_assay.fuzz.service.protocol import (
     LOSSES,
     OVER,
     RANGE,
+    SENT,
     Checkout,
     Heartbeat,
     JobKind,
@@ -28,6 +29,7 @@ from kernel_assay.fuzz.service.protocol import (
     Project,
     Settings,
     Sources,
+    Target,
 )
 from kernel_assay.fuzz.service.queue import jobs, leases, upkeep
 from kernel_assay.fuzz.service.queue import life as lives
@@ -303,7 +305,7 @@ def test_a_deadline_leaves_no_task_of_its_job_open(database):
 @pytest.mark.parametrize(
     ("first", "other"),
     [
-        ({"verdict": "right"}, {"verdict": "wrong"}),
+        ({"verdict": "declined"}, {"verdict": "right"}),
         ({}, {"state": "failed"}),
         ({"state": "failed", "reason": "a"}, {"state": "failed", "reason": "b"}),
         ({"message": "m"}, {"message": "m", "log": "more"}),
@@ -398,6 +400,60 @@ def test_a_search_that_began_before_the_fix_does_not_reopen(database):
     end(database, next(one for one in late if one is not fix), findings=(met,))
     with database.reading() as connection:
         assert lives.row_of(connection, met.id)["state"] == "fixed"
+
+
+def own(name="a"):
+    """A finding of a file that was sent."""
+    met = found().but(state="minimized")
+    subject = met.subject.but(path=f"{SENT}/{name}.py", name=name)
+    return met.but(subject=subject, signature=met.signature.but(subject=name))
+
+
+def sent(text, met=None, **more):
+    target = Target(ops=(own().subject.op,), subjects=("a.py",))
+    return {"target": target, "sources": Sources(files={"a.py": text}), "finding": met, **more}
+
+
+def judged(database, text, owner):
+    """The finding that is met in a text, which somebody sends."""
+    name = submit(database, owner, **sent(text))
+    end(database, lease(database), findings=(own(),), verdict="wrong")
+    return told(database, name).findings[0]
+
+
+def test_programs_of_one_name_that_two_people_sent_are_two_findings_and_each_is_fixed_by_its_own(database):
+    alice, bob, again = (judged(database, *said) for said in (("x = 1", "alice"), ("x = 2", "bob"), ("x = 1", "eve")))
+    assert alice == again != bob
+    with database.reading() as connection:
+        met = lives.record(connection, alice)
+        assert {row["finding"]: row["times"] for row in lives.listed(connection)[0]} == {alice: 2, bob: 1}
+    for owner, text, verdict, state in (
+        ("bob", "x = 3", "passes", "open"),
+        ("alice", "x = 3", "fixed", "fixed"),
+        ("bob", "x = 4", "fails", "fixed"),
+        ("bob", "x = 1", "fails", "reopened"),
+    ):
+        name = submit(database, owner, kind=JobKind.REPLAY, **sent(text, met))
+        end(database, lease(database), verdict="fixed" if verdict == "passes" else verdict)
+        assert told(database, name).verdict == verdict
+        assert ("is about another kernel" in told(database, name).message) == (owner == "bob" and text != "x = 1")
+        with database.reading() as connection:
+            assert lives.row_of(connection, alice)["state"] == state
+
+
+def test_a_finding_is_run_with_the_files_it_was_met_in_and_its_own_shrinking_is_no_second_job(database):
+    submit(database, "alice", **sent("y = 1"))
+    end(database, lease(database), findings=(own().but(state="new"),), verdict="wrong")
+    shrink = lease(database, kinds=(JobKind.SHRINK,))
+    assert shrink.request.finding.sent == shrink.sources
+    end(database, shrink, findings=(own().but(state="minimized"),), verdict="fails")
+    with database.reading() as connection:
+        (row,) = lives.listed(connection)[0]
+        met = lives.record(connection, row["finding"])
+    assert (row["state"], row["times"], met.state) == ("new", 1, "minimized")
+    submit(database, "bob", kind=JobKind.REPLAY, finding=met)
+    replay = lease(database)
+    assert (replay.sources, replay.request.target.subjects) == (shrink.sources, ("a.py",))
 
 
 def test_projects_are_apart(database):
