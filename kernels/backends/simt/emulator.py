@@ -101,6 +101,8 @@ class _Launch(ctypes.Structure):
         ("check", ctypes.c_uint32),
         ("ends", ctypes.c_uint32),
         ("undefined_byte", ctypes.c_uint32),
+        ("shares", ctypes.c_uint32),
+        ("is_plain", ctypes.c_uint32),
         ("switches", ctypes.c_uint64),
         ("fault", Fault),
         ("warning", Fault),

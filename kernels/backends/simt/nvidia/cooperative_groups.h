@@ -35,7 +35,7 @@ struct grid_group {
   static unsigned long long size() { return num_blocks() * detail::block_size(); }
   static unsigned long long num_threads() { return size(); }
   static dim3 group_dim() { return gridDim; }
-  static bool is_valid() { return true; }
+  static bool is_valid() { return simt::may_meet(); }
   static void sync(simt::Place at = simt::here()) { simt::grid_barrier(at); }
 };
 inline grid_group this_grid() { return {}; }
