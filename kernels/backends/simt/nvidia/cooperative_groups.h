@@ -191,10 +191,14 @@ template <class Group, class T>
 inline T inclusive_scan(const Group& g, T value, simt::Place at = simt::here()) {
   return inclusive_scan(g, value, plus<T>{}, at);
 }
+template <class Group, class T, class F>
+inline T exclusive_scan(const Group& g, T value, F f, simt::Place at = simt::here()) {
+  T through = inclusive_scan(g, value, f, at), below = g.shfl_up(through, 1, at);
+  return g.thread_rank() ? below : T(0);
+}
 template <class Group, class T>
 inline T exclusive_scan(const Group& g, T value, simt::Place at = simt::here()) {
-  T through = inclusive_scan(g, value, plus<T>{}, at), below = g.shfl_up(through, 1, at);
-  return g.thread_rank() ? below : T(0);
+  return exclusive_scan(g, value, plus<T>{}, at);
 }
 
 template <class Group, class T>

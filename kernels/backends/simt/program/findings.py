@@ -274,7 +274,10 @@ class Telling:
 
     def _fault(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)
-        return scene.describe(fault).removeprefix("divergent barrier: ")
+        words = scene.describe(fault).removeprefix("divergent barrier: ")
+        if name and fault.trouble == Trouble.MISALIGNED:
+            words = re.sub(r"address 0x[0-9a-f]+", f"address, byte {e.memory.offset} of {name},", words, count=1)
+        return words
 
     def _misuse(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)

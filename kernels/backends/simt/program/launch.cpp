@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "streams.h"
 #include "watch.h"
 
 namespace simt {
@@ -87,7 +88,9 @@ void run(const Config& c, bool cooperative, void (*thread)(const void*), const v
   S.current = -1;
   if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return;
   S.active = true;  // for the note: it is of this launch
-  found(how.fault, false);
+  bool is_misaligned = how.fault.trouble == static_cast<int32_t>(Trouble::misaligned);
+  if (is_misaligned) note(how.fault, memory_at(strtoul(how.fault.text, nullptr, 16)), false);
+  else found(how.fault, false);
   S.active = false;
   late = error_of(how.fault.trouble);
   if (how.fault.trouble == static_cast<int32_t>(Trouble::trap) && strstr(how.fault.text, "assertion")) late = cudaErrorAssert;
@@ -126,6 +129,7 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
   snprintf(table->running, sizeof table->running, "%s", placed(kernel, at).c_str());
   ++table->launches;
   fflush(stdout);
+  begin_work(c.stream);
   run(c, cooperative, thread, arguments, anchor);
   table->running[0] = 0;
   return cudaSuccess;

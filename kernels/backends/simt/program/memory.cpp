@@ -2,6 +2,7 @@
 //
 // It lies in one range of addresses that are never used twice. Each byte has a state; what is beside an allocation has
 // none, nor what was freed. While the host runs nobody may access the part that is the device's own.
+#include "streams.h"
 #include "watch.h"
 
 #include <elf.h>
@@ -22,7 +23,8 @@ namespace simt {
 namespace {
 constexpr size_t device_space = size_t{1} << 38, visible_space = size_t{1} << 37, space = device_space + visible_space;
 constexpr size_t alignment = 256, least_gap = 512, most_gap = 1 << 20, margin = 1 << 20, page = 4096;
-enum State : uint8_t { nobodys, undefined_byte, defined_byte, visible, in_flight, ordered };  // visible: to the host, too; ordered: it need not wait
+// visible: to the host, too; ordered: it need not wait; from in_flight on: written by work that perhaps was not waited for.
+enum State : uint8_t { nobodys, undefined_byte, defined_byte, ordered, visible, in_flight };
 
 struct Allocation {
   size_t bytes;
@@ -131,14 +133,14 @@ bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   for (size_t i = 0; i < bytes; ++i) {
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
     is_undefined &= s[i] == undefined_byte;
-    is_visible |= s[i] >= visible;
+    is_visible |= s[i] >= ordered;
   }
   // Of a structure with gaps some bytes are never written.
   if (is_undefined && (!(how & a_write) || how & reads_too)) {
     auto a = nearest(at);
     note(Trouble::uninitialized, tell(a->first, a->second, at), bytes, how, pc);
   }
-  if (how & a_write && *s != ordered) memset(s, is_visible ? in_flight : defined_byte, bytes), any_in_flight |= is_visible;
+  if (how & a_write && *s != ordered) memset(s, is_visible ? mark_of_work(in_flight) : defined_byte, bytes), any_in_flight |= is_visible;
   return at >= launch_top && at - arena < device_space;
 }
 
@@ -153,10 +155,10 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     return true;
   }
   uint8_t* s = state_of(at);
-  if (how & polls && *s == in_flight) synchronized();  // a flag, by which the host waits for what the kernel wrote before it
+  if (how & polls && *s >= in_flight && !waited_for(*s, in_flight)) synchronized();  // a flag, by which the host waits for what the kernel wrote before it
   for (size_t i = 0; i < bytes; ++i) {
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
-    if (s[i] != in_flight) continue;
+    if (s[i] < in_flight || waited_for(s[i], in_flight)) continue;
     auto a = nearest(at);
     note(Misuse::unsynchronized, tell(a->first, a->second, at), bytes, how, pc);
     break;
@@ -327,15 +329,25 @@ void copy_states(const void* to, const void* from, size_t bytes, bool flies) {
   if (!in_arena(t)) return;
   if (t - arena >= device_space) {
     any_in_flight |= flies;
-    if (flies) memset(state_of(t), in_flight, bytes);
+    if (flies) memset(state_of(t), mark_of_work(in_flight), bytes);
   } else if (from && in_arena(f) && f - arena < device_space) memmove(state_of(t), state_of(f), bytes);
   else memset(state_of(t), defined_byte, bytes);
 }
 
+static void make_visible(bool (*which)(uint8_t mark)) {
+  for (auto& [at, a] : allocations)
+    if (!a.freed && !of_device(a.kind))
+      std::replace_if(state_of(at), state_of(at) + a.bytes, [=](uint8_t s) { return s >= in_flight && which(s); }, uint8_t{visible});
+}
+
+void settle_marks() {
+  make_visible([](uint8_t mark) { return waited_for(mark, in_flight); });
+}
+
 void synchronized() {
   if (!std::exchange(any_in_flight, false)) return;
-  for (auto& [at, a] : allocations)
-    if (!a.freed && !of_device(a.kind)) memset(state_of(at), visible, a.bytes);
+  forget_work();
+  make_visible([](uint8_t) { return true; });
 }
 
 void collect_regions(Launch& l) {
