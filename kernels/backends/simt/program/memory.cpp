@@ -7,6 +7,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct Allocation {
   Kind kind;
   bool freed;
   uintptr_t made_pc, freed_pc;
+  Calls made, gone;
 };
 struct Variable {
   uintptr_t begin;
@@ -71,12 +73,12 @@ void protect(int how) {
 }
 
 Memory tell(uintptr_t begin, const Allocation& a, uintptr_t at) {
-  Memory m{a.kind, a.freed, a.bytes, static_cast<int64_t>(at - begin), relative((void*)a.made_pc), relative((void*)a.freed_pc), ""};
+  Memory m{a.kind, a.freed, a.bytes, static_cast<int64_t>(at - begin), relative((void*)a.made_pc), relative((void*)a.freed_pc), "", a.made, a.gone};
   return m;
 }
 
 Memory tell(const Variable& v, uintptr_t at) {
-  Memory m{v.kind, 0, v.bytes, static_cast<int64_t>(at - v.begin), 0, 0, ""};
+  Memory m{v.kind, 0, v.bytes, static_cast<int64_t>(at - v.begin), 0, 0, "", {}, {}};
   snprintf(m.name, sizeof m.name, "%s", v.name.c_str());
   return m;
 }
@@ -220,6 +222,16 @@ bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   return foreign(at, bytes, how, pc);
 }
 
+static Calls calls_here() {
+  Calls found{};
+  void* all[64];
+  uint64_t* to = found.pcs;
+  int count = launching ? 0 : backtrace(all, 64);
+  for (int i = 0; i < count && to < std::end(found.pcs); ++i)
+    if (in_library(reinterpret_cast<uintptr_t>(all[i]))) *to++ = relative(all[i]);
+  return found;
+}
+
 void* allocate(size_t bytes, Kind kind, uintptr_t pc) {
   bool is_device = of_device(kind);
   uintptr_t& top = is_device ? device_top : visible_top;
@@ -233,7 +245,7 @@ void* allocate(size_t bytes, Kind kind, uintptr_t pc) {
     else protect(PROT_READ | PROT_WRITE);
   }
   memset(state_of(at), is_device ? undefined_byte : visible, bytes);
-  allocations[at] = {bytes, kind, false, pc, 0};
+  allocations[at] = {bytes, kind, false, pc, 0, calls_here(), {}};
   live_bytes += bytes;
   return reinterpret_cast<void*>(at);
 }
@@ -255,7 +267,7 @@ cudaError_t release(void* given, bool of_host, uintptr_t pc) {
     return cudaErrorInvalidValue;
   }
   Allocation& it = a->second;
-  it.freed = true, it.freed_pc = pc;
+  it.freed = true, it.freed_pc = pc, it.gone = calls_here();
   live_bytes -= it.bytes;
   memset(state_of(at), nobodys, it.bytes);
   uintptr_t first = up(at, page), last = (at + it.bytes) / page * page;
