@@ -1,4 +1,4 @@
-"""Blocks that share work, barriers by number, streams that nobody waited for: each with a right twin in the same file."""
+"""Blocks that share work, barriers by number, streams that nobody waited for: each with a right twin in one file."""
 
 import pytest
 
