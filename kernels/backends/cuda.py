@@ -226,7 +226,7 @@ class CudaSubject(Unfitted):
             raise NotImplementedError(f"the case wants a * b + c rounded once, but {why}")
         module = self.program.module(how.mode)
         given = plan.shape, plan.arguments, plan.tensors
-        outcome = module.launch(plan.number, *given, how.order, how.seed, undefined=how.undefined)
+        outcome = module.launch(plan.number, *given, how.order, how.seed, undefined=how.undefined, shares=how.shares)
         scene = Scene(self.front.source.place, module.built, plan.shape, plan.tensors)
         if outcome.fault.trouble != Trouble.NONE:
             raise scene.fault(outcome.fault)

@@ -52,7 +52,7 @@ class Settings:
 def run_program(program: Program, settings: Settings, sources: Sequence[str]) -> ProgramRun:
     """Run it in as many orders as asked, and tell what was found. Raises UsageError for what is not emulated."""
     telling, found = Telling(program), list[ProgramFinding]()
-    codes: list[int | None] = []
+    codes, failed = list[int | None](), list[ProgramFinding]()
     launches = 0
     for number in range(settings.orders):
         code, table = _run(program, settings, settings.seed + number, is_first=not number)
@@ -63,8 +63,12 @@ def run_program(program: Program, settings: Settings, sources: Sequence[str]) ->
         found += telling.findings(table)
         if code is None:
             found.append(_timeout(table, settings.timeout))
+        elif code > 0:
+            failed.append(_failed(table, code))
         elif code < 0 and not any(f.kind == "host-crash" and f.seed == table.seed for f in found):
             found.append(_killed(table, -code))
+    if all(f.harmless for f in found):  # else they say why
+        found += failed
     return ProgramRun(
         sources=tuple(sources),
         runs=settings.orders,
@@ -79,6 +83,12 @@ def _timeout(table: Table, seconds: float) -> ProgramFinding:
     doing = f"in kernel {where}" if where else "on the host"
     words = f"it did not end in {seconds:g} s and was {doing}"
     return ProgramFinding(kind="timeout", message=words, order=ORDERS[table.order], seed=table.seed)
+
+
+def _failed(table: Table, code: int) -> ProgramFinding:
+    return ProgramFinding(
+        kind="exit-code", message=f"the program ended with {code}", order=ORDERS[table.order], seed=table.seed
+    )
 
 
 def _killed(table: Table, number: int) -> ProgramFinding:

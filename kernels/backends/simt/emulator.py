@@ -101,6 +101,8 @@ class _Launch(ctypes.Structure):
         ("check", ctypes.c_uint32),
         ("ends", ctypes.c_uint32),
         ("undefined_byte", ctypes.c_uint32),
+        ("shares", ctypes.c_uint32),
+        ("is_plain", ctypes.c_uint32),
         ("switches", ctypes.c_uint64),
         ("fault", Fault),
         ("warning", Fault),
@@ -202,17 +204,20 @@ class Module:
         seed: int,
         ends: int = 0,
         undefined: int = 0,
+        *,
+        shares: bool = False,
     ) -> Outcome:
         """Run a kernel. tensors: all that it may touch; regions of a fault are numbered as in `owners`.
 
         ends: so many blocks from either end of the grid, and no others; 0: all. undefined: the byte of which
-        undefined values are made.
+        undefined values are made. shares: in check mode, whether blocks lose their turn at atomic operations, too.
         """
         how = _Launch(grid=shape.grid, block=shape.block, dynamic_shared=shape.dynamic_shared, ends=ends)
         how.static_shared = self.built.shared_bytes
         how.order, how.seed, how.undefined_byte = ORDERS.index(order), seed, undefined
         if self.mode is Mode.CHECK:
             regions = (_Region(t.address, t.bytes, t.traits) for t in tensors)
+            how.shares = shares
             how.check, how.region_count, how.shared_count = 1, len(tensors), len(self._arrays)
             how.regions, how.shared_arrays = (_Region * len(tensors))(*regions), self._arrays
             how.variables, how.variable_count = self._variables, len(self._variables)

@@ -97,6 +97,8 @@ struct Launch {
   uint32_t check;           // 1: the library was compiled for it, judge every access
   uint32_t ends;            // so many blocks from either end of the grid, in this order, and no others; 0: all
   uint32_t undefined_byte;  // of which undefined values are made
+  uint32_t shares;          // 1: blocks lose their turn at atomic operations and volatile reads, too, so that they share the work
+  uint32_t is_plain;        // 1: no cooperative launch, whose blocks may meet
   uint64_t switches;        // out
   Fault fault, warning;     // out
 };
@@ -122,6 +124,7 @@ SIMT_API void step_aside();               // lets others run: in loops that wait
 SIMT_API void poll();                     // a read that may be one of many, by which it waits for another
 SIMT_API bool in_kernel();                // or is it the host that asks?
 SIMT_API long host_clock();
+SIMT_API bool may_meet();                 // whether the launch is cooperative
 SIMT_API void grid_barrier(Place at);     // waits for every thread of the grid
 // Memory order, told to the checker. wanted: what must be there for a compare-and-swap to write.
 enum How : int { reads = 1, writes = 2, of_block = 4, acquires = 8, releases = 16, by_volatility = 32, synchronizes = 64 };

@@ -32,6 +32,8 @@ class Schedule:
     seed: int = 0
     mode: Mode = Mode.FAST
     undefined: int = UNDEFINED[0]
+    shares: bool = False
+    """Whether blocks lose their turn at atomic operations in check mode, so that all of them share the work."""
     warnings: list[str] = field(default_factory=list)
     """What was seen since it was set."""
 
@@ -45,6 +47,7 @@ class Schedule:
         self.order = ORDERS[(seed + skipped) % len(ORDERS)]
         self.seed = seed
         self.undefined = UNDEFINED[run]
+        self.shares = seed // (CHECKED * len(ORDERS)) % 2 == 1
         self.mode = Mode.CHECK if checked else Mode.FUSED if contracted else Mode.FAST
         self.warnings = []
 

@@ -35,7 +35,7 @@ struct grid_group {
   static unsigned long long size() { return num_blocks() * detail::block_size(); }
   static unsigned long long num_threads() { return size(); }
   static dim3 group_dim() { return gridDim; }
-  static bool is_valid() { return true; }
+  static bool is_valid() { return simt::may_meet(); }
   static void sync(simt::Place at = simt::here()) { simt::grid_barrier(at); }
 };
 inline grid_group this_grid() { return {}; }
@@ -191,10 +191,14 @@ template <class Group, class T>
 inline T inclusive_scan(const Group& g, T value, simt::Place at = simt::here()) {
   return inclusive_scan(g, value, plus<T>{}, at);
 }
+template <class Group, class T, class F>
+inline T exclusive_scan(const Group& g, T value, F f, simt::Place at = simt::here()) {
+  T through = inclusive_scan(g, value, f, at), below = g.shfl_up(through, 1, at);
+  return g.thread_rank() ? below : T(0);
+}
 template <class Group, class T>
 inline T exclusive_scan(const Group& g, T value, simt::Place at = simt::here()) {
-  T through = inclusive_scan(g, value, plus<T>{}, at), below = g.shfl_up(through, 1, at);
-  return g.thread_rank() ? below : T(0);
+  return exclusive_scan(g, value, plus<T>{}, at);
 }
 
 template <class Group, class T>

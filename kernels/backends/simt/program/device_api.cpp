@@ -6,19 +6,10 @@
 #include <map>
 #include <set>
 
+#include "streams.h"
 #include "watch.h"
 
 using namespace simt;
-
-struct CUstream_st {
-  unsigned flags;
-  int priority;
-};
-struct CUevent_st {
-  unsigned flags;
-  bool recorded;
-  timespec at;
-};
 
 namespace {
 std::set<cudaStream_t> streams;
@@ -103,7 +94,7 @@ API cudaError_t cudaProfilerStop() { return FINE; }
 
 API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* to, unsigned flags, int priority) {
   LOCKED;
-  streams.insert(*to = new CUstream_st{flags, priority});
+  streams.insert(*to = new CUstream_st{flags, priority, number_of_stream(!(flags & cudaStreamNonBlocking))});
   return FINE;
 }
 API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* to, unsigned flags) { return cudaStreamCreateWithPriority(to, flags, 0); }
@@ -116,17 +107,18 @@ API cudaError_t cudaStreamDestroy(cudaStream_t s) {
 }
 API cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   LOCKED;
-  synchronized();
-  return is_stream(s) ? FINE : TELL(cudaErrorInvalidResourceHandle, "no stream");
+  if (!is_stream(s)) return TELL(cudaErrorInvalidResourceHandle, "no stream");
+  return host_waits(s), FINE;
 }
 API cudaError_t cudaStreamQuery(cudaStream_t s) {
   LOCKED;
-  synchronized();
-  return is_stream(s) ? FINE : TELL(cudaErrorInvalidResourceHandle, "no stream");
+  if (!is_stream(s)) return TELL(cudaErrorInvalidResourceHandle, "no stream");
+  return host_waits(s), FINE;
 }
 API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   LOCKED;
-  return is_stream(s) && events.count(e) ? FINE : TELL(cudaErrorInvalidResourceHandle, "no stream, or no event");
+  if (!is_stream(s) || !events.count(e)) return TELL(cudaErrorInvalidResourceHandle, "no stream, or no event");
+  return stream_knows(s, e->knows), FINE;
 }
 API cudaError_t cudaStreamGetPriority(cudaStream_t s, int* to) {
   LOCKED;
@@ -142,20 +134,20 @@ API cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* to)
 API cudaError_t cudaStreamGetDevice(cudaStream_t, int* to) { return *to = 0, FINE; }
 API cudaError_t cudaStreamGetId(cudaStream_t s, unsigned long long* to) { return *to = reinterpret_cast<uintptr_t>(s), FINE; }
 API cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) { return FINE; }
-API cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void* with) {
-  synchronized();
+API cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* with) {
+  host_waits(s);
   f(with);
   return FINE;
 }
 API cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void* with, unsigned) {
-  synchronized();
+  host_waits(s);
   f(s, cudaSuccess, with);
   return FINE;
 }
 
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* to, unsigned flags) {
   LOCKED;
-  events.insert(*to = new CUevent_st{flags, false, {}});
+  events.insert(*to = new CUevent_st{flags, false, {}, {}});
   return FINE;
 }
 API cudaError_t cudaEventCreate(cudaEvent_t* to) { return cudaEventCreateWithFlags(to, 0); }
@@ -169,14 +161,15 @@ API cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned
   LOCKED;
   if (!events.count(e) || !is_stream(s)) return TELL(cudaErrorInvalidResourceHandle, "no event, or no stream");
   e->recorded = true;
+  e->knows = recorded_in(s);
   clock_gettime(CLOCK_MONOTONIC, &e->at);
   return FINE;
 }
 API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
 API cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   LOCKED;
-  synchronized();
-  return events.count(e) ? FINE : TELL(cudaErrorInvalidResourceHandle, "no event");
+  if (!events.count(e)) return TELL(cudaErrorInvalidResourceHandle, "no event");
+  return host_knows(e->knows), FINE;
 }
 API cudaError_t cudaEventQuery(cudaEvent_t e) { return cudaEventSynchronize(e); }
 API cudaError_t cudaEventElapsedTime(float* to, cudaEvent_t from, cudaEvent_t until) {

@@ -88,6 +88,8 @@ class Memory(ctypes.Structure):
         ("made_pc", ctypes.c_uint64),
         ("freed_pc", ctypes.c_uint64),
         ("name", ctypes.c_char * 64),
+        ("made", ctypes.c_uint64 * 12),
+        ("gone", ctypes.c_uint64 * 12),
     )
 
 
@@ -188,16 +190,15 @@ class Telling:
 
     def _finding(self, e: Entry, table: Table) -> ProgramFinding:
         fault, misuse = e.fault, e.fault.trouble >= Misuse.USE_AFTER_FREE
-        other = e.memory.freed_pc if misuse else fault.other_pc
         name, allocated = self._owner(e.memory)
         launch = Place(file=self._path(_text(e.launch_file)), line=e.launch_line) if e.launch_line else None
         kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else KINDS[Trouble(fault.trouble)]
         return ProgramFinding(
             kind=kind,
-            message=self._misuse(e, name) if misuse else self._fault(e, name),
+            message=(self._misuse(e, name) if misuse else self._fault(e, name)) + self._helped(e.memory, name),
             harmless=bool(e.harmless),
             place=self._place(fault) or (allocated if kind == "leak" else None),
-            other=self._at(other),
+            other=self._freed(e.memory) if misuse else self._at(fault.other_pc),
             memory=name,
             allocated=allocated,
             kernel=_text(e.kernel),
@@ -227,10 +228,25 @@ class Telling:
         if name := _text(memory.name):
             declared = self.program.variables.get(name)
             return name, Place(file=str(declared[0]), line=declared[1]) if declared else None
-        made = self._at(memory.made_pc)
+        made = next(iter(self._calls_of(memory.made)), None) or self._at(memory.made_pc)
         if not memory.kind or not made:
             return "", made
         return self._variable(made, memory.made_pc) or f"what line {made.line} allocates", made
+
+    def _freed(self, memory: Memory) -> Place | None:
+        return next(iter(self._calls_of(memory.gone)), None) or self._at(memory.freed_pc)
+
+    def _helped(self, memory: Memory, name: str) -> str:
+        """Words for who asked for an allocation that a function of the program makes for others."""
+        lines = self._calls_of(memory.made)
+        by = ", for ".join(_said(place).strip(" ()") for place in lines[:2])
+        return f"; {name}: allocated in {by}" if name and len(lines) > 1 else ""
+
+    def _calls_of(self, pcs: Sequence[int]) -> list[Place]:
+        """The lines of the program's own sources that led to a call, the innermost first; what is inlined, too."""
+        found = _frames(self.program.executable, tuple(filter(None, pcs)))
+        names = {path.name for path in self.program.texts}
+        return [Place(file=self._path(file), line=line) for file, line in found if Path(file).name in names]
 
     def _variable(self, made: Place, pc: int) -> str:
         """The variable that an allocating call fills, as its line has it."""
@@ -274,7 +290,10 @@ class Telling:
 
     def _fault(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)
-        return scene.describe(fault).removeprefix("divergent barrier: ")
+        words = scene.describe(fault).removeprefix("divergent barrier: ")
+        if name and fault.trouble == Trouble.MISALIGNED:
+            words = re.sub(r"address 0x[0-9a-f]+", f"address, byte {e.memory.offset} of {name},", words, count=1)
+        return words
 
     def _misuse(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)
@@ -284,7 +303,7 @@ class Telling:
             "verb": "writes" if fault.writes else "reads",
             "memory": name or "memory",
             "at": _said(self._place(fault)),
-            "freed": _said(self._at(e.memory.freed_pc)),
+            "freed": _said(self._freed(e.memory)),
             "said": _text(fault.text),
             "bytes": fault.bytes or e.memory.bytes,
             "offset": e.memory.offset,
@@ -299,6 +318,15 @@ def _allocating_calls(executable: Path) -> tuple[int, ...]:
     command = ["objdump", "-d", "--no-show-raw-insn", str(executable)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return tuple(int(m[1], 16) for m in _CALL.finditer(said))
+
+
+@lru_cache(maxsize=256)
+def _frames(executable: Path, addresses: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+    """Files and lines of the calls that return to some addresses, in their order; what is inlined, too."""
+    command = ["addr2line", "-i", "-e", str(executable), *(hex(address - 1) for address in addresses)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout if addresses else ""
+    found = [line.split(" ")[0].rpartition(":") for line in said.splitlines()]
+    return tuple((file, int(number)) for file, _, number in found if number.isdigit() and int(number))
 
 
 def _text(raw: bytes) -> str:

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "streams.h"
 #include "watch.h"
 
 namespace simt {
@@ -69,13 +70,13 @@ void note_launch(cudaError_t error, const char* why, Place at, const char* kerne
   note(f, Memory{}, false);
 }
 
-void run(const Config& c, void (*thread)(const void*), const void* arguments, const void* anchor) {
+void run(const Config& c, bool cooperative, void (*thread)(const void*), const void* arguments, const void* anchor) {
   Open opened;
   Launch how{};
   how.grid[0] = c.grid.x, how.grid[1] = c.grid.y, how.grid[2] = c.grid.z;
   how.block[0] = c.block.x, how.block[1] = c.block.y, how.block[2] = c.block.z;
   how.dynamic_shared = static_cast<uint32_t>(c.shared), how.order = table->order, how.seed = table->seed;
-  how.check = 1, how.undefined_byte = 0x7b;
+  how.check = 1, how.undefined_byte = 0x7b, how.shares = table->seed != 0, how.is_plain = !cooperative;
   collect_regions(how);
   find_library(anchor);
   // The host's own thread-local variables lie among the shared ones.
@@ -87,7 +88,9 @@ void run(const Config& c, void (*thread)(const void*), const void* arguments, co
   S.current = -1;
   if (how.fault.trouble == static_cast<int32_t>(Trouble::none)) return;
   S.active = true;  // for the note: it is of this launch
-  found(how.fault, false);
+  bool is_misaligned = how.fault.trouble == static_cast<int32_t>(Trouble::misaligned);
+  if (is_misaligned) note(how.fault, memory_at(strtoul(how.fault.text, nullptr, 16)), false);
+  else found(how.fault, false);
   S.active = false;
   late = error_of(how.fault.trouble);
   if (how.fault.trouble == static_cast<int32_t>(Trouble::trap) && strstr(how.fault.text, "assertion")) late = cudaErrorAssert;
@@ -126,7 +129,8 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
   snprintf(table->running, sizeof table->running, "%s", placed(kernel, at).c_str());
   ++table->launches;
   fflush(stdout);
-  run(c, thread, arguments, anchor);
+  begin_work(c.stream);
+  run(c, cooperative, thread, arguments, anchor);
   table->running[0] = 0;
   return cudaSuccess;
 }

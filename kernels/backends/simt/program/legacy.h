@@ -16,6 +16,12 @@ inline cudaError_t cudaGetDeviceProperties(simt_DeviceProp* to, int device) {
 }
 #define cudaDeviceProp simt_DeviceProp
 
+inline cudaError_t cudaMemPrefetchAsync(const void* at, size_t bytes, int device, cudaStream_t stream = nullptr) {
+  return ::cudaMemPrefetchAsync(at, bytes, cudaMemLocation{cudaMemLocationTypeDevice, device}, 0u, stream);
+}
+inline cudaError_t cudaMemAdvise(const void* at, size_t bytes, cudaMemoryAdvise what, int device) {
+  return ::cudaMemAdvise(at, bytes, what, cudaMemLocation{cudaMemLocationTypeDevice, device});
+}
 inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
 inline cudaError_t cudaThreadSetLimit(cudaLimit limit, size_t value) { return cudaDeviceSetLimit(limit, value); }

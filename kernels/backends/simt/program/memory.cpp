@@ -2,10 +2,12 @@
 //
 // It lies in one range of addresses that are never used twice. Each byte has a state; what is beside an allocation has
 // none, nor what was freed. While the host runs nobody may access the part that is the device's own.
+#include "streams.h"
 #include "watch.h"
 
 #include <elf.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +24,15 @@ namespace simt {
 namespace {
 constexpr size_t device_space = size_t{1} << 38, visible_space = size_t{1} << 37, space = device_space + visible_space;
 constexpr size_t alignment = 256, least_gap = 512, most_gap = 1 << 20, margin = 1 << 20, page = 4096;
-enum State : uint8_t { nobodys, undefined_byte, defined_byte, visible, in_flight, ordered };  // visible: to the host, too; ordered: it need not wait
+// visible: to the host, too; ordered: it need not wait; from in_flight on: written by work that perhaps was not waited for.
+enum State : uint8_t { nobodys, undefined_byte, defined_byte, ordered, visible, in_flight };
 
 struct Allocation {
   size_t bytes;
   Kind kind;
   bool freed;
   uintptr_t made_pc, freed_pc;
+  Calls made, gone;
 };
 struct Variable {
   uintptr_t begin;
@@ -69,12 +73,12 @@ void protect(int how) {
 }
 
 Memory tell(uintptr_t begin, const Allocation& a, uintptr_t at) {
-  Memory m{a.kind, a.freed, a.bytes, static_cast<int64_t>(at - begin), relative((void*)a.made_pc), relative((void*)a.freed_pc), ""};
+  Memory m{a.kind, a.freed, a.bytes, static_cast<int64_t>(at - begin), relative((void*)a.made_pc), relative((void*)a.freed_pc), "", a.made, a.gone};
   return m;
 }
 
 Memory tell(const Variable& v, uintptr_t at) {
-  Memory m{v.kind, 0, v.bytes, static_cast<int64_t>(at - v.begin), 0, 0, ""};
+  Memory m{v.kind, 0, v.bytes, static_cast<int64_t>(at - v.begin), 0, 0, "", {}, {}};
   snprintf(m.name, sizeof m.name, "%s", v.name.c_str());
   return m;
 }
@@ -131,14 +135,14 @@ bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   for (size_t i = 0; i < bytes; ++i) {
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
     is_undefined &= s[i] == undefined_byte;
-    is_visible |= s[i] >= visible;
+    is_visible |= s[i] >= ordered;
   }
   // Of a structure with gaps some bytes are never written.
   if (is_undefined && (!(how & a_write) || how & reads_too)) {
     auto a = nearest(at);
     note(Trouble::uninitialized, tell(a->first, a->second, at), bytes, how, pc);
   }
-  if (how & a_write && *s != ordered) memset(s, is_visible ? in_flight : defined_byte, bytes), any_in_flight |= is_visible;
+  if (how & a_write && *s != ordered) memset(s, is_visible ? mark_of_work(in_flight) : defined_byte, bytes), any_in_flight |= is_visible;
   return at >= launch_top && at - arena < device_space;
 }
 
@@ -153,10 +157,10 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     return true;
   }
   uint8_t* s = state_of(at);
-  if (how & polls && *s == in_flight) synchronized();  // a flag, by which the host waits for what the kernel wrote before it
+  if (how & polls && *s >= in_flight && !waited_for(*s, in_flight)) synchronized();  // a flag, by which the host waits for what the kernel wrote before it
   for (size_t i = 0; i < bytes; ++i) {
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
-    if (s[i] != in_flight) continue;
+    if (s[i] < in_flight || waited_for(s[i], in_flight)) continue;
     auto a = nearest(at);
     note(Misuse::unsynchronized, tell(a->first, a->second, at), bytes, how, pc);
     break;
@@ -218,6 +222,16 @@ bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   return foreign(at, bytes, how, pc);
 }
 
+static Calls calls_here() {
+  Calls found{};
+  void* all[64];
+  uint64_t* to = found.pcs;
+  int count = launching ? 0 : backtrace(all, 64);
+  for (int i = 0; i < count && to < std::end(found.pcs); ++i)
+    if (in_library(reinterpret_cast<uintptr_t>(all[i]))) *to++ = relative(all[i]);
+  return found;
+}
+
 void* allocate(size_t bytes, Kind kind, uintptr_t pc) {
   bool is_device = of_device(kind);
   uintptr_t& top = is_device ? device_top : visible_top;
@@ -231,7 +245,7 @@ void* allocate(size_t bytes, Kind kind, uintptr_t pc) {
     else protect(PROT_READ | PROT_WRITE);
   }
   memset(state_of(at), is_device ? undefined_byte : visible, bytes);
-  allocations[at] = {bytes, kind, false, pc, 0};
+  allocations[at] = {bytes, kind, false, pc, 0, calls_here(), {}};
   live_bytes += bytes;
   return reinterpret_cast<void*>(at);
 }
@@ -253,7 +267,7 @@ cudaError_t release(void* given, bool of_host, uintptr_t pc) {
     return cudaErrorInvalidValue;
   }
   Allocation& it = a->second;
-  it.freed = true, it.freed_pc = pc;
+  it.freed = true, it.freed_pc = pc, it.gone = calls_here();
   live_bytes -= it.bytes;
   memset(state_of(at), nobodys, it.bytes);
   uintptr_t first = up(at, page), last = (at + it.bytes) / page * page;
@@ -327,15 +341,25 @@ void copy_states(const void* to, const void* from, size_t bytes, bool flies) {
   if (!in_arena(t)) return;
   if (t - arena >= device_space) {
     any_in_flight |= flies;
-    if (flies) memset(state_of(t), in_flight, bytes);
+    if (flies) memset(state_of(t), mark_of_work(in_flight), bytes);
   } else if (from && in_arena(f) && f - arena < device_space) memmove(state_of(t), state_of(f), bytes);
   else memset(state_of(t), defined_byte, bytes);
 }
 
+static void make_visible(bool (*which)(uint8_t mark)) {
+  for (auto& [at, a] : allocations)
+    if (!a.freed && !of_device(a.kind))
+      std::replace_if(state_of(at), state_of(at) + a.bytes, [=](uint8_t s) { return s >= in_flight && which(s); }, uint8_t{visible});
+}
+
+void settle_marks() {
+  make_visible([](uint8_t mark) { return waited_for(mark, in_flight); });
+}
+
 void synchronized() {
   if (!std::exchange(any_in_flight, false)) return;
-  for (auto& [at, a] : allocations)
-    if (!a.freed && !of_device(a.kind)) memset(state_of(at), visible, a.bytes);
+  forget_work();
+  make_visible([](uint8_t) { return true; });
 }
 
 void collect_regions(Launch& l) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "streams.h"
 #include "textures.h"
 #include "watch.h"
 
@@ -19,10 +20,10 @@ cudaError_t give(void** to, size_t bytes, Kind kind, const char* name, uintptr_t
   return cudaSuccess;
 }
 
-cudaError_t take_back(void* at, bool of_host, const char* name, uintptr_t pc) {
+cudaError_t take_back(void* at, bool of_host, const char* name, uintptr_t pc, bool waits = true) {
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
-  synchronized();
+  if (waits) synchronized();
   Open opened;
   return release(at, of_host, pc);  // its finding says more than the error does
 }
@@ -52,10 +53,14 @@ struct Block {
   size_t from_pitch, width, height;
 };
 
-cudaError_t copy(const Block& b, cudaMemcpyKind kind, bool waits, const char* name, uintptr_t pc) {
+// In a stream; null: the host waits, and the default stream does it.
+using In = const cudaStream_t*;
+
+cudaError_t copy(const Block& b, cudaMemcpyKind kind, In stream, const char* name, uintptr_t pc) {
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
-  if (waits) synchronized();
+  begin_work(stream ? *stream : nullptr);
+  if (!stream || is_plain(memory_at(reinterpret_cast<uintptr_t>(b.to)), b.to)) host_waits(stream ? *stream : nullptr);
   if (!b.width || !b.height) return cudaSuccess;
   if (!b.to || !b.from) return told(cudaErrorInvalidValue, name, pc, "null");
   if (b.height > 1 && (b.width > b.to_pitch || b.width > b.from_pitch)) return told(cudaErrorInvalidPitchValue, name, pc, "");
@@ -67,13 +72,13 @@ cudaError_t copy(const Block& b, cudaMemcpyKind kind, bool waits, const char* na
     auto* from = static_cast<const char*>(b.from) + row * b.from_pitch;
     if (!judge_copy(to, b.width, true, name, pc) || !judge_copy(from, b.width, false, name, pc)) return cudaErrorInvalidValue;
     memmove(to, from, b.width);
-    copy_states(to, from, b.width, !waits);
+    copy_states(to, from, b.width, stream);
   }
   return cudaSuccess;
 }
 
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool waits, const char* name, uintptr_t pc) {
-  return copy({to, bytes, from, bytes, bytes, 1}, kind, waits, name, pc);
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, In stream, const char* name, uintptr_t pc) {
+  return copy({to, bytes, from, bytes, bytes, 1}, kind, stream, name, pc);
 }
 
 cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, const char* name, uintptr_t pc) {
@@ -121,7 +126,7 @@ API cudaError_t cudaMalloc3D(cudaPitchedPtr* to, cudaExtent e) {
   return give(&to->ptr, pitch * e.height * e.depth, Kind::device, __func__, CALLER);
 }
 API cudaError_t cudaFree(void* at) { return take_back(at, false, __func__, CALLER); }
-API cudaError_t cudaFreeAsync(void* at, cudaStream_t) { return take_back(at, false, __func__, CALLER); }
+API cudaError_t cudaFreeAsync(void* at, cudaStream_t) { return take_back(at, false, __func__, CALLER, false); }
 API cudaError_t cudaFreeHost(void* at) { return take_back(at, true, __func__, CALLER); }
 
 API cudaError_t cudaHostRegister(void* at, size_t bytes, unsigned) {
@@ -154,21 +159,21 @@ API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, const void* 
   return FINE;
 }
 
-API cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind k) { return copy(to, from, n, k, true, __func__, CALLER); }
-API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind k, cudaStream_t) {
-  return copy(to, from, n, k, false, __func__, CALLER);
+API cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind k) { return copy(to, from, n, k, nullptr, __func__, CALLER); }
+API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind k, cudaStream_t s) {
+  return copy(to, from, n, k, &s, __func__, CALLER);
 }
 API cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
-  return copy(to, from, n, cudaMemcpyDeviceToDevice, true, __func__, CALLER);
+  return copy(to, from, n, cudaMemcpyDeviceToDevice, nullptr, __func__, CALLER);
 }
-API cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t) {
-  return copy(to, from, n, cudaMemcpyDeviceToDevice, false, __func__, CALLER);
+API cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t s) {
+  return copy(to, from, n, cudaMemcpyDeviceToDevice, &s, __func__, CALLER);
 }
 API cudaError_t cudaMemcpy2D(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind k) {
-  return copy({to, tp, from, fp, w, h}, k, true, __func__, CALLER);
+  return copy({to, tp, from, fp, w, h}, k, nullptr, __func__, CALLER);
 }
-API cudaError_t cudaMemcpy2DAsync(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t) {
-  return copy({to, tp, from, fp, w, h}, k, false, __func__, CALLER);
+API cudaError_t cudaMemcpy2DAsync(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t s) {
+  return copy({to, tp, from, fp, w, h}, k, &s, __func__, CALLER);
 }
 API cudaError_t cudaMemset(void* at, int value, size_t n) { return set(at, n, value, n, 1, __func__, CALLER); }
 API cudaError_t cudaMemsetAsync(void* at, int value, size_t n, cudaStream_t) { return set(at, n, value, n, 1, __func__, CALLER); }
@@ -192,25 +197,25 @@ API cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* to, int device) { return cud
 API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return FINE; }
 API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return FINE; }
 
-#define TO_SYMBOL(NAME, WAITS, ...)                                                                                    \
+#define TO_SYMBOL(NAME, STREAM, ...)                                                                                    \
   API cudaError_t NAME(const void* s, const void* from, size_t n, size_t offset, cudaMemcpyKind k __VA_ARGS__) {       \
     LOCKED;                                                                                                            \
     char* at;                                                                                                          \
     cudaError_t e = symbol(s, offset, n, &at, __func__, CALLER);                                                       \
-    return e ? e : copy(at, from, n, k, WAITS, __func__, CALLER);                                                      \
+    return e ? e : copy(at, from, n, k, STREAM, __func__, CALLER);                                                      \
   }
-#define FROM_SYMBOL(NAME, WAITS, ...)                                                                                  \
+#define FROM_SYMBOL(NAME, STREAM, ...)                                                                                  \
   API cudaError_t NAME(void* to, const void* s, size_t n, size_t offset, cudaMemcpyKind k __VA_ARGS__) {               \
     LOCKED;                                                                                                            \
     char* at;                                                                                                          \
     cudaError_t e = symbol(s, offset, n, &at, __func__, CALLER);                                                       \
-    return e ? e : copy(to, at, n, k, WAITS, __func__, CALLER);                                                        \
+    return e ? e : copy(to, at, n, k, STREAM, __func__, CALLER);                                                        \
   }
-#define WITH_STREAM , cudaStream_t
-TO_SYMBOL(cudaMemcpyToSymbol, true)
-TO_SYMBOL(cudaMemcpyToSymbolAsync, false, WITH_STREAM)
-FROM_SYMBOL(cudaMemcpyFromSymbol, true)
-FROM_SYMBOL(cudaMemcpyFromSymbolAsync, false, WITH_STREAM)
+#define WITH_STREAM , cudaStream_t stream
+TO_SYMBOL(cudaMemcpyToSymbol, nullptr)
+TO_SYMBOL(cudaMemcpyToSymbolAsync, &stream, WITH_STREAM)
+FROM_SYMBOL(cudaMemcpyFromSymbol, nullptr)
+FROM_SYMBOL(cudaMemcpyFromSymbolAsync, &stream, WITH_STREAM)
 
 API cudaError_t cudaGetSymbolAddress(void** to, const void* s) {
   LOCKED;
@@ -234,6 +239,7 @@ API cudaError_t cudaGetSymbolSize(size_t* to, const void* s) {
 #define LOCATION int
 #define PLACE int
 #endif
+// The form of CUDA 12 is in legacy.h.
 API cudaError_t cudaMemPrefetchAsync(const void*, size_t, LOCATION, cudaStream_t) { return FINE; }
 API cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, PLACE) { return FINE; }
 
@@ -277,27 +283,27 @@ API cudaError_t cudaFreeArray(cudaArray_t array) {
 }
 API cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t pitch, size_t w, size_t h, cudaMemcpyKind k) {
   size_t row = to->width * to->element;
-  return copy({to->data + y * row + x, row, from, pitch, w, h}, k, true, __func__, CALLER);
+  return copy({to->data + y * row + x, row, from, pitch, w, h}, k, nullptr, __func__, CALLER);
 }
 API cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t w, size_t h, cudaMemcpyKind k) {
   size_t row = from->width * from->element;
-  return copy({to, pitch, from->data + y * row + x, row, w, h}, k, true, __func__, CALLER);
+  return copy({to, pitch, from->data + y * row + x, row, w, h}, k, nullptr, __func__, CALLER);
 }
 API cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, const void* from, size_t pitch, size_t w, size_t h,
-                                         cudaMemcpyKind k, cudaStream_t) {
+                                         cudaMemcpyKind k, cudaStream_t s) {
   size_t row = to->width * to->element;
-  return copy({to->data + y * row + x, row, from, pitch, w, h}, k, false, __func__, CALLER);
+  return copy({to->data + y * row + x, row, from, pitch, w, h}, k, &s, __func__, CALLER);
 }
 API cudaError_t cudaMemcpy2DFromArrayAsync(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t w, size_t h,
-                                           cudaMemcpyKind k, cudaStream_t) {
+                                           cudaMemcpyKind k, cudaStream_t s) {
   size_t row = from->width * from->element;
-  return copy({to, pitch, from->data + y * row + x, row, w, h}, k, false, __func__, CALLER);
+  return copy({to, pitch, from->data + y * row + x, row, w, h}, k, &s, __func__, CALLER);
 }
 API cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t n, cudaMemcpyKind k) {
-  return copy(to->data + y * to->width * to->element + x, from, n, k, true, __func__, CALLER);
+  return copy(to->data + y * to->width * to->element + x, from, n, k, nullptr, __func__, CALLER);
 }
 API cudaError_t cudaMemcpyFromArray(void* to, cudaArray_const_t from, size_t x, size_t y, size_t n, cudaMemcpyKind k) {
-  return copy(to, from->data + y * from->width * from->element + x, n, k, true, __func__, CALLER);
+  return copy(to, from->data + y * from->width * from->element + x, n, k, nullptr, __func__, CALLER);
 }
 API cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* to, cudaArray_const_t array) { return *to = array->format, FINE; }
 API cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* size, unsigned* flags, cudaArray_t array) {
@@ -306,7 +312,7 @@ API cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* size
   if (flags) *flags = 0;
   return FINE;
 }
-static cudaError_t copy_3d(const cudaMemcpy3DParms* p, bool waits, const char* name, uintptr_t pc) {
+static cudaError_t copy_3d(const cudaMemcpy3DParms* p, In stream, const char* name, uintptr_t pc) {
   LOCKED;
   bool from_array = p->srcArray, to_array = p->dstArray;
   size_t element = from_array ? p->srcArray->element : to_array ? p->dstArray->element : 1, width = p->extent.width * element;
@@ -318,11 +324,11 @@ static cudaError_t copy_3d(const cudaMemcpy3DParms* p, bool waits, const char* n
   size_t tp, ts, fp, fs;
   char *to = side(p->dstArray, p->dstPtr, p->dstPos, tp, ts), *from = side(p->srcArray, p->srcPtr, p->srcPos, fp, fs);
   for (size_t z = 0; z < p->extent.depth; ++z)
-    if (cudaError_t e = copy({to + z * ts, tp, from + z * fs, fp, width, p->extent.height}, p->kind, waits, name, pc)) return e;
+    if (cudaError_t e = copy({to + z * ts, tp, from + z * fs, fp, width, p->extent.height}, p->kind, stream, name, pc)) return e;
   return cudaSuccess;
 }
-API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) { return copy_3d(p, true, __func__, CALLER); }
-API cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t) { return copy_3d(p, false, __func__, CALLER); }
+API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) { return copy_3d(p, nullptr, __func__, CALLER); }
+API cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t s) { return copy_3d(p, &s, __func__, CALLER); }
 
 API cudaError_t cudaCreateTextureObject(cudaTextureObject_t* to, const cudaResourceDesc* r, const cudaTextureDesc* t, const cudaResourceViewDesc*) {
   LOCKED;

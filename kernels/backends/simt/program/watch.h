@@ -25,6 +25,11 @@ enum class Misuse : int32_t {
 
 enum class Kind : int32_t { none, device, pinned, managed, heap, variable, constant, managed_variable, shared };
 
+// The calls of the program's own code that led to one of the API, the innermost first; 0: no more.
+struct Calls {
+  uint64_t pcs[12];
+};
+
 // Some memory, as it is told of.
 struct Memory {
   Kind kind;
@@ -33,6 +38,7 @@ struct Memory {
   int64_t offset;  // of the access
   uint64_t made_pc, freed_pc;
   char name[64];
+  Calls made, gone;
 };
 
 struct Record {

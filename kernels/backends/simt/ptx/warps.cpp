@@ -10,6 +10,7 @@ namespace {
 // A barrier of some of the block's threads.
 struct Named {
   int arrived;
+  bool passing;  // some of those did not wait
   uint64_t generation;
 };
 std::map<std::pair<uint64_t, int>, Named> named_barriers;  // by block and number
@@ -18,13 +19,23 @@ constexpr int patience = 20000;  // turns in which nobody else came: the barrier
 
 void forget_named_barriers() { named_barriers.clear(); }
 
+// As at __syncthreads(), those that have ended are not waited for where the whole block meets.
+static bool all_there(const Named& n, int count) {
+  return n.arrived >= count || (count >= S.count && !n.passing && n.arrived >= S.alive);
+}
+static void next_generation(Named& n, int count) {
+  if (checking && count >= S.count && !n.passing) shadow_barrier();
+  n = {0, false, n.generation + 1};
+}
+
 // What its threads did before happens before what they do behind it.
 static void meet(int number, int count, bool waits, Place at) {
   Named& n = named_barriers[{S.block, number}];
   uint64_t mine = n.generation;
   uintptr_t key = reinterpret_cast<uintptr_t>(&n) ^ (mine << 48);
   if (checking) shadow_settle(), synchronize(key, false, reads | writes | releases | of_block);
-  if (++n.arrived >= count) n.arrived = 0, ++n.generation;
+  ++n.arrived, n.passing |= !waits;
+  if (all_there(n, count)) next_generation(n, count);
   if (!waits) return;
   for (int turns = 0; n.generation == mine; ++turns) {
     if (turns > patience) {
@@ -33,6 +44,7 @@ static void meet(int number, int count, bool waits, Place at) {
       fail(Trouble::deadlock, at, text);
     }
     step_aside();
+    if (n.generation == mine && all_there(n, count)) next_generation(n, count);
   }
   if (checking) synchronize(key, false, reads | acquires | of_block);
 }
@@ -74,9 +86,10 @@ void meet_warp(Machine& m, const Instruction& i) { warp(Op::sync, mask_of(m, i.o
 
 void meet_block(Machine& m, const Instruction& i) {
   int count = i.operands.size() > 1 ? static_cast<int>(m.get(i.operands[1])) : S.count;
+  auto number = static_cast<int>(m.get(i.operands[0]));
   bool waits = !i.has("arrive");
-  if (count >= S.count && waits) barrier(Vote::none, 0, m.at);
-  else meet(static_cast<int>(m.get(i.operands[0])), count, waits, m.at);
+  if (!number && count >= S.count && waits) barrier(Vote::none, 0, m.at);  // __syncthreads()
+  else meet(number, count, waits, m.at);
 }
 void meet_and_vote(Machine& m, const Instruction& i) {
   size_t last = i.operands.size() - 1;

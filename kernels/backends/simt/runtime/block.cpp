@@ -207,6 +207,7 @@ void step_aside() {
 
 void poll() {
   constexpr int patience = 16;
+  share_turn();
   if (++S.polls <= patience) return;
   S.polls = 0;
   step_aside();

@@ -1,5 +1,6 @@
 // Blocks that are on the device at the same time. One has its turn until all of its threads have ended or wait; then the
-// next begins, or goes on where it left off, so that a block may wait for an earlier one or for a later one.
+// next begins, or goes on where it left off, so that a block may wait for an earlier one or for a later one. A launch that
+// shares takes the turn away at drawn accesses, too.
 #include "happens.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ struct Parked {
 };
 std::deque<Parked> parked;
 uint64_t begun, at_grid;
+uint64_t changes, until_change;  // of turns that were shared; accesses before the next one
 
 uint64_t capacity() {
   return processors * blocks_at_once(S.count, S.launch->dynamic_shared + S.launch->static_shared);
@@ -67,7 +69,8 @@ void resume(size_t which) {
 
 // One that is parked and can go on; whoever has waited longest, or, where orders are drawn, any.
 size_t choose() {
-  size_t from = static_cast<Order>(S.launch->order) <= Order::reverse ? 0 : random_of_launch(parked.size());
+  bool drawn = S.launch->shares || static_cast<Order>(S.launch->order) > Order::reverse;
+  size_t from = drawn && !parked.empty() ? random_of_launch(parked.size()) : 0;
   for (size_t i = 0; i < parked.size(); ++i) {
     size_t which = (from + i) % parked.size();
     if (!parked[which].waits_for_grid) return which;
@@ -95,15 +98,34 @@ uint64_t blocks_at_once(uint64_t threads, uint64_t shared) {
 
 void forget_blocks() {
   parked.clear();
-  begun = at_grid = 0;
+  begun = at_grid = changes = until_change = 0;
   begin_stacks();
+}
+
+bool under_way(uint32_t interval) {
+  return std::any_of(parked.begin(), parked.end(), [=](const Parked& p) { return p.state.interval == interval; });
+}
+
+// They come ever more seldom, so that a launch of many accesses costs little more for it.
+void share_turn() {
+  constexpr uint64_t often = 16, before_doubling = 512, most_doublings = 20;
+  if (!S.active || S.current < 0 || !S.launch->shares || !S.others || until_change--) return;
+  until_change = random_of_launch(often << std::min(changes++ / before_doubling, most_doublings));
+  if (checking) shadow_settle();
+  int me = S.current;
+  const void* acting = acting_for;
+  wake(warp_of(me), bit(lane_of(me)));
+  switch_to(-1, &S.threads[me].stack_pointer);
+  acting_for = acting;
 }
 
 void run_blocks() {
   while (!S.over) {
-    if (has_room()) begin_block(begun++);
+    bool begins = has_room() && (parked.empty() || !S.launch->shares || random_of_launch(2));
+    size_t which = begins ? 0 : choose();
+    if (begins || (which == parked.size() && has_room())) begin_block(begun++);
     else if (parked.empty()) return;
-    else if (size_t which = choose(); which < parked.size()) resume(which);
+    else if (which < parked.size()) resume(which);
     else never_met();
     S.others = has_room() || choose() < parked.size();
     run_threads();
@@ -124,7 +146,11 @@ void block_at_grid() {
   wake_from_grid();
 }
 
+bool may_meet() { return !S.launch->is_plain; }
+
 void grid_barrier(Place at) {
+  if (!may_meet())
+    fail(Trouble::trap, at, "a barrier of the whole grid in a launch that is not cooperative (is_valid() is false) is reached");
   if (S.blocks > capacity()) {
     char text[256];
     snprintf(text, sizeof text, "a barrier of the whole grid is reached by %zu blocks, of which the emulated device holds %zu",

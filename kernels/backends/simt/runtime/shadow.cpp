@@ -104,13 +104,14 @@ bool put_off(const Fault& f, const Access& a, const Stamp& s) {
   bool read_it = (a.flags & by_atomic) && a.writes && !(s.flags & (strong | wrote));
   if (((a.flags | s.flags) & of_one_block && !is_mine(s.interval)) || !(reads_it || read_it)) return false;
   if (s.flags & swapped) return note_swap(f), true;
-  if (read_it && s.interval != S.interval) return false;
+  if (read_it && s.interval != S.interval && !under_way(s.interval)) return false;
   int thread = reads_it ? S.current : s.thread;
+  uint64_t block = reads_it ? S.block : block_of(s.interval);
   for (const Unsure& u : unsure)
-    if (u.thread == thread && u.block == S.block && u.address == a.address) return read_it || u.access == accesses;
+    if (u.thread == thread && u.block == block && u.address == a.address) return read_it || u.access == accesses;
   constexpr size_t most = 4 * max_threads;
   if (unsure.size() >= most) return false;
-  return unsure.push_back({f, a.address, thread, S.block, accesses}), true;
+  return unsure.push_back({f, a.address, thread, block, accesses}), true;
 }
 
 void swaps(uintptr_t address, size_t bytes, const void* caller) {
@@ -364,6 +365,7 @@ void atomic(void* at, int bytes, const void* caller, int how, const void* wanted
   S.steps = 0;  // nobody else has a turn before it is done
   if (reinterpret_cast<uintptr_t>(at) % static_cast<unsigned>(bytes)) misaligned(at, caller);
   if (!checking) return;
+  share_turn();
   bool fails = wanted && !zone_of(reinterpret_cast<uintptr_t>(at), reinterpret_cast<uintptr_t>(caller));
   if (wanted && !fails) fails = memcmp(at, wanted, bytes) != 0;
   if (fails) how &= ~(writes | releases);

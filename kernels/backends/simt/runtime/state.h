@@ -119,6 +119,8 @@ uint64_t blocks_at_once(uint64_t threads, uint64_t shared);     // on one of the
 void run_blocks();
 void begin_block(uint64_t number);  // block.cpp
 void forget_blocks();
+void share_turn();     // may give another block its turn: before an access that others may see
+bool under_way(uint32_t interval);  // of a block that is put aside, and has passed no barrier since
 void block_at_grid();  // all threads of the block wait for the others
 
 // warp.cpp
