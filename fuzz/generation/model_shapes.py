@@ -89,7 +89,8 @@ WIDER = 4
 BESIDE = (-1, 0, 1, 1)
 """Multiples of a dim that such an extent is off, by chance."""
 EARLY, EARLY_EVERY = 1 << 16, 32
-"""The extent that each dim has once early in a run, for 16 bits count to it, and how many cases lie between two."""
+"""The extent that each dim has once early in a run, for 16 bits count to it, and how many cases lie between two. Not of
+an op with many dims: its kernels loop over some of them, and one such case took 20 s."""
 DEEP, BESIDE_DEEP = (96, 160, 257), (1, 1, 2, 3, 17)
 """Extents of a dim that no output has, for what is carried from one tile of it to the next, and of the others."""
 DEEP_EVERY, DEEP_FIRST, MANY_DIMS = 16, 6, 4
@@ -113,7 +114,7 @@ def long_turn(contract: Contract, most: int, run_seed: int, number: int, *, earl
     """
     due = next((base for base, every in LONG.items() if base < most and number % every == every // 4 + 3), None)
     turn, rest = divmod(number, EARLY_EVERY)
-    early &= due is None and rest == 5 and 1 <= turn <= len(contract.dims) and most > EARLY
+    early &= due is None and rest == 5 and 1 <= turn <= len(contract.dims) < MANY_DIMS and most > EARLY
     due = EARLY if early else due
     if due is None:
         return None
