@@ -315,7 +315,8 @@ def _interpreter() -> Path:
 
 def headers(mode: Mode, name: str = "simt.h", more: Sequence[str] = ()) -> Path:
     """The file to include first: it has a precompiled twin, which g++ takes in its place. more: flags."""
-    folder = cache_folder() / f"headers-{digest_of([*flags_of(mode), name, *more], [])}-{mode}"
+    words = [*flags_of(mode), str(HOME / name), *more]  # what g++ cannot use the twin for includes the file by its path
+    folder = cache_folder() / f"headers-{digest_of(words, [])}-{mode}"
     header = folder / "simt.h"
     if header.exists():
         return header
