@@ -26,9 +26,7 @@ class _Said(BaseModel):
         try:
             super().__init__(**said)
         except ValidationError as error:
-            first = error.errors(include_input=False)[0]
-            where = ".".join(str(part)[:100] for part in first["loc"])
-            raise UsageError(f"{where or type(self).__name__}: {protocol.words_of(first)}") from None
+            raise UsageError(protocol.sentence_of(error, type(self).__name__)) from None
 
 
 class Checkout(_Said, protocol.Checkout):

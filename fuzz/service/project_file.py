@@ -13,7 +13,7 @@ from kernel_assay.corpus.errors import UsageError, about
 from kernel_assay.corpus.model.base import Record
 from kernel_assay.corpus.model.reference_place import Target as ReferenceTarget
 from kernel_assay.fuzz.checking.selection import UserKernels
-from kernel_assay.fuzz.service.protocol import TIME, JobRequest, Name, Project, Settings, Short, Target, words_of
+from kernel_assay.fuzz.service.protocol import TIME, JobRequest, Name, Project, Settings, Short, Target, sentence_of
 from kernel_assay.fuzz.settings import seconds_of
 from kernel_assay.oracles.catalog import contract_of
 
@@ -85,9 +85,8 @@ class ProjectFile(Record):
             return cls.model_validate(tomllib.loads(path.read_text("utf-8")))
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "it"
             unknown = first["type"] == "extra_forbidden"
-            said = f"{where} is no key of {NAME}" if unknown else f"{where}: {words_of(first)}"
+            said = f"{'.'.join(map(str, first['loc']))} is no key of {NAME}" if unknown else sentence_of(error, "it")
             raise UsageError(f"{path}: {said}") from error
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error

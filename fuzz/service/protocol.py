@@ -21,6 +21,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     StringConstraints,
+    ValidationError,
     field_validator,
     model_validator,
 )
@@ -77,6 +78,13 @@ def words_of(error: Mapping[str, Any]) -> str:
     said = _SAID.get(str(error.get("type", "")))
     own = FORMS.get(str(known.get("pattern", ""))) or (said.format_map(known) if said else "")
     return own or str(error.get("msg", "")).removeprefix("Value error, ")
+
+
+def sentence_of(error: ValidationError, whole: str) -> str:
+    """Say what is wrong with the first field that is, and never what it holds. whole: what a record is called."""
+    first = error.errors(include_input=False)[0]
+    where = ".".join(str(part)[:100] for part in first["loc"])
+    return f"{where or whole}: {words_of(first)}"
 
 
 class JobKind(StrEnum):

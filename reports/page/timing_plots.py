@@ -27,6 +27,8 @@ MARKS = (
 )
 """Shapes that tell series apart where colours do not."""
 Points = Sequence[tuple[float, float]]
+Axis = tuple[str, Sequence[Tick]]
+"""Its name, and its ticks."""
 
 
 class _Scale:
@@ -65,19 +67,23 @@ def _chart(series: Sequence[tuple[str, Points]], across: str, up: str, words: st
         Trace(name, 1 + i % len(MARKS), "" if roof else _line(some, x, y), _marks(some, x, y, i))
         for i, (name, some) in enumerate(series)
     ]
-    return _with_legend(
-        Plot(
-            width=WIDTH,
-            height=HEIGHT,
-            left=LEFT,
-            right=WIDTH - RIGHT,
-            across=tuple(Tick(round(x(v)), short(v) if v >= 1 else figure(v)) for v in x.ticks()),
-            up=tuple(Tick(round(y(v)), time_of(v) if up.startswith("time") else short(v)) for v in y.ticks()),
-            across_name=across,
-            up_name=up,
-            words=words,
-        ),
-        traces,
+    below = [Tick(round(x(v)), short(v) if v >= 1 else figure(v)) for v in x.ticks()]
+    beside = [Tick(round(y(v)), time_of(v) if up.startswith("time") else short(v)) for v in y.ticks()]
+    return _with_legend(_framed((across, below), (up, beside), words), traces)
+
+
+def _framed(across: Axis, up: Axis, words: str) -> Plot:
+    """An empty plot with its two axes."""
+    return Plot(
+        width=WIDTH,
+        height=HEIGHT,
+        left=LEFT,
+        right=WIDTH - RIGHT,
+        across=tuple(across[1]),
+        up=tuple(up[1]),
+        across_name=across[0],
+        up_name=up[0],
+        words=words,
     )
 
 
@@ -168,20 +174,9 @@ def over_commits(runs: Sequence[tuple[str, float, float, float]], changes: dict[
     for name, tone, slower in (("slower since", 6, True), ("faster since", 3, False)):
         if marked := [spots[i] for i, how in changes.items() if how is slower]:
             traces.append(Trace(name, tone, marks=_placed(marked, tone)))
-    return _with_legend(
-        Plot(
-            width=WIDTH,
-            height=HEIGHT,
-            left=LEFT,
-            right=WIDTH - RIGHT,
-            across=tuple(Tick(round(x[i]), runs[i][0]) for i in range(0, len(runs), math.ceil(60 / room))),
-            up=tuple(Tick(round(y(v)), time_of(v)) for v in y.ticks()),
-            across_name="commit, or day",
-            up_name="time of a call",
-            words=words,
-        ),
-        traces,
-    )
+    below = [Tick(round(x[i]), runs[i][0]) for i in range(0, len(runs), math.ceil(60 / room))]
+    beside = [Tick(round(y(v)), time_of(v)) for v in y.ticks()]
+    return _with_legend(_framed(("commit, or day", below), ("time of a call", beside), words), traces)
 
 
 def _placed(spots: Points, tone: int) -> str:

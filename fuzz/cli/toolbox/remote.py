@@ -173,14 +173,12 @@ def sendable() -> Iterator[None]:
     """Say in one sentence what of a request no server would take."""
     from pydantic import ValidationError  # noqa: PLC0415  as above
 
-    from kernel_assay.fuzz.service.protocol import words_of  # noqa: PLC0415
+    from kernel_assay.fuzz.service.protocol import sentence_of  # noqa: PLC0415
 
     try:
         yield
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the request"
-        raise UsageError(f"{where}: {words_of(first)}") from error
+        raise UsageError(sentence_of(error, "the request")) from error
 
 
 def sent_of(

@@ -45,8 +45,9 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     """
     _check(request)
     parts, until = parts_of(request), until_of(request.deadline)
-    request = request if sources else _with_files(connection, request)
-    if request.sources:
+    if request.finding and not (sources or request.sources or request.checkout):
+        request, sources = _with_files(connection, request, request.finding.id)
+    elif request.sources:
         sources = keep_sources(connection, request.sources)
     request = request.but(sources=None)
     values: Row = {
@@ -75,19 +76,16 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     return str(found), True
 
 
-def _with_files(connection: Connection, request: JobRequest) -> JobRequest:
-    """The request; about a finding whose files it does not bring, with those of the job that met it first."""
-    if request.finding is None or request.sources or request.checkout:
-        return request
-    met = select(life.c.job).where(life.c.finding == request.finding.id, life.c.project == (request.project or ""))
+def _with_files(connection: Connection, request: JobRequest, finding: str) -> tuple[JobRequest, str]:
+    """A request about a finding that brings no files, and the digest of those that the job had which met it first."""
+    met = select(life.c.job).where(life.c.finding == finding, life.c.project == (request.project or ""))
     asked = select(job.c.request, job.c.sources).where(job.c.id == met.limit(1).scalar_subquery())
     first = connection.execute(asked).first()
     if first is None:
-        return request
+        return request, ""
     before = record_of(first.request, JobRequest)
     target = before.target if request.target == Target() else request.target
-    sources = sources_of(connection, first.sources) if first.sources else None
-    return request.but(target=target, checkout=before.checkout, sources=sources)
+    return request.but(target=target, checkout=before.checkout), first.sources
 
 
 def _check(request: JobRequest) -> None:

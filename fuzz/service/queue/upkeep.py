@@ -13,10 +13,9 @@ from kernel_assay.fuzz.service.queue import jobs
 from kernel_assay.fuzz.service.queue.database import Row
 from kernel_assay.fuzz.service.queue.life import SOON, record
 from kernel_assay.fuzz.service.queue.rows import SYSTEM, insert, moment, note, record_of, text_of
+from kernel_assay.fuzz.timing import history
 
 HOUR = 3600.0
-TIMES = "history.json"
-"""The text of a job that its times are in: they are to be compared for years."""
 MOST_FORGOTTEN = 200
 """Jobs whose logs are removed at a time: a transaction is to be short."""
 _COUNTS = select(life.c.project, life.c.state, func.count()).group_by(life.c.project, life.c.state)
@@ -138,6 +137,6 @@ def forget(connection: Connection, before: float) -> int:
     old = list(connection.scalars(select(job.c.id).where(job.c.ended < before, has_tasks).limit(MOST_FORGOTTEN)))
     for table in (log, artifact, task) if old else ():
         gone = table.c.job.in_(old)
-        kept = artifact.c.name == TIMES if table is artifact else false()
+        kept = artifact.c.name == history.NAME if table is artifact else false()  # times are compared for years
         connection.execute(delete(table).where(gone, not_(kept)))
     return len(old)

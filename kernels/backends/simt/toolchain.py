@@ -474,19 +474,24 @@ def run_tool(command: list[str], folder: str, source: str = "", seconds: float |
     return printed
 
 
+@lru_cache(maxsize=256)
+def frames_of(library: Path, addresses: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+    """Files and lines of the calls that return to some addresses, in their order; what is inlined, too."""
+    command = ["addr2line", "-i", "-e", str(library), *(hex(address - 1) for address in addresses)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout if addresses else ""
+    found = [line.split(" ")[0].rpartition(":") for line in said.splitlines()]
+    return tuple((file, int(number)) for file, _, number in found if number.isdigit() and int(number))
+
+
 @lru_cache(maxsize=4096)
 def place_of(library: Path, address: int, source: Path) -> tuple[str, int] | None:
     """File and line of an instruction, where inlined the innermost in the user's own files; None if unknown.
 
     address: from the start of the library, just behind the instruction.
     """
-    command = ["addr2line", "-i", "-e", str(library), hex(address - 1)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    found = [line.split(" ")[0].rpartition(":") for line in said.splitlines()]
     places = [
-        (str(source.absolute()) if file.endswith("<stdin>") else file, int(number))  # g++ reads sources from its stdin
-        for file, _, number in found
-        if number.isdigit() and int(number)
+        (str(source.absolute()) if file.endswith("<stdin>") else file, line)  # g++ reads sources from its stdin
+        for file, line in frames_of(library, (address,))
     ]
     foreign, ours = tuple(map(str, (*cuda_headers(), "/usr/"))), "/".join(("", *HOME.parts[-2:], ""))  # of any clone
     own = [p for p in places if p[0] == str(source.absolute()) or not (ours in p[0] or p[0].startswith(foreign))]

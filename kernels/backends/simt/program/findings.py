@@ -17,7 +17,7 @@ from kernel_assay.corpus.model.base import Record
 from kernel_assay.kernels.backends.simt.emulator import ORDERS, Fault, Shape, Tensor, Trouble
 from kernel_assay.kernels.backends.simt.faults import Scene
 from kernel_assay.kernels.backends.simt.program.compile import Program
-from kernel_assay.kernels.backends.simt.toolchain import Built, SharedArray, place_of
+from kernel_assay.kernels.backends.simt.toolchain import Built, SharedArray, frames_of, place_of
 
 
 class Misuse(IntEnum):
@@ -244,7 +244,7 @@ class Telling:
 
     def _calls_of(self, pcs: Sequence[int]) -> list[Place]:
         """The lines of the program's own sources that led to a call, the innermost first; what is inlined, too."""
-        found = _frames(self.program.executable, tuple(filter(None, pcs)))
+        found = frames_of(self.program.executable, tuple(filter(None, pcs)))
         names = {path.name for path in self.program.texts}
         return [Place(file=self._path(file), line=line) for file, line in found if Path(file).name in names]
 
@@ -318,15 +318,6 @@ def _allocating_calls(executable: Path) -> tuple[int, ...]:
     command = ["objdump", "-d", "--no-show-raw-insn", str(executable)]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return tuple(int(m[1], 16) for m in _CALL.finditer(said))
-
-
-@lru_cache(maxsize=256)
-def _frames(executable: Path, addresses: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
-    """Files and lines of the calls that return to some addresses, in their order; what is inlined, too."""
-    command = ["addr2line", "-i", "-e", str(executable), *(hex(address - 1) for address in addresses)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout if addresses else ""
-    found = [line.split(" ")[0].rpartition(":") for line in said.splitlines()]
-    return tuple((file, int(number)) for file, _, number in found if number.isdigit() and int(number))
 
 
 def _text(raw: bytes) -> str:

@@ -77,6 +77,23 @@ struct Storage {
   alignas(T) char held[N * sizeof(T)];
   SIMT_INLINE T& at(unsigned n) { return reinterpret_cast<T*>(held)[n]; }
 };
+// A value of each warp, in memory that Owner is given or has of its own.
+template <class T, int Threads, class Owner>
+class Kept {
+  using Parts = Storage<T, (Threads + 31) / 32>;
+  static SIMT_INLINE Parts& own() {
+    __shared__ Parts kept;
+    return kept;
+  }
+
+ protected:
+  Parts& parts;
+
+ public:
+  using TempStorage = Parts;
+  SIMT_INLINE Kept() : parts(own()) {}
+  SIMT_INLINE explicit Kept(TempStorage& parts) : parts(parts) {}
+};
 }  // namespace detail
 
 template <class T, int Width = 32, int = 0>
@@ -88,20 +105,15 @@ struct WarpReduce {
   SIMT_INLINE T Sum(T v, int valid = Width) { return Reduce(v, cub::Sum(), valid); }
 };
 
-template <class T, int X, BlockReduceAlgorithm = BLOCK_REDUCE_WARP_REDUCTIONS, int Y = 1, int Z = 1, int = 0>
-class BlockReduce {
+template <class T, int X, BlockReduceAlgorithm How = BLOCK_REDUCE_WARP_REDUCTIONS, int Y = 1, int Z = 1, int Arch = 0>
+class BlockReduce : detail::Kept<T, X * Y * Z, BlockReduce<T, X, How, Y, Z, Arch>> {
   static constexpr int threads = X * Y * Z;
-  using Parts = detail::Storage<T, (threads + 31) / 32>;
-  Parts& parts;
-  static SIMT_INLINE Parts& own() {
-    __shared__ Parts kept;
-    return kept;
-  }
+  using Base = detail::Kept<T, threads, BlockReduce>;
+  using Base::parts;
 
  public:
-  using TempStorage = Parts;
-  SIMT_INLINE BlockReduce() : parts(own()) {}
-  SIMT_INLINE explicit BlockReduce(TempStorage& parts) : parts(parts) {}
+  using typename Base::TempStorage;
+  using Base::Base;
   // The result is the first thread's; what others get is undefined.
   template <class F>
   SIMT_INLINE T Reduce(T v, F f, int valid = threads) {
@@ -179,19 +191,14 @@ struct WarpScan : detail::Scans<T, WarpScan<T, Width>> {
 };
 
 template <class T, int X, BlockScanAlgorithm How = BLOCK_SCAN_RAKING, int Y = 1, int Z = 1>
-class BlockScan : public detail::Scans<T, BlockScan<T, X, How, Y, Z>> {
+class BlockScan : public detail::Scans<T, BlockScan<T, X, How, Y, Z>>, detail::Kept<T, X * Y * Z, BlockScan<T, X, How, Y, Z>> {
   static constexpr int warps = (X * Y * Z + 31) / 32;
-  using Parts = detail::Storage<T, warps>;
-  Parts& parts;
-  static SIMT_INLINE Parts& own() {
-    __shared__ Parts kept;
-    return kept;
-  }
+  using Base = detail::Kept<T, X * Y * Z, BlockScan>;
+  using Base::parts;
 
  public:
-  using TempStorage = Parts;
-  SIMT_INLINE BlockScan() : parts(own()) {}
-  SIMT_INLINE explicit BlockScan(TempStorage& parts) : parts(parts) {}
+  using typename Base::TempStorage;
+  using Base::Base;
   SIMT_INLINE bool is_first() const { return detail::rank() == 0; }
   template <class F>
   SIMT_INLINE detail::Scanned<T> over(T v, F f, T& all) {
