@@ -17,6 +17,7 @@ from kernel_assay.corpus.model.verdict import Signature, Verdict
 from kernel_assay.fuzz.campaign.batches import LAW_EVERY, MOST_DEATHS
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.cli.replay import _line
+from kernel_assay.fuzz.generation.engines import FIRST_CHECKED
 from kernel_assay.fuzz.replay.replay import Item, replay
 from kernel_assay.fuzz.triage.failures import Failure, Observed, event, file
 from kernel_assay.fuzz.triage.shrinker import HANG_SECONDS
@@ -162,9 +163,10 @@ FACTS = [
     ("nondeterministic", "is run {} times more", {5: "five"}[CONFIRMATIONS]),
     ("z", "is 1.05 + 3 / sqrt(rows)", judge.Z_FLOOR == 1.05 and judge.Z_SPREAD == 3.0),
     ("law", "one case in {} is run", {4: "four"}[LAW_EVERY]),
-    ("check", "In one case of {} the second run", {4: "four"}[schedule.CHECKED]),
-    ("race", "in one case of {}:", {4: "four"}[schedule.CHECKED]),
-    ("uninitialized", "in one case of {},", {4: "four"}[schedule.CHECKED]),
+    ("race", "the first {} cases and in half of the others", FIRST_CHECKED),
+    ("race", "in half of the others (large ones, and built-in kernels, in {})", {4: "a quarter"}[schedule.CHECKED]),
+    ("check", "The second run of many cases (see `race`)", True),
+    ("uninitialized", "(see `race` for how often)", True),
     ("law", "outside 2**-30 to 2**30", laws.TAME == (2.0**-30, 2.0**30)),
     ("raised", "which {} characters are kept", exceptions.MAX_MESSAGE),
     ("crashed", "must do so {}:", {2: "twice"}[crash_attribution.GUILTY_DEATHS]),
