@@ -155,7 +155,7 @@ __global__ void staged(float* out, const __half* a) {
 
 def test_loading_a_tile_orders_no_memory(tmp_path):
     kernels, a = Kernels(tmp_path, STAGED, "staged<true>", "staged<false>"), aligned(drawn(16, 16, np.float16, 6))
-    out = blank((16, 16))
+    out = aligned(blank((16, 16)))
     assert not kernels.run("staged<true>", out=out, a=a, mode=CHECK).said
     np.testing.assert_array_equal(out, a.astype(np.float32) @ a.astype(np.float32))
-    assert kernels.run("staged<false>", out=blank((16, 16)), a=a, mode=CHECK).trouble is Trouble.RACE
+    assert kernels.run("staged<false>", out=aligned(blank((16, 16))), a=a, mode=CHECK).trouble is Trouble.RACE
