@@ -94,10 +94,12 @@ class TriageQueue:
         self.known_hits = c.known_hits
         self.known = Known(self.examiner, self.store, c.run, lambda: self.clock.hurried, self.troubles)
         keys, stored = set(self.examiner.subjects), self.store.findings()
+        # A kill between the storing of a finding and the run's record leaves those that the record does not know.
+        own = {f.id for f in stored if f.found_by.partition(":")[0] == c.run}
         for finding in [*(f for _, f in self.store.regressions()), *stored]:
             if finding.subject.key in keys:
-                self.known.remember(finding, fresh=finding.id in c.fresh)
-        self.findings = {f.id: f for f in stored if f.id in c.findings}
+                self.known.remember(finding, fresh=finding.id in own.union(c.fresh))
+        self.findings = {f.id: f for f in stored if f.id in own.union(c.findings)}
         self.room = MOST_KEPT - sum(map(self.store.kept_size, self.findings))
         met = [Failure.read(said) for said in self.store.read_journal(c.run, "pending")]
         self.pending = {key: f for f in met if self._wanting(key := self._key(f.verdict))}
