@@ -97,6 +97,9 @@ def taken(kind):
         return found
 
 
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")  # trio's imports pytest, in each of hundreds of processes
+
+
 @pytest.fixture(scope="session", autouse=True)
 def shared_zygotes():
     with pytest.MonkeyPatch.context() as patch:
