@@ -12,6 +12,7 @@ from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.merging import stays
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.campaign.clock import Clock, Ended
@@ -242,6 +243,7 @@ class TriageQueue:
                 seconds=min(seconds, max(0.0, self.clock.left)),
                 stopping=self._stopping,
                 on_other=self._on_other(failure),
+                is_told=self._is_told,
                 sequence_seconds=ANOTHER_SEQUENCE if self.known.is_stateful(failure.subject) else SEQUENCE_SECONDS,
             )
         if found.trouble:
@@ -249,6 +251,10 @@ class TriageQueue:
         found = replace(found, finding=self.known.own(found.finding))
         with self.clock.undisturbed():
             self._put_away(key, found)
+
+    def _is_told(self, met: Finding) -> bool:
+        """Whether this run has filed all that there is to say of what a failure has come down to."""
+        return met.id in self.known.fresh and stays(self.known.filed[met.id], met)
 
     def _put_away(self, key: str, found: Found) -> None:
         """Store a finding; one that was filed unshrunk before gives way to it."""
