@@ -35,6 +35,7 @@ class Misuse(IntEnum):
     COPIED_BEYOND = 73
     UNSYNCHRONIZED = 74
     HOST_CRASH = 75
+    STREAM_RACE = 76
 
 
 _WORDS = {
@@ -48,7 +49,8 @@ _WORDS = {
     Misuse.API_ERROR: "{said}{at}",
     Misuse.COPIED_UNDEFINED: "{said} copies {bytes} bytes from byte {offset} of {memory}{at}, which nobody has written",
     Misuse.COPIED_BEYOND: "{said} {verb} {bytes} bytes from byte {offset} of {memory}{at}, but it has {whole} bytes",
-    Misuse.UNSYNCHRONIZED: "the host {verb} {memory}{at}, while what a kernel or a copy wrote there was not waited for",
+    Misuse.UNSYNCHRONIZED: "the host {verb} {memory}{at}, while {other} may still {others} it: the host has not waited",
+    Misuse.STREAM_RACE: "{who} {access}{at}, while {other}, in another stream, may still {others} it",
     Misuse.HOST_CRASH: "the program itself ended{at}: {said}",
 }
 KINDS = {
@@ -304,6 +306,8 @@ class Telling:
             "memory": name or "memory",
             "at": _said(self._place(fault)),
             "freed": _said(self._freed(e.memory)),
+            "other": _text(fault.file) + _said(self._freed(e.memory)),
+            "others": "write" if fault.other_writes else "read",
             "said": _text(fault.text),
             "bytes": fault.bytes or e.memory.bytes,
             "offset": e.memory.offset,

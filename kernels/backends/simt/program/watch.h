@@ -21,6 +21,7 @@ enum class Misuse : int32_t {
   copied_beyond,
   unsynchronized,    // the host accesses what a kernel or a copy may still write
   host_crash,
+  stream_race,
 };
 
 enum class Kind : int32_t { none, device, pinned, managed, heap, variable, constant, managed_variable, shared };
@@ -92,8 +93,8 @@ size_t allocated();
 size_t device_memory();  // bytes that there are in all
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc);
 bool judge_copy(const void* at, size_t bytes, bool is_write, const char* name, uintptr_t pc);
-void copy_states(const void* to, const void* from, size_t bytes, bool in_flight);
-void synchronized();
+void copy_states(const void* to, const void* from, size_t bytes);
+Calls calls_here();
 void collect_regions(Launch& launch);
 Memory memory_of_region(int region, int64_t offset);
 void report_leaks();
