@@ -16,7 +16,13 @@ from pathlib import Path
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.simt import toolchain
-from kernel_assay.kernels.backends.simt.program.syntax import Variable, plain_kernels, rewrite_launches, variables
+from kernel_assay.kernels.backends.simt.program.syntax import (
+    Variable,
+    kernel_parameters,
+    plain_kernels,
+    rewrite_launches,
+    variables,
+)
 from kernel_assay.kernels.backends.simt.rewriting import placed, rewritten
 from kernel_assay.kernels.backends.simt.subscripts import subscripts
 from kernel_assay.kernels.backends.simt.toolchain import BuildError, Built, Mode, SharedArray, cache_folder, run_tool
@@ -62,6 +68,8 @@ class Program:
     """Its sources and their own headers."""
     variables: dict[str, tuple[Path, int]]
     """The file and line of each variable of the device."""
+    parameters: dict[str, tuple[str, ...]]
+    """The names of each kernel's parameters."""
 
     @property
     def name(self) -> str:
@@ -90,7 +98,7 @@ def compile_program(request: Request) -> Program:
         executable = _linked(units)
     symbols = _described(executable, units, texts)
     places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
-    return Program(executable, symbols, texts, places)
+    return Program(executable, symbols, texts, places, kernel_parameters(texts.values()))
 
 
 def check_sources(request: Request) -> None:

@@ -92,6 +92,7 @@ class Memory(ctypes.Structure):
         ("name", ctypes.c_char * 64),
         ("made", ctypes.c_uint64 * 12),
         ("gone", ctypes.c_uint64 * 12),
+        ("parameter", ctypes.c_int32),
     )
 
 
@@ -155,6 +156,8 @@ class ProgramFinding(Record):
     """The other access of a race; where memory was freed."""
     memory: str = ""
     """A variable, or what was allocated."""
+    parameter: str = ""
+    """The kernel's parameter by which that was passed, where one is known."""
     allocated: Place | None = None
     kernel: str = ""
     launch: Place | None = None
@@ -193,15 +196,24 @@ class Telling:
     def _finding(self, e: Entry, table: Table) -> ProgramFinding:
         fault, misuse = e.fault, e.fault.trouble >= Misuse.USE_AFTER_FREE
         name, allocated = self._owner(e.memory)
+        parameter = self._parameter(e)
+        name = name or parameter
         launch = Place(file=self._path(_text(e.launch_file)), line=e.launch_line) if e.launch_line else None
         kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else KINDS[Trouble(fault.trouble)]
         return ProgramFinding(
             kind=kind,
-            message=(self._misuse(e, name) if misuse else self._fault(e, name)) + self._helped(e.memory, name),
+            message="".join(
+                (
+                    self._misuse(e, name) if misuse else self._fault(e, name),
+                    self._helped(e.memory, name),
+                    f"; passed as {parameter}" if parameter not in {"", name} else "",
+                )
+            ),
             harmless=bool(e.harmless),
             place=self._place(fault) or (allocated if kind == "leak" else None),
             other=self._freed(e.memory) if misuse else self._at(fault.other_pc),
             memory=name,
+            parameter=parameter,
             allocated=allocated,
             kernel=_text(e.kernel),
             launch=launch,
@@ -234,6 +246,11 @@ class Telling:
         if not memory.kind or not made:
             return "", made
         return self._variable(made, memory.made_pc) or f"what line {made.line} allocates", made
+
+    def _parameter(self, e: Entry) -> str:
+        """The parameter of the kernel by which its launch passed the memory; empty if that is not clear."""
+        names = self.program.parameters.get(_text(e.kernel).partition("<")[0].rpartition("::")[2], ())
+        return names[e.memory.parameter - 1] if 0 < e.memory.parameter <= len(names) else ""
 
     def _freed(self, memory: Memory) -> Place | None:
         return next(iter(self._calls_of(memory.gone)), None) or self._at(memory.freed_pc)

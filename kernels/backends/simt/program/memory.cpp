@@ -73,12 +73,12 @@ void protect(int how) {
 }
 
 Memory tell(uintptr_t begin, const Allocation& a, uintptr_t at) {
-  Memory m{a.kind, a.freed, a.bytes, static_cast<int64_t>(at - begin), relative((void*)a.made_pc), relative((void*)a.freed_pc), "", a.made, a.gone};
+  Memory m{a.kind, a.freed, a.bytes, static_cast<int64_t>(at - begin), relative((void*)a.made_pc), relative((void*)a.freed_pc), "", a.made, a.gone, parameter_within(begin, a.bytes)};
   return m;
 }
 
 Memory tell(const Variable& v, uintptr_t at) {
-  Memory m{v.kind, 0, v.bytes, static_cast<int64_t>(at - v.begin), 0, 0, "", {}, {}};
+  Memory m{v.kind, 0, v.bytes, static_cast<int64_t>(at - v.begin), 0, 0, "", {}, {}, 0};
   snprintf(m.name, sizeof m.name, "%s", v.name.c_str());
   return m;
 }

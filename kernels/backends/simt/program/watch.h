@@ -40,6 +40,7 @@ struct Memory {
   uint64_t made_pc, freed_pc;
   char name[64];
   Calls made, gone;
+  int32_t parameter;  // of the running kernel, from 1 on, by which it was passed; 0: none, or several
 };
 
 struct Record {
@@ -103,6 +104,7 @@ void load_symbols();
 bool is_reachable(uintptr_t at);
 
 // launch.cpp
+int parameter_within(uintptr_t begin, size_t bytes);  // as in Memory
 extern thread_local bool launching __attribute__((tls_model("initial-exec")));  // this thread of the host's runs a kernel
 cudaError_t told(cudaError_t what, const char* function, uintptr_t pc, const char* why = "");
 extern cudaError_t sticky;
