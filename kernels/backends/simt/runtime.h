@@ -73,7 +73,7 @@ enum Traits : int32_t { read_only = 1, undefined = 2, shared = 4 };
 
 // Where the kernel's source indexes an array by its name; kernels/backends/simt/subscripts.py has the same.
 struct Subscript {
-  const char* file;  // without folders
+  const char* file;  // with folders only where several have that name
   const char* name;
   int32_t line, column, closing_line, closing_column;  // of its brackets
   int32_t further;                                     // subscripts that follow

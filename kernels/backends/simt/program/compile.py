@@ -276,7 +276,8 @@ def _lines(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> 
     lines += _variable_lines(units, run_tool(["nm", "-S", "--defined-only", str(executable)], folder))
     lines += [f"shared {a.offset} {a.size} {_word(a.name)}" for a in arrays]
     names = [file.name for file in texts]
-    sources = {file.name: rewritten(text) for file, text in texts.items() if names.count(file.name) == 1}
+    known = {file: file.name if names.count(file.name) == 1 else str(file.absolute()) for file in texts}
+    sources = {known[file]: rewritten(text) for file, text in texts.items()}
     places = subscripts(sources, {a.name for a in arrays})
     lines += [
         f"subscript {s.line} {s.column} {s.closing_line} {s.closing_column} {s.further} {s.name} {s.file}"

@@ -32,8 +32,7 @@ __attribute__((noinline)) void add(const Fault& f, const Memory& m, bool harmles
     memcpy(r.grid, S.launch->grid, sizeof r.grid);
     memcpy(r.block, S.launch->block, sizeof r.block);
     copy_text(r.kernel, sizeof r.kernel, launched.kernel);
-    const char* slash = launched.at.file ? strrchr(launched.at.file, '/') : nullptr;
-    copy_text(r.launch_file, sizeof r.launch_file, slash ? slash + 1 : launched.at.file);
+    set_file(r.launch_file, launched.at.file);
     r.launch_line = launched.at.line;
   }
   ++table->count;

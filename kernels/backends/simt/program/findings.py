@@ -77,6 +77,7 @@ _ALLOCATES = re.compile(
 _CALL = re.compile(r"<(?:cuda(?:Malloc|HostAlloc)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):")
 _SHARED = 8
 _NOWHERE = Path("-")
+_SEVERAL = 2
 
 
 class Memory(ctypes.Structure):
@@ -234,8 +235,19 @@ class Telling:
 
     def _path(self, file: str) -> str:
         """The path of a source as it was given, by the name of its file."""
-        same = [path for path in self.program.texts if path.name == Path(file).name]
-        return str(next((path for path in same if file.endswith(str(path.absolute()))), same[0] if same else file))
+        same = {str(path.absolute()): path for path in self.program.texts if path.name == Path(file).name}
+        exact = next((path for whole, path in same.items() if whole.endswith(file) or file.endswith(whole)), None)
+        found = exact or next(iter(same.values()), Path(file))
+        here = Path.cwd()
+        return str(found.relative_to(here) if found.is_relative_to(here) else found)
+
+    def _shown(self, file: str) -> str:
+        """The name of a file, with its folders where the program has another one of that name."""
+        name = Path(file).name
+        return name if sum(path.name == name for path in self.program.texts) < _SEVERAL else self._path(file)
+
+    def _said(self, place: Place | None) -> str:
+        return f" ({self._shown(place.file)}, line {place.line})" if place else ""
 
     def _owner(self, memory: Memory) -> tuple[str, Place | None]:
         """Name some memory, and say where it was made."""
@@ -258,7 +270,7 @@ class Telling:
     def _helped(self, memory: Memory, name: str) -> str:
         """Words for who asked for an allocation that a function of the program makes for others."""
         lines = self._calls_of(memory.made)
-        by = ", for ".join(_said(place).strip(" ()") for place in lines[:2])
+        by = ", for ".join(self._said(place).strip(" ()") for place in lines[:2])
         return f"; {name}: allocated in {by}" if name and len(lines) > 1 else ""
 
     def _calls_of(self, pcs: Sequence[int]) -> list[Place]:
@@ -298,7 +310,7 @@ class Telling:
         fault.region = 0 if name else -1
         fault.offset = e.memory.offset if name else fault.offset
         shape = Shape(tuple(e.grid), tuple(e.block), e.memory.bytes)
-        return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors), fault
+        return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors, self._shown), fault
 
     def _of_structures(self, name: str) -> bool:
         """Whether a pointer of that name is to structures of the program: an access is to a field, and no element."""
@@ -321,9 +333,9 @@ class Telling:
             "access": scene.access(fault),
             "verb": "writes" if fault.writes else "reads",
             "memory": name or "memory",
-            "at": _said(self._place(fault)),
-            "freed": _said(self._freed(e.memory)),
-            "other": _text(fault.file) + _said(self._freed(e.memory)),
+            "at": self._said(self._place(fault)),
+            "freed": self._said(self._freed(e.memory)),
+            "other": _text(fault.file) + self._said(self._freed(e.memory)),
             "others": "write" if fault.other_writes else "read",
             "said": _text(fault.text),
             "bytes": fault.bytes or e.memory.bytes,
@@ -343,10 +355,6 @@ def _allocating_calls(executable: Path) -> tuple[int, ...]:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
-
-
-def _said(place: Place | None) -> str:
-    return f" ({Path(place.file).name}, line {place.line})" if place else ""
 
 
 def merged(findings: Sequence[ProgramFinding]) -> tuple[ProgramFinding, ...]:

@@ -147,6 +147,7 @@ extern const void* acting_for;  // where in the kernel, while the runtime access
 void guard_begin();
 void guard_end();
 void set_place(Fault& fault, Place at);
+void set_file(char (&to)[256], const char* file);
 void tell(Fault& fault, Trouble trouble, Place at, const char* text);  // block.cpp
 void warn(const Fault& fault);  // the first one is kept
 uint64_t relative(const void* code);
