@@ -328,7 +328,12 @@ _FEATURES = {
 """What an error of g++ is about."""
 _CUDAS = re.compile(r"cu(?:da|blas(?:Lt)?|rand|fft|sparse|solver\w\w|dnn)?[A-Z]|(?:nccl|npp|nvml|nvrtc)[A-Z]?")
 """Functions of CUDA's libraries."""
-_UNKNOWN = re.compile(rf"'((?:{_CUDAS.pattern})\w*)' (?:was not declared|does not name a type|has not been declared)")
+_NAMESPACE = r"(?:cuda|cub|cooperative_groups|nvcuda)::[\w:]+"
+_MEMBER = re.compile(
+    r"'([\w:]+)' (?:is not a member of|in (?:namespace|class|struct)) '((?:cuda|cub|cooperative_groups|nvcuda)\b[^']*)'"
+)
+"""What a namespace of CUDA's has not here."""
+_UNKNOWN = re.compile(rf"'((?:{_CUDAS.pattern})\w*|{_NAMESPACE})' (?:was not declared|does not name a type|has not been declared)")
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
@@ -357,6 +362,8 @@ def _of_line(what: str, at: str) -> str:
         library = next((name for name, its in _LIBRARIES.items() if re.match(its, header[1])), "")
         missing = f"the header {header[1]} is neither emulated nor found ({at})"
         return f"{library} is not emulated ({at}, includes {header[1]})" if library else missing
+    if member := _MEMBER.match(what):
+        return f"{member[2]}::{member[1]} is not emulated ({at})"
     unknown = _UNKNOWN.match(what)
     known = (name for name, its in _FEATURES.items() if re.search(its, what))
     feature = f"{unknown[1]} is not emulated" if unknown else next(known, "")

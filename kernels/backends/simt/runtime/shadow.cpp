@@ -350,7 +350,7 @@ void shadow_barrier() {
 void shadow_settle() {
   if (!pending.waits) return;
   pending.waits = false;
-  if (memcmp(pending.before, pending.at, pending.bytes)) raise(pending.fault);
+  if (memcmp(pending.before, pending.at, pending.bytes)) return raise(pending.fault);
   *pending.cell = pending.was;
   warn(pending.fault);
 }
