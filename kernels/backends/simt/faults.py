@@ -43,6 +43,7 @@ _SENTENCES = {
     Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
     Trouble.UNDEFINED_LANE: "{said}: an undefined value, of {who}{at}",
     Trouble.UNSUPPORTED: "{said} is not emulated{at}",
+    Trouble.ENDED_LANE: "{who} has ended and is named in the mask of {said}{at}: it is not waited for",
     Trouble.SKIPPED_BARRIER: "{who} has ended and skips a barrier{at}, though it has reached an earlier one: undefined,"
     " while today's GPUs wait for nobody who has ended",
 }

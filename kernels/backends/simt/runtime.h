@@ -39,6 +39,7 @@ enum class Trouble : int32_t {
   undefined_lane,      // a warning: a shuffle reads from a lane that takes no part in it
   skipped_barrier,     // a warning: a thread that met the others at a barrier has ended before their next one
   unsupported,         // an instruction of PTX that is not emulated
+  ended_lane,          // a warning: a lane that an operation of the warp names has ended
 };
 
 // What went wrong, where, and who else was involved. Numbers only: words are made in kernels/backends/simt/faults.py.
