@@ -326,6 +326,8 @@ _FEATURES = {
     "launches by kernels are not emulated": "cudaGetParameterBuffer|cudaLaunchDevice",
 }
 """What an error of g++ is about."""
+_NO_ASSEMBLY = "SIMT_UNSUPPORTED_asm"
+"""What an asm statement is that nobody has rewritten."""
 _CUDAS = re.compile(r"cu(?:da|blas(?:Lt)?|rand|fft|sparse|solver\w\w|dnn)?[A-Z]|(?:nccl|npp|nvml|nvrtc)[A-Z]?")
 """Functions of CUDA's libraries."""
 _NAMESPACE = r"(?:cuda|cub|cooperative_groups|nvcuda)::[\w:]+"
@@ -351,12 +353,13 @@ def sentence_of(said: str, own: set[str]) -> str:
     including = [m for m in _FROM.finditer(said) if Path(m[1]).name in own]
     if file not in own and including:
         first = including[-1]
+        what = "inline PTX" if _NO_ASSEMBLY in what else what
         return f"a header that {Path(first[1]).name} includes in line {first[2]} is not emulated ({file}: {what})"
     return _of_line(what, f"{file}, line {line}")
 
 
 def _of_line(what: str, at: str) -> str:
-    if "SIMT_UNSUPPORTED_asm" in what:
+    if _NO_ASSEMBLY in what:
         return f"inline PTX is not emulated ({at})"
     if header := _NO_HEADER.search(what):
         library = next((name for name, its in _LIBRARIES.items() if re.match(its, header[1])), "")

@@ -330,13 +330,13 @@ class Telling:
     def _misuse(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)
         said: dict[str, Any] = {
-            "who": scene.who(fault) if fault.thread >= 0 else _text(fault.text) or "the host",
+            "who": scene.who(fault) if fault.thread >= 0 else _text(fault.file) or _text(fault.text) or "the host",
             "access": scene.access(fault),
             "verb": "writes" if fault.writes else "reads",
             "memory": name or "memory",
             "at": self._said(self._place(fault)),
             "freed": self._said(self._freed(e.memory)),
-            "other": _text(fault.file) + self._said(self._freed(e.memory)),
+            "other": _text(fault.text) + self._said(self._freed(e.memory)),
             "others": "write" if fault.other_writes else "read",
             "said": _text(fault.text),
             "bytes": fault.bytes or e.memory.bytes,

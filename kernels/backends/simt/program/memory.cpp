@@ -129,8 +129,8 @@ void note(Misuse t, const Conflict& c, Memory m, size_t bytes, int how, uintptr_
   m.gone = c.with->calls;
   Fault f = fault_of(static_cast<int32_t>(t), m, bytes, api ? how | by_host : how, pc);
   f.other_writes = c.it_writes, f.other_pc = c.with->calls.pcs[0];
-  snprintf(f.file, sizeof f.file, "%s", c.with->name.c_str());
-  snprintf(f.text, sizeof f.text, "%s", api ? api : "");
+  snprintf(f.text, sizeof f.text, "%s", c.with->name.c_str());
+  snprintf(f.file, sizeof f.file, "%s", api ? api : "");
   note(f, m, false);
 }
 
