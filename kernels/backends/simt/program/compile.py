@@ -126,6 +126,8 @@ def _one_sentence(texts: dict[Path, str]) -> Iterator[None]:
 
 def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[Variable]]) -> list[_Unit]:
     """Compile the sources; their texts, and those of their own headers, with the variables in them, are noted."""
+    if wrong := next((d for d in request.defines if not _MACRO.match(d)), None):
+        raise UsageError(f"-D{wrong} names no macro; -DNAME and -DNAME=VALUE do")
     texts |= {file: _read(file) for file in request.sources}
     parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
     declared |= {file: variables(text) for file, text in texts.items()}
@@ -138,9 +140,12 @@ def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[V
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text("utf-8-sig", "replace")
+        text = file.read_text("utf-8-sig", "replace")
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror})") from error
+    if "\0" in text:
+        raise UsageError(f"{file} is no text: it has bytes of value 0")
+    return text
 
 
 def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> list[Path]:
@@ -339,6 +344,8 @@ _UNKNOWN = re.compile(rf"'((?:{_CUDAS.pattern})\w*|{_NAMESPACE})' (?:was not dec
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
+_TWICE = re.compile(r"(?:([^\s:]+):(\d+):)? ?multiple definition of `([^']+)'")
+_MACRO = re.compile(r"[^\W\d]\w*(?:\([^()]*\))?(?:=|$)")
 _NO_HEADER = re.compile(r"(\S+): No such file or directory")
 
 
@@ -346,6 +353,9 @@ def sentence_of(said: str, own: set[str]) -> str:
     """The first error of g++ or the linker as one sentence with its line."""
     if missing := [*_NO_FUNCTION.finditer(said)]:
         return _undefined(next((m for m in missing if _CUDAS.match(m[3])), missing[0]))
+    if twice := _TWICE.search(said):
+        at = f" ({Path(twice[1]).name}, line {twice[2]})" if twice[1] else ""
+        return f"{twice[3]} is defined twice{at}"
     match = _ERROR.search(said)
     if not match:
         return f"g++ could not compile {' or '.join(sorted(own))}: {said.strip().splitlines()[0]}"

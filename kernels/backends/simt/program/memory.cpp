@@ -134,17 +134,23 @@ void note(Misuse t, const Conflict& c, Memory m, size_t bytes, int how, uintptr_
   note(f, m, false);
 }
 
-// Of memory that work in several streams, or the host and work, may access: of variables behind all else.
-__attribute__((noinline)) void judge_streams(uintptr_t at, size_t bytes, int how, uintptr_t pc, const char* api = nullptr) {
-  size_t slot = in_arena(at) ? at - arena : space + (at - data_begin);
-  bool is_visible = in_arena(at) && slot >= device_space;
-  if ((!many_streams && !is_visible) || slot + bytes > most_slots) return;
+// Of memory that work in several streams may access, or work and the host, which sees it: of variables behind all else.
+size_t slot_of(uintptr_t at) { return in_arena(at) ? at - arena : space + (at - data_begin); }
+__attribute__((noinline)) void judge_streams(uintptr_t at, size_t bytes, int how, uintptr_t pc, bool seen, const char* api = nullptr) {
+  size_t slot = slot_of(at);
+  if ((!many_streams && !seen) || slot + bytes > most_slots) return;
   if (Conflict c = work_accesses(slot, bytes, how); c.with) note(Misuse::stream_race, c, memory_at(at), bytes, how, pc, api);
+}
+
+void judge_host(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
+  Conflict c = slot_of(at) + bytes > most_slots ? Conflict{} : host_accesses(slot_of(at), bytes, how);
+  if (c.with && how & polls) host_waits_for_all();  // a flag, by which the host waits for what the kernel wrote before it
+  else if (c.with) note(Misuse::unsynchronized, c, memory_at(at), bytes, how, pc);
 }
 
 bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   uint8_t* s = state_of(at);
-  if (*s > ordered || (many_streams && *s != ordered && *s != nobodys)) judge_streams(at, bytes, how, pc);
+  if (*s == visible || (many_streams && *s != ordered && *s != nobodys)) judge_streams(at, bytes, how, pc, *s == visible);
   if (bytes == 4) {
     uint32_t four;
     memcpy(&four, s, 4);
@@ -177,9 +183,7 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   uint8_t* s = state_of(at);
   for (size_t i = 0; i < bytes; ++i)
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
-  Conflict c = *s == ordered ? Conflict{} : host_accesses(at - arena, bytes, how);
-  if (c.with && how & polls) host_waits_for_all();  // a flag, by which the host waits for what the kernel wrote before it
-  else if (c.with) note(Misuse::unsynchronized, c, memory_at(at), bytes, how, pc);
+  if (*s != ordered) judge_host(at, bytes, how, pc);
   return true;
 }
 
@@ -188,10 +192,11 @@ bool variable_accessed(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   bool inside = v && at - v->begin < v->bytes;
   if (how & by_host) {
     if (inside && v->kind != Kind::managed_variable) note(Misuse::host_access, tell(*v, at), bytes, how, pc);
+    else if (inside) judge_host(at, bytes, how, pc);
     return true;
   }
   if (inside && at + bytes <= v->begin + v->bytes) {
-    if (many_streams) judge_streams(at, bytes, how, pc);
+    if (bool seen = v->kind == Kind::managed_variable; seen || many_streams) judge_streams(at, bytes, how, pc, seen);
     if (v->kind == Kind::constant && how & a_write) note(Misuse::constant_write, tell(*v, at), bytes, how, pc);
     return v->kind == Kind::constant;
   }
@@ -330,7 +335,7 @@ bool judge_copy(const void* given, size_t bytes, bool is_write, const char* name
   if (!in_arena(at)) {
     bool fits = m.kind == Kind::none || m.offset + bytes <= m.bytes;
     if (!fits) report(Misuse::copied_beyond, pc, m, name, bytes, is_write);
-    else if (m.kind != Kind::none) judge_streams(at, bytes, is_write ? a_write : 0, pc, name);
+    else if (m.kind != Kind::none) judge_streams(at, bytes, is_write ? a_write : 0, pc, m.kind == Kind::managed_variable, name);
     return fits;
   }
   if (m.kind == Kind::none || m.freed || m.offset < 0 || m.offset + bytes > m.bytes) {
@@ -338,7 +343,7 @@ bool judge_copy(const void* given, size_t bytes, bool is_write, const char* name
     report(gone ? Misuse::use_after_free : Misuse::copied_beyond, pc, m, name, bytes, is_write);
     return false;
   }
-  if (*state_of(at) != ordered) judge_streams(at, bytes, is_write ? a_write : 0, pc, name);
+  if (*state_of(at) != ordered) judge_streams(at, bytes, is_write ? a_write : 0, pc, *state_of(at) == visible, name);
   if (is_write) return true;
   // What is undefined is told of where it is no gap of a structure: a long run, or the only one of many bytes.
   const uint8_t* s = state_of(at);
