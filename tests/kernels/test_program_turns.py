@@ -166,7 +166,9 @@ def test_what_is_wrong_between_blocks_and_streams_is_found(program, tmp_path):
     assert set(told) == wanted | {("race", line_of("queue")), ("trap", line_of("grid"))}
     race = told["stream-race", line_of("fills")]
     (other,) = [n for n, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("other>>>(pinned, 5);")]
-    assert f"] (p.cu, line {race.place.line}), while kernel fills (p.cu, line {other}), in another stream" in race.message
+    assert (
+        f"] (p.cu, line {race.place.line}), while kernel fills (p.cu, line {other}), in another stream" in race.message
+    )
     race = told["race", line_of("queue")].message
     assert f"p: allocated in p.cu, line 7, for p.cu, line {line_of('helper')}" in race
     assert told["race", line_of("queue")].seed == 1
