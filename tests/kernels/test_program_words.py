@@ -1,4 +1,4 @@
-"""What a finding of a program names: which of two files, the parameter, the work in another stream; with right twins."""
+"""What a finding of a program names: which of two files, the parameter, the work in another stream; with a twin."""
 
 from pathlib import Path
 
