@@ -340,7 +340,9 @@ _MEMBER = re.compile(
     r"'([\w:]+)' (?:is not a member of|in (?:namespace|class|struct)) '((?:cuda|cub|cooperative_groups|nvcuda)\b[^']*)'"
 )
 """What a namespace of CUDA's has not here."""
-_UNKNOWN = re.compile(rf"'((?:{_CUDAS.pattern})\w*|{_NAMESPACE})' (?:was not declared|does not name a type|has not been declared)")
+_UNKNOWN = re.compile(
+    rf"'((?:{_CUDAS.pattern})\w*|{_NAMESPACE})' (?:was not declared|does not name a type|has not been declared)"
+)
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
