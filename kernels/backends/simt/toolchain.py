@@ -360,7 +360,7 @@ def _tools() -> bytes:
     for folder in cuda_headers():
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
-    files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
+    files = sorted(f for f in HOME.rglob("*") if f.is_file() and f.suffix not in {".py", ".pyc"})
     for file in (
         *files,
         Path(__file__),
