@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
@@ -172,10 +172,10 @@ class Client:
         """Search a project no more; its findings stay."""
         self._ask("DELETE", f"/v1/projects/{name}")
 
-    def push(self, name: str, commit: str) -> list[str]:
-        """Tell of a new commit; the ids of the jobs that it makes."""
+    def push(self, name: str, commit: str) -> dict[str, list[str]]:
+        """Tell of a new commit; the ids of its `jobs`, and of those `queued` now, `waiting` or running, and `done`."""
         said = CommitPush(commit=commit)
-        return [str(one) for one in self._ask("POST", f"/v1/projects/{name}/commits", said, again=True).json()["jobs"]]
+        return dict(self._ask("POST", f"/v1/projects/{name}/commits", said, again=True).json())
 
     # workers and tokens
 
@@ -263,6 +263,25 @@ class Client:
         if answer.status_code >= 300:
             raise ServiceError(answer.status_code, _said(answer))
         return answer
+
+
+def untaken(job: Job, workers: Iterable[Mapping[str, Any]]) -> str:
+    """Say that no worker which was there in the last minute takes a job, and what would; empty: one does.
+
+    workers: as `Client.workers` tells of them.
+    """
+    if any(_takes(one, job) for one in workers):
+        return ""
+    cuda = job.settings.device == "cuda"
+    start = "kassay work --device cuda, or serve --engine ray with a cluster that has a GPU" if cuda else "kassay work"
+    return f"No worker that takes this job has asked for work in the last minute. Start one: {start}"
+
+
+def _takes(worker: Mapping[str, Any], job: Job) -> bool:
+    fits = job.settings.device == "cpu" or bool(worker["devices"])
+    return bool(
+        worker["alive"] and not worker["drain"] and fits and (not worker["kinds"] or job.kind.value in worker["kinds"])
+    )
 
 
 def _read(kind: type[M], answer: httpx.Response) -> M:

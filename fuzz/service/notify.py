@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select, update
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.storage.sql.service_tables import event, life
 from kernel_assay.fuzz.service.problems import MissingError
-from kernel_assay.fuzz.service.protocol import OVER, Standing
+from kernel_assay.fuzz.service.protocol import OVER, JobState, Standing
 from kernel_assay.fuzz.service.queue import jobs, upkeep
 from kernel_assay.fuzz.service.queue.database import Row, ServerDatabase
 from kernel_assay.reports.words import count
@@ -124,18 +124,19 @@ def commit_status(connection: Connection, project: str, commit: str, address: st
     found = [one for one in jobs.of_commit(connection, project, commit) if one["kind"] in {"verify", "fuzz"}]
     if not found:
         raise MissingError(f"no job of the project {project!r} is about {commit[:12]}")
-    waits = sum(one["state"] not in [state.value for state in OVER] for one in found)
-    broken = sum(one["state"] in {"failed", "lost"} for one in found)
+    last = {jobs.root_of(one["key"]): one["state"] for one in found}.values()  # one that was tried again stands for it
+    waits, undone = (sum(state in which for state in last) for which in (set(JobState) - OVER, upkeep.UNDONE))
     bad = {name for one in found if one["verdict"] in {"wrong", "fails", "flaky"} for name in one["found"].split()}
     bad |= {one["finding"] for one in found if one["verdict"] in {"fails", "flaky"}}
     if waits:
-        state, said = "pending", f"{waits} of {count(len(found), 'job')} to go"
+        state, said = "pending", f"{waits} of {count(len(last), 'job')} to go"
     elif bad:
-        state, said = "failure", f"{count(len(bad), 'finding')}"
-    elif broken:
-        state, said = "error", f"{count(broken, 'job')} could not be done"
+        rest = f", {count(undone, 'job')} not done" if undone else ""
+        state, said = "failure", f"{count(len(bad), 'finding')}{rest}"
+    elif undone:
+        state, said = "error", f"{count(undone, 'job')} not done"
     else:
-        state, said = "success", f"{count(len(found), 'job')} done, nothing found"
+        state, said = "success", f"{count(len(last), 'job')} done, nothing found"
     link = {"target_url": f"{address}/projects/{told.name}", "description": said}
     if forge == "gitlab":
         name = {"failure": "failed", "error": "failed", "pending": "running"}.get(state, state)

@@ -469,6 +469,8 @@ class ProjectTold(BaseModel):
     created: datetime
     fuzzed: datetime | None = None
     """When the last search was queued."""
+    last: Job | None = None
+    """The last search that has ended: if it is not `done`, that nothing was found says nothing."""
     findings: dict[str, int] = {}
     """By standing."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +22,7 @@ from kernel_assay.fuzz.cli.output import FOUND, UNJUDGED
 from kernel_assay.fuzz.cli.toolbox.server_options import secret_of, server_options, with_service
 from kernel_assay.fuzz.settings import seconds_of
 from kernel_assay.reports.plain.terminal import say, table, visible
+from kernel_assay.reports.words import count
 
 if TYPE_CHECKING:
     from kernel_assay.fuzz.service.client import Client
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 SENT_SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".toml", ".yaml", ".yml", ".json", ".jsonl"})
 """Files of a folder that are sent."""
+NEWS_SECONDS = 10.0
+"""Between two lines that say how far a job is, if nothing else happens."""
 
 
 def asks(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,6 +47,21 @@ def asks(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(client=client, **rest)
 
     return made
+
+
+def known_id(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The id of a job or a finding, as it was given. Raises UsageError for what can be none, and names the option."""
+    from kernel_assay.fuzz.service.protocol import FORMS, ID  # noqa: PLC0415  as above
+
+    if value is not None and not re.fullmatch(ID, value):
+        name = parameter.metavar if isinstance(parameter, click.Argument) else parameter.opts[0]
+        raise UsageError(f"{name} {value!r}: {FORMS[ID]}")
+    return value
+
+
+def utc(moment: str | None) -> str:
+    """A time of the server as people read it, to the second; empty: there is none."""
+    return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M:%S}" if moment else ""
 
 
 @click.group("remote")
@@ -100,7 +120,10 @@ def judge_command(
 @click.argument("kind")
 @click.option("--subject", "subjects", multiple=True, metavar="FILE[:NAME]|NAME", help="A kernel; repeatable.")
 @click.option(
-    "--finding", "finding", metavar="ID", help="Of the server: what replay, shrink, bisect, verify are about."
+    "--finding",
+    metavar="ID",
+    callback=known_id,
+    help="Of the server: what replay, shrink, bisect, verify are about.",
 )
 @click.option("--repository", metavar="URL", help="Instead of files: a repository.  [default: the project's]")
 @click.option("--commit", metavar="COMMIT", help="Of the repository.")
@@ -144,8 +167,7 @@ def submit_command(
         target = Target(ops=ops, subjects=(*sent[: len(files)], *built_in), references=sent[len(files) :])
     job = client.submit(_request(JobKind(kind), target, sources, **given, **more))
     if follow:
-        *_, job = client.follow(job.id)
-        return told(job, as_json=as_json)
+        return told(followed(client, job), as_json=as_json)
     say(job.model_dump_json(indent=2) if as_json else f"{job.id} {job.state.value}; {program()} remote show {job.id}")
     return 0
 
@@ -220,21 +242,51 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def told(job: Job, *, as_json: bool) -> int:
-    """Say how a job stands; the exit code of that."""
+def told(job: Job, *, as_json: bool, advice: str = "") -> int:
+    """Say how a job stands, and what to do about it; the exit code of that."""
     from kernel_assay.fuzz.service.protocol import OVER, JobState  # noqa: PLC0415  as above
 
-    say(job.model_dump_json(indent=2) if as_json else "\n".join(_lines(job)))
+    say(job.model_dump_json(indent=2) if as_json else "\n".join(_lines(job, advice)))
     if job.state is not JobState.DONE:
         return UNJUDGED if job.state in OVER or job.state is JobState.QUEUED else 0
     return FOUND if job.verdict in {"wrong", "fails"} else UNJUDGED if job.verdict == "declined" else 0
 
 
-def _lines(job: Job) -> Iterator[str]:
-    state = job.state.value + (f", {job.position} before it" if job.position is not None else "")
+def followed(client: Client, job: Job) -> Job:
+    """The job at its end; how far it is, and each finding that is stored, is told on standard error until then."""
+    said: tuple[Any, ...] = ()
+    known: set[str] = set()
+    for at in client.follow(job.id):
+        for one in [name for name in at.findings if name not in known]:
+            known.add(one)
+            say(f"finding   {visible(client.finding(one).title)}; {program()} pull {one}", err=True)
+        news = (at.state, len(at.findings), at.attempts)
+        if news != said[1:] or monotonic() - said[0] >= NEWS_SECONDS:
+            said = (monotonic(), *news)
+            p = at.progress
+            tried = f", {p.judged:,} outputs judged, {count(max(p.findings, len(known)), 'finding')}" if p.cases else ""
+            say(". ".join(filter(None, (f"{_state(at)}{tried}", _untaken(client, at)))), err=True)
+    return at
+
+
+def _state(job: Job) -> str:
+    return job.state.value + (f", {job.position} before it" if job.position is not None else "")
+
+
+def _untaken(client: Client, job: Job) -> str:
+    """Say that no worker takes a job that waits, and how to start one; empty: one does, or may."""
+    from kernel_assay.fuzz.service.client import untaken  # noqa: PLC0415  as above
+
+    return untaken(job, client.workers()) if job.state.value == "queued" else ""
+
+
+def _lines(job: Job, advice: str) -> Iterator[str]:
+    state = _state(job)
     yield f"{job.verdict or state}: {job.kind.value} {job.id}" + (f" ({state})" if job.verdict else "")
     if job.reason:
         yield f"reason    {visible(job.reason)}"
+    if advice:
+        yield f"advice    {advice}"
     if job.message:
         yield f"says      {visible(job.message)}"
     if job.progress.judged:
@@ -268,14 +320,14 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
             (p.name, p.head[:12], str(n), str(p.findings.get("fixed", 0)), "", p.project.repository) for p, n in counts
         ]
     else:
-        head = ("worker", "there", "tasks", "GPUs", "drained", "seen")
+        head = ("worker", "there", "tasks", "GPUs", "drained", "seen, UTC")
         rows = [
             (
                 w["name"],
                 "yes" if w["alive"] else "no",
                 *(str(len(w[k])) for k in ("tasks", "devices")),
                 str(w["drain"]),
-                w["seen"],
+                utc(w["seen"]),
             )
             for w in client.workers()
         ]
@@ -283,7 +335,7 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
 
 
 @command.command("show")
-@click.argument("name", metavar="JOB|FINDING")
+@click.argument("name", metavar="JOB|FINDING", callback=known_id)
 @click.option("--text", metavar="NAME", help="A text that a job made, as report.txt; or `reproducer` of a finding.")
 @click.option("--json", "as_json", is_flag=True)
 @asks
@@ -310,7 +362,7 @@ def show_command(*, client: Client, name: str, text: str | None, as_json: bool) 
     if text:
         say(readable(client.artifact(name, text)))
         return 0
-    return told(job, as_json=as_json)
+    return told(job, as_json=as_json, advice=_untaken(client, job))
 
 
 def readable(text: str) -> str:
@@ -323,7 +375,7 @@ def _event(event: dict[str, str]) -> str:
 
 
 @command.command("cancel")
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", callback=known_id)
 @asks
 def cancel_command(*, client: Client, name: str) -> None:
     """Take a job back; what runs is stopped within seconds."""
@@ -331,7 +383,7 @@ def cancel_command(*, client: Client, name: str) -> None:
 
 
 @command.command("log")
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", callback=known_id)
 @click.option("--follow", is_flag=True, help="Until the job is over.")
 @asks
 def log_command(*, client: Client, name: str, follow: bool) -> None:
@@ -344,7 +396,7 @@ def log_command(*, client: Client, name: str, follow: bool) -> None:
 
 
 @click.command("pull")
-@click.argument("name", metavar="FINDING")
+@click.argument("name", metavar="FINDING", callback=known_id)
 @click.option("--checkout", type=click.Path(path_type=Path, exists=True, file_okay=False), help="With its files.")
 @corpus_option
 @asks

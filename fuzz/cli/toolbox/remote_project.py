@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.cli.options import AtLeast
-from kernel_assay.fuzz.cli.toolbox.remote import asks, command, sendable
+from kernel_assay.fuzz.cli.toolbox.remote import asks, command, known_id, sendable, utc
 from kernel_assay.fuzz.cli.toolbox.server_options import server_options
 from kernel_assay.fuzz.settings import seconds_of
 from kernel_assay.reports.plain.terminal import say, table, visible
+from kernel_assay.reports.words import count
 
 if TYPE_CHECKING:
     from kernel_assay.fuzz.service.client import Client
+    from kernel_assay.fuzz.service.protocol import ProjectTold
 
 
 @command.command("project")
@@ -48,7 +51,8 @@ def project_command(
     if check:
         said = ProjectFile.read(folder / NAME)
         said.check(folder)
-        say(f"{folder / NAME}: {len(said.kernels)} kernels, searched every {said.schedule.every} and at each commit")
+        kernels = count(len(said.kernels), "kernel")
+        say(f"{folder / NAME}: {kernels}, searched every {said.schedule.every} and at each commit")
         return
     if name is None:
         raise UsageError("which project? name it, or use --check")
@@ -72,11 +76,26 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
             client.put_project(name, project.project(repository or ""))
     if commit:
         with sendable():
-            queued = client.push(name, commit)
-        say("\n".join(["queued", *queued]))
+            made = client.push(name, commit)
+        for state, words in (("done", "already done"), ("waiting", "already waiting or running"), ("queued", "queued")):
+            for job in made.get(state, ()):
+                say(f"{words} {job}")
     told = client.project(name)
-    counts = ", ".join(f"{number} {state}" for state, number in sorted(told.findings.items())) or "no findings"
-    say(f"{told.name}: {visible(told.project.repository)} at {told.head[:12] or 'no commit yet'}; {counts}")
+    repository = told.project.repository
+    say(f"{told.name}: {visible(repository)} at {told.head[:12] or 'no commit yet'}; {_standing(told)}")
+    if repository.startswith(("/", "file:")):
+        say("warning: that is a path of the workers' machines, and only `work --allow-local` takes it", err=True)
+
+
+def _standing(told: ProjectTold) -> str:
+    """Say what is known of a project's findings, and how far that can be trusted."""
+    counts = ", ".join(f"{number} {state}" for state, number in sorted(told.findings.items()))
+    if told.last is None:
+        return counts or "no search has ended yet"
+    if told.last.state.value == "done":
+        return counts or "no findings"
+    why = f"{visible(told.last.reason)} ({program()} remote show {told.last.id})"
+    return f"{counts}{'; ' if counts else ''}last search {told.last.state.value}: {why}"
 
 
 @command.command("token")
@@ -93,10 +112,10 @@ def token_command(
 
     if name is None:
         rows = [
-            tuple(str(one.get(key) or "")[:40] for key in ("name", "scopes", "expires", "used"))
+            (str(one["name"]), ", ".join(one["scopes"]), utc(one["expires"]), utc(one["used"]))
             for one in client.tokens()
         ]
-        say(table(("token", "scopes", "expires", "used"), rows))
+        say(table(("token", "scopes", "expires, UTC", "used, UTC"), rows))
     elif revoke:
         client.revoke(name)
         say(f"{name} is worth nothing any more")
@@ -117,7 +136,7 @@ def drain_command(*, client: Client, worker: str) -> None:
 
 
 @command.command("wontfix")
-@click.argument("finding")
+@click.argument("finding", metavar="FINDING", callback=known_id)
 @click.option("--reason", default="", help="Why it is let be.")
 @click.option("--time", "length", metavar="TIME", help="For how long, as 720h.  [default: for good]")
 @click.option("--reopen", is_flag=True, help="Put it on the list again instead.")

@@ -41,8 +41,8 @@ def get(name: Id, here: Here, _: Reader, project: Of = None) -> Response:
     """Tell of one finding: how it stands, its record, its life."""
     with here.database.reading() as connection:
         row = life.row_of(connection, name, project)
-        record = life.record(connection, name, row["project"])
-        events = happened(connection, noun="finding", about=name)
+        record = life.record(connection, row["finding"], row["project"])
+        events = happened(connection, noun="finding", about=row["finding"])
     return told(FindingTold(**life.standing(row).__dict__, record=record, events=tuple(events)))
 
 

@@ -77,9 +77,13 @@ def status(
 
 
 @router.post("/v1/projects/{name}/commits", status_code=201)
-def push(name: Named, said: CommitPush, here: Here, caller: Submitter) -> dict[str, list[str]]:
-    """Take in a commit, as a hook sends it: findings are replayed there first, then it is searched."""
+def push(name: Named, said: CommitPush, here: Here, caller: Submitter, answer: Response) -> dict[str, list[str]]:
+    """Take in a commit, as a hook sends it: findings are replayed there first, then it is searched.
+
+    200 instead of 201 if all its jobs are done already, or on their way.
+    """
     with here.database.writing() as connection:
         made = upkeep.push(connection, name, said.commit, caller.name, time.time())
     here.changed()
-    return {"jobs": made}
+    answer.status_code = 201 if made["queued"] else 200
+    return made

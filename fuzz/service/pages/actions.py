@@ -18,7 +18,6 @@ from kernel_assay.fuzz.service.pages.kit import HTML, draw, templates
 from kernel_assay.fuzz.service.problems import RefusedError
 from kernel_assay.fuzz.service.protocol import Checkout, JobKind, JobRequest, Scope
 from kernel_assay.fuzz.service.queue import jobs, leases, life, upkeep
-from kernel_assay.fuzz.service.queue.rows import record_of
 from kernel_assay.reports.formats.html import asset
 
 router = APIRouter(include_in_schema=False)
@@ -176,9 +175,7 @@ def again(name: Id, request: Request, here: Here, csrf: Word) -> Response:
     """Submit a job once more, as it was."""
     caller = _person(request, csrf, Scope.SUBMIT)
     with here.database.writing() as connection:
-        row = jobs.row_of(connection, name)
-        same = record_of(row["request"], JobRequest).but(key="", deadline=None)
-        made, _ = jobs.submit(connection, same, caller.name, sources=row["sources"])
+        made = jobs.again(connection, name, caller.name)
     here.changed()
     return RedirectResponse(f"/jobs/{made}", SEE_OTHER)
 

@@ -12,9 +12,10 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from kernel_assay.corpus.storage.sql.service_tables import event, job, life, task
+from kernel_assay.fuzz.service.client import untaken
 from kernel_assay.fuzz.service.pages.kit import Data, View, ago, router_of
 from kernel_assay.fuzz.service.pages.performance import performance
-from kernel_assay.fuzz.service.protocol import Job, JobKind, JobState, Progress, Standing
+from kernel_assay.fuzz.service.protocol import Job, JobKind, JobState, Progress, ProjectTold, Standing
 from kernel_assay.fuzz.service.queue import coverage, jobs, leases, upkeep
 from kernel_assay.fuzz.service.queue import life as lives
 from kernel_assay.fuzz.service.queue.life import DISCUSSED
@@ -48,12 +49,15 @@ def overview(view: View) -> Data:
     standings, states = _counts(c, life.c.state), _counts(c, job.c.state)
     apart = c.scalar(select(func.count()).select_from(life).where(life.c.project == "", life.c.state.in_(OPEN))) or 0
     burning = sum(standings.get(one, 0) for one in OPEN) - apart
-    found, _ = lives.listed(c, states=OPEN, in_projects=True, limit=FEW)
+    found, _ = lives.listed(c, states=OPEN, in_projects=burning > 0, limit=FEW)
+    projects = upkeep.projects(c)
+    undone = _undone(projects)
     running, _ = jobs.listed(c, states=("running", "leased"), limit=FEW)
     alive = [one for one in leases.workers(c) if one["alive"]]
     return {
-        "sentence": _sentence(burning, found),
-        "tone": "bad" if burning else "good" if standings else "open",
+        "sentence": _sentence(burning, apart, undone, found),
+        "tone": "bad" if burning else "good" if standings and not (apart or undone) else "open",
+        "fresh": not (standings or states),
         "figures": [
             Figure("unresolved findings", f"{burning:,}", tone="bad" if burning else ""),
             Figure("new this week", f"{_happened(c, 'new', now - WEEK):,}"),
@@ -65,15 +69,28 @@ def overview(view: View) -> Data:
         ],
         "findings": [lives.standing(row) for row in found],
         "running": running,
-        "projects": upkeep.projects(c),
+        "projects": projects,
         "events": _with_titles(c, happened(c, noun="finding", limit=FEW)),
     }
 
 
-def _sentence(burning: int, found: list[Any]) -> str:
-    if not burning:
-        return "No unresolved findings"
-    return f"{count(burning, 'unresolved finding')}, the latest {ago(moment(max(row['since'] for row in found)))}"
+def _undone(projects: Iterable[ProjectTold]) -> dict[str, list[str]]:
+    """Projects whose last search came to no end of its own, by how it ended."""
+    found: dict[str, list[str]] = {}
+    for one in projects:
+        if one.last and one.last.state is not JobState.DONE:
+            found.setdefault(one.last.state.value, []).append(one.name)
+    return found
+
+
+def _sentence(burning: int, apart: int, undone: dict[str, list[str]], found: list[Any]) -> str:
+    said = [count(burning, "unresolved finding")] if burning else []
+    said += [f"{count(apart, 'unresolved finding')} outside projects"] if apart else []
+    if said:
+        said[0] += f", the latest {ago(moment(max(row['since'] for row in found)))}"
+    said += [f"last search {state}: {', '.join(names[:FEW])}" for state, names in undone.items()]
+    whole = "; ".join(said) or "no unresolved findings"
+    return whole[0].upper() + whole[1:]
 
 
 def _with_titles(connection: Connection, events: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -113,8 +130,8 @@ def findings(view: View) -> Data:
 
 def finding(view: View) -> Data:
     """One finding: all that the static page shows, its life, and what can be done."""
-    name = view.path["name"]
-    row = lives.row_of(view.connection, name, view.query.get("project"))
+    row = lives.row_of(view.connection, view.path["name"], view.query.get("project"))
+    name = row["finding"]
     record = lives.record(view.connection, name, row["project"])
     drawn = sheet_of(record)
     alike, more = lives.listed(view.connection, project=row["project"], subject=row["subject"], limit=FEW + 1)
@@ -169,9 +186,7 @@ def one_job(view: View) -> Data:
     log, _ = jobs.log_of(view.connection, name)
     asked = select(task.c.id, task.c.place, task.c.state, task.c.worker, task.c.attempts).where(task.c.job == name)
     tasks = view.connection.execute(asked.order_by(task.c.seq.desc()).limit(PAGE)).mappings()
-    found = view.connection.execute(
-        select(life).where(life.c.finding.in_(told.findings[:PAGE]), life.c.project == (row["project"] or ""))
-    ).mappings()
+    found = lives.met(view.connection, told.findings[:PAGE], row["project"] or "")
     ready = max(row["handed"] - row["open_tasks"], 0)
     past = coverage.covered(view.connection, name)
     live = [record_of(text, Progress) for text in view.connection.scalars(_LIVE.where(task.c.job == name))]
@@ -185,7 +200,7 @@ def one_job(view: View) -> Data:
         "advice": _advice(told, leases.workers(view.connection)),
         "_plots": [growth([(0.0, 0.0), *past.growth], "cells of coverage")] if len(past.growth) > 1 else [],
         "tasks": [dict(one) for one in tasks],
-        "findings": [lives.standing(dict(one)) for one in found],
+        "findings": [lives.standing(one) for one in found],
         "log": log[-LOG_TAIL:],
     }
 
@@ -218,15 +233,7 @@ def _newest(past: coverage.Covered, live: Sequence[Progress]) -> datetime | None
 
 def _advice(told: Job, workers: Sequence[Data]) -> str:
     """Say what a person can do about a job that does not go on, or did not; empty: nothing."""
-    if told.state is JobState.QUEUED and not any(_takes(one, told) for one in workers):
-        gpu = " --device cuda" if told.settings.device == "cuda" else ""
-        return f"No worker that takes this job has asked for work in the last minute. Start one: kassay work{gpu}"
-    return ADVICE.get(told.state, "")
-
-
-def _takes(worker: Data, told: Job) -> bool:
-    fits = told.settings.device == "cpu" or bool(worker["devices"])
-    return bool(worker["alive"] and fits and (not worker["kinds"] or told.kind.value in worker["kinds"]))
+    return untaken(told, workers) if told.state is JobState.QUEUED else ADVICE.get(told.state, "")
 
 
 def _rate(told: Job) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 
-from sqlalchemy import Connection, and_, false, func, literal_column, select, update
+from sqlalchemy import Connection, and_, false, func, literal_column, or_, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from kernel_assay import __version__
@@ -26,6 +26,8 @@ from kernel_assay.fuzz.service.repository import check_repository
 
 MOST_LOG = 1 << 20
 """Characters of a job's log that are kept."""
+MOST_ROOT = 190
+"""Characters of a key that a job has in common with those that took its place when it was tried again."""
 IS_HELD = task.c.state.in_([literal_column("'leased'"), literal_column("'running'")])
 """Of tasks that a worker has; written out, for so an index is of use to SQLite."""
 
@@ -74,6 +76,30 @@ def submit(connection: Connection, request: JobRequest, owner: str, *, sources: 
     queue_task(connection, values, 0)
     note(connection, owner, "submitted", noun="job", about=found, words=request.kind.value, project=request.project)
     return str(found), True
+
+
+def again(connection: Connection, name: str, owner: str) -> str:
+    """Submit a job once more, as it was; the new id. Raises MissingError.
+
+    One of a project is known by its key to be another try of the same, as the status of a commit asks.
+    """
+    row = row_of(connection, name)
+    same = record_of(row["request"], JobRequest).but(key=_next_key(connection, row), deadline=None)
+    return submit(connection, same, owner, sources=row["sources"])[0]
+
+
+def _next_key(connection: Connection, row: Row) -> str:
+    if not (row["project"] and row["key"]):
+        return ""
+    root = root_of(row["key"])
+    mine = or_(job.c.key == root, job.c.key.startswith(f"{root}#", autoescape=True))
+    tries = select(func.count()).select_from(job).where(job.c.project == row["project"], mine)
+    return f"{root}#{connection.scalar(tries)}"
+
+
+def root_of(key: str) -> str:
+    """The part of a key that all tries of a job have."""
+    return key.partition("#")[0][:MOST_ROOT]
 
 
 def _with_files(connection: Connection, request: JobRequest, finding: str) -> tuple[JobRequest, str]:
@@ -273,10 +299,10 @@ def _places(connection: Connection, names: Sequence[str]) -> dict[str, int]:
 
 
 def of_commit(connection: Connection, project: str, commit: str) -> list[Row]:
-    """Jobs of a project at a commit; replays and searches keep it in their keys."""
+    """Jobs of a project at a commit, the first one first; replays and searches keep it in their keys."""
     keys = job.c.key.like(f"%:{commit}%") if commit.isalnum() else false()
     asked = select(job).where(job.c.project == project, keys)
-    return [dict(row) for row in connection.execute(asked).mappings()]
+    return [dict(row) for row in connection.execute(asked.order_by(job.c.seq)).mappings()]
 
 
 def log_of(connection: Connection, name: str, after: int = 0) -> tuple[str, int]:

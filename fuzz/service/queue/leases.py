@@ -190,14 +190,23 @@ def heartbeat(connection: Connection, name: str, beat: Heartbeat, now: float) ->
     held = connection.execute(kept.values(**values).returning(task.c.job, task.c.worker)).first()
     if held is None:
         raise _not_held(connection, name, beat.epoch)
-    state = row_of(connection, held.job)["state"]
+    of = row_of(connection, held.job)
+    state = of["state"]
     if state == "leased":
         connection.execute(update(job).where(job.c.id == held.job, job.c.state == "leased").values(state="running"))
-    add_log(connection, held.job, beat.log)
+    add_log(connection, held.job, _of_part(of, name, beat.log))
     drain = connection.scalar(select(worker.c.drain).where(worker.c.name == held.worker))
     connection.execute(update(worker).where(worker.c.name == held.worker, worker.c.seen < now - 5).values(seen=now))
     until = datetime.fromtimestamp(now + LEASE_SECONDS, UTC)
     return Orders(until=until, cancel=state in _OVER, drain=bool(drain))
+
+
+def _of_part(of: Row, name: str, log: str) -> str:
+    """The lines of a task, each with its part of the job, if there are several."""
+    if of["parts"] == 1:
+        return log
+    part_of = f"part {int(name.rpartition('-')[2]) + 1} of {of['parts']}: "
+    return "".join(f"{part_of}{line}" for line in log.splitlines(keepends=True))
 
 
 def _not_held(connection: Connection, name: str, epoch: int) -> ConflictError | MissingError:
@@ -227,7 +236,7 @@ def end(connection: Connection, name: str, outcome: Outcome, now: float) -> None
     of = row_of(connection, done["job"], lock=True)
     check_own(record_of(of["request"], JobRequest), outcome)
     outcome = outcome.but(findings=tuple(own_of(of, one) for one in outcome.findings))
-    add_log(connection, of["id"], outcome.log)
+    add_log(connection, of["id"], _of_part(of, name, outcome.log))
     _keep_texts(connection, of, done["place"], outcome)
     for finding in sorted(outcome.findings, key=lambda f: f.id):
         report(connection, of, finding, now)

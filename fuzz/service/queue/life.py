@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import Connection, and_, select, update
+from sqlalchemy import Connection, and_, delete, select, update
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.model.findings import Event, Finding, State
 from kernel_assay.corpus.storage.base_store import component
 from kernel_assay.corpus.storage.merging import merge
 from kernel_assay.corpus.storage.sql.rows import finding_row
-from kernel_assay.corpus.storage.sql.service_tables import job, life, token
+from kernel_assay.corpus.storage.sql.service_tables import event, job, life, token
 from kernel_assay.corpus.storage.sql.service_tables import project as projects
 from kernel_assay.corpus.storage.sql.tables import findings
 from kernel_assay.fuzz.service.problems import MissingError
@@ -29,14 +29,16 @@ STANDINGS = tuple(Standing)
 UNSHRUNK = {State.NEW, State.CONFIRMED, State.FLAKY}
 DISCUSSED = "discussed"
 """What happened to a finding when somebody said where people talk about it; the words are the address."""
+GONE = "gone"
+"""What happened to a finding whose smallest case has another signature; the words are the id of the other."""
 MOST_COUNT = 2**53
 SOON = 7
 """Priority of what is done about findings: before searches, behind what a person waits for."""
 
 
 def record(connection: Connection, name: str, project: str | None = None) -> Finding:
-    """The library's record of a finding. Raises MissingError."""
-    asked = select(findings.c.record).where(findings.c.id == name)
+    """The library's record of a finding, or of what it was shrunk to. Raises MissingError."""
+    asked = select(findings.c.record).where(findings.c.id == _now(connection, name, project))
     if project is not None:
         asked = asked.where(findings.c.project == project)
     found = connection.scalar(asked.order_by(findings.c.project).limit(1))
@@ -70,6 +72,10 @@ def report(connection: Connection, of: Row, met: Finding, now: float) -> None:
     component(met.signature.op, "op")
     met = met.but(count=min(max(met.count, 0), MOST_COUNT))
     project = of["project"] or ""
+    if of["kind"] == JobKind.SHRINK.value:
+        met = _in_its_place(connection, of["finding"], project, met)
+    else:
+        met = _as_shrunk(connection, project, met)
     fresh = insert(connection, life).values(
         project=project, finding=met.id, since=now, created=now, seen=now, job=of["id"], **_columns(of, met)
     )
@@ -84,6 +90,53 @@ def report(connection: Connection, of: Row, met: Finding, now: float) -> None:
         _met_again(connection, row, of, now, merged)
     if merged.state in UNSHRUNK and of["kind"] != JobKind.SHRINK.value:
         _shrink(connection, of, merged)
+
+
+def _in_its_place(connection: Connection, before: str, project: str, met: Finding) -> Finding:
+    """What a finding was shrunk to: where that has another id, it takes over the life of the unshrunk one, and counts.
+
+    A link to the one that is gone leads to it. What is known by itself already keeps its state.
+    """
+    both = select(life).where(life.c.project == project, life.c.finding.in_([before, met.id]))
+    locked = connection.execute(both.order_by(life.c.finding).with_for_update()).mappings()
+    rows = {row["finding"]: dict(row) for row in locked}
+    gone, there = rows.get(before), rows.get(met.id)
+    if met.id == before or gone is None:
+        return met
+    stored = record(connection, before, project)
+    if there is None:
+        connection.execute(update(life).where(life.c.seq == gone["seq"]).values(finding=met.id))
+    else:
+        together = {"times": there["times"] + gone["times"], "created": min(there["created"], gone["created"])}
+        connection.execute(update(life).where(life.c.seq == there["seq"]).values(**together))
+        connection.execute(delete(life).where(life.c.seq == gone["seq"]))
+    connection.execute(delete(findings).where(findings.c.project == project, findings.c.id == before))
+    its = (event.c.noun == "finding", event.c.about == before, event.c.project == project)
+    connection.execute(update(event).where(*its).values(about=met.id))
+    note(connection, SYSTEM, GONE, noun=GONE, about=before, words=met.id, project=project)
+    note(connection, SYSTEM, "shrunk", noun="finding", about=met.id, words=f"it was {before} before", project=project)
+    return met.but(count=stored.count, history=(*stored.history, *met.history[-1:]))
+
+
+def _as_shrunk(connection: Connection, project: str, met: Finding) -> Finding:
+    """What was shrunk to another finding, as more of that one; where that is fixed, it is one of its own."""
+    name = _now(connection, met.id, project)
+    if name == met.id or row_of(connection, name, project)["state"] == "fixed":
+        return met
+    return record(connection, name, project).but(count=met.count, last_seen=met.last_seen)
+
+
+def _now(connection: Connection, name: str, project: str | None) -> str:
+    """The id of what a finding has been shrunk to, if it is there no more; its own, if it is, or never was."""
+    at, passed = name, {name}
+    while connection.execute(_asked(at, project)).first() is None:
+        asked = select(event.c.words).where(event.c.about == at, event.c.noun == GONE)
+        asked = asked if project is None else asked.where(event.c.project == project)
+        at = connection.scalar(asked.order_by(event.c.seq.desc()).limit(1)) or name
+        if at in passed:
+            return name
+        passed.add(at)
+    return at
 
 
 def _columns(of: Row, met: Finding) -> Row:
@@ -218,7 +271,7 @@ def discuss(connection: Connection, name: str, project: str | None, who: str, ad
     if not good:
         raise UsageError(f"{address[:100]!r} is no address of a discussion; write https://...")
     row = row_of(connection, name, project)
-    note(connection, who, DISCUSSED, noun="finding", about=name, words=address, project=row["project"])
+    note(connection, who, DISCUSSED, noun="finding", about=row["finding"], words=address, project=row["project"])
 
 
 def expire(connection: Connection, now: float) -> int:
@@ -231,12 +284,19 @@ def expire(connection: Connection, now: float) -> int:
 
 
 def row_of(connection: Connection, name: str, project: str | None = None, *, lock: bool = False) -> Row:
-    """The row of a finding's life. Raises MissingError."""
-    asked = _asked(name, project)
+    """The row of the life of a finding, or of what it was shrunk to. Raises MissingError."""
+    asked = _asked(_now(connection, name, project), project)
     found = connection.execute(asked.with_for_update() if lock else asked).mappings().first()
     if found is None:
         raise MissingError(f"there is no finding {name[:40]!r}")
     return dict(found)
+
+
+def met(connection: Connection, names: Iterable[str], project: str) -> list[Row]:
+    """Rows of what a job has met, by what each of it was shrunk to; what is not there is left out."""
+    asked = [_asked(_now(connection, name, project), project) for name in names]
+    rows = [dict(row) for one in asked for row in connection.execute(one).mappings()]
+    return list({row["seq"]: row for row in rows}.values())
 
 
 def _asked(name: str, project: str | None) -> Any:

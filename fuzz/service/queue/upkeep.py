@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection, delete, false, func, not_, select, update
 
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, life, log, project, task
 from kernel_assay.fuzz.service.problems import MissingError
-from kernel_assay.fuzz.service.protocol import OVER, Checkout, JobKind, JobRequest, Project, ProjectTold
+from kernel_assay.fuzz.service.protocol import OVER, Checkout, Job, JobKind, JobRequest, JobState, Project, ProjectTold
 from kernel_assay.fuzz.service.queue import jobs
 from kernel_assay.fuzz.service.queue.database import Row
 from kernel_assay.fuzz.service.queue.life import SOON, record
@@ -19,6 +19,8 @@ HOUR = 3600.0
 MOST_FORGOTTEN = 200
 """Jobs whose logs are removed at a time: a transaction is to be short."""
 _COUNTS = select(life.c.project, life.c.state, func.count()).group_by(life.c.project, life.c.state)
+UNDONE = OVER - {JobState.DONE}
+"""States of jobs that have ended and say nothing of what they were about."""
 REPLAYED = ("new", "open", "reopened", "fixed")
 """Standings of findings that are replayed at a new commit."""
 
@@ -47,7 +49,14 @@ def projects(connection: Connection, name: str | None = None) -> list[ProjectTol
         counts.setdefault(of, {})[state] = number
     asked = select(project).order_by(project.c.name)
     rows = connection.execute(asked if name is None else asked.where(project.c.name == name)).mappings()
-    return [_told(dict(row), counts.get(row["name"], {})) for row in rows]
+    return [_told(dict(row), counts.get(row["name"], {}), _last(connection, row["name"])) for row in rows]
+
+
+def _last(connection: Connection, name: str) -> Job | None:
+    """The search of a project that has ended last."""
+    ended = (job.c.project == name, job.c.kind == JobKind.FUZZ.value, job.c.state.in_(list(OVER)))
+    rows = connection.execute(select(job).where(*ended).order_by(job.c.seq.desc()).limit(1)).mappings()
+    return next(iter(jobs.told(connection, [dict(row) for row in rows])), None)
 
 
 def project_of(connection: Connection, name: str) -> ProjectTold:
@@ -58,7 +67,7 @@ def project_of(connection: Connection, name: str) -> ProjectTold:
     return found[0]
 
 
-def _told(row: Row, counts: dict[str, int]) -> ProjectTold:
+def _told(row: Row, counts: dict[str, int], last: Job | None) -> ProjectTold:
     created = moment(row["created"])
     assert created is not None
     return ProjectTold(
@@ -68,22 +77,37 @@ def _told(row: Row, counts: dict[str, int]) -> ProjectTold:
         created=created,
         fuzzed=moment(row["fuzzed"]),
         findings=counts,
+        last=last,
     )
 
 
-def push(connection: Connection, name: str, commit: str, who: str, now: float) -> list[str]:
-    """Take in a new commit: its findings are replayed there, then it is searched; the ids of the jobs.
+def push(connection: Connection, name: str, commit: str, who: str, now: float) -> dict[str, list[str]]:
+    """Take in a new commit: its findings are replayed there, then it is searched.
 
-    The same commit again makes no job twice. Raises MissingError.
+    Ids of all its `jobs`, and of those the ones that were `queued` now, were on their way (`waiting`) or `done`: the
+    same commit again makes no job twice, but those that failed, were lost or cancelled. Raises MissingError.
     """
     told = project_of(connection, name)
     checkout = Checkout(repository=told.project.repository, commit=commit)
     connection.execute(update(project).where(project.c.name == name).values(head=commit, fuzzed=now))
-    made = [jobs.submit(connection, one, SYSTEM) for one in _replays(connection, told, checkout)]
-    made.append(jobs.submit(connection, _search(told, checkout, f"push:{name}:{commit}"), SYSTEM))
-    if any(new for _, new in made):
+    tried: dict[str, list[Row]] = {}
+    for row in jobs.of_commit(connection, name, commit):
+        tried.setdefault(jobs.root_of(row["key"]), []).append(row)
+    wanted = [*_replays(connection, told, checkout), _search(told, checkout, f"push:{name}:{commit}")]
+    made = [_once(connection, one, tried.get(one.key, [])) for one in wanted]
+    if any(how == "queued" for how, _ in made):
         note(connection, who, "commit", noun="project", about=name, project=name, words=commit)
-    return [job_id for job_id, _ in made]
+    by_state = {state: [one for how, one in made if how == state] for state in ("queued", "waiting", "done")}
+    return {"jobs": [one for _, one in made], **by_state}
+
+
+def _once(connection: Connection, request: JobRequest, tried: Sequence[Row]) -> tuple[str, str]:
+    """Queue a job, unless one of those that were tried before is done, or may be; how it stands, and its id."""
+    for row in reversed(tried):
+        if row["state"] not in UNDONE:
+            return "done" if row["state"] == JobState.DONE else "waiting", str(row["id"])
+    key = f"{request.key}#{len(tried)}" if tried else request.key
+    return "queued", jobs.submit(connection, request.but(key=key), SYSTEM)[0]
 
 
 def _replays(connection: Connection, told: ProjectTold, checkout: Checkout) -> Iterator[JobRequest]:

@@ -12,7 +12,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from sqlalchemy import delete, func, select, update
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.sql.service_tables import job, life, metadata_tables, task
+from kernel_assay.corpus.storage.sql.tables import findings as records
 from kernel_assay.fuzz.service.problems import ConflictError
 from kernel_assay.fuzz.service.protocol import (
     LEASE_SECONDS,
@@ -34,6 +36,7 @@ from kernel_assay.fuzz.service.protocol import (
 from kernel_assay.fuzz.service.queue import jobs, leases, upkeep
 from kernel_assay.fuzz.service.queue import life as lives
 from kernel_assay.fuzz.service.queue.database import ServerDatabase
+from kernel_assay.fuzz.service.queue.rows import happened
 
 OVER_NOW = {state.value for state in OVER}
 
@@ -56,7 +59,7 @@ def database(shared):
 
 def empty(database):
     with database.writing(lazy=True) as connection:
-        for table in metadata_tables():
+        for table in (*metadata_tables(), records):
             connection.execute(delete(table))
 
 
@@ -465,6 +468,50 @@ def test_a_finding_is_run_with_the_files_it_was_met_in_and_its_own_shrinking_is_
     assert (replay.sources, replay.request.target.subjects) == (shrink.sources, ("a.py",))
 
 
+def _otherwise(met):
+    """The same kernel's finding of another signature."""
+    return met.but(signature=met.signature.but(kind=Kind.STATEFUL))
+
+
+def test_what_is_shrunk_to_another_finding_gives_way_to_it_with_its_life(database):
+    unshrunk = found().but(state="new", count=5)
+    shrunk = _otherwise(unshrunk).but(state="minimized", count=0, aliases=unshrunk.keys)
+    first = submit(database, project="p")
+    end(database, lease(database), findings=(unshrunk,), verdict="wrong")
+    with database.writing(lazy=True) as connection:
+        lives.wontfix(connection, unshrunk.id, "p", "me", reason="known", until=None)
+    shrink = lease(database, kinds=(JobKind.SHRINK,))
+    end(database, shrink, findings=(shrunk,), verdict="fails")
+    submit(database, project="p")
+    end(database, lease(database), findings=(unshrunk,), verdict="wrong")  # that is the shrunk one, met again
+    with database.reading() as connection:
+        (row,) = lives.listed(connection)[0]
+        assert {name: row[name] for name in ("finding", "state", "reason", "job", "times")} == {
+            "finding": shrunk.id,
+            "state": "wontfix",
+            "reason": "known",
+            "job": first,
+            "times": 2,
+        }
+        assert lives.record(connection, unshrunk.id, "p").id == shrunk.id, "old links lead to it"
+        assert lives.record(connection, shrunk.id).count == 10
+        assert [one["what"] for one in happened(connection, about=shrunk.id)] == ["new", "wontfix", "shrunk"]
+        assert lives.met(connection, [unshrunk.id, shrunk.id], "p") == [row]
+        assert connection.scalar(select(func.count()).select_from(job).where(job.c.kind == "shrink")) == 1
+
+
+def test_what_is_shrunk_to_a_known_finding_is_counted_there(database):
+    unshrunk, known = _otherwise(found()).but(state="new", count=5), found().but(state="minimized", count=2)
+    submit(database, project="p")
+    end(database, lease(database), findings=(unshrunk, known), verdict="wrong")
+    end(database, lease(database, kinds=(JobKind.SHRINK,)), findings=(known.but(count=0),), verdict="fails")
+    with database.reading() as connection:
+        (row,) = lives.listed(connection)[0]
+        assert (row["finding"], row["times"]) == (known.id, 2)
+        assert lives.row_of(connection, unshrunk.id) == row
+        assert lives.record(connection, known.id).count == 7
+
+
 def test_projects_are_apart(database):
     met = found().but(state="minimized")
     for project in ("p", "q"):
@@ -484,13 +531,48 @@ def test_a_commit_is_replayed_then_searched_and_once_only(database):
     with database.writing(lazy=True) as connection:
         upkeep.put_project(connection, "p", Project(repository="/r", every_hours=1), "me", time.time())
         first = upkeep.push(connection, "p", "d" * 40, "me", time.time())
-        assert upkeep.push(connection, "p", "d" * 40, "me", time.time()) == first
+        assert upkeep.push(connection, "p", "d" * 40, "me", time.time())["waiting"] == first["queued"] == first["jobs"]
     assert [lease(database).request.kind for _ in range(2)] == [JobKind.VERIFY, JobKind.FUZZ]
     with database.writing(lazy=True) as connection:
         assert upkeep.begin_searches(connection, time.time() + 7200) == 0  # one still runs
         connection.execute(update(job).values(state="done"))
         assert upkeep.begin_searches(connection, time.time()) == 0
         assert upkeep.begin_searches(connection, time.time() + 7200) == 1
+
+
+@pytest.mark.parametrize("state", ["failed", "lost", "cancelled"])
+def test_a_commit_of_which_jobs_came_to_nothing_is_tried_again_and_what_is_done_is_not(database, state):
+    met = found().but(state="minimized")
+    submit(database, project="p")
+    end(database, lease(database), findings=(met,))
+    with database.writing(lazy=True) as connection:
+        upkeep.put_project(connection, "p", Project(repository="/r"), "me", time.time())
+        replay, search = upkeep.push(connection, "p", "d" * 40, "me", time.time())["queued"]
+        connection.execute(update(job).where(job.c.id == replay).values(state="done"))
+        connection.execute(update(job).where(job.c.id == search).values(state=state))
+        (told,) = upkeep.projects(connection)
+        assert (told.last.id, told.last.state) == (search, state)
+        made = upkeep.push(connection, "p", "d" * 40, "me", time.time())
+        (new,) = made["queued"]
+        assert new != search
+        assert (made["done"], made["waiting"]) == ([replay], [])
+        assert upkeep.push(connection, "p", "d" * 40, "me", time.time())["waiting"] == [new]
+        connection.execute(update(job).where(job.c.id == new).values(state="failed"))
+        third = jobs.again(connection, new, "ann")  # as on the page
+        assert upkeep.push(connection, "p", "d" * 40, "me", time.time())["waiting"] == [third]
+        connection.execute(update(job).where(job.c.id == third).values(state="done"))
+        assert upkeep.push(connection, "p", "d" * 40, "me", time.time())["done"] == [replay, third]
+
+
+def test_lines_of_a_job_with_parts_say_which(database):
+    name = submit(database, kind=JobKind.FUZZ, settings=Settings(cases=3 * RANGE))
+    one, two = lease(database), lease(database)
+    with database.writing(lazy=True) as connection:
+        leases.heartbeat(connection, two.task, Heartbeat(epoch=two.epoch, log="96 judged\n128 judged\n"), time.time())
+    end(database, one, log="96 judged\n")
+    with database.reading() as connection:
+        said = jobs.log_of(connection, name)[0].splitlines()
+    assert said == ["part 2 of 3: 96 judged", "part 2 of 3: 128 judged", "part 1 of 3: 96 judged"]
 
 
 def test_logs_are_cut_and_old_ones_forgotten(database):
