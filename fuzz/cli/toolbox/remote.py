@@ -26,7 +26,7 @@ from kernel_assay.reports.words import count
 
 if TYPE_CHECKING:
     from kernel_assay.fuzz.service.client import Client
-    from kernel_assay.fuzz.service.protocol import Job, JobRequest, Sources
+    from kernel_assay.fuzz.service.protocol import Job, JobRequest, ProjectTold, Sources
 
 SENT_SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".toml", ".yaml", ".yml", ".json", ".jsonl"})
 """Files of a folder that are sent."""
@@ -260,13 +260,19 @@ def followed(client: Client, job: Job) -> Job:
         for one in [name for name in at.findings if name not in known]:
             known.add(one)
             say(f"finding   {visible(client.finding(one).title)}; {program()} pull {one}", err=True)
-        news = (at.state, len(at.findings), at.attempts)
-        if news != said[1:] or monotonic() - said[0] >= NEWS_SECONDS:
+        news = (at.started, len(at.findings), at.attempts)
+        if at.ended is None and (news != said[1:] or monotonic() - said[0] >= NEWS_SECONDS):
             said = (monotonic(), *news)
-            p = at.progress
-            tried = f", {p.judged:,} outputs judged, {count(max(p.findings, len(known)), 'finding')}" if p.cases else ""
-            say(". ".join(filter(None, (f"{_state(at)}{tried}", _untaken(client, at)))), err=True)
+            say(". ".join(filter(None, (_so_far(at), _untaken(client, at)))), err=True)
     return at
+
+
+def _so_far(job: Job) -> str:
+    p = job.progress
+    if not p.judged:
+        return _state(job)
+    met = f", {count(p.findings, 'failure')} met" if p.findings else ""
+    return f"{_state(job)}, {p.judged:,} outputs judged{met}, {count(len(job.findings), 'finding')} stored"
 
 
 def _state(job: Job) -> str:
@@ -314,11 +320,8 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
         listed = client.findings(**chosen).items
         rows = [(f.id, f.state.value, f.subject, f.kind, f.project or "", f.title) for f in listed]
     elif what == "projects":
-        head = ("project", "commit", "open", "fixed", "", "repository")
-        counts = [(p, sum(p.findings.get(s, 0) for s in ("new", "open", "reopened"))) for p in client.projects()]
-        rows = [
-            (p.name, p.head[:12], str(n), str(p.findings.get("fixed", 0)), "", p.project.repository) for p, n in counts
-        ]
+        head = ("project", "commit", "open", "fixed", "last search", "repository")
+        rows = [_project(one) for one in client.projects()]
     else:
         head = ("worker", "there", "tasks", "GPUs", "drained", "seen, UTC")
         rows = [
@@ -332,6 +335,12 @@ def list_command(*, client: Client, what: str, state: str | None, project: str |
             for w in client.workers()
         ]
     say(table(head, [tuple(visible(cell[:90]) for cell in row) for row in rows]) if rows else f"no {what}")
+
+
+def _project(told: ProjectTold) -> tuple[str, str, str, str, str, str]:
+    unresolved = sum(told.findings.get(state, 0) for state in ("new", "open", "reopened"))
+    counts = str(unresolved), str(told.findings.get("fixed", 0))
+    return told.name, told.head[:12], *counts, told.last.state.value if told.last else "none", told.project.repository
 
 
 @command.command("show")

@@ -83,7 +83,7 @@ def _changed(*, client: Client, name: str, project: Any, repository: str | None,
     told = client.project(name)
     repository = told.project.repository
     say(f"{told.name}: {visible(repository)} at {told.head[:12] or 'no commit yet'}; {_standing(told)}")
-    if repository.startswith(("/", "file:")):
+    if project is not None and repository.startswith(("/", "file:")):
         say("warning: that is a path of the workers' machines, and only `work --allow-local` takes it", err=True)
 
 

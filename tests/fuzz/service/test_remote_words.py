@@ -64,18 +64,25 @@ def begun(http):
     http.put("/v1/projects/mine", json={"repository": "/srv/r", "settings": {"seconds": 30}})
 
 
-def test_a_search_that_failed_is_green_nowhere_and_is_queued_anew(serving, http, kassay):
-    begun(http)
+def test_a_search_that_failed_is_green_nowhere_and_is_queued_anew(serving, http, kassay, tmp_path):
+    (tmp_path / "kassay.toml").write_text('[budget]\ncases = 64\n[[kernels]]\nfile = "a.py"\nop = "silu"\n')
+    (tmp_path / "a.py").touch()
+    code, said, warned = kassay("project", "mine", "--repository", "/srv/r", "--folder", str(tmp_path))
+    assert (code, said) == (0, "mine: /srv/r at no commit yet; no search has ended yet\n")
+    assert warned.startswith("warning: that is a path")
+    assert "--allow-local" in warned
+    assert kassay("project", "--check", "--folder", str(tmp_path))[1].partition(": ")[2].startswith("1 kernel, ")
     code, said, warned = kassay("project", "mine", "--commit", COMMIT)
     assert (code, said.splitlines()[0]) == (0, f"queued {http.get('/v1/jobs').json()['items'][0]['id']}")
     assert said.splitlines()[1].endswith("; no search has ended yet")
-    assert "--allow-local" in warned
+    assert warned == ""
     assert kassay("project", "mine", "--commit", COMMIT)[1].startswith("already waiting or running ")
     failed = done(http, state="failed", reason="a.py does not load: no module b")
 
     said = kassay("project", "mine")[1]
     assert f"last search failed: a.py does not load: no module b (kassay remote show {failed})" in said
     assert "no findings" not in said
+    assert kassay("list", "projects")[1].splitlines()[1].split()[4] == "failed"
     page, _ = serving.browser()
     overview = page.get("/").text
     assert "No unresolved findings" not in overview
@@ -152,10 +159,10 @@ def test_who_follows_is_told_how_far_it_is_and_of_each_finding(serving, http, ka
     code, said, news = kassay("submit", "fuzz", "--op", _own(0).signature.op, "--cases", "9", "--follow")
     lines = news.splitlines()
     assert lines[0].startswith("queued, 0 before it. No worker that takes this job")
-    assert lines[1] == "running, 128 outputs judged, 1 finding"
+    assert lines[1] == "running, 128 outputs judged, 1 failure met, 0 findings stored"
     assert lines[2].startswith("finding   ")
     assert lines[2].endswith(f"kassay pull {_own(0).id}")
-    assert lines[3] == "done"
+    assert len(lines) == 3
     assert code == 1
     assert said.startswith("wrong: fuzz ")
 
