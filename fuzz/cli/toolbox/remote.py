@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SENT_SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".toml", ".yaml", ".yml", ".json", ".jsonl"})
 """Files of a folder that are sent."""
+IDS = frozenset({"JOB", "FINDING", "JOB|FINDING"})
+"""Names, in help texts, of options and arguments that are ids."""
 NEWS_SECONDS = 10.0
 """Between two lines that say how far a job is, if nothing else happens."""
 
@@ -43,25 +45,27 @@ def asks(command: Callable[..., Any]) -> Callable[..., Any]:
     def made(*, server: str, token: str, token_file: Path | None, **rest: Any) -> Any:
         from kernel_assay.fuzz.service.client import Client  # noqa: PLC0415  an extra that need not be installed
 
+        _check_ids(click.get_current_context().command.params, rest)
         with Client(server, secret_of(token, token_file)[0]) as client:
             return command(client=client, **rest)
 
     return made
 
 
-def known_id(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """The id of a job or a finding, as it was given. Raises UsageError for what can be none, and names the option."""
-    from kernel_assay.fuzz.service.protocol import FORMS, ID  # noqa: PLC0415  as above
-
-    if value is not None and not re.fullmatch(ID, value):
-        name = parameter.metavar if isinstance(parameter, click.Argument) else parameter.opts[0]
-        raise UsageError(f"{name} {value!r}: {FORMS[ID]}")
-    return value
-
-
 def utc(moment: str | None) -> str:
     """A time of the server as people read it, to the second; empty: there is none."""
     return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M:%S}" if moment else ""
+
+
+def _check_ids(parameters: Iterable[click.Parameter], given: Mapping[str, Any]) -> None:
+    """Raise UsageError for what can be no id of a job or a finding, and name the option."""
+    from kernel_assay.fuzz.service.protocol import FORMS, ID  # noqa: PLC0415  as above
+
+    for one in parameters:
+        value = given.get(one.name or "") if getattr(one, "metavar", "") in IDS else None
+        if value and not re.fullmatch(ID, value):
+            name = one.metavar if isinstance(one, click.Argument) else one.opts[0]
+            raise UsageError(f"{name} {value!r}: {FORMS[ID]}")
 
 
 @click.group("remote")
@@ -121,8 +125,7 @@ def judge_command(
 @click.option("--subject", "subjects", multiple=True, metavar="FILE[:NAME]|NAME", help="A kernel; repeatable.")
 @click.option(
     "--finding",
-    metavar="ID",
-    callback=known_id,
+    metavar="FINDING",
     help="Of the server: what replay, shrink, bisect, verify are about.",
 )
 @click.option("--repository", metavar="URL", help="Instead of files: a repository.  [default: the project's]")
@@ -344,7 +347,7 @@ def _project(told: ProjectTold) -> tuple[str, str, str, str, str, str]:
 
 
 @command.command("show")
-@click.argument("name", metavar="JOB|FINDING", callback=known_id)
+@click.argument("name", metavar="JOB|FINDING")
 @click.option("--text", metavar="NAME", help="A text that a job made, as report.txt; or `reproducer` of a finding.")
 @click.option("--json", "as_json", is_flag=True)
 @asks
@@ -384,7 +387,7 @@ def _event(event: dict[str, str]) -> str:
 
 
 @command.command("cancel")
-@click.argument("name", metavar="JOB", callback=known_id)
+@click.argument("name", metavar="JOB")
 @asks
 def cancel_command(*, client: Client, name: str) -> None:
     """Take a job back; what runs is stopped within seconds."""
@@ -392,7 +395,7 @@ def cancel_command(*, client: Client, name: str) -> None:
 
 
 @command.command("log")
-@click.argument("name", metavar="JOB", callback=known_id)
+@click.argument("name", metavar="JOB")
 @click.option("--follow", is_flag=True, help="Until the job is over.")
 @asks
 def log_command(*, client: Client, name: str, follow: bool) -> None:
@@ -405,7 +408,7 @@ def log_command(*, client: Client, name: str, follow: bool) -> None:
 
 
 @click.command("pull")
-@click.argument("name", metavar="FINDING", callback=known_id)
+@click.argument("name", metavar="FINDING")
 @click.option("--checkout", type=click.Path(path_type=Path, exists=True, file_okay=False), help="With its files.")
 @corpus_option
 @asks

@@ -11,7 +11,7 @@ import click
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.program import program
 from kernel_assay.fuzz.cli.options import AtLeast
-from kernel_assay.fuzz.cli.toolbox.remote import asks, command, known_id, sendable, utc
+from kernel_assay.fuzz.cli.toolbox.remote import asks, command, sendable, utc
 from kernel_assay.fuzz.cli.toolbox.server_options import server_options
 from kernel_assay.fuzz.settings import seconds_of
 from kernel_assay.reports.plain.terminal import say, table, visible
@@ -136,7 +136,7 @@ def drain_command(*, client: Client, worker: str) -> None:
 
 
 @command.command("wontfix")
-@click.argument("finding", metavar="FINDING", callback=known_id)
+@click.argument("finding", metavar="FINDING")
 @click.option("--reason", default="", help="Why it is let be.")
 @click.option("--time", "length", metavar="TIME", help="For how long, as 720h.  [default: for good]")
 @click.option("--reopen", is_flag=True, help="Put it on the list again instead.")

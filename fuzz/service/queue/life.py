@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -292,11 +292,12 @@ def row_of(connection: Connection, name: str, project: str | None = None, *, loc
     return dict(found)
 
 
-def met(connection: Connection, names: Iterable[str], project: str) -> list[Row]:
-    """Rows of what a job has met, by what each of it was shrunk to; what is not there is left out."""
-    asked = [_asked(_now(connection, name, project), project) for name in names]
-    rows = [dict(row) for one in asked for row in connection.execute(one).mappings()]
-    return list({row["seq"]: row for row in rows}.values())
+def met(connection: Connection, names: Sequence[str], project: str) -> list[Row]:
+    """Rows of what a job has met, or what that was shrunk to; what is not there is left out."""
+    mine = select(life).where(life.c.project == project)
+    rows = {row["finding"]: dict(row) for row in connection.execute(mine.where(life.c.finding.in_(names))).mappings()}
+    later = {_now(connection, name, project) for name in names if name not in rows} - set(rows)
+    return [*rows.values(), *map(dict, connection.execute(mine.where(life.c.finding.in_(later))).mappings())]
 
 
 def _asked(name: str, project: str | None) -> Any:
