@@ -41,6 +41,10 @@ USAGE, COMPLAINT = 2, "kassay: "
 """Exit code of a command that cannot do what it was asked, and how the line begins that says why."""
 
 
+AT_WORK = " work for "
+"""What an engine says that has its cluster (ray_engine.py)."""
+
+
 def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool = False, browser: bool = False) -> None:
     """Serve until SIGTERM or Ctrl-C. Raises UsageError if the address is taken or the database cannot be opened.
 
@@ -107,6 +111,7 @@ class Engine(threading.Thread):
         self._command = command_of("corpus.process.parent_death", *command_of("fuzz.__main__", *words))
         self._secret, self.ended = secret, refuse
         self.ending = threading.Event()
+        self._was_there = False
         self.refused = ""
         """Why there is none, in one sentence."""
 
@@ -115,11 +120,12 @@ class Engine(threading.Thread):
         while not self.ending.is_set():
             began = time.monotonic()
             code, words = self._once()
-            if code == USAGE:
+            if code == USAGE and not self._was_there:
                 self.refused = words.removeprefix(COMPLAINT)
                 break
             if not self.ending.is_set():
-                LOG.warning("engine: it has ended (%d) and is started anew: %s", code, words)
+                why = words.removeprefix(COMPLAINT) if words.startswith(COMPLAINT) else f"exit code {code}"
+                LOG.warning("engine: it has ended, and is started anew: %s", why)
             self.ending.wait(max(0.0, ENGINE_SECONDS - (time.monotonic() - began)))
         self.ended()
 
@@ -131,6 +137,7 @@ class Engine(threading.Thread):
             threading.Thread(target=self._end, args=(process,), daemon=True).start()
             for line in process.stderr or ():
                 words = line.strip()
+                self._was_there = self._was_there or AT_WORK in words
                 if not words.startswith(COMPLAINT):
                     LOG.warning("engine: %s", words)
         return process.returncode, words

@@ -32,7 +32,7 @@ class ServiceSettings:
     retention_days: float = 90.0
     """Logs, texts and tasks of jobs that ended earlier are removed."""
     ray: str = ""
-    """The Ray cluster whose tasks do the jobs: `auto`, `local`, `ray://HOST:PORT`; empty: workers are begun by hand."""
+    """The Ray cluster whose tasks do the jobs: by its address, as `auto` or `HOST:PORT`; empty: none does."""
     rate: float = 200.0
     """Requests a second of one token or address, on average; 0: no limit."""
 

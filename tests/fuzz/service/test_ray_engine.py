@@ -154,7 +154,7 @@ def test_a_task_that_ends_makes_room_and_a_lost_one_is_told_of(run):
     )
     assert [order.settings.name for _, order in cluster.tasks] == ["ray-0"] * 5
     assert said[1:] == [
-        "ray-0: its node or process is lost (LostError); what it had is queued again",
+        "ray-0: its node or process is lost (LostError); what it had is queued again within a minute",
         "the server is away",
         "ray-0: the node cannot work: no module named kernel_assay",
         "node n2: the server cannot be reached",
