@@ -69,7 +69,9 @@ def test_a_pair_of_modules_is_judged_with_the_same_weights(here, fuzz):
 
 
 def test_a_wrong_module_is_found(here, fuzz):
-    code, out, _ = fuzz(*searched("--reference", "linear.py:Model", "--subject", "wrong.py", "--dtype", "float32", cases=16))
+    code, out, _ = fuzz(
+        *searched("--reference", "linear.py:Model", "--subject", "wrong.py", "--dtype", "float32", cases=16)
+    )
     assert (code, "times its estimated error budget" in out) == (1, True)
     finding = next(f for f in Store(here / "corpus").findings() if f.verdict.rule == "rho")
     assert "which its reference says how to make" not in reproducer(finding)
