@@ -56,7 +56,7 @@ PER_KIND = 2
 
 @cache
 def compiled():
-    """Keys of those in CUDA C++ that are looked for: of each kind of verdict; of attention only what no other op has."""
+    """Keys of those in CUDA C++ that are looked for: two of each kind, of attention only what no other op has."""
     found = {}
     for op in sorted(load_contracts(), key=lambda op: (op == "attention", op)):
         for planted, one in {s.planted: s.key for s in subjects_of(op) if s.planted and s.backend == "cuda"}.items():
