@@ -51,11 +51,10 @@ void number_block(uint64_t number) {
   S.current = S.skipper = -1;
   if (S.shared_bytes) memset(S.shared, poison, S.shared_bytes);
   if (S.launch->dynamic_shared) memset(dynamic_shared, poison, S.launch->dynamic_shared);
-  for (int i = 0; i < S.count; ++i) S.threads[i].doing = Doing::fresh;
   for (int w = 0; w < S.warp_count; ++w) {
     int lanes = S.count - w * warp_lanes;
     S.warps[w] = {};
-    S.warps[w].all = lanes >= warp_lanes ? ~0u : bit(lanes) - 1;
+    S.warps[w].all = S.warps[w].fresh = lanes >= warp_lanes ? ~0u : bit(lanes) - 1;
   }
 }
 
@@ -120,11 +119,11 @@ __attribute__((noinline)) void diverged(int there, Place at) {
 }  // namespace
 
 int barrier(Vote vote, int said, Place at) {
+  settle_row();
   int me = S.current, there = S.arrived;
   if (checking) shadow_settle();
   if (!there) S.barrier_at = at;
   else if (!is_same(S.barrier_at, at)) diverged(there, at);
-  S.threads[me].doing = Doing::at_barrier;
   S.warps[warp_of(me)].at_barrier |= bit(lane_of(me));
   S.said_yes += said;
   if (++S.arrived == S.alive) pass_barrier();
@@ -136,7 +135,6 @@ int barrier(Vote vote, int said, Place at) {
 void thread_ended() {
   int me = S.current;
   if (checking) shadow_settle();
-  S.threads[me].doing = Doing::ended;
   S.warps[warp_of(me)].ended |= bit(lane_of(me));
   if (S.passed) S.skipper = me;
   --S.alive;
@@ -158,8 +156,9 @@ void stuck() {
     fail(Trouble::deadlock, S.barrier_at, text);
   }
   for (int i = 0; i < S.count; ++i) {
-    if (S.threads[i].doing == Doing::at_warp && at_warp < 0) at_warp = i;
-    waiting += S.threads[i].doing == Doing::at_warp;
+    bool waits = S.warps[warp_of(i)].at_warp & bit(lane_of(i));
+    if (waits && at_warp < 0) at_warp = i;
+    waiting += waits;
   }
   if (at_warp < 0) return;
   const char* who = waiting == 1 ? "thread waits" : "threads wait";
@@ -198,6 +197,7 @@ long host_clock() {
 
 void step_aside() {
   if (!S.active || S.current < 0) return;
+  settle_row();
   int me = S.current;
   if (checking) shadow_settle();
   S.warps[warp_of(me)].aside |= bit(lane_of(me));
@@ -237,6 +237,7 @@ int launch(Launch* how, void (*kernel)(const void*), const void* arguments, cons
   how->fault = how->warning = {};
   how->warnings = 0;
   S.switches = 0;
+  S.row.hopeless = false;
   block_extent = dim3(how->block[0], how->block[1], how->block[2]);
   grid_extent = dim3(how->grid[0], how->grid[1], how->grid[2]);
   S.count = static_cast<int>(blocks_of(how->block));

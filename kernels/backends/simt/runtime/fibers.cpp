@@ -48,12 +48,6 @@ bool make_stacks() {
   return true;
 }
 
-void set_current(int thread) {
-  S.current = thread;
-  S.polls = S.steps = 0;
-  thread_index = S.threads[thread].index;
-}
-
 [[noreturn]] void give_back(int16_t stack, int to) {
   free_stacks[free_count++] = stack;  // nobody takes it before we have left it
   void* nowhere;
@@ -62,27 +56,29 @@ void set_current(int thread) {
   __builtin_unreachable();
 }
 
+bool is_fresh(int thread) { return S.warps[warp_of(thread)].fresh & bit(lane_of(thread)); }
+void take_stack(int thread, int16_t stack) {
+  S.threads[thread].stack = stack;
+  S.warps[warp_of(thread)].fresh &= ~bit(lane_of(thread));
+}
+
 // A fiber's life: threads that were never begun, one after the other on the same stack, so that kernels whose threads
 // do not meet cost no switches.
 [[noreturn]] void fiber() {
   for (;;) {
-    int me = S.current;
-    int16_t stack = S.threads[me].stack;
-    S.kernel(S.arguments);
-    thread_ended();
+    if (S.row.goes_on) run_row();
+    else S.kernel(S.arguments), thread_ended();
+    int16_t stack = S.threads[S.current].stack;
     int to = S.over ? -1 : next_thread();
-    if (to >= 0 && S.threads[to].doing == Doing::fresh) {
-      S.threads[to].stack = stack;
-      S.threads[to].doing = Doing::ready;
-      set_current(to);
-      continue;
-    }
-    give_back(stack, to);
+    if (to < 0 || !is_fresh(to)) give_back(stack, to);
+    take_stack(to, stack);
+    set_current(to);
   }
 }
 }  // namespace
 
 void end_thread() {
+  settle_row();
   int16_t stack = S.threads[S.current].stack;
   thread_ended();
   give_back(stack, S.over ? -1 : next_thread());
@@ -149,11 +145,10 @@ void switch_to(int thread, void** leaving) {
     return;
   }
   Thread& to = S.threads[thread];
-  if (to.doing == Doing::fresh) {
-    to.stack = static_cast<int16_t>(free_stacks[--free_count]);
+  if (is_fresh(thread)) {
+    take_stack(thread, static_cast<int16_t>(free_stacks[--free_count]));
     to.stack_pointer = fresh_stack(to.stack);
   }
-  to.doing = Doing::ready;
   set_current(thread);
   // Mostly the next lane is the next to go on, and what it left is in no near cache.
   const char* next = static_cast<const char*>(S.threads[(thread + 1) % max_threads].stack_pointer);
@@ -163,10 +158,7 @@ void switch_to(int thread, void** leaving) {
 
 void leave() {
   int me = S.current, to = S.over ? -1 : next_thread();
-  if (to == me) {
-    S.threads[me].doing = Doing::ready;
-    return;
-  }
+  if (to == me) return;
   if (to < 0 && !S.over) stuck();
   switch_to(S.over ? -1 : to, &S.threads[me].stack_pointer);
 }
@@ -189,7 +181,7 @@ bool have_stacks(int threads) {
 }
 
 void run_threads() {
-  int first = next_thread();
+  int first = S.row.goes_on ? S.row.threads[0] : next_thread();
   if (first >= 0) switch_to(first, &S.main_stack_pointer);
 }
 

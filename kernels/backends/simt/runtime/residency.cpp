@@ -24,11 +24,8 @@ struct Parked {
 };
 std::deque<Parked> parked;
 uint64_t begun, at_grid;
+uint64_t capacity;  // blocks that the device holds
 uint64_t changes, until_change;  // of turns that were shared; accesses before the next one
-
-uint64_t capacity() {
-  return processors * blocks_at_once(S.count, S.launch->dynamic_shared + S.launch->static_shared);
-}
 
 void park() {
   Parked& p = parked.emplace_back();
@@ -86,7 +83,7 @@ size_t choose() {
   fail(Trouble::deadlock, S.grid_at, text);
 }
 
-bool has_room() { return begun < S.blocks && parked.size() + 1 <= capacity() && have_stacks(S.count); }
+bool has_room() { return begun < S.blocks && parked.size() + 1 <= capacity && have_stacks(S.count); }
 }  // namespace
 
 // As today's have room for (CUDA C++ Programming Guide, "Compute Capabilities").
@@ -99,6 +96,7 @@ uint64_t blocks_at_once(uint64_t threads, uint64_t shared) {
 void forget_blocks() {
   parked.clear();
   begun = at_grid = changes = until_change = 0;
+  capacity = !S.count ? 0 : processors * blocks_at_once(S.count, S.launch->dynamic_shared + S.launch->static_shared);
   begin_stacks();
 }
 
@@ -111,6 +109,7 @@ void share_turn() {
   constexpr uint64_t often = 16, before_doubling = 512, most_doublings = 20;
   if (!S.active || S.current < 0 || !S.launch->shares || !S.others || until_change--) return;
   until_change = random_of_launch(often << std::min(changes++ / before_doubling, most_doublings));
+  settle_row();
   if (checking) shadow_settle();
   int me = S.current;
   const void* acting = acting_for;
@@ -151,15 +150,14 @@ bool may_meet() { return !S.launch->is_plain; }
 void grid_barrier(Place at) {
   if (!may_meet())
     fail(Trouble::trap, at, "a barrier of the whole grid in a launch that is not cooperative (is_valid() is false) is reached");
-  if (S.blocks > capacity()) {
+  if (S.blocks > capacity) {
     char text[256];
     snprintf(text, sizeof text, "a barrier of the whole grid is reached by %zu blocks, of which the emulated device holds %zu",
-             static_cast<size_t>(S.blocks), static_cast<size_t>(capacity()));
+             static_cast<size_t>(S.blocks), static_cast<size_t>(capacity));
     fail(Trouble::deadlock, at, text);
   }
   barrier(Vote::none, 0, at);
   int me = S.current;
-  S.threads[me].doing = Doing::at_grid;
   S.warps[warp_of(me)].at_grid |= bit(lane_of(me));
   S.grid_at = at;
   if (++S.at_grid == S.alive) block_at_grid();
