@@ -13,7 +13,7 @@
 
 namespace simt {
 Table* table;
-std::recursive_mutex api_lock;
+std::recursive_mutex api_lock, kernel_lock;
 
 namespace {
 constexpr uint32_t most = sizeof Table::records / sizeof(Record);
@@ -41,7 +41,7 @@ __attribute__((noinline)) void add(const Fault& f, const Memory& m, bool harmles
 }  // namespace
 
 void note(const Fault& f, const Memory& m, bool harmless) {
-  std::lock_guard<std::recursive_mutex> locked(api_lock);
+  std::lock_guard<std::recursive_mutex> locked(kernel_lock);
   uint64_t made = f.trouble == static_cast<int32_t>(Misuse::leak) ? m.made_pc : 0;  // a leak has no other place
   auto [place, is_new] = known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, made, harmless}, table->count);
   if (!is_new) ++table->records[place->second].count;
@@ -50,7 +50,10 @@ void note(const Fault& f, const Memory& m, bool harmless) {
 }
 
 // Of a launch.
-void found(const Fault& f, bool harmless) { note(f, memory_of_region(f.region, f.offset), harmless); }
+void found(const Fault& f, bool harmless) {
+  std::lock_guard<std::recursive_mutex> locked(kernel_lock);
+  note(f, memory_of_region(f.region, f.offset), harmless);
+}
 
 __attribute__((noinline)) void report(Misuse what, uintptr_t pc, const Memory& m, const char* text, size_t bytes, bool writes) {
   Fault f{};

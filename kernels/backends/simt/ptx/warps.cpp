@@ -13,7 +13,7 @@ struct Named {
   bool passing;  // some of those did not wait
   uint64_t generation;
 };
-std::map<std::pair<uint64_t, int>, Named> named_barriers;  // by block and number
+SIMT_EACH_MADE std::map<std::pair<uint64_t, int>, Named> named_barriers;  // by block and number
 constexpr int patience = 20000;  // turns in which nobody else came: the barrier's others never will
 }  // namespace
 
@@ -30,6 +30,7 @@ static void next_generation(Named& n, int count) {
 
 // What its threads did before happens before what they do behind it.
 static void meet(int number, int count, bool waits, Place at) {
+  settle_row();
   Named& n = named_barriers[{S.block, number}];
   uint64_t mine = n.generation;
   uintptr_t key = reinterpret_cast<uintptr_t>(&n) ^ (mine << 48);

@@ -9,10 +9,12 @@
 
 #include <numeric>
 
-uint3 thread_index, block_index;
+SIMT_EACH uint3 thread_index, block_index;
 dim3 block_extent, grid_extent;
 
 namespace simt {
+SIMT_EACH char* dynamic_shared;
+
 namespace {
 constexpr size_t most_dynamic = 256 << 10;
 char* make_dynamic() {
@@ -20,10 +22,6 @@ char* make_dynamic() {
   mprotect(got + most_dynamic, 4096, PROT_NONE);
   return got;
 }
-}  // namespace
-char* const dynamic_shared = make_dynamic();
-
-namespace {
 constexpr int poison = 0xff;  // NaN in every float format, -1 in integers
 uint64_t blocks_of(const uint32_t* extent) { return uint64_t{extent[0]} * extent[1] * extent[2]; }
 
@@ -176,14 +174,14 @@ void stuck() {
   fail(Trouble::deadlock, t.at, text);
 }
 
-static sigjmp_buf out;
+static SIMT_EACH sigjmp_buf out;
 
 // Ends the launch; the threads are left where they are.
 void fail(Trouble trouble, Place at, const char* text) {
   if (checking && trouble == Trouble::deadlock) shadow_block_end();  // perhaps of what nobody has set
   Fault& f = S.launch->fault;
   if (f.trouble == static_cast<int32_t>(Trouble::none)) tell(f, trouble, at, text);
-  S.over = true;
+  S.over = crew.stops = true;
   siglongjmp(out, 1);
 }
 
@@ -199,6 +197,7 @@ void step_aside() {
   if (!S.active || S.current < 0) return;
   settle_row();
   int me = S.current;
+  S.over |= crew.stops;
   if (checking) shadow_settle();
   S.warps[warp_of(me)].aside |= bit(lane_of(me));
   converge(warp_of(me));
@@ -214,7 +213,7 @@ void poll() {
 }
 
 uint64_t random_of_launch(uint64_t n) {
-  static uint64_t state;
+  static SIMT_EACH uint64_t state;
   if (!n) state = S.launch->seed;
   state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
   return n ? (state >> 33) % n : 0;
@@ -231,6 +230,7 @@ static uint64_t blocks_run(uint64_t blocks, uint64_t ends) { return ends && bloc
 
 int launch(Launch* how, void (*kernel)(const void*), const void* arguments, const void* anchor) {
   S.launch = how;
+  if (!dynamic_shared) dynamic_shared = make_dynamic();
   S.kernel = kernel;
   S.arguments = arguments;
   S.over = false;

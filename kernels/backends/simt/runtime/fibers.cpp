@@ -11,7 +11,8 @@
 #endif
 
 namespace simt {
-State S;
+SIMT_EACH State S{};
+Crew crew{{}, {}, 1};
 
 [[noreturn]] static void no_memory(const char* purpose) {
   fprintf(stderr, "simt: no memory for %s\n", purpose);
@@ -28,9 +29,10 @@ void* reserve(size_t bytes, const char* purpose, bool shared) {
 namespace {
 constexpr size_t stack_bytes = 64 << 10, page = 4096;
 constexpr int most_stacks = 16 << 10;
-char* pool;
-int made;  // stacks that can be used; more are made as they are wanted
-int free_stacks[most_stacks], free_count;
+SIMT_EACH char* pool;
+SIMT_EACH int made;  // stacks that can be used; more are made as they are wanted
+SIMT_EACH int16_t free_stacks[most_stacks];
+SIMT_EACH int free_count;
 
 char* top_of(int stack) {
   // Not all at the same place of a page: they would share the same lines of the cache.
@@ -43,7 +45,7 @@ bool make_stacks() {
   for (int i = made; i < to; ++i)
     if (mprotect(pool + i * stack_bytes + page, stack_bytes - page, PROT_READ | PROT_WRITE)) return false;
   if (made == to) return false;
-  for (int i = to; i-- > made;) free_stacks[free_count++] = i;
+  for (int i = to; i-- > made;) free_stacks[free_count++] = static_cast<int16_t>(i);
   made = to;
   return true;
 }
@@ -146,7 +148,7 @@ void switch_to(int thread, void** leaving) {
   }
   Thread& to = S.threads[thread];
   if (is_fresh(thread)) {
-    take_stack(thread, static_cast<int16_t>(free_stacks[--free_count]));
+    take_stack(thread, free_stacks[--free_count]);
     to.stack_pointer = fresh_stack(to.stack);
   }
   set_current(thread);
@@ -169,9 +171,16 @@ void begin_stacks() {
     void* got = mmap(nullptr, stack_bytes * most_stacks, PROT_NONE, flags, -1, 0);
     if (got == MAP_FAILED) no_memory("the threads' stacks");
     pool = static_cast<char*>(got);
+#ifdef SIMT_PARALLEL
+    struct Pool {  // of a thread of the host's that ends
+      char* begin;
+      ~Pool() { munmap(begin, stack_bytes * most_stacks), pool = nullptr, made = 0; }
+    };
+    static thread_local Pool own{pool};
+#endif
   }
   free_count = 0;
-  for (int i = made; i-- > 0;) free_stacks[free_count++] = i;
+  for (int i = made; i-- > 0;) free_stacks[free_count++] = static_cast<int16_t>(i);
 }
 
 bool have_stacks(int threads) {

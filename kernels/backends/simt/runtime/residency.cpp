@@ -22,10 +22,10 @@ struct Parked {
   bool waits_for_grid;
   ShadowOfBlock shadow;
 };
-std::deque<Parked> parked;
-uint64_t begun, at_grid;
-uint64_t capacity;  // blocks that the device holds
-uint64_t changes, until_change;  // of turns that were shared; accesses before the next one
+SIMT_EACH_MADE std::deque<Parked> parked;
+SIMT_EACH uint64_t at_grid;
+SIMT_EACH uint64_t capacity;  // blocks that the device holds, or the share of this one of the crew
+SIMT_EACH uint64_t changes, until_change;  // of turns that were shared; accesses before the next one
 
 void park() {
   Parked& p = parked.emplace_back();
@@ -83,7 +83,7 @@ size_t choose() {
   fail(Trouble::deadlock, S.grid_at, text);
 }
 
-bool has_room() { return begun < S.blocks && parked.size() + 1 <= capacity && have_stacks(S.count); }
+bool has_room() { return crew.begun < S.blocks && parked.size() + 1 <= capacity && have_stacks(S.count); }
 }  // namespace
 
 // As today's have room for (CUDA C++ Programming Guide, "Compute Capabilities").
@@ -95,8 +95,10 @@ uint64_t blocks_at_once(uint64_t threads, uint64_t shared) {
 
 void forget_blocks() {
   parked.clear();
-  begun = at_grid = changes = until_change = 0;
+  at_grid = changes = until_change = 0;
+  if (!S.of_crew) crew.begun = 0, crew.stops = false;
   capacity = !S.count ? 0 : processors * blocks_at_once(S.count, S.launch->dynamic_shared + S.launch->static_shared);
+  capacity = (capacity + crew.size - 1) / crew.size;
   begin_stacks();
 }
 
@@ -119,10 +121,13 @@ void share_turn() {
 }
 
 void run_blocks() {
-  while (!S.over) {
+  while (!S.over && !crew.stops) {
     bool begins = has_room() && (parked.empty() || !S.launch->shares || random_of_launch(2));
     size_t which = begins ? 0 : choose();
-    if (begins || (which == parked.size() && has_room())) begin_block(begun++);
+    uint64_t turn = S.blocks;
+    if (begins || (which == parked.size() && has_room())) turn = crew.begun++;
+    if (turn < S.blocks) begin_block(turn);
+    else if (begins) continue;  // another of the crew took the last one
     else if (parked.empty()) return;
     else if (which < parked.size()) resume(which);
     else never_met();

@@ -16,7 +16,7 @@
 
 namespace simt {
 namespace {
-Order how;                                   // of this launch
+SIMT_EACH Order how;                         // of this launch
 
 uint64_t random_bits() {
   uint64_t x = S.turns.random_state += 0x9e3779b97f4a7c15u;  // splitmix64 (Steele, Lea, Flood 2014)

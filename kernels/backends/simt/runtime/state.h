@@ -4,8 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 // The built-in variables, which kernels see as constants.
-extern SIMT_API uint3 thread_index asm("threadIdx"), block_index asm("blockIdx");
+extern SIMT_API SIMT_EACH uint3 thread_index asm("threadIdx"), block_index asm("blockIdx");
 extern SIMT_API dim3 block_extent asm("blockDim"), grid_extent asm("gridDim");
 
 namespace simt {
@@ -83,6 +85,7 @@ struct State : BlockState {
   Row row;
   void* main_stack_pointer;
   bool active, over;
+  bool of_crew;  // one of several that run a launch
   bool others;   // blocks that could have a turn
   int current;
   int polls, steps;  // of this thread, since its turn began: who reads again and again waits for another
@@ -91,7 +94,15 @@ struct State : BlockState {
   char* shared;
   size_t shared_bytes;
 };
-extern State S;
+extern SIMT_EACH State S;
+
+// All that run blocks of a launch.
+struct Crew {
+  std::atomic<uint64_t> begun;   // blocks
+  std::atomic<bool> stops;       // one of them has met a fault
+  uint64_t size;
+};
+extern Crew crew;
 
 inline void set_current(int thread) {
   S.current = thread;
@@ -162,11 +173,12 @@ struct Watcher {
   bool (*is_variable)(const char* name);  // of the device: behind its end lies nothing that matters
 };
 extern const Watcher* watcher;
-extern const void* acting_for;  // where in the kernel, while the runtime accesses memory for it
+extern SIMT_EACH const void* acting_for;  // where in the kernel, while the runtime accesses memory for it
 
 // fault.cpp
 void guard_begin();
 void guard_end();
+void guard_process(bool begins);  // the signals of all threads; guard_begin does so unless the launch has a crew
 void set_place(Fault& fault, Place at);
 void tell(Fault& fault, Trouble trouble, Place at, const char* text);  // block.cpp
 void warn(const Fault& fault);  // the first one is kept

@@ -12,7 +12,7 @@ const char* const names[] = {
 };
 const char* name_of(Op op) { return names[static_cast<int>(op)]; }
 
-void (*combine)(uint64_t*);
+SIMT_EACH void (*combine)(uint64_t*);
 
 template <class F>
 void for_each(uint32_t lanes, F f) {
