@@ -9,12 +9,15 @@ import re
 import shutil
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
 import pytest
 
 from kernel_assay.corpus.errors import InternalError
+from kernel_assay.kernels.backends.simt import toolchain
+from kernel_assay.kernels.backends.simt.toolchain import cache_folder
 from kernel_assay.kernels.sandbox import worker_pool
 from kernel_assay.kernels.sandbox.worker_pool import WorkerPool
 
@@ -97,14 +100,38 @@ def taken(kind):
         return found
 
 
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")  # trio's imports pytest, in each of hundreds of processes
+
+
 @pytest.fixture(scope="session", autouse=True)
 def shared_zygotes():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_pool, "WorkerPool", SharedNursery)
+        patch.setenv("XDG_CACHE_HOME", str(cache_folder().parents[1]))  # also where a test has a home of its own
         yield
     SharedNursery.most = 0
     while WAITING:
         WAITING.pop().end()
+
+
+@pytest.fixture(scope="session")
+def emulator():
+    """Give a new cache folder what the emulator itself needs, which takes ten seconds to build."""
+    cache = cache_folder()
+
+    def give(home):
+        if toolchain.missing():
+            return
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
+            headers = [toolchain.headers(mode).parent for mode in toolchain.Mode]
+            made = [toolchain.runtime(), toolchain._interpreter(), *headers]
+        (home / "kernel-assay" / "cuda").mkdir(parents=True, exist_ok=True)
+        for place in made:
+            with suppress(FileExistsError):  # another process of the tests was faster
+                (home / "kernel-assay" / "cuda" / place.name).symlink_to(place)
+
+    return give
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ HOME = Path(kernel_assay.__file__).resolve().parent.parent
 """The folder that this package is imported from."""
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import kernel_assay; del sys.path[0]; "
-    "from importlib import import_module; import_module('kernel_assay.' + sys.argv.pop(1)).main()"
+    "from importlib import import_module; sys.exit(import_module('kernel_assay.' + sys.argv.pop(1)).main())"
 )
 """HOME is taken from the path again: what else lies in it must not hide a person's own modules."""
 _LEND = """

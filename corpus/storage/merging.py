@@ -42,6 +42,15 @@ def merge(stored: Finding, met: Finding) -> Finding:
     )
 
 
+def stays(stored: Finding, met: Finding) -> bool:
+    """Say whether what was observed on a finding's case stays when a failure comes down to that case or a larger one.
+
+    met: what is known of that failure so far. A finding that is not shrunk, or is fixed, has more to be learnt.
+    """
+    shrunk = _RANK[State.MINIMIZED] <= _RANK[stored.state] < _RANK[State.FIXED]
+    return shrunk and min(stored, met, key=_size) is stored
+
+
 def _as_last_seen(best: Finding, stored: Finding, met: Finding) -> Finding:
     """Note how the case was seen to fail last: the kernel, or the oracle, may have changed."""
     if stored.case.id != met.case.id or best is met or not met.last_seen or met.last_seen < stored.last_seen:

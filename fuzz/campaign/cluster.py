@@ -192,7 +192,7 @@ class ClusterSearch(Fleet):
         Raises UsageError if there is no such cluster, or nothing in it to run on.
         """
         super().__init__(campaign, patience(timeout))
-        self._ray = _joined(address)
+        self._ray = joined(address)
         self._on_gpu = campaign.chosen.device != "cpu"
         what = "GPU" if self._on_gpu else "CPU"
         number = jobs or int(self._ray.cluster_resources().get(what, 0))
@@ -245,19 +245,19 @@ class ClusterSearch(Fleet):
         for member in [*self._members, *self.__dict__.get("_starting", ())]:
             member.conn.close()
         self._members, self._starting = [], []
-        with _handlers_kept():
+        with handlers_kept():
             self._ray.shutdown()
 
 
-def _joined(address: str) -> Any:
-    """The module, connected. Raises UsageError."""
+def joined(address: str) -> Any:
+    """Join a cluster: `auto`, `local` or `ray://HOST:PORT`. The module, connected. Raises UsageError."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # it would warn of what it will do one day
     try:
         ray: Any = import_module("ray")  # it is large, and seldom there
     except ModuleNotFoundError as error:
         raise UsageError("--ray needs Ray: pip install 'kernel-assay[ray]'") from error
     try:
-        with _handlers_kept(), warnings.catch_warnings():
+        with handlers_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
@@ -269,7 +269,7 @@ def _joined(address: str) -> Any:
 
 
 @contextlib.contextmanager
-def _handlers_kept() -> Iterator[None]:
+def handlers_kept() -> Iterator[None]:
     """Leave our handlers of signals where they are: Ray puts its own in their place."""
     if threading.current_thread() is not threading.main_thread():
         yield

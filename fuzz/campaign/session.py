@@ -39,7 +39,7 @@ from kernel_assay.fuzz.triage.failures import Failure
 from kernel_assay.kernels.backends.simt.toolchain import Mode, build_ahead
 from kernel_assay.kernels.boundary.devices import Place, crew_of
 from kernel_assay.kernels.sandbox.probing import ReadyBy
-from kernel_assay.oracles.judging.precompile import compile_beside
+from kernel_assay.oracles.judging.precompile import compile_beside, compiled
 from kernel_assay.reports.book import Book, in_order, planted_missed
 
 LOAD_SECONDS = 8.0
@@ -217,7 +217,7 @@ def _loaded_and_searched(
     """The search, when it is over, whatever has ended it."""
     chosen = campaign.chosen
     crew = crew_of(chosen.device, None if settings.ray else settings.jobs or chosen.jobs)
-    _compile_ahead(campaign)
+    _compile_ahead(campaign, crew)
     with (
         examiner_of(campaign, crew[0], ready_by(campaign, clock), ahead.take(campaign.subjects)) as examiner,
         ExitStack() as stack,
@@ -283,9 +283,11 @@ def listed(keys: Sequence[str]) -> str:
     return ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
 
 
-def _compile_ahead(campaign: Campaign) -> None:
+def _compile_ahead(campaign: Campaign, crew: Sequence[Place]) -> None:
     """Begin with what takes seconds where nothing is kept yet, beside the start of the first worker."""
     compile_beside()
+    if len(crew) > 1:  # once for all of them
+        compiled()
     if cuda := {s.device for s in campaign.subjects if s.backend == "cuda"}:
         emulated = "cpu" in cuda or "" in campaign.checked.values()
         build_ahead(Mode if emulated else (Mode.FAST,))

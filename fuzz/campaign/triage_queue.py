@@ -12,6 +12,7 @@ from kernel_assay.corpus.model.campaign import Campaign
 from kernel_assay.corpus.model.case import Case
 from kernel_assay.corpus.model.findings import Finding, State
 from kernel_assay.corpus.model.verdict import Verdict
+from kernel_assay.corpus.storage.merging import stays
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.corpus.storage.saved_outputs import Kept
 from kernel_assay.fuzz.campaign.clock import Clock, Ended
@@ -94,10 +95,12 @@ class TriageQueue:
         self.known_hits = c.known_hits
         self.known = Known(self.examiner, self.store, c.run, lambda: self.clock.hurried, self.troubles)
         keys, stored = set(self.examiner.subjects), self.store.findings()
+        # A kill between the storing of a finding and the run's record leaves those that the record does not know.
+        own = {f.id for f in stored if f.found_by.partition(":")[0] == c.run}
         for finding in [*(f for _, f in self.store.regressions()), *stored]:
             if finding.subject.key in keys:
-                self.known.remember(finding, fresh=finding.id in c.fresh)
-        self.findings = {f.id: f for f in stored if f.id in c.findings}
+                self.known.remember(finding, fresh=finding.id in own.union(c.fresh))
+        self.findings = {f.id: f for f in stored if f.id in own.union(c.findings)}
         self.room = MOST_KEPT - sum(map(self.store.kept_size, self.findings))
         met = [Failure.read(said) for said in self.store.read_journal(c.run, "pending")]
         self.pending = {key: f for f in met if self._wanting(key := self._key(f.verdict))}
@@ -240,6 +243,7 @@ class TriageQueue:
                 seconds=min(seconds, max(0.0, self.clock.left)),
                 stopping=self._stopping,
                 on_other=self._on_other(failure),
+                is_told=self._is_told,
                 sequence_seconds=ANOTHER_SEQUENCE if self.known.is_stateful(failure.subject) else SEQUENCE_SECONDS,
             )
         if found.trouble:
@@ -247,6 +251,10 @@ class TriageQueue:
         found = replace(found, finding=self.known.own(found.finding))
         with self.clock.undisturbed():
             self._put_away(key, found)
+
+    def _is_told(self, met: Finding) -> bool:
+        """Whether this run has filed all that there is to say of what a failure has come down to."""
+        return met.id in self.known.fresh and stays(self.known.filed[met.id], met)
 
     def _put_away(self, key: str, found: Found) -> None:
         """Store a finding; one that was filed unshrunk before gives way to it."""

@@ -35,7 +35,6 @@ from kernel_assay.corpus.process.forked_child import ForkedChild
 from kernel_assay.corpus.process.import_limit import IMPORT_SECONDS
 from kernel_assay.corpus.storage.protocol import RunStore
 from kernel_assay.oracles.catalog import builtin_ops, contract_of, enter, load_contracts, origin_of
-from kernel_assay.oracles.judging.measure import engine
 from kernel_assay.oracles.references.contract import contract_from
 from kernel_assay.oracles.spec.contract import Contract, Input
 from kernel_assay.oracles.spec.elsewhere import OutsideError
@@ -96,8 +95,7 @@ class ReferenceProcess:
         self._memory = os.memfd_create("reference")
         settings = {"place": self.target, "folder": str(self.folder)}
         self._process = ForkedChild(_MODULE, self._memory, settings, _libraries(self.target, self.folder))
-        load_contracts()  # they and numba take a while to import, as what that process needs does
-        engine()
+        load_contracts()  # they take a while to import, as what that process needs does
         try:
             said = self._process.hear(START_SECONDS, self.target)
         except GoneError as gone:

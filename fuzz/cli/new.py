@@ -90,9 +90,12 @@ def record_command(
     help="Folder for the inputs of what made a NaN or Inf, with a program that runs it again.",
 )
 @click.option("--stop", is_flag=True, help="End the program at the first NaN or Inf that comes through.")
+@click.option("--every-call", is_flag=True, help="Watch every call of a model on a CPU, however long it takes.")
 @click.option("--json", "json_path", metavar="FILE", help="Write all that was seen as JSON.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def trace_command(*, output: Path, stop: bool, json_path: str | None, command: tuple[str, ...]) -> int:
+def trace_command(
+    *, output: Path, stop: bool, every_call: bool, json_path: str | None, command: tuple[str, ...]
+) -> int:
     """Say which operator of COMMAND made the first NaN or Inf, forward or backward, and from what.
 
     COMMAND is run as it is, as `python train.py`; what was seen is told on standard error, the first failure within a
@@ -100,7 +103,11 @@ def trace_command(*, output: Path, stop: bool, json_path: str | None, command: t
     """
     check_files(json_path)
     traced = trace_program(
-        command, output, stop=stop, found=lambda event: click.echo(f"trace: {event.title()}", err=True)
+        command,
+        output,
+        stop=stop,
+        every_call=every_call,
+        found=lambda event: click.echo(f"trace: {event.title()}", err=True),
     )
     if traced.empty and not traced.exit_code:
         raise UsageError(f"nothing was seen: {traced.empty}")

@@ -17,7 +17,6 @@ from typing import Protocol
 
 import numpy as np
 from hypothesis.internal.conjecture.shrinking import Integer
-from scipy.stats import binom, theilslopes
 
 from kernel_assay.corpus.model.findings import Cliff
 from kernel_assay.fuzz.cliffs.patterns import Rule, centers, rule_of
@@ -74,6 +73,8 @@ class Pair:
     @property
     def limits(self) -> tuple[float, float]:
         """The ends of its confidence interval, by order statistics: for any noise, if rounds are independent."""
+        from scipy.stats import binom  # noqa: PLC0415  half a second, which every command would wait
+
         ordered, rank = np.sort(self.logs), int(binom.ppf(ALPHA, len(self.logs), 0.5))
         return (float(ordered[rank - 1]), float(ordered[-rank])) if rank else (-math.inf, math.inf)
 
@@ -316,6 +317,8 @@ def _least(start: int, holds: Callable[[int], bool]) -> int:
 
 def _growth(points: Sequence[tuple[float, float]]) -> float:
     """The exponent by which costs grow with work, from logarithms of both, whatever a part of them does."""
+    from scipy.stats import theilslopes  # noqa: PLC0415  as above
+
     if len({work for work, _ in points}) < 3:
         return 1.0
     work, costs = zip(*points, strict=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import log_softmax, rel_entr
 
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.comparing.distance import Side
@@ -61,6 +60,8 @@ def _looked(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             top = np.partition(a, -2, axis=1)[:, -2:]
             found["lead"] = np.nan_to_num(top[:, 1] - top[:, 0], nan=0.0, posinf=math.inf)
         alike = (a == b).all(1) | (np.isnan(a) & np.isnan(b)).all(1)
+        from scipy.special import log_softmax, rel_entr  # noqa: PLC0415  a tenth of a second, for this alone
+
         kl = rel_entr(np.exp(log_softmax(a, 1)), np.exp(log_softmax(b, 1))).sum(1)
     found["kl"] = np.where(alike, 0.0, np.where(np.isnan(kl), np.inf, np.maximum(kl, 0.0)))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,6 +19,7 @@ from kernel_assay.fuzz.service.protocol import (
     FindingTold,
     Heartbeat,
     Job,
+    JobKind,
     JobRequest,
     Jobs,
     Lease,
@@ -30,6 +31,7 @@ from kernel_assay.fuzz.service.protocol import (
     Scope,
     Sources,
     TokenRequest,
+    Waiting,
     WontFix,
 )
 
@@ -204,6 +206,10 @@ class Client:
         """A task; None: there is none now."""
         answer = self._ask("POST", "/v1/leases", asked, wait=asked.wait)
         return None if answer.status_code == 204 else _read(Lease, answer)
+
+    def waiting(self, kinds: Sequence[JobKind] = (), wait: float = 0.0) -> Waiting:
+        """Count the tasks of these kinds (none: of all) that wait, as soon as there are any."""
+        return self._model(Waiting, "GET", "/v1/tasks/waiting", params={"kind": list(kinds), "wait": wait}, wait=wait)
 
     def heartbeat(self, task: str, beat: Heartbeat) -> Orders:
         """Keep a task."""

@@ -249,6 +249,8 @@ class LeaseRequest(Record):
     worker: Name
     devices: tuple[Short, ...] = Field(default=(), max_length=64)
     """Names of its GPUs; none: it takes no jobs for CUDA."""
+    gpu_only: bool = False
+    """Whether it takes jobs for CUDA alone."""
     kinds: tuple[JobKind, ...] = ()
     """Those it takes; none: all."""
     environment: Environment
@@ -256,6 +258,13 @@ class LeaseRequest(Record):
     """Seconds that the server may hold the question, until there is a task."""
     question: Annotated[str, StringConstraints(max_length=100)] = ""
     """Drawn by the worker, and the same until it is answered: a task that was given to it before is given again."""
+
+
+class Waiting(Record):
+    """How many tasks wait for a worker, by the device that they want."""
+
+    cpu: NonNegativeInt = 0
+    cuda: NonNegativeInt = 0
 
 
 class Lease(Record):

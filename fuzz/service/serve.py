@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import socket
 import ssl
+import subprocess
 import threading
+import time
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 
 import uvicorn
 from sqlalchemy import select
 
 from kernel_assay.corpus.errors import UsageError
+from kernel_assay.corpus.process.child import command_of
 from kernel_assay.corpus.storage.sql.service_tables import token
 from kernel_assay.fuzz.service.app import application
-from kernel_assay.fuzz.service.auth import make_token
+from kernel_assay.fuzz.service.auth import make_token, revoke
 from kernel_assay.fuzz.service.core import LOG, Service
+from kernel_assay.fuzz.service.problems import MissingError
 from kernel_assay.fuzz.service.protocol import Scope
 from kernel_assay.fuzz.service.queue.rows import SYSTEM
 from kernel_assay.fuzz.service.settings import ServiceSettings
@@ -26,6 +33,12 @@ from kernel_assay.fuzz.service.settings import ServiceSettings
 FIRST = "admin"
 GRACE_SECONDS = 5
 """How long requests may take to end when the server is told to."""
+ENGINE = "ray"
+"""Name of the engine's token, and the beginning of those of its workers."""
+ENGINE_SECONDS = 20.0
+"""For the engine to end, and between two starts of it."""
+USAGE, COMPLAINT = 2, "kassay: "
+"""Exit code of a command that cannot do what it was asked, and how the line begins that says why."""
 
 
 def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool = False, browser: bool = False) -> None:
@@ -61,7 +74,84 @@ def serve(settings: ServiceSettings, say: Callable[[str], None], *, quiet: bool 
     config.load()
     gc.collect()
     gc.freeze()  # what is there by now stays: a collection has not to look at it again
-    uvicorn.Server(config).run(sockets=[listening])
+    server = _Server(config)
+    if settings.ray:
+        server.engine = Engine(settings, _token_of_engine(service), lambda: setattr(server, "should_exit", True))
+        server.engine.start()
+    server.run(sockets=[listening])
+    if server.engine is not None and server.engine.refused:
+        raise UsageError(server.engine.refused)
+
+
+class _Server(uvicorn.Server):
+    """Ends its engine first: what is handed back must find a server."""
+
+    engine: Engine | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End, by a signal; at once at the second one."""
+        if self.engine is None or self.engine.ending.is_set():
+            super().handle_exit(sig, frame)
+            return
+        self.engine.ending.set()
+        self.engine.ended = lambda: super(_Server, self).handle_exit(sig, frame)
+
+
+class Engine(threading.Thread):
+    """The process that has tasks of a Ray cluster do the jobs: started again when it dies, until `ending` is set."""
+
+    def __init__(self, settings: ServiceSettings, secret: str, refuse: Callable[[], None]) -> None:
+        """secret: of a token of the scope work; refuse: is called when it cannot be started at all."""
+        super().__init__(name="engine", daemon=True)
+        words = "work", "--name", ENGINE, "--server", settings.address, "--ray", settings.ray
+        self._command = command_of("corpus.process.parent_death", *command_of("fuzz.__main__", *words))
+        self._secret, self.ended = secret, refuse
+        self.ending = threading.Event()
+        self.refused = ""
+        """Why there is none, in one sentence."""
+
+    def run(self) -> None:
+        """Keep a process running."""
+        while not self.ending.is_set():
+            began = time.monotonic()
+            code, words = self._once()
+            if code == USAGE:
+                self.refused = words.removeprefix(COMPLAINT)
+                break
+            if not self.ending.is_set():
+                LOG.warning("engine: it has ended (%d) and is started anew: %s", code, words)
+            self.ending.wait(max(0.0, ENGINE_SECONDS - (time.monotonic() - began)))
+        self.ended()
+
+    def _once(self) -> tuple[int, str]:
+        """The exit code of one, and its last line."""
+        environment = {**os.environ, "KASSAY_TOKEN": self._secret}
+        words = ""
+        with subprocess.Popen(self._command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            threading.Thread(target=self._end, args=(process,), daemon=True).start()
+            for line in process.stderr or ():
+                words = line.strip()
+                if not words.startswith(COMPLAINT):
+                    LOG.warning("engine: %s", words)
+        return process.returncode, words
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        """Have it hand back what is under way once it is time."""
+        while process.poll() is None:
+            if self.ending.wait(1.0):
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(ENGINE_SECONDS)
+                process.kill()
+                return
+
+
+def _token_of_engine(service: Service) -> str:
+    """Make the engine's token, in the place of that of an earlier start; its secret."""
+    with service.database.writing() as connection:
+        with suppress(MissingError):
+            revoke(connection, ENGINE, SYSTEM)
+        return make_token(connection, ENGINE, [Scope.WORK], None, SYSTEM)
 
 
 def first_token(service: Service) -> str:

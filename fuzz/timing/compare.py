@@ -26,10 +26,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.timing import Change, Comparison
@@ -40,7 +40,8 @@ ALONE = 0.05
 """By how much a process may be slower than its twin, as a part of its time; launches show it, where there are some."""
 _BLOCKS = 32
 """Of rounds in one launch, at most."""
-_FOUND = float(ndtri(0.99))
+_QUANTILE = NormalDist().inv_cdf
+_FOUND = _QUANTILE(0.99)
 
 Floats = NDArray[np.float64]
 _NOTHING: Floats = np.empty(0)
@@ -109,7 +110,7 @@ def unsure(reason: str, false_alarm: float = FALSE_ALARM, samples: Floats = _NOT
 
 def _decided(mid: float, low: float, high: float, samples: int, false_alarm: float, margin: float) -> Comparison:
     half = (high - low) / 2
-    error = half / -float(ndtri(false_alarm / 2))
+    error = half / -_QUANTILE(false_alarm / 2)
     detects = margin + half + _FOUND * error
     change = (
         Change.SLOWER

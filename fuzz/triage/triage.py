@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kernel_assay.corpus.errors import InternalError
 from kernel_assay.corpus.model.case import Case
-from kernel_assay.corpus.model.findings import BESIDE, Event, State
+from kernel_assay.corpus.model.findings import BESIDE, Event, Finding, State
 from kernel_assay.corpus.model.subject import Subject
 from kernel_assay.corpus.model.verdict import Verdict
 from kernel_assay.corpus.storage.saved_outputs import Kept
@@ -94,14 +94,16 @@ def investigate(
     stopping: Callable[[], bool] = lambda: False,
     on_other: Other | None = None,
     sequence_seconds: float = SEQUENCE_SECONDS,
+    is_told: Callable[[Finding], bool] = lambda _: False,
 ) -> Found:
     """The finding behind a failure. It is shrunk for at most so many seconds; 0 keeps the case as it is.
 
-    sequence_seconds: the same for a sequence of cases, if it takes one to show the failure.
+    sequence_seconds: the same for a sequence of cases, if it takes one to show the failure. is_told: whether another
+    failure came down to the same finding, so that once this one is shrunk there is no more to learn.
 
     Whatever goes wrong with us on the way, what is known by then is filed.
     """
-    return _Investigation(examiner, failure, seconds, stopping, on_other, sequence_seconds).found()
+    return _Investigation(examiner, failure, seconds, stopping, on_other, sequence_seconds, is_told).found()
 
 
 @dataclass
@@ -114,6 +116,7 @@ class _Investigation:
     stopping: Callable[[], bool]
     on_other: Other | None
     sequence_seconds: float
+    is_told: Callable[[Finding], bool]
     events: list[Event] = field(default_factory=list)
     kept: Kept | None = None
     trouble: str = ""
@@ -153,9 +156,7 @@ class _Investigation:
         beside = "" if confirmed.hits else self._beside()
         cause = f"{BESIDE}{beside}, which changes the process that both run in" if beside else ""
         self._note(state, f"{confirmed.hits} of {confirmed.times} runs failed{cause}")
-        if confirmed.hits:
-            if self.seconds > 0.0:
-                self._shrink()
+        if confirmed.hits and (self.seconds <= 0.0 or self._shrink()):
             self._closely()
 
     def _beside(self) -> str:
@@ -209,19 +210,21 @@ class _Investigation:
         self.seen = Observed(chain.case, told, checked.input_digest, chain.before, hits / TRIALS)
         return hits
 
-    def _shrink(self) -> None:
-        """Make the case smaller, and learn what decides whether it fails."""
+    def _shrink(self) -> bool:
+        """Make the case smaller, and learn what decides whether it fails; whether there is more to learn."""
         case, failure, probability = self.failure.case, self.failure, self.seen.probability
         shrinker = self._shrinker(self.seconds + LARGE_SECONDS * self.examiner.is_large(case))
         small = self._alone(shrinker, shrink(shrinker, case))
         self.seen = replace(self.seen, case=small.case, verdict=small.verdict, digest=small.input_digest)
-        shrinker.deadline = time.monotonic() + (CRASH_PROBE_SECONDS if is_dear(small.verdict) else PROBE_SECONDS)
-        gates = () if self.stopping() else learn_gates(shrinker, small.case, case)
-        verdict = _blamed(self.examiner, failure.subject, small.case, small.verdict)
-        self.seen = replace(self.seen, verdict=verdict, gates=gates)
+        if is_new := not self.is_told(file(failure, self.seen, self.events)):
+            shrinker.deadline = time.monotonic() + (CRASH_PROBE_SECONDS if is_dear(small.verdict) else PROBE_SECONDS)
+            gates = () if self.stopping() else learn_gates(shrinker, small.case, case)
+            verdict = _blamed(self.examiner, failure.subject, small.case, small.verdict)
+            self.seen = replace(self.seen, verdict=verdict, gates=gates)
         self.trouble = self.trouble or shrinker.trouble
         if not self.stopping() and probability == 1.0:  # an interrupted one is shrunk again when it is met again
             self._note(State.MINIMIZED, f"{case.elements:,} -> {small.case.elements:,} elements")
+        return is_new
 
     def _alone(self, shrinker: Shrinker, small: Shrunk) -> Shrunk:
         """Check that what was shrunk fails in a new process, too; else shrink it again, each candidate in one of those.

@@ -75,7 +75,8 @@ class Event:
     kind: str
     """NaN, Inf or -Inf."""
     origin: str
-    """made; came in (with data, or memory that nobody wrote); given (an infinity that the program wrote down)."""
+    """made; came in (with data, or memory that nobody wrote); given (an infinity that the program wrote down); unseen
+    (it came out of a call that was not watched)."""
     op: str
     site: Site
     when: str
@@ -105,6 +106,8 @@ class Event:
         """One sentence."""
         if self.origin == "made":
             return f"{self.op} made {self.kind}{self.site}, {self.when}: {self.found}"
+        if self.origin == "unseen":
+            return f"{self.kind} came out of a call that was not watched, {self.when}: {self.found}"
         came = "was given by the program" if self.origin == "given" else "came in"
         return f"{self.kind} {came} at {self.op}{self.site}, {self.when}: {self.found}"
 
@@ -133,6 +136,10 @@ class Story:
     operators: int = 0
     checked: int = 0
     """Outputs that were looked at."""
+    calls: int = 0
+    """Of models."""
+    passed: int = 0
+    """Of these, calls that were not watched."""
     extremes: dict[str, list[int]] = field(default_factory=dict)
     """By operator and module: elements looked at, subnormal ones, those of the largest magnitude that the dtype has."""
     trouble: str = ""
@@ -161,6 +168,9 @@ class Story:
             most = sorted((n[at], n[0], where) for where, n in self.extremes.items() if n[at])
             for n, of, where in most[:-4:-1]:
                 yield f"{kind}, no failure: {n:,} of {of:,} elements that were looked at, out of {where}"
+        if self.passed:
+            few = f"{self.passed:,} of {self.calls:,} calls were not watched"
+            yield f"{few}, so that all takes 10 % longer at most; --every-call watches all"
         if self.trouble:
             yield f"not everything was seen: {self.trouble}"
         none = "" if failures else "nothing came through that is not finite; "

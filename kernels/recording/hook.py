@@ -315,7 +315,7 @@ def begin(folder: Path) -> None:
     sys.meta_path.insert(0, AfterImport(wanted))
 
 
-def trace(torch: ModuleType, folder: Path, *, stop: bool) -> Any:
+def trace(torch: ModuleType, folder: Path, *, stop: bool, every_call: bool) -> Any:
     """Begin a trace, by the files beside this one, and return what each thread enters; it writes to the folder."""
     here = Path(__file__).with_name("__init__.py")
     spec = importlib.util.spec_from_file_location("kassay_tracing", here, submodule_search_locations=[str(here.parent)])
@@ -323,7 +323,7 @@ def trace(torch: ModuleType, folder: Path, *, stop: bool) -> Any:
     sys.modules["kassay_tracing"] = importlib.util.module_from_spec(spec)
     told = importlib.import_module("kassay_tracing.events").Told(folder)
     kind = importlib.import_module("kassay_tracing.watch").Watch
-    watch = kind(torch, folder=folder / "cases", stop=stop, tell=told.write)
+    watch = kind(torch, folder=folder / "cases", stop=stop, every_call=every_call, tell=told.write)
     os.register_at_fork(after_in_child=watch.forked)
     atexit.register(watch.close)
     return watch.mode

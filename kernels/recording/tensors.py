@@ -47,3 +47,13 @@ def cloned(torch: Any, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [cloned(torch, one) for one in value]
     return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def first_of(tensor: Any) -> tuple[list[int], float, int]:
+    """Index and value of the first of the worst elements of a tensor that is not finite, and how many there are."""
+    mask = tensor.isnan()
+    if not bool(mask.any()):
+        mask = tensor.isinf()
+    index = mask.nonzero()[0].tolist() if tensor.dim() else []
+    value = tensor[tuple(index)].item()
+    return index, value if isinstance(value, float) else math.nan, int(mask.sum())

@@ -16,10 +16,13 @@ from kernel_assay.kernels.recording.watch import Watch
 class trace:  # noqa: N801  `with trace(model):` and `trace.compare(model, other, x)` read as functions
     """Watch every operator and module of this thread, forward and backward, within `with trace(model):`."""
 
-    def __init__(self, *models: Any, stop: bool = False, folder: str | Path | None = None) -> None:
+    def __init__(
+        self, *models: Any, stop: bool = False, every_call: bool = False, folder: str | Path | None = None
+    ) -> None:
         """models: whose gradients are looked at in the end; those that are called within need not be named.
 
-        stop: raise NonFiniteError, which is a FloatingPointError, at the first that comes through. folder: where the
+        stop: raise NonFiniteError, which is a FloatingPointError, at the first that comes through. every_call: watch
+        all calls of models on a CPU, also where that takes more than a tenth of the program's time. folder: where the
         inputs of what made one are written, with a program that runs it again. Raises UsageError for what is no module,
         and where torch is not installed.
         """
@@ -27,7 +30,8 @@ class trace:  # noqa: N801  `with trace(model):` and `trace.compare(model, other
         for one in models:
             if not isinstance(one, torch.nn.Module):
                 raise UsageError(f"trace takes modules of torch, not {type(one).__name__}")
-        self._models, self._stop, self._folder = models, stop, Path(folder) if folder else None
+        self._models, self._folder = models, Path(folder) if folder else None
+        self._stop, self._every_call = stop, every_call
         self.story = Story()
         """All that was seen: `failures`, `gone`, and the `lines` of a report."""
 
@@ -46,7 +50,7 @@ class trace:  # noqa: N801  `with trace(model):` and `trace.compare(model, other
         torch, self._left = _torch(), contextlib.ExitStack()
         if "torch._dynamo" in sys.modules:  # else nothing is compiled, and to import it takes seconds
             self._left.enter_context(torch.compiler.set_stance("force_eager"))
-        watch = Watch(torch, models=self._models, stop=self._stop, folder=self._folder)
+        watch = Watch(torch, models=self._models, stop=self._stop, every_call=self._every_call, folder=self._folder)
         self.story = watch.story
         self._left.callback(watch.close)
         self._left.enter_context(watch.mode())

@@ -32,11 +32,17 @@ class Traced:
 
 
 def trace_program(
-    command: Sequence[str], cases: Path, *, stop: bool = False, found: Callable[[Event], None] = lambda _: None
+    command: Sequence[str],
+    cases: Path,
+    *,
+    stop: bool = False,
+    every_call: bool = False,
+    found: Callable[[Event], None] = lambda _: None,
 ) -> Traced:
     """Run a command, watched; the inputs of what failed are left in a folder, which is made if there are any.
 
-    stop: end the program, by an exception, at the first that comes through; found: is called with that one, within a
+    stop: end the program, by an exception, at the first that comes through; every_call: watch all calls of models,
+    also where that takes more than a tenth of the program's time; found: is called with that one, within a
     second. Raises UsageError for a command that cannot be started, and a folder that cannot be written to.
     """
     parent = next(one for one in (cases.absolute(), *cases.absolute().parents) if one.exists())
@@ -52,7 +58,7 @@ def trace_program(
 
     with tempfile.TemporaryDirectory(prefix="kassay-trace-") as name:
         folder = Path(name)
-        code = run_hooked(command, folder, {"trace": {"stop": stop}}, look)
+        code = run_hooked(command, folder, {"trace": {"stop": stop, "every_call": every_call}}, look)
         look()
         stories = _stories(folder)
         failures = [one for story in stories for one in story.failures if one.case]

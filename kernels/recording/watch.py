@@ -8,7 +8,6 @@ others until it is known that they were finite, because memory that is kept is n
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import math
 import os
@@ -21,8 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .events import GRADIENT, MOST_CASES, Event, Site, Story, named, write_case
+from .mode import mode_of
 from .operators import READS, SCALER, About, about_of, only_scales
-from .tensors import FINITE, INF, NAN, cloned, given, key, same, tensors
+from .sampling import Sampling, clock
+from .tensors import FINITE, INF, NAN, cloned, first_of, given, key, same, tensors
 
 MOST_KNOWN = 64
 """Non-finite tensors that are remembered before those that are gone are looked for."""
@@ -63,17 +64,21 @@ class Watch:
         *,
         models: Iterable[Any] = (),
         stop: bool = False,
+        every_call: bool = False,
         folder: Path | None = None,
         tell: Callable[[Story], None] | None = None,
     ) -> None:
-        """folder: where cases are written; stop: raise at the first that comes through; tell: is called at news."""
-        self.story = Story()
+        """folder: where cases are written; stop: raise at the first that comes through; tell: is called at news.
+
+        every_call: watch all, however long that takes.
+        """
+        self.story, self._sampling = Story(), Sampling(every_call=every_call)
         self._torch, self._stop, self._folder, self._tell = torch, stop, folder, tell or (lambda _: None)
         self._plain = torch.Tensor
         self._strange = (torch._subclasses.FakeTensor,)  # noqa: SLF001  of compilers: it has no elements
         self._theirs = str(Path(torch.__file__).parent), str(Path(__file__).parent)
         self._lock = threading.RLock()
-        self._local = threading.local()
+        self.local = threading.local()
         self._bad: dict[int, tuple[Any, frozenset[int]]] = {}
         """Storages with non-finite numbers: a weak reference, which keeps the address from being used again; events."""
         self._known: dict[Any, int] = {}
@@ -88,22 +93,25 @@ class Watch:
         self._prefix = ""
         self._idle = False
         self._handles = self._hooks()
-        self.mode = _mode(self)
+        self.mode = mode_of(self)
 
     # What torch calls.
 
     def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run an operator and look at what it gave. Nothing that goes wrong here may reach the program."""
         about = about_of(func)
-        if self._idle or about.skipped or self._local.__dict__.get("aside"):
+        if self._idle or about.skipped or self.local.__dict__.get("aside") or self._sampling.resting:
             return func(*args, **kwargs)
-        held = args
+        held, began = args, clock()
         if about.writes and not about.overwrites and not about.name.endswith(SCALER) and not only_scales(about, args):
             with self._guarded():
                 held = [self._before(one) if i in about.writes else one for i, one in enumerate(args)]
+        before = clock()
         out = func(*args, **kwargs)
+        after = clock()
         with self._guarded():
             self._after(func, about, held, kwargs, out)
+        self._sampling.spent += before - began + clock() - after
         return out
 
     @contextlib.contextmanager
@@ -121,12 +129,12 @@ class Watch:
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
         """Guard what a hook does, whose own operators are none of the program's."""
-        before, self._local.aside = self._local.__dict__.get("aside"), True
+        before, self.local.aside = self.local.__dict__.get("aside"), True
         try:
             with self._guarded(), self._torch.no_grad():
                 yield
         finally:
-            self._local.aside = before
+            self.local.aside = before
 
     def _hooks(self) -> list[Any]:
         modules, optimizers = self._torch.nn.modules.module, import_module("torch.optim.optimizer")
@@ -168,25 +176,34 @@ class Watch:
 
     def _enter(self, module: Any, args: Any) -> None:
         del args
-        if not self._stack():
-            self._local.aside = False  # of a step that was left by an exception
+        stack = self._stack()
+        if not stack:
+            self.local.aside = False  # of a step that was left by an exception
+        elif self._sampling.resting:
+            stack.append((module, ""))
+            return
         with self._aside():
-            stack = self._stack()
             if not stack:
                 self._roots.add(module)
                 kind = type(module).__name__
                 self._calls[kind] = number = self._calls.get(kind, 0) + 1
                 self._call = f"call {number} of {kind}"
+                self.story.calls += 1
+                self.story.passed += self._sampling.begin(self.story.operators)
+                if mode := self.local.__dict__.get("mode"):
+                    mode.rest(self._sampling.resting)
             stack.append((module, self._path(module, stack)))
 
     def _leave(self, module: Any, args: Any, result: Any) -> None:
         del args
+        stack = self._stack()
+        while stack and stack.pop()[0] is not module:
+            pass  # those whose forward was left by an exception
+        if stack or self._idle:
+            return
         with self._aside():
-            stack = self._stack()
-            while stack and stack.pop()[0] is not module:
-                pass  # those whose forward was left by an exception
-            if not stack and not self._idle:
-                self._ends(tensors(self._torch, result), f"the output of {type(module).__name__}")
+            self._unseen(tensors(self._torch, result), f"an output of {type(module).__name__}", NAN)
+            self._ends(tensors(self._torch, result), f"the output of {type(module).__name__}")
 
     def _path(self, module: Any, stack: Sequence[tuple[Any, str]]) -> str:
         """The name of a module, from the module on that the program has called."""
@@ -200,16 +217,17 @@ class Watch:
         closure = bool([*args[1:], *kwargs.values()])  # it runs the model in the midst of the step
         with self._aside():
             held = [one for group in optimizer.param_groups for one in group["params"]]
+            self._unseen((one.grad for one in held if one.grad is not None), "a gradient", INF)
             if self._bad:
                 self._ends([one.grad for one in held], GRADIENT + "{}")
                 for one in held:  # the numbers of a gradient become those of its parameter
                     if one.grad is not None and key(one.grad) in self._bad:
                         self._mark(one, self._bad[key(one.grad)][1])
-        self._local.aside = not closure
+        self.local.aside = not closure
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         del args, kwargs
-        self._local.aside = False
+        self.local.aside = False
         with self._aside():
             self._steps, self._optimizer = self._steps + 1, type(optimizer).__name__
             held = [one for group in optimizer.param_groups for one in group["params"]]
@@ -219,6 +237,14 @@ class Watch:
                 self._ends(bad, "{}")
                 self._idle = True  # from now on everything passes it on
                 self._bad.clear()
+
+    def _unseen(self, tensors: Iterable[Any], what: str, least: int) -> None:
+        """Look for this level in what comes out of a call that passed unwatched; after the first none passes."""
+        looked = self._sampling.resting and not self._idle
+        bad = [one for one in tensors if self._counts(one) and self._level(one) >= least] if looked else []
+        for one in bad:
+            self._mark(one, frozenset({self._event("unseen", _NOBODY, what, one)}))
+        self._sampling.never = self._sampling.never or bool(bad)
 
     # Before and after an operator.
 
@@ -292,7 +318,7 @@ class Watch:
         return self._ours[file]
 
     def _stack(self) -> list[tuple[Any, str]]:
-        held: list[tuple[Any, str]] = self._local.__dict__.setdefault("stack", [])
+        held: list[tuple[Any, str]] = self.local.__dict__.setdefault("stack", [])
         return held
 
     # Checks.
@@ -300,6 +326,7 @@ class Watch:
     def _level(self, tensor: Any) -> int:
         """FINITE, INF or NAN: the worst that a tensor holds."""
         torch = self._torch
+        self._sampling.never = self._sampling.never or tensor.is_cuda  # there, to wait takes long, and is said
         if not tensor.numel() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
             return FINITE
         if tensor.element_size() < 2:
@@ -348,9 +375,9 @@ class Watch:
     def _event(self, origin: str, record: _Record, where: int | str, tensor: Any) -> int:
         """The number of an event; the inputs of a new one are written down."""
         holder, tensor = self._parameter(tensor) if origin == "came in" else ("", tensor)
-        index, value, n = self._first(tensor.detach())
+        index, value, n = first_of(tensor.detach())
         kind, op, site = named(value), record.about.name, record.site
-        if (holder or record is _NOBODY) and self._optimizer:
+        if (holder or record is _NOBODY) and self._optimizer and origin != "unseen":
             origin, op, site = "made", f"the step of {self._optimizer}", Site()
         key = (kind.lstrip("-"), origin, op, site, holder)
         if key in self._known:
@@ -386,15 +413,6 @@ class Watch:
         there = [(name, one) for name, one in record.ins if one.shape == tensor.shape and tensor.numel()]
         values = [f"{name}{index} is {one[tuple(index)].item():.6g}" for name, one in there[:3]]
         return f"{said}{' (' if values else ''}{', '.join(values)}{')' if values else ''}"
-
-    def _first(self, tensor: Any) -> tuple[list[int], float, int]:
-        """Index and value of the first of the worst elements, and how many there are."""
-        mask = tensor.isnan()
-        if not bool(mask.any()):
-            mask = tensor.isinf()
-        index = mask.nonzero()[0].tolist() if tensor.dim() else []
-        value = tensor[tuple(index)].item()
-        return index, value if isinstance(value, float) else math.nan, int(mask.sum())
 
     def _parameter(self, tensor: Any) -> tuple[str, Any]:
         """The name of the parameter that has this storage, and the parameter, of which the tensor may be a view."""
@@ -470,17 +488,3 @@ class Watch:
             few, most = ((size < about.tiny) & (size > 0)).sum(), (size == about.max).sum()
             counts = self.story.extremes.setdefault(where, [0, 0, 0])
             counts[:] = counts[0] + one.numel(), counts[1] + int(few), counts[2] + int(most)
-
-
-def _mode(watch: Watch) -> Any:
-    """What torch tells of every operator, if it is entered as a context manager; one for each thread."""
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415  the program may never import it
-
-    class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            del types
-            return watch.run(func, args, kwargs or {})
-
-    # Under its wrapper, which would import torch's compiler to say that it is not compiled.
-    Watching.__torch_dispatch__ = inspect.unwrap(Watching.__torch_dispatch__)  # type: ignore[method-assign]
-    return Watching

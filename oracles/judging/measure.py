@@ -1,7 +1,7 @@
 """Distance of one output from its reference: every number that decides or explains, from one pass over the data.
 
 The pass itself is oracles.judging.measure_numba (numba), or oracles.judging.measure_numpy (numpy) where numba is
-missing or KERNEL_ASSAY_NO_NUMBA=1.
+missing or KERNEL_ASSAY_NO_NUMBA=1, and in each process until there has been so much that numba is worth its start.
 Both count alike to the last element; their sums may differ in the last digits.
 """
 
@@ -177,17 +177,29 @@ def engine() -> str:
     return "kernel_assay.oracles.judging.measure_numba"
 
 
+_PAYS, _CALL = 1 << 22, 1 << 12
+"""Elements in whose sweeps numpy loses the half second that numba takes to start; a call counts as so many."""
+_SWEPT = [0]
+"""Elements so far."""
 _UNTIL: list[Callable[[], bool]] = []
 """At most one: whether the machine code of oracles.judging.measure_numba is there by now."""
 
 
 def prefer_numpy_until(compiled: Callable[[], bool]) -> None:
-    """Sweep with oracles.judging.measure_numpy until that is true, which is asked before each sweep."""
+    """Sweep with oracles.judging.measure_numpy until that is true, which is asked where numba is worth its start."""
     _UNTIL[:] = [compiled]
 
 
-def _ready_engine() -> str:
-    """The engine, or oracles.judging.measure_numpy as long as it would have to be compiled first."""
+def prefer_numba() -> None:
+    """Sweep with the engine from now on, however little there is."""
+    _SWEPT[0] = _PAYS
+
+
+def _ready_engine(size: int) -> str:
+    """The engine, or oracles.judging.measure_numpy as long as it would have to be started or compiled first."""
+    _SWEPT[0] += size + _CALL
+    if _SWEPT[0] < _PAYS:
+        return "kernel_assay.oracles.judging.measure_numpy"
     if _UNTIL and engine() != "kernel_assay.oracles.judging.measure_numpy":
         if not _UNTIL[0]():
             return "kernel_assay.oracles.judging.measure_numpy"
@@ -246,7 +258,7 @@ class _Job:
     def __init__(self, got: Array, want: Array, error: Any, accept: Any, sigma: Any, *, base: int = 0) -> None:
         """base: the flat index of the first element in what is measured in pieces."""
         self.base = base
-        self.profile = _profile(got.dtype, _ready_engine())
+        self.profile = _profile(got.dtype, _ready_engine(got.size))
         self.got, self.want, self.shape = got, want, got.shape
         self.error = _operand(error, _FLOAT64, self.shape)
         self.accept = _NO_MASK if accept is None else _operand(accept, _MASKS, self.shape)

@@ -10,6 +10,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +18,27 @@ import numpy as np
 from kernel_assay.corpus.formats import FORMATS, format_of
 from kernel_assay.corpus.process.child import start
 from kernel_assay.corpus.process.parent_death import die_with_parent
-from kernel_assay.oracles.judging.measure import engine, measure, prefer_numpy_until
+from kernel_assay.oracles.judging.measure import engine, measure, prefer_numba, prefer_numpy_until
 
 _BESIDE: list[subprocess.Popen[bytes]] = []
 """The process that this one has started; a second one would do the same."""
 
 
-def compile_beside() -> subprocess.Popen[bytes] | None:
-    """Start that process, if it has anything to do, and is not there already; it ends with this one."""
-    if engine() != "kernel_assay.oracles.judging.measure_numba" or (made := stamp()).exists():
-        return None
-    prefer_numpy_until(made.exists)
-    if not _BESIDE or _BESIDE[0].poll() is not None:
+def compile_beside() -> None:
+    """Have that process do it once numba is worth its start, if it has anything to do; it ends with this one."""
+    prefer_numpy_until(compiled)
+
+
+def compiled() -> bool:
+    """Whether machine code is there, or none is wanted; if not, that process is started, unless it has been."""
+    if engine() != "kernel_assay.oracles.judging.measure_numba" or stamp().exists():
+        return True
+    if not _BESIDE:
         _BESIDE[:] = [start("oracles.judging.precompile", out=subprocess.DEVNULL, err=subprocess.DEVNULL)]
-    return _BESIDE[0]
+    return False
 
 
+@cache
 def stamp() -> Path:
     """The file that says that machine code of this source, by this numba for this processor, is kept."""
     import llvmlite.binding as llvm  # noqa: PLC0415  as numba, only where it is used
@@ -50,6 +56,7 @@ def main() -> None:
     """Entry of the process: measure something of every format (or of those named), and leave the stamp."""
     die_with_parent()
     os.nice(10)  # the search goes on beside it
+    prefer_numba()
     for fmt in [format_of(name) for name in sys.argv[1:] or FORMATS]:
         for want in (np.zeros(2), np.zeros(2, np.float32)):
             got = np.zeros(2, fmt.dtype)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
-from scipy import special
 
 from kernel_assay.oracles.numerics.bounds import classes_of, exp_error, quotient_error, range_of, reference_error
 from kernel_assay.oracles.spec.balls import Ball
@@ -38,6 +37,8 @@ _SERIES = np.cumprod([np.longdouble(1), *(1 / (np.arange(1, 42, dtype=np.longdou
 
 def _erfc(z: Reals) -> Reals:
     """1 - erf. scipy has no longdouble: of one only the tail, which is small, is scipy's; the rest is a series."""
+    from scipy import special  # noqa: PLC0415  a tenth of a second, which every command would wait
+
     if z.dtype == np.float64:
         return np.asarray(special.erfc(z))
     size = np.abs(z)
@@ -84,6 +85,8 @@ def gelu_error(q: Question, x: Reals, y: Reals, approximate: str) -> Reals:
         off = unit * f + q.u + (1.0 - f * f) * z * (6.0 * q.u)
     else:
         z = np.minimum(magnitude * np.sqrt(0.5), 1e4)
+        from scipy import special  # noqa: PLC0415  as above
+
         f = special.erf(z)
         off = (
             q.u * (ERF_ERROR * f + ERF_FLOOR)

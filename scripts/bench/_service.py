@@ -120,11 +120,11 @@ class Postgres:
 class Service:
     """A server and its workers on this machine."""
 
-    def __init__(self, folder: Path, database: str = "") -> None:
+    def __init__(self, folder: Path, database: str = "", *options: str) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             self.port = taken.getsockname()[1]
-        self.folder, self._database = folder, database
+        self.folder, self._options = folder, [*options, *(["--database", database] if database else [])]
         self.address = f"http://127.0.0.1:{self.port}"
         self.token = folder / "token"
         self.workers: dict[str, Process] = {}
@@ -136,9 +136,8 @@ class Service:
     def serve(self) -> None:
         log = self.folder / "serve.log"
         log.write_text("")
-        extra = ["--database", self._database] if self._database else []
         command = [*KASSAY, "serve", "--port", str(self.port), "--corpus", str(self.folder / "corpus"), "--quiet"]
-        self.server = Process([*command, "--rate", "100000", *extra], log)
+        self.server = Process([*command, "--rate", "100000", *self._options], log)
         self.server.says("sign in")
 
     def work(self, name: str, *words: str) -> None:

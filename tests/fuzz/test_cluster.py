@@ -105,7 +105,7 @@ class FakeActor:
 @pytest.fixture
 def ray(monkeypatch):
     made = FakeRay()
-    monkeypatch.setattr(cluster, "_joined", lambda _: made)
+    monkeypatch.setattr(cluster, "joined", lambda _: made)
     return made
 
 

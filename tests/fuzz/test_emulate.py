@@ -25,6 +25,8 @@ int main() {
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.cu").write_text(TEXT)
+    (tmp_path / "folder.cu").mkdir()
+    (tmp_path / "binary.cu").write_bytes(bytes(range(256)))
     return tmp_path
 
 
@@ -53,6 +55,10 @@ def test_a_clean_program(folder, fuzz):
     [
         (("none.cu",), "none.cu cannot be read"),
         (("p.txt",), "p.txt is no source of a program"),
+        (("folder.cu",), "folder.cu cannot be read (Is a directory)"),
+        (("binary.cu",), "binary.cu is no text: it has bytes of value 0"),
+        (("p.cu", "-D=3"), "-D=3 names no macro; -DNAME and -DNAME=VALUE do"),
+        (("p.cu", "-D3x"), "-D3x names no macro"),
         (("p.cu", "--json", "no/p.json"), "no is no folder"),
         (("p.cu", "-DBY=)"), "p.cu, line 2: g++ says"),
         (("p.cu", "-DBY=0", "--std", "c++1"), "c++1"),

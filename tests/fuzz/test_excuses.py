@@ -99,6 +99,7 @@ def here(tmp_path, monkeypatch, notes):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SEQUENCE_SECONDS", 1.5)
     monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.ANOTHER_SEQUENCE", 0.1)
+    monkeypatch.setattr("kernel_assay.fuzz.triage.triage.CRASH_PROBE_SECONDS", 0.5)
     yield tmp_path
     forget_contracts()
 
@@ -188,7 +189,7 @@ def run(out, x):
 def test_who_fails_only_beside_a_kernel_that_changes_the_process_is_not_accused(fuzz, here, what):
     kernel(here, HEAD + BESIDE[what])
     kernel(here, HEAD + HONEST, "other.py")
-    code, out, _ = fuzz("run", "--subject", "mine.py", "--subject", "other.py", "--cases", 64, "--seed", 1, "--quiet")
+    code, out, _ = fuzz("run", "--subject", "mine.py", "--subject", "other.py", "--cases", 24, "--seed", 1, "--quiet")
     with Store("corpus") as store:
         found = store.findings()
     assert not [f for f in found if f.subject.name != "mine" and f.shows_again]
@@ -217,7 +218,7 @@ STATEFUL = {
 def test_what_one_call_leaves_to_the_next_is_found_shrunk_and_run_again(fuzz, here, monkeypatch, text):
     monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SEQUENCE_SECONDS", 3.0)
     kernel(here, text)
-    assert search(fuzz)[0] == 1
+    assert search(fuzz, cases=48)[0] == 1
     kept = [f for f in findings() if f.verdict.kind is Kind.STATEFUL]
     first = min(kept, key=lambda f: (len(f.before), f.case.elements))
     assert 1 <= len(first.before) <= 3

@@ -9,9 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from _silu import WRONG
 
 from kernel_assay.corpus.errors import InternalError, UsageError
 from kernel_assay.corpus.model.case import Case, Fill, TensorRecipe
+from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
 from kernel_assay.corpus.storage.file_store import Store
 from kernel_assay.fuzz.campaign.parallel import ParallelSearch
@@ -44,6 +46,20 @@ def begin(store, examiner, engine="conjecture"):
     campaign = new_campaign("r1", 1, engine, list(examiner.subjects.values()))
     store.start_run(campaign)
     return campaign
+
+
+def test_a_finding_that_was_stored_just_before_a_kill_is_still_new_when_the_run_goes_on(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(WRONG)
+    with Store(tmp_path / "corpus") as store, Examiner([user_subject(str(file), ("silu",))], timeout=5.0) as examiner:
+        campaign = begin(store, examiner)
+        whole = Search(examiner, store, campaign, Limits(600.0, 3 * BATCH)).run()
+        filed = {f.id: f.state for f in store.findings()}
+        store.checkpoint(campaign)  # the record of before
+        again = Search(examiner, store, campaign, Limits(600.0, 3 * BATCH)).run()
+        assert {f.id: f.state for f in store.findings()} == filed
+    assert whole.fresh == again.fresh == tuple(sorted(filed))
+    assert set(filed.values()) == {State.MINIMIZED}
 
 
 def told(folder, examiner, crew, *cuts):

@@ -54,8 +54,8 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def searched(*words):
-    return ("run", *words, "--cases", "64", "--seed", "1", "--quiet")
+def searched(*words, cases=64):
+    return ("run", *words, "--cases", cases, "--seed", 1, "--quiet")
 
 
 def test_a_pair_of_modules_is_judged_with_the_same_weights(here, fuzz):
@@ -69,7 +69,9 @@ def test_a_pair_of_modules_is_judged_with_the_same_weights(here, fuzz):
 
 
 def test_a_wrong_module_is_found(here, fuzz):
-    code, out, _ = fuzz(*searched("--reference", "linear.py:Model", "--subject", "wrong.py", "--dtype", "float32"))
+    code, out, _ = fuzz(
+        *searched("--reference", "linear.py:Model", "--subject", "wrong.py", "--dtype", "float32", cases=16)
+    )
     assert (code, "times its estimated error budget" in out) == (1, True)
     finding = next(f for f in Store(here / "corpus").findings() if f.verdict.rule == "rho")
     assert "which its reference says how to make" not in reproducer(finding)
@@ -399,7 +401,8 @@ KEPT = {
 
 
 @pytest.mark.parametrize("kept", KEPT)
-def test_a_module_may_prepare_its_weights_once_and_keep_nothing_of_its_inputs(here, fuzz, kept):
+def test_a_module_may_prepare_its_weights_once_and_keep_nothing_of_its_inputs(here, fuzz, monkeypatch, kept):
+    monkeypatch.setattr("kernel_assay.fuzz.campaign.triage_queue.SEQUENCE_SECONDS", 2.0)
     (here / "plain.py").write_text(HEAD + PREPARED.format("None", "None", "self.linear(x)"))
     (here / "keeps.py").write_text(HEAD + PREPARED.format(*KEPT[kept]))
     code, out, _ = fuzz(*searched("--reference", "plain.py", "--subject", "keeps.py:Model"))

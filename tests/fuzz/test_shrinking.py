@@ -7,6 +7,7 @@ import pytest
 from kernel_assay.corpus.model.case import Case, Fill, Special, TensorRecipe
 from kernel_assay.corpus.model.findings import State
 from kernel_assay.corpus.model.kinds import Kind
+from kernel_assay.corpus.storage.merging import merge, stays
 from kernel_assay.fuzz.checking.check import Examiner
 from kernel_assay.fuzz.checking.requests import CheckRequest
 from kernel_assay.fuzz.triage.shrink_passes import weight
@@ -98,6 +99,27 @@ def test_a_tail_of_k_shrinks_to_one_term_behind_the_tile(examiner):
     assert "fails only if k % 32 != 0 and k >= 33" in finding.gates
     assert (finding.state, finding.probability) == (State.MINIMIZED, 1.0)
     assert all(t.fill.distribution in {"ones", "zeros"} for t in finding.case.tensors.values())
+
+
+def test_what_is_told_already_is_shrunk_and_not_explained_again(examiner, monkeypatch):
+    """What it comes down to is the same, and what is filed of that stays as it is."""
+    first = find(examiner, "gemm/bug_k_tail", gemm(37, 145, 21, layout="transposed"))
+    monkeypatch.setattr("kernel_assay.fuzz.triage.triage.learn_gates", lambda *_: pytest.fail("explained again"))
+    failure = fail(examiner, "gemm/bug_k_tail", gemm(9, 70, 50))
+    again = investigate(examiner, failure, seconds=10.0, is_told=lambda met: stays(first, met)).finding
+    assert (again.id, again.case, again.state) == (first.id, first.case, State.MINIMIZED)
+    both = merge(first, again)
+    assert (both.gates, both.exhibit, both.variants) == (first.gates, first.exhibit, first.variants)
+    assert first.exhibit is not None
+    assert both.count == first.count + again.count
+
+
+def test_what_is_smaller_or_not_shrunk_has_more_to_be_told(examiner):
+    met = find(examiner, "gemm/bug_k_tail", gemm(37, 145, 21), seconds=0.0)
+    small = find(examiner, "gemm/bug_k_tail", gemm(37, 145, 21))
+    assert (stays(small, met), stays(small, small)) == (True, True)
+    assert not stays(met, small)
+    assert not stays(small.but(state=State.CONFIRMED), small)
 
 
 def test_swapped_rows_shrink_to_two_rows_that_differ(examiner):

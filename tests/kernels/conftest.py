@@ -6,11 +6,12 @@ from kernel_assay.kernels.backends.simt.toolchain import missing
 
 
 @pytest.fixture(scope="session")
-def simt_home(tmp_path_factory):
+def simt_home(tmp_path_factory, emulator):
     """A cache folder for all tests, in whichever process: what the emulator itself needs takes seconds to build."""
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if base.name.startswith("popen-") else base) / "simt"
     home.mkdir(exist_ok=True)
+    emulator(home)
     return home
 
 

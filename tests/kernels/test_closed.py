@@ -210,9 +210,11 @@ def test_an_honest_kernel_passes(what, subject, tmp_path):
     assert verdict.kind is Kind.PASS, verdict.message
 
 
-def test_built_in_kernels_of_every_backend_pass_with_new_caches(tmp_path, monkeypatch):
+def test_a_built_in_kernel_of_every_backend_passes_with_new_caches(tmp_path, monkeypatch, emulator):
+    emulator(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    subjects = [s for s in subjects_of("silu") if not loader_of(s.loader).unavailable() and not s.planted]
+    all_of_them = [s for s in subjects_of("silu") if not loader_of(s.loader).unavailable() and not s.planted]
+    subjects = [*{s.loader: s for s in all_of_them}.values()]
     with Examiner(subjects, timeout=60.0) as examiner:
         verdicts = examiner.check([CheckRequest(CASE, tuple(s.key for s in subjects))])[0].verdicts
     assert {v.kind for v in verdicts.values()} <= {Kind.PASS, Kind.UNSUPPORTED}

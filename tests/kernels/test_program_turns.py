@@ -68,7 +68,7 @@ __global__ void scans(int* out) {
   auto tile = cg::tiled_partition<8>(cg::this_thread_block());
   out[threadIdx.x] = cg::exclusive_scan(tile, 1, cg::plus<int>()) + cg::inclusive_scan(tile, 1, cg::plus<int>());
 }
-__global__ void fills(int* p, int v) { p[threadIdx.x] = v; }
+__global__ void fills(int* p, int v) { p[threadIdx.x] = v; }  // fills
 __global__ void meets(int* valid) {
   auto g = cg::this_grid();
   *valid = g.is_valid();
@@ -162,7 +162,13 @@ def test_what_is_wrong_between_blocks_and_streams_is_found(program, tmp_path):
     found, _ = ran(program, tmp_path, seed=1)
     told = {(f.kind, f.place.line): f for f in found.findings if not f.harmless}
     wanted = {("unsynchronized", line_of("freed")), ("unsynchronized", line_of("stream"))}
+    wanted.add(("stream-race", line_of("fills")))
     assert set(told) == wanted | {("race", line_of("queue")), ("trap", line_of("grid"))}
+    race = told["stream-race", line_of("fills")]
+    (other,) = [n for n, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("other>>>(pinned, 5);")]
+    assert (
+        f"] (p.cu, line {race.place.line}), while kernel fills (p.cu, line {other}), in another stream" in race.message
+    )
     race = told["race", line_of("queue")].message
     assert f"p: allocated in p.cu, line 7, for p.cu, line {line_of('helper')}" in race
     assert told["race", line_of("queue")].seed == 1

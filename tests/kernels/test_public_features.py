@@ -137,6 +137,23 @@ MISSING = "p.cu:3:10: fatal error: {}: No such file or directory\n"
         ("p.cu:7:1: error: 'texture' does not name a type", "texture references are not emulated"),
         ("p.cu:7:1: error: 'custom' was not declared in this scope", "p.cu, line 7: g++ says: 'custom' was"),
         ("p.cu:9: undefined reference to `mine()'\np.cu:8: undefined reference to `cuInit'", "cuInit is not emulated"),
+        (
+            "p.cu:7:3: error: 'memcpy_async_tx' is not a member of 'cuda::device'",
+            "cuda::device::memcpy_async_tx is not emulated (p.cu, line 7)",
+        ),
+        (
+            "p.cu:7:3: error: 'BlockHistogram' in namespace 'cub' does not name a template type",
+            "cub::BlockHistogram is not emulated (p.cu, line 7)",
+        ),
+        (
+            "p.cu:7:3: error: 'cub::DeviceHistogram' has not been declared",
+            "cub::DeviceHistogram is not emulated (p.cu, line 7)",
+        ),
+        ("p.cu:7:3: error: 'f' is not a member of 'mine'", "p.cu, line 7: g++ says: 'f' is not a member of 'mine'"),
+        (
+            "ld: a.o: in function `main':\n/x/q.cu:1: multiple definition of `main'; b.o:/x/p.cu:1: first defined here",
+            "main is defined twice (q.cu, line 1)",
+        ),
         ("p.cu:9: undefined reference to `cuda_mine()'", "cuda_mine is defined nowhere (p.cu, line 9)"),
     ],
 )

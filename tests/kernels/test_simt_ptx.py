@@ -112,6 +112,26 @@ def test_findings_are_those_of_cuda_and_name_the_line(memory, entry, words):
     assert bool(said) == bool(words)
 
 
+@pytest.mark.parametrize(
+    ("number", "instruction"),
+    enumerate(
+        [
+            "mbarrier.init.shared::cta.b64",
+            "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes",
+            "mbarrier.try_wait.parity.shared::cta.b64",
+            "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32",
+            "barrier.cluster.arrive",
+            "barrier.sync of barrier 17 (a block has 16)",
+            "bar.sync of 20 threads (no multiple of 32)",
+            "bar.arrive",
+        ]
+    ),
+)
+def test_what_is_not_emulated_is_named_with_its_line(memory, number, instruction):
+    said = memory.run("refused", out=blank(1, np.int32), n=number).said
+    assert said == memory.placed(f"the PTX instruction {instruction} is not emulated (<refused {number}>)")
+
+
 def test_an_address_that_nobody_may_touch_has_its_line_in_fast_mode(memory):
     said = memory.run("far", out=blank(32, np.int32)).said
     assert said == memory.placed("memory fault at 0x7f0000001000 by thread 0 of block 0 (<far>)")

@@ -29,13 +29,14 @@ SUMS = {"nmse", "cosine", "psnr", "z"}
 
 
 @pytest.fixture(scope="module")
-def simt_cache(tmp_path_factory):
+def simt_cache(tmp_path_factory, emulator):
     """As that of tests/kernels, in the same folder."""
     if why := missing():
         pytest.skip(why)
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if base.name.startswith("popen-") else base) / "simt"
     home.mkdir(exist_ok=True)
+    emulator(home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home))
         yield

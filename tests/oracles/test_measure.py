@@ -24,6 +24,14 @@ EIGHT_BIT = ["float8_e4m3fn", "float8_e5m2"]
 pytest.importorskip("numba")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def at_once():
+    """Little is swept with the engine, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PAYS", 0)
+        yield
+
+
 @pytest.fixture(params=["kernel_assay.oracles.judging.measure_numba", "kernel_assay.oracles.judging.measure_numpy"])
 def engine(request, monkeypatch):
     monkeypatch.setattr(module, "engine", lambda: request.param)
@@ -432,20 +440,30 @@ def test_the_environment_can_forbid_numba(flag, chosen):
 def test_numpy_measures_until_machine_code_is_there(monkeypatch):
     there = []
     monkeypatch.setattr(module, "_UNTIL", [lambda: bool(there)])
-    assert module._ready_engine() == "kernel_assay.oracles.judging.measure_numpy"
+    assert module._ready_engine(1) == "kernel_assay.oracles.judging.measure_numpy"
     there.append(1)
-    assert module._ready_engine() == "kernel_assay.oracles.judging.measure_numba"
+    assert module._ready_engine(1) == "kernel_assay.oracles.judging.measure_numba"
     assert not module._UNTIL, "it is not asked again"
+
+
+def test_numba_is_not_started_for_little(monkeypatch):
+    monkeypatch.setattr(module, "_PAYS", 100_000)
+    monkeypatch.setattr(module, "_SWEPT", [0])
+    monkeypatch.setattr(module, "_UNTIL", [lambda: pytest.fail("nobody asks for machine code")])
+    assert module._ready_engine(90_000) == "kernel_assay.oracles.judging.measure_numpy"
+    monkeypatch.setattr(module, "_UNTIL", [])
+    assert module._ready_engine(1) == "kernel_assay.oracles.judging.measure_numpy"
+    assert [module._ready_engine(0) for _ in range(2)][-1] == "kernel_assay.oracles.judging.measure_numba"
 
 
 def test_compiling_beside_ends_with_a_stamp():
     """Of what was compiled for one format, in a folder of its own; with the stamp there is nothing to start."""
     code = "from kernel_assay.oracles.judging import precompile as p; import sys; sys.argv[1:] = ['int8']; p.main()"
-    again = f"{code}; print(p.stamp().exists(), p.compile_beside())"
+    again = f"{code}; print(p.stamp().exists(), p.compiled(), p._BESIDE)"
     with tempfile.TemporaryDirectory() as empty:
         env = {**os.environ, "NUMBA_CACHE_DIR": empty}
         done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, env=env, check=True)
-    assert done.stdout.split() == ["True", "None"]
+    assert done.stdout.split() == ["True", "True", "[]"]
 
 
 def test_unknown_dtypes_are_refused():

@@ -109,8 +109,7 @@ def test_without_the_tools_it_is_one_sentence(script, monkeypatch, capsys):
 
 @pytest.mark.skipif(bool(missing()), reason="no compiler")
 @pytest.mark.parametrize("tool", [*FINDS, "none"])
-def test_its_kernels_are_what_it_takes_them_for(script, tmp_path, monkeypatch, tool):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
+def test_its_kernels_are_what_it_takes_them_for(script, tmp_path, tool):
     name, old, new = script.WRONG.get(tool, ("right", "", ""))
     path = tmp_path / f"{name}.cu"
     path.write_text(script.HEAD + script.RIGHT.replace(old, new))

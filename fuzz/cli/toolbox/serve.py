@@ -24,9 +24,19 @@ from kernel_assay.fuzz.cli.options import AtLeast, corpus_option
 @click.option("--notify", multiple=True, metavar="URL", help="Tell of findings there, as Apprise does; repeatable.")
 @click.option("--retention-days", type=AtLeast(1.0), default=90.0, show_default=True, help="For logs and texts.")
 @click.option("--rate", type=AtLeast(0.0), default=200.0, show_default=True, help="Requests a second of one token.")
+@click.option(
+    "--engine",
+    type=click.Choice(["workers", "ray"]),
+    default="workers",
+    show_default=True,
+    help="Who does the jobs: workers that are started by hand, or tasks of a Ray cluster.",
+)
+@click.option("--ray", "cluster", default="auto", show_default=True, metavar="ADDRESS", help="Of --engine ray.")
 @click.option("--open", "browser", is_flag=True, help="Open the page in a browser.")
 @click.option("--quiet", is_flag=True, help="No line for each request.")
-def command(*, corpus: Path, database: str | None, browser: bool, quiet: bool, **options: Any) -> None:
+def command(
+    *, corpus: Path, database: str | None, engine: str, cluster: str, browser: bool, quiet: bool, **options: Any
+) -> None:
     """Serve jobs, findings and pages: one server, many workers (kassay work), no kernel runs here.
 
     The first start prints a token of all scopes, once.
@@ -37,4 +47,5 @@ def command(*, corpus: Path, database: str | None, browser: bool, quiet: bool, *
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed: pip install 'kernel-assay[service]'") from error
     url = database or f"sqlite:///{corpus.absolute() / 'local' / 'service.db'}"
-    serve(ServiceSettings(database=url, **options), click.echo, quiet=quiet, browser=browser)
+    ray = cluster if engine == "ray" else ""
+    serve(ServiceSettings(database=url, ray=ray, **options), click.echo, quiet=quiet, browser=browser)

@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,19 +16,17 @@ from kernel_assay.corpus.errors import UsageError
 from kernel_assay.fuzz.cli.options import AtLeast
 from kernel_assay.fuzz.cli.toolbox.server_options import secret_of, server_options, with_service
 
-_KEPT = re.compile(
-    r"PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|SHELL|TERM|VIRTUAL_ENV|PYTHON.*|XDG_CACHE_HOME|LD_LIBRARY_PATH"
-    r"|(HTTPS?|NO|https?|no)_(PROXY|proxy)|SSL_CERT_.*|CUDA_.*|NVIDIA_.*|HIP_.*|ROCR_.*|TRITON_.*|TORCH.*"
-    r"|CUPY_.*|NUMBA_.*|KERNEL_ASSAY_.*|OMP_.*|CC|CXX"
-)
-"""Variables that stay: whoever runs what was sent could read all others, too."""
+if TYPE_CHECKING:
+    from kernel_assay.fuzz.service.work.ray_engine import RayEngine
+    from kernel_assay.fuzz.service.work.worker import Worker
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @click.command("work")
 @server_options
 @click.option("--name", metavar="NAME", help="How the server calls this worker.  [default: the host's name]")
-@click.option("--jobs", type=AtLeast(1, 256), default=1, show_default=True, help="Tasks at a time.")
+@click.option("--jobs", type=AtLeast(1, 256), help="Tasks at a time.  [default: 1; with --ray: one a processor or GPU]")
 @click.option(
     "--device",
     "devices",
@@ -47,6 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
     help="What else may be read by what was sent, as a folder of headers; repeatable.",
 )
 @click.option("--open", "in_the_open", is_flag=True, help="Run what was sent with your rights, where nothing else can.")
+@click.option("--ray", "cluster", metavar="ADDRESS", help="Run on a Ray cluster: auto, local or ray://HOST:PORT.")
 @click.option("--quiet", is_flag=True, help="Say nothing of each task.")
 @with_service
 def command(
@@ -55,7 +55,7 @@ def command(
     token: str,
     token_file: Path | None,
     name: str | None,
-    jobs: int,
+    jobs: int | None,
     devices: tuple[str, ...],
     kinds: tuple[str, ...],
     memory_mb: int,
@@ -64,19 +64,20 @@ def command(
     allow_private: bool,
     readable: tuple[Path, ...],
     in_the_open: bool,
+    cluster: str | None,
     quiet: bool,
 ) -> int:
     """Lease tasks of a server, and run them here, closed in; SIGTERM and Ctrl-C hand back what is under way.
 
     The token needs the scope work. What is sent runs without network, in folders of its own; run the worker as a user
     of its own all the same, on a machine that holds nothing else.
+
+    With --ray the tasks run on the nodes of a cluster: each takes a processor or a GPU while there is work for it.
     """
     from kernel_assay.fuzz.service.client import Client  # noqa: PLC0415  an extra that need not be installed
     from kernel_assay.fuzz.service.protocol import JobKind  # noqa: PLC0415
-    from kernel_assay.fuzz.service.work.checkouts import Checkouts  # noqa: PLC0415
-    from kernel_assay.fuzz.service.work.worker import Worker, WorkerSettings  # noqa: PLC0415
-    from kernel_assay.kernels.environment import environment  # noqa: PLC0415
-    from kernel_assay.kernels.sandbox.compiler_caches import cache_home  # noqa: PLC0415
+    from kernel_assay.fuzz.service.work.slot import forget_variables  # noqa: PLC0415
+    from kernel_assay.fuzz.service.work.worker import Order, Worker, WorkerSettings  # noqa: PLC0415
 
     if unknown := [one for one in kinds if one not in set(JobKind)]:
         raise UsageError(f"{unknown[0]!r} is no kind of job; there are {', '.join(JobKind)}")
@@ -84,36 +85,55 @@ def command(
         raise UsageError(f"{name[:100]!r} is no name: at most 100 letters, digits and . _ -, the first no sign")
     secret, hidden = secret_of(token, token_file)
     agent = os.environ.get("SSH_AUTH_SOCK", "")
-    for variable in [one for one in os.environ if not _KEPT.fullmatch(one)]:
-        del os.environ[variable]
-    worker = Worker(
-        Client(server, secret),
-        WorkerSettings(
-            name=name or re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:100],
-            jobs=jobs,
-            devices=tuple(
-                one[:500] for word in devices for one in (environment().devices if word == "cuda" else [word])
-            ),
-            kinds=tuple(map(JobKind, kinds)),
-            memory_mb=memory_mb,
-            closed=not in_the_open,
-            hidden=(*hidden, *([Path(agent).parent] if agent else [])),
-            readable=readable,
-        ),
-        Checkouts(
-            repositories or cache_home() / "kernel-assay-repositories",
-            allow_local=allow_local,
-            allow_private=allow_private,
-            ssh_agent=agent,
-        ),
-        say=lambda line: None if quiet else click.echo(line, err=True),
+    settings = WorkerSettings(
+        name=name or re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:100],
+        jobs=1 if cluster or jobs is None else jobs,
+        devices=() if cluster else _gpus(devices),
+        kinds=tuple(map(JobKind, kinds)),
+        memory_mb=memory_mb,
+        closed=not in_the_open,
+        hidden=(*hidden, *([Path(agent).parent] if agent else [])),
+        readable=readable,
     )
+    order = Order(
+        server,
+        secret,
+        settings,
+        allow_local=allow_local,
+        allow_private=allow_private,
+        repositories=repositories,
+    )
+
+    def say(line: str) -> None:
+        if not quiet:
+            click.echo(line, err=True)
+
+    worker: Worker | RayEngine
+    if cluster:
+        from kernel_assay.fuzz.service.work.ray_engine import RayEngine  # noqa: PLC0415  it brings the search along
+
+        if devices:
+            raise UsageError("--ray gives out the GPUs of the cluster by itself: leave --device out")
+        worker = RayEngine(cluster, order, jobs or 0, say)
+    else:
+        forget_variables()
+        worker = Worker(Client(server, secret), settings, order.checkouts(agent), say)
+        click.echo(f"{settings.name}: {settings.jobs} at a time, for {server}", err=True)
 
     def end(_number: int, _frame: FrameType | None) -> None:
         worker.end()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    click.echo(f"{worker.settings.name}: {jobs} at a time, for {server}", err=True)
     worker.run()
     return 0
+
+
+def _gpus(devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of GPUs: those of this machine for `cuda`. Raises UsageError if it has none."""
+    from kernel_assay.kernels.environment import gpus  # noqa: PLC0415
+
+    here = [name for name, _ in gpus()] if "cuda" in devices else []
+    if "cuda" in devices and not here:
+        raise UsageError("--device cuda: nvidia-smi lists no GPU here")
+    return tuple(one[:500] for word in devices for one in (here if word == "cuda" else [word]))

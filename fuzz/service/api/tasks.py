@@ -19,6 +19,7 @@ from kernel_assay.fuzz.service.protocol import (
     Orders,
     Outcome,
     Sources,
+    Waiting,
 )
 from kernel_assay.fuzz.service.queue import jobs, leases
 
@@ -34,6 +35,24 @@ async def lease(asked: LeaseRequest, here: Here, caller: Worker) -> Response:
     if given is not None:
         here.changed(queued=given.request.kind is JobKind.FUZZ)  # the next part of a search
     return Response(status_code=204) if given is None else told(given)
+
+
+@router.get("/v1/tasks/waiting", response_model=Waiting)
+async def waiting(
+    here: Here,
+    _: Worker,
+    wait: Annotated[float, Query(ge=0, le=30)] = 0.0,
+    kind: Annotated[list[JobKind], Query(max_length=20)] = [],  # noqa: B006  FastAPI copies it
+) -> Response:
+    """Count the tasks that wait for a worker; `wait` holds the question until there is one."""
+
+    def ask() -> Waiting | None:
+        here.sweep()
+        with here.database.reading() as connection:
+            found = leases.waiting_for(connection, kind, time.time())
+        return Waiting(**found) if found else None
+
+    return told(await here.until(ask, wait, here.work) or Waiting())
 
 
 class _Asking:

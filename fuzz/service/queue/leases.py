@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 
-from sqlalchemy import Connection, TextClause, case, or_, select, text, update
+from sqlalchemy import Connection, TextClause, case, func, or_, select, text, update
 
 from kernel_assay.corpus.storage.sql.service_tables import artifact, job, task, worker
 from kernel_assay.fuzz.service.problems import ConflictError, MissingError
@@ -20,6 +21,7 @@ from kernel_assay.fuzz.service.protocol import (
     LOSSES,
     OVER,
     Heartbeat,
+    JobKind,
     JobRequest,
     JobState,
     Lease,
@@ -73,7 +75,7 @@ def lease(connection: Connection, asked: LeaseRequest, now: float) -> Lease | No
     if asked.question and (of := _given(connection, known)) is not None:
         return _leased(connection, of, now)
     take = _take_at_once if connection.dialect.name == "postgresql" else _take
-    for device in ("cuda", "cpu") if asked.devices else ("cpu",):
+    for device in _devices(asked):
         if (of := take(connection, len(asked.kinds), {**known, "device": device})) is not None:
             return _leased(connection, of, now)
     return None
@@ -109,10 +111,24 @@ def _take(connection: Connection, kinds: int, known: Row) -> Row | None:
 _JOB, _BEGUN = text(f"SELECT {_TOLD} FROM job WHERE id = :id"), text(_BEGIN.format(job=":id"))  # noqa: S608
 
 
+def _devices(asked: LeaseRequest) -> list[str]:
+    """Those that the worker takes jobs for, the rarer one first."""
+    return ["cuda"] * bool(asked.devices) + ["cpu"] * (not asked.gpu_only)
+
+
 def waiting(connection: Connection, asked: LeaseRequest) -> bool:
     """Whether anything waits that the worker may be able to do."""
-    queued = select(task.c.seq).where(text("task.state = 'queued'")).limit(1)
-    return connection.scalar(queued if asked.devices else queued.where(task.c.device == "cpu")) is not None
+    queued = select(task.c.seq).where(text("task.state = 'queued'"), task.c.device.in_(_devices(asked))).limit(1)
+    return connection.scalar(queued) is not None
+
+
+def waiting_for(connection: Connection, kinds: Sequence[JobKind], now: float) -> dict[str, int]:
+    """How many tasks of these kinds (none: of all) wait for each device."""
+    in_time = or_(task.c.deadline.is_(None), task.c.deadline > now)
+    queued = select(task.c.device, func.count()).where(text("task.state = 'queued'"), in_time)
+    if kinds:
+        queued = queued.where(task.c.kind.in_([kind.value for kind in kinds]))
+    return {device: int(number) for device, number in connection.execute(queued.group_by(task.c.device))}
 
 
 def _leased(connection: Connection, of: Row, now: float) -> Lease:

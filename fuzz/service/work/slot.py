@@ -37,7 +37,19 @@ SECRET = (
 """What nobody may see who runs what was sent, of a home that is shown for what else lies in it."""
 _OF_PROGRAMS = re.compile(r"(|LD_LIBRARY_|PYTHON|CUDA_)PATH|(CUDA|ROCM)_HOME|CC|CXX")
 """Variables that name where programs and libraries lie."""
+_KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|SHELL|TERM|VIRTUAL_ENV|PYTHON.*|XDG_CACHE_HOME|LD_LIBRARY_PATH"
+    r"|(HTTPS?|NO|https?|no)_(PROXY|proxy)|SSL_CERT_.*|CUDA_.*|NVIDIA_.*|HIP_.*|ROCR_.*|TRITON_.*|TORCH.*"
+    r"|CUPY_.*|NUMBA_.*|KERNEL_ASSAY_.*|OMP_.*|CC|CXX"
+)
+"""Variables that stay in a process that runs what was sent."""
 _COMPILING = threading.Lock()
+
+
+def forget_variables() -> None:
+    """Take all variables out of the environment that are not needed: what was sent could read them."""
+    for variable in [one for one in os.environ if not _KEPT.fullmatch(one)]:
+        del os.environ[variable]
 
 
 class Slot:

@@ -7,6 +7,7 @@ time. A server that is away is waited for. SIGTERM hands tasks back; kill -9 cos
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from kernel_assay import __version__
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.corpus.process.channel import Message
 from kernel_assay.corpus.process.child import GoneError
@@ -36,6 +38,7 @@ from kernel_assay.fuzz.service.work.bisect import Replay, bisected, verified
 from kernel_assay.fuzz.service.work.checkouts import Checkouts
 from kernel_assay.fuzz.service.work.slot import Slot
 from kernel_assay.kernels.environment import environment
+from kernel_assay.kernels.sandbox.compiler_caches import cache_home
 
 LOG = logging.getLogger("kassay.worker")
 POLL_SECONDS = 4.0
@@ -70,6 +73,29 @@ class WorkerSettings:
     """Files and folders that nobody may see who runs what was sent: the token's, for one."""
     readable: tuple[Path, ...] = ()
     """What is seen there besides the system, the interpreter and where programs lie."""
+    gpu_only: bool = False
+    """Whether it takes jobs for its GPUs alone."""
+    idle_seconds: float = math.inf
+    """Without a task, after which it ends by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a machine needs to be a worker."""
+
+    server: str
+    token: str
+    settings: WorkerSettings
+    allow_local: bool = False
+    allow_private: bool = False
+    repositories: Path | None = None
+    """Where clones are kept there; None: in the cache."""
+    version: str = __version__
+
+    def checkouts(self, agent: str) -> Checkouts:
+        """What may be fetched here; agent: the socket of the one for ssh."""
+        folder = self.repositories or cache_home() / "kernel-assay-repositories"
+        return Checkouts(folder, allow_local=self.allow_local, allow_private=self.allow_private, ssh_agent=agent)
 
 
 class LeaseLostError(Exception):
@@ -86,10 +112,10 @@ class Worker:
     say: Callable[[str], None] = lambda _: None
     ending: threading.Event = field(default_factory=threading.Event)
     refused: str = ""
-    """Why the server does not take this worker."""
+    """Why the server does not take this worker, or could not be asked to the end."""
 
     def run(self) -> None:
-        """Work until `end`, or until the server refuses this worker: then raises UsageError."""
+        """Work until `end`, or Ctrl-C, or for idle_seconds in vain. Raises UsageError if the server refuses it."""
         slots = [Slot(number, self.settings.memory_mb, closed=self.settings.closed) for number in range(self.count)]
         try:
             for slot in slots:
@@ -100,8 +126,10 @@ class Worker:
             for thread in threads:
                 thread.start()
             while any(thread.is_alive() for thread in threads):
-                for thread in threads:
-                    thread.join(0.5)
+                try:
+                    time.sleep(0.25)  # a join that is interrupted takes the thread for ended
+                except KeyboardInterrupt:
+                    self.end()
         finally:
             for slot in slots:
                 slot.close()
@@ -119,26 +147,28 @@ class Worker:
 
     def _serve(self, slot: Slot) -> None:
         """Do one task after the other."""
-        pauses, question = _pauses(), ""
+        waits, question, idle_since = pauses(), "", time.monotonic()
         while not self.ending.is_set():
             with suppress(GoneError):
                 slot.warm_up()
             question = question or uuid.uuid4().hex  # the same, until there is an answer
+            lease, trouble = None, ""
             try:
                 lease = self.client.lease(self._question(question))
-                pauses, question = _pauses(), ""
-            except ServiceError as error:
-                if error.status in {401, 403}:
-                    self.refused = str(error)
+                waits, question = pauses(), ""
+            except UsageError as error:
+                trouble = str(error)
+                if isinstance(error, ServiceError) and error.status in {401, 403}:
+                    self.refused = trouble
                     self.ending.set()
                     return
-                self._wait(next(pauses), str(error))
-                continue
-            except UsageError as error:
-                self._wait(next(pauses), str(error))
-                continue
+                self._wait(next(waits), trouble)
             if lease is not None:
                 self._do(slot, lease)
+                idle_since = time.monotonic()
+            elif time.monotonic() - idle_since > self.settings.idle_seconds:
+                self.refused = trouble
+                return
 
     def _wait(self, seconds: float, why: str) -> None:
         self.say(f"{why}; asking again in {seconds:.1f} s")
@@ -146,7 +176,7 @@ class Worker:
 
     def _question(self, name: str) -> LeaseRequest:
         s = self.settings
-        said = {"worker": s.name, "devices": s.devices, "kinds": s.kinds, "question": name}
+        said = {"worker": s.name, "devices": s.devices, "gpu_only": s.gpu_only, "kinds": s.kinds, "question": name}
         return LeaseRequest(**said, environment=environment(), wait=POLL_SECONDS)
 
     def _do(self, slot: Slot, lease: Lease) -> None:
@@ -166,7 +196,7 @@ class Worker:
     def _report(self, lease: Lease, outcome: Outcome) -> None:
         """Tell the server, as often as it takes."""
         until = time.monotonic() + LATE_SECONDS
-        for pause in _pauses():
+        for pause in pauses():
             try:
                 self.client.end(lease.task, outcome)
             except ServiceError as error:
@@ -186,7 +216,7 @@ class Worker:
                 return
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
     """Seconds between tries: twice as many each time, and not the same for all workers."""
     pause = 0.5
     while True:

@@ -35,6 +35,7 @@ class Trouble(IntEnum):
     UNDEFINED_LANE = 14
     SKIPPED_BARRIER = 15
     UNSUPPORTED = 16
+    ENDED_LANE = 17
 
 
 class Argument(ctypes.Structure):

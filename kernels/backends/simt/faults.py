@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,7 @@ _SENTENCES = {
     Trouble.BAD_INDEX: "{who} uses {said}{at}{size}",
     Trouble.UNDEFINED_LANE: "{said}: an undefined value, of {who}{at}",
     Trouble.UNSUPPORTED: "{said} is not emulated{at}",
+    Trouble.ENDED_LANE: "{who} has ended and is named in the mask of {said}{at}: it is not waited for",
     Trouble.SKIPPED_BARRIER: "{who} has ended and skips a barrier{at}, though it has reached an earlier one: undefined,"
     " while today's GPUs wait for nobody who has ended",
 }
@@ -62,6 +63,8 @@ class Scene:
     built: Built
     shape: Shape
     tensors: Sequence[Tensor]
+    shown: Callable[[str], str] = lambda file: Path(file).name
+    """How a file is called."""
 
     def fault(self, fault: Fault) -> Exception:
         """The fault as what a loader raises."""
@@ -99,7 +102,7 @@ class Scene:
         return self._line(*place) if place else ""
 
     def _line(self, file: str, line: int) -> str:
-        return f" ({Path(file).name}, line {line})"
+        return f" ({self.shown(file)}, line {line})"
 
     def access(self, fault: Fault) -> str:
         """Words for what is read or written."""

@@ -48,6 +48,7 @@ enum class Trouble : int32_t {
   undefined_lane,      // a warning: a shuffle reads from a lane that takes no part in it
   skipped_barrier,     // a warning: a thread that met the others at a barrier has ended before their next one
   unsupported,         // an instruction of PTX that is not emulated
+  ended_lane,          // a warning: a lane that an operation of the warp names has ended
 };
 
 // What went wrong, where, and who else was involved. Numbers only: words are made in kernels/backends/simt/faults.py.
@@ -82,7 +83,7 @@ enum Traits : int32_t { read_only = 1, undefined = 2, shared = 4 };
 
 // Where the kernel's source indexes an array by its name; kernels/backends/simt/subscripts.py has the same.
 struct Subscript {
-  const char* file;  // without folders
+  const char* file;  // with folders only where several have that name
   const char* name;
   int32_t line, column, closing_line, closing_column;  // of its brackets
   int32_t further;                                     // subscripts that follow

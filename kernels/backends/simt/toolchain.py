@@ -302,7 +302,7 @@ def runtime(*, programs: bool = False, parallel: bool = False) -> Path:
 _OWN = ("-std=c++17", "-fPIC", "-w", "-fvisibility=hidden")
 
 
-def _interpreter(*, parallel: bool) -> Path:
+def _interpreter(*, parallel: bool = False) -> Path:
     """The interpreter of inline PTX: one object, that of both libraries, as it takes as long as the rest of either."""
     own = PARALLEL if parallel else ()
     made = cache_folder() / f"ptx-{digest_of(own, [])}.o"
@@ -362,7 +362,7 @@ def _tools() -> bytes:
     for folder in cuda_headers():
         version = folder / "cuda.h"
         found.update(str(version.stat().st_size if version.is_file() else 0).encode())
-    files = sorted(f for f in HOME.rglob("*") if f.suffix in {".h", ".cpp"})
+    files = sorted(f for f in HOME.rglob("*") if f.is_file() and f.suffix not in {".py", ".pyc"})
     own = ("subscripts.py", "variables.py", "processor.py", "assembly.py", "rewriting.py")
     for file in (*files, Path(__file__), *(HOME / name for name in own)):
         found.update(hashlib.sha256(file.read_bytes()).digest())

@@ -169,3 +169,28 @@ KERNEL(standalone_fences, 4, 32) {
     out[blockIdx.x] = out[0];
   }
 }
+KERNEL(polled_before_a_barrier, 4, 32) {  // a barrier is no fence between blocks
+  volatile int* flag = flags;
+  if (FIRST) {
+    out[0] = x[5];
+    __threadfence();
+    flag[0] = 1;
+  }
+  if (OTHERS) {
+    while (flag[0] == 0);
+    if (!racy) __threadfence();
+  }
+  __syncthreads();
+  if (ME == 1 && blockIdx.x) out[blockIdx.x] = out[0];
+}
+KERNEL(loaded_before_a_barrier, 4, 32) {
+  cuda::atomic_ref<int, cuda::thread_scope_device> flag(flags[0]);
+  if (FIRST) {
+    out[0] = x[5];
+    flag.store(1, cuda::memory_order_release);
+  }
+  if (OTHERS)
+    while (!flag.load(racy ? cuda::memory_order_relaxed : cuda::memory_order_acquire));
+  __syncthreads();
+  if (ME == 1 && blockIdx.x) out[blockIdx.x] = out[0];
+}

@@ -243,10 +243,19 @@ def test_priority_comes_first_and_cuda_needs_a_gpu(database):
     submit(database, priority=1)
     submit(database, priority=9, settings=Settings(device="cuda"))
     submit(database, priority=8, kind=JobKind.TIME)
+    assert waiting(database) == {"cpu": 2, "cuda": 1}
+    assert waiting(database, JobKind.TIME) == {"cpu": 1}
     assert lease(database, kinds=(JobKind.JUDGE,)).request.priority == 1
     assert lease(database).request.priority == 8
     assert lease(database) is None
     assert lease(database, devices=("H100",)).request.priority == 9
+    submit(database)
+    assert lease(database, devices=("H100",), gpu_only=True) is None
+
+
+def waiting(database, *kinds):
+    with database.reading() as connection:
+        return leases.waiting_for(connection, kinds, time.time())
 
 
 def test_a_deadline(database):

@@ -101,3 +101,15 @@ __global__ void traps(int* out) { if (threadIdx.x == 3) asm volatile("trap;");  
 __global__ void never(int* out) {
   if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;");  // never
 }
+__global__ void refused(int* out, int n) {
+  __shared__ unsigned long long bar;
+  auto at = static_cast<unsigned>(__cvta_generic_to_shared(&bar));
+  if (n == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1));  // refused 0
+  if (n == 1) asm volatile("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%0];" ::"r"(at), "l"(out), "r"(16));  // refused 1
+  if (n == 2) asm volatile("{\n.reg .pred P1;\nWAIT: mbarrier.try_wait.parity.shared::cta.b64 P1, [%0], %1;\n@P1 bra DONE;\nbra WAIT;\nDONE:\n}" ::"r"(at), "r"(0));  // refused 2
+  if (n == 3) asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], 32;" ::"r"(at));  // refused 3
+  if (n == 4) asm volatile("barrier.cluster.arrive;");  // refused 4
+  if (n == 5) asm volatile("barrier.sync %0, 64;" ::"r"(17));  // refused 5
+  if (n == 6) asm volatile("bar.sync 1, 20;");  // refused 6
+  if (n == 7) asm volatile("bar.arrive 1;");  // refused 7
+}

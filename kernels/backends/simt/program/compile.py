@@ -17,7 +17,13 @@ from pathlib import Path
 from kernel_assay.corpus.errors import UsageError
 from kernel_assay.kernels.backends.simt import toolchain
 from kernel_assay.kernels.backends.simt.processor import PARALLEL
-from kernel_assay.kernels.backends.simt.program.syntax import Variable, plain_kernels, rewrite_launches, variables
+from kernel_assay.kernels.backends.simt.program.syntax import (
+    Variable,
+    kernel_parameters,
+    plain_kernels,
+    rewrite_launches,
+    variables,
+)
 from kernel_assay.kernels.backends.simt.rewriting import placed, rewritten
 from kernel_assay.kernels.backends.simt.subscripts import subscripts
 from kernel_assay.kernels.backends.simt.toolchain import BuildError, Built, Mode, SharedArray, cache_folder, run_tool
@@ -69,6 +75,8 @@ class Program:
     """Its sources and their own headers."""
     variables: dict[str, tuple[Path, int]]
     """The file and line of each variable of the device."""
+    parameters: dict[str, tuple[str, ...]]
+    """The names of each kernel's parameters."""
 
     @property
     def name(self) -> str:
@@ -97,7 +105,7 @@ def compile_program(request: Request) -> Program:
         executable = _linked(units, fast=request.fast)
     symbols = _described(executable, units, texts)
     places = {v.name: (file, v.line) for file, found in declared.items() for v in found}
-    return Program(executable, symbols, texts, places)
+    return Program(executable, symbols, texts, places, kernel_parameters(texts.values()))
 
 
 def check_sources(request: Request) -> None:
@@ -125,6 +133,8 @@ def _one_sentence(texts: dict[Path, str]) -> Iterator[None]:
 
 def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[Variable]]) -> list[_Unit]:
     """Compile the sources; their texts, and those of their own headers, with the variables in them, are noted."""
+    if wrong := next((d for d in request.defines if not _MACRO.match(d)), None):
+        raise UsageError(f"-D{wrong} names no macro; -DNAME and -DNAME=VALUE do")
     texts |= {file: _read(file) for file in request.sources}
     parts = [[file, *_headers(file, texts, request.includes)] for file in request.sources]
     declared |= {file: variables(text) for file, text in texts.items()}
@@ -137,9 +147,12 @@ def _units(request: Request, texts: dict[Path, str], declared: dict[Path, list[V
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text("utf-8-sig", "replace")
+        text = file.read_text("utf-8-sig", "replace")
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror})") from error
+    if "\0" in text:
+        raise UsageError(f"{file} is no text: it has bytes of value 0")
+    return text
 
 
 def _headers(file: Path, texts: dict[Path, str], folders: Sequence[Path]) -> list[Path]:
@@ -284,7 +297,8 @@ def _lines(executable: Path, units: Sequence[_Unit], texts: dict[Path, str]) -> 
     lines += _variable_lines(units, run_tool(["nm", "-S", "--defined-only", str(executable)], folder))
     lines += [f"shared {a.offset} {a.size} {_word(a.name)}" for a in arrays]
     names = [file.name for file in texts]
-    sources = {file.name: rewritten(text) for file, text in texts.items() if names.count(file.name) == 1}
+    known = {file: file.name if names.count(file.name) == 1 else str(file.absolute()) for file in texts}
+    sources = {known[file]: rewritten(text) for file, text in texts.items()}
     places = subscripts(sources, {a.name for a in arrays})
     lines += [
         f"subscript {s.line} {s.column} {s.closing_line} {s.closing_column} {s.further} {s.name} {s.file}"
@@ -333,12 +347,23 @@ _FEATURES = {
     "launches by kernels are not emulated": "cudaGetParameterBuffer|cudaLaunchDevice",
 }
 """What an error of g++ is about."""
+_NO_ASSEMBLY = "SIMT_UNSUPPORTED_asm"
+"""What an asm statement is that nobody has rewritten."""
 _CUDAS = re.compile(r"cu(?:da|blas(?:Lt)?|rand|fft|sparse|solver\w\w|dnn)?[A-Z]|(?:nccl|npp|nvml|nvrtc)[A-Z]?")
 """Functions of CUDA's libraries."""
-_UNKNOWN = re.compile(rf"'((?:{_CUDAS.pattern})\w*)' (?:was not declared|does not name a type|has not been declared)")
+_NAMESPACE = r"(?:cuda|cub|cooperative_groups|nvcuda)::[\w:]+"
+_MEMBER = re.compile(
+    r"'([\w:]+)' (?:is not a member of|in (?:namespace|class|struct)) '((?:cuda|cub|cooperative_groups|nvcuda)\b[^']*)'"
+)
+"""What a namespace of CUDA's has not here."""
+_UNKNOWN = re.compile(
+    rf"'((?:{_CUDAS.pattern})\w*|{_NAMESPACE})' (?:was not declared|does not name a type|has not been declared)"
+)
 _ERROR = re.compile(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
 _FROM = re.compile(r"^(?:In file included)?\s*from ([^:\n]+):(\d+)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"(?:([^\s:]+):(\d+):)? ?undefined reference to `([^']+)'")
+_TWICE = re.compile(r"(?:([^\s:]+):(\d+):)? ?multiple definition of `([^']+)'")
+_MACRO = re.compile(r"[^\W\d]\w*(?:\([^()]*\))?(?:=|$)")
 _NO_HEADER = re.compile(r"(\S+): No such file or directory")
 
 
@@ -346,6 +371,9 @@ def sentence_of(said: str, own: set[str]) -> str:
     """The first error of g++ or the linker as one sentence with its line."""
     if missing := [*_NO_FUNCTION.finditer(said)]:
         return _undefined(next((m for m in missing if _CUDAS.match(m[3])), missing[0]))
+    if twice := _TWICE.search(said):
+        at = f" ({Path(twice[1]).name}, line {twice[2]})" if twice[1] else ""
+        return f"{twice[3]} is defined twice{at}"
     match = _ERROR.search(said)
     if not match:
         return f"g++ could not compile {' or '.join(sorted(own))}: {said.strip().splitlines()[0]}"
@@ -353,17 +381,20 @@ def sentence_of(said: str, own: set[str]) -> str:
     including = [m for m in _FROM.finditer(said) if Path(m[1]).name in own]
     if file not in own and including:
         first = including[-1]
+        what = "inline PTX" if _NO_ASSEMBLY in what else what
         return f"a header that {Path(first[1]).name} includes in line {first[2]} is not emulated ({file}: {what})"
     return _of_line(what, f"{file}, line {line}")
 
 
 def _of_line(what: str, at: str) -> str:
-    if "SIMT_UNSUPPORTED_asm" in what:
+    if _NO_ASSEMBLY in what:
         return f"inline PTX is not emulated ({at})"
     if header := _NO_HEADER.search(what):
         library = next((name for name, its in _LIBRARIES.items() if re.match(its, header[1])), "")
         missing = f"the header {header[1]} is neither emulated nor found ({at})"
         return f"{library} is not emulated ({at}, includes {header[1]})" if library else missing
+    if member := _MEMBER.match(what):
+        return f"{member[2]}::{member[1]} is not emulated ({at})"
     unknown = _UNKNOWN.match(what)
     known = (name for name, its in _FEATURES.items() if re.search(its, what))
     feature = f"{unknown[1]} is not emulated" if unknown else next(known, "")

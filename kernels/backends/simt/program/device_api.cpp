@@ -43,7 +43,7 @@ double milliseconds(const timespec& from, const timespec& to) {
 
 API cudaError_t cudaDeviceSynchronize() {
   LOCKED;
-  synchronized();
+  host_waits_for_all();
   return FINE;
 }
 API cudaError_t cudaGetDeviceCount(int* to) { return *to = 1, FINE; }

@@ -32,16 +32,24 @@ __attribute__((noinline)) void add(const Fault& f, const Memory& m, bool harmles
     memcpy(r.grid, S.launch->grid, sizeof r.grid);
     memcpy(r.block, S.launch->block, sizeof r.block);
     copy_text(r.kernel, sizeof r.kernel, launched.kernel);
-    const char* slash = launched.at.file ? strrchr(launched.at.file, '/') : nullptr;
-    copy_text(r.launch_file, sizeof r.launch_file, slash ? slash + 1 : launched.at.file);
+    set_file(r.launch_file, launched.at.file);
     r.launch_line = launched.at.line;
   }
   ++table->count;
 }
 }  // namespace
 
-void note(const Fault& f, const Memory& m, bool harmless) {
+// What a function of CUB's does to arrays is told of by the line that calls it.
+static Fault placed(Fault f) {
+  if (!S.active || f.thread < 0 || !launched.kernel || strncmp(launched.kernel, "cub::Device", 11)) return f;
+  f.pc = 0;
+  set_place(f, launched.at);
+  return f;
+}
+
+void note(const Fault& fault, const Memory& m, bool harmless) {
   std::lock_guard<std::recursive_mutex> locked(kernel_lock);
+  Fault f = placed(fault);
   uint64_t made = f.trouble == static_cast<int32_t>(Misuse::leak) ? m.made_pc : 0;  // a leak has no other place
   auto [place, is_new] = known().try_emplace(Key{f.trouble, f.pc, f.other_pc, f.line, made, harmless}, table->count);
   if (!is_new) ++table->records[place->second].count;

@@ -35,6 +35,7 @@ class Misuse(IntEnum):
     COPIED_BEYOND = 73
     UNSYNCHRONIZED = 74
     HOST_CRASH = 75
+    STREAM_RACE = 76
 
 
 _WORDS = {
@@ -48,7 +49,8 @@ _WORDS = {
     Misuse.API_ERROR: "{said}{at}",
     Misuse.COPIED_UNDEFINED: "{said} copies {bytes} bytes from byte {offset} of {memory}{at}, which nobody has written",
     Misuse.COPIED_BEYOND: "{said} {verb} {bytes} bytes from byte {offset} of {memory}{at}, but it has {whole} bytes",
-    Misuse.UNSYNCHRONIZED: "the host {verb} {memory}{at}, while what a kernel or a copy wrote there was not waited for",
+    Misuse.UNSYNCHRONIZED: "the host {verb} {memory}{at}, while {other} may still {others} it: the host has not waited",
+    Misuse.STREAM_RACE: "{who} {access}{at}, while {other}, in another stream, may still {others} it",
     Misuse.HOST_CRASH: "the program itself ended{at}: {said}",
 }
 KINDS = {
@@ -62,6 +64,7 @@ KINDS = {
     Trouble.DEADLOCK: "deadlock",
     Trouble.BAD_MASK: "bad-mask",
     Trouble.UNDEFINED_LANE: "undefined-lane",
+    Trouble.ENDED_LANE: "ended-lane",
     Trouble.MEMORY_FAULT: "illegal-address",
     Trouble.STACK_OVERFLOW: "stack-overflow",
     Trouble.ARITHMETIC: "division-by-zero",
@@ -75,6 +78,7 @@ _ALLOCATES = re.compile(
 _CALL = re.compile(r"<(?:cuda(?:Malloc|HostAlloc)\w*|(?:__wrap_)?malloc|_Zn[wa][mj])@plt>\n\s*([0-9a-f]+):")
 _SHARED = 8
 _NOWHERE = Path("-")
+_SEVERAL = 2
 
 
 class Memory(ctypes.Structure):
@@ -90,6 +94,7 @@ class Memory(ctypes.Structure):
         ("name", ctypes.c_char * 64),
         ("made", ctypes.c_uint64 * 12),
         ("gone", ctypes.c_uint64 * 12),
+        ("parameter", ctypes.c_int32),
     )
 
 
@@ -153,6 +158,8 @@ class ProgramFinding(Record):
     """The other access of a race; where memory was freed."""
     memory: str = ""
     """A variable, or what was allocated."""
+    parameter: str = ""
+    """The kernel's parameter by which that was passed, where one is known."""
     allocated: Place | None = None
     kernel: str = ""
     launch: Place | None = None
@@ -193,15 +200,24 @@ class Telling:
     def _finding(self, e: Entry, table: Table) -> ProgramFinding:
         fault, misuse = e.fault, e.fault.trouble >= Misuse.USE_AFTER_FREE
         name, allocated = self._owner(e.memory)
+        parameter = self._parameter(e)
+        name = name or parameter
         launch = Place(file=self._path(_text(e.launch_file)), line=e.launch_line) if e.launch_line else None
         kind = Misuse(fault.trouble).name.lower().replace("_", "-") if misuse else KINDS[Trouble(fault.trouble)]
         return ProgramFinding(
             kind=kind,
-            message=(self._misuse(e, name) if misuse else self._fault(e, name)) + self._helped(e.memory, name),
+            message="".join(
+                (
+                    self._misuse(e, name) if misuse else self._fault(e, name),
+                    self._helped(e.memory, name),
+                    f"; passed as {parameter}" if parameter not in {"", name} else "",
+                )
+            ),
             harmless=bool(e.harmless),
             place=self._place(fault) or (allocated if kind == "leak" else None),
             other=self._freed(e.memory) if misuse else self._at(fault.other_pc),
             memory=name,
+            parameter=parameter,
             allocated=allocated,
             kernel=_text(e.kernel),
             launch=launch,
@@ -222,8 +238,19 @@ class Telling:
 
     def _path(self, file: str) -> str:
         """The path of a source as it was given, by the name of its file."""
-        same = [path for path in self.program.texts if path.name == Path(file).name]
-        return str(next((path for path in same if file.endswith(str(path.absolute()))), same[0] if same else file))
+        same = {str(path.absolute()): path for path in self.program.texts if path.name == Path(file).name}
+        exact = next((path for whole, path in same.items() if whole.endswith(file) or file.endswith(whole)), None)
+        found = exact or next(iter(same.values()), Path(file))
+        here = Path.cwd()
+        return str(found.relative_to(here) if found.is_relative_to(here) else found)
+
+    def _shown(self, file: str) -> str:
+        """The name of a file, with its folders where the program has another one of that name."""
+        name = Path(file).name
+        return name if sum(path.name == name for path in self.program.texts) < _SEVERAL else self._path(file)
+
+    def _said(self, place: Place | None) -> str:
+        return f" ({self._shown(place.file)}, line {place.line})" if place else ""
 
     def _owner(self, memory: Memory) -> tuple[str, Place | None]:
         """Name some memory, and say where it was made."""
@@ -235,13 +262,18 @@ class Telling:
             return "", made
         return self._variable(made, memory.made_pc) or f"what line {made.line} allocates", made
 
+    def _parameter(self, e: Entry) -> str:
+        """The parameter of the kernel by which its launch passed the memory; empty if that is not clear."""
+        names = self.program.parameters.get(_text(e.kernel).partition("<")[0].rpartition("::")[2], ())
+        return names[e.memory.parameter - 1] if 0 < e.memory.parameter <= len(names) else ""
+
     def _freed(self, memory: Memory) -> Place | None:
         return next(iter(self._calls_of(memory.gone)), None) or self._at(memory.freed_pc)
 
     def _helped(self, memory: Memory, name: str) -> str:
         """Words for who asked for an allocation that a function of the program makes for others."""
         lines = self._calls_of(memory.made)
-        by = ", for ".join(_said(place).strip(" ()") for place in lines[:2])
+        by = ", for ".join(self._said(place).strip(" ()") for place in lines[:2])
         return f"; {name}: allocated in {by}" if name and len(lines) > 1 else ""
 
     def _calls_of(self, pcs: Sequence[int]) -> list[Place]:
@@ -281,7 +313,7 @@ class Telling:
         fault.region = 0 if name else -1
         fault.offset = e.memory.offset if name else fault.offset
         shape = Shape(tuple(e.grid), tuple(e.block), e.memory.bytes)
-        return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors), fault
+        return Scene(_NOWHERE, Built(self.program.executable, arrays), shape, tensors, self._shown), fault
 
     def _of_structures(self, name: str) -> bool:
         """Whether a pointer of that name is to structures of the program: an access is to a field, and no element."""
@@ -300,12 +332,14 @@ class Telling:
     def _misuse(self, e: Entry, name: str) -> str:
         scene, fault = self._scene(e, name)
         said: dict[str, Any] = {
-            "who": scene.who(fault) if fault.thread >= 0 else _text(fault.text) or "the host",
+            "who": scene.who(fault) if fault.thread >= 0 else _text(fault.file) or _text(fault.text) or "the host",
             "access": scene.access(fault),
             "verb": "writes" if fault.writes else "reads",
             "memory": name or "memory",
-            "at": _said(self._place(fault)),
-            "freed": _said(self._freed(e.memory)),
+            "at": self._said(self._place(fault)),
+            "freed": self._said(self._freed(e.memory)),
+            "other": _text(fault.text) + self._said(self._freed(e.memory)),
+            "others": "write" if fault.other_writes else "read",
             "said": _text(fault.text),
             "bytes": fault.bytes or e.memory.bytes,
             "offset": e.memory.offset,
@@ -324,10 +358,6 @@ def _allocating_calls(executable: Path) -> tuple[int, ...]:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
-
-
-def _said(place: Place | None) -> str:
-    return f" ({Path(place.file).name}, line {place.line})" if place else ""
 
 
 def merged(findings: Sequence[ProgramFinding]) -> tuple[ProgramFinding, ...]:

@@ -28,6 +28,7 @@ namespace {
 cudaError_t last = cudaSuccess, late = cudaSuccess;  // late: of a launch, known to the host when it next waits
 constexpr size_t greatest_block_shared = 227 << 10;
 uintptr_t parameters, parameters_end;
+Pointers passed;
 
 cudaError_t error_of(int32_t trouble) {
   switch (static_cast<Trouble>(trouble)) {
@@ -99,6 +100,13 @@ void run(const Config& c, bool cooperative, void (*thread)(const void*), const v
 
 bool is_reachable(uintptr_t at) { return at - parameters < parameters_end - parameters; }
 
+int parameter_within(uintptr_t begin, size_t bytes) {
+  int found = 0;
+  for (size_t i = 0; launching && i < passed.count; ++i)
+    if (reinterpret_cast<uintptr_t>(passed.begin[i]) - begin < bytes) found = found ? -1 : static_cast<int>(i) + 1;
+  return std::max(found, 0);
+}
+
 // What stands: an error that every call gives from now on.
 static cudaError_t standing() {
   if (late != cudaSuccess) sticky = std::exchange(late, cudaSuccess);
@@ -115,7 +123,7 @@ cudaError_t told(cudaError_t what, const char* function, uintptr_t pc, const cha
 }
 
 cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*thread)(const void*), const void* arguments,
-                          size_t bytes, const void* anchor, bool cooperative) {
+                          size_t bytes, const void* anchor, bool cooperative, Pointers pointers) {
   if (launching) refuse(placed("dynamic parallelism, a launch by a kernel, is not emulated", at).c_str());
   LOCKED;
   if (sticky != cudaSuccess || late != cudaSuccess) return sticky;
@@ -125,11 +133,12 @@ cudaError_t launch_kernel(const char* kernel, Place at, const Config& c, void (*
     return last = error;
   }
   launched = {kernel, at};
+  passed = pointers;
   parameters = reinterpret_cast<uintptr_t>(arguments), parameters_end = parameters + bytes;
   snprintf(table->running, sizeof table->running, "%s", placed(kernel, at).c_str());
   ++table->launches;
   fflush(stdout);
-  begin_work(c.stream);
+  begin_work(c.stream, (std::string("kernel ") + kernel).c_str(), calls_here());
   run(c, cooperative, thread, arguments, anchor);
   table->running[0] = 0;
   return cudaSuccess;

@@ -23,9 +23,10 @@
 namespace simt {
 namespace {
 constexpr size_t device_space = size_t{1} << 38, visible_space = size_t{1} << 37, space = device_space + visible_space;
+constexpr size_t most_slots = size_t{1} << 39;  // of what is known of bytes: streams.cpp has the same
 constexpr size_t alignment = 256, least_gap = 512, most_gap = 1 << 20, margin = 1 << 20, page = 4096;
-// visible: to the host, too; ordered: it need not wait; from in_flight on: written by work that perhaps was not waited for.
-enum State : uint8_t { nobodys, undefined_byte, defined_byte, ordered, visible, in_flight };
+// visible: to the host, too; ordered: it need not wait.
+enum State : uint8_t { nobodys, undefined_byte, defined_byte, ordered, visible };
 
 struct Allocation {
   size_t bytes;
@@ -60,7 +61,6 @@ auto& shared_regions = *new std::vector<Region>;
 auto& subscripts = *new std::vector<Subscript>;
 auto& regions = *new std::vector<Region>;
 size_t greatest_shared;
-bool any_in_flight;
 
 uint8_t* state_of(uintptr_t at) { return states + (at - arena); }
 void become(uintptr_t at, uint8_t state, size_t bytes) {
@@ -76,12 +76,12 @@ void protect(int how) {
 }
 
 Memory tell(uintptr_t begin, const Allocation& a, uintptr_t at) {
-  Memory m{a.kind, a.freed, a.bytes, static_cast<int64_t>(at - begin), relative((void*)a.made_pc), relative((void*)a.freed_pc), "", a.made, a.gone};
+  Memory m{a.kind, a.freed, a.bytes, static_cast<int64_t>(at - begin), relative((void*)a.made_pc), relative((void*)a.freed_pc), "", a.made, a.gone, parameter_within(begin, a.bytes)};
   return m;
 }
 
 Memory tell(const Variable& v, uintptr_t at) {
-  Memory m{v.kind, 0, v.bytes, static_cast<int64_t>(at - v.begin), 0, 0, "", {}, {}};
+  Memory m{v.kind, 0, v.bytes, static_cast<int64_t>(at - v.begin), 0, 0, "", {}, {}, 0};
   snprintf(m.name, sizeof m.name, "%s", v.name.c_str());
   return m;
 }
@@ -127,25 +127,49 @@ __attribute__((noinline)) bool beyond(uintptr_t at, size_t bytes, int how, uintp
   return true;
 }
 
+// api: the function that does it; null: a kernel.
+void note(Misuse t, const Conflict& c, Memory m, size_t bytes, int how, uintptr_t pc, const char* api = nullptr) {
+  m.gone = c.with->calls;
+  Fault f = fault_of(static_cast<int32_t>(t), m, bytes, api ? how | by_host : how, pc);
+  f.other_writes = c.it_writes, f.other_pc = c.with->calls.pcs[0];
+  snprintf(f.text, sizeof f.text, "%s", c.with->name.c_str());
+  snprintf(f.file, sizeof f.file, "%s", api ? api : "");
+  note(f, m, false);
+}
+
+// Of memory that work in several streams may access, or work and the host, which sees it: of variables behind all else.
+size_t slot_of(uintptr_t at) { return in_arena(at) ? at - arena : space + (at - data_begin); }
+__attribute__((noinline)) void judge_streams(uintptr_t at, size_t bytes, int how, uintptr_t pc, bool seen, const char* api = nullptr) {
+  size_t slot = slot_of(at);
+  if (is_fast || (!many_streams && !seen) || slot + bytes > most_slots) return;
+  if (Conflict c = work_accesses(slot, bytes, how); c.with) note(Misuse::stream_race, c, memory_at(at), bytes, how, pc, api);
+}
+
+void judge_host(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
+  Conflict c = slot_of(at) + bytes > most_slots ? Conflict{} : host_accesses(slot_of(at), bytes, how);
+  if (c.with && how & polls) host_waits_for_all();  // a flag, by which the host waits for what the kernel wrote before it
+  else if (c.with) note(Misuse::unsynchronized, c, memory_at(at), bytes, how, pc);
+}
+
 bool kernel_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   uint8_t* s = state_of(at);
+  if (*s == visible || (many_streams && *s != ordered && *s != nobodys)) judge_streams(at, bytes, how, pc, *s == visible);
   if (bytes == 4) {
     uint32_t four;
     memcpy(&four, s, 4);
     if (four == defined_byte * 0x01010101u) return at >= launch_top && at - arena < device_space;
   }
-  bool is_undefined = true, is_visible = false;
+  bool is_undefined = true;
   for (size_t i = 0; i < bytes; ++i) {
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
     is_undefined &= s[i] == undefined_byte;
-    is_visible |= s[i] >= ordered;
   }
   // Of a structure with gaps some bytes are never written.
   if (is_undefined && (!(how & a_write) || how & reads_too)) {
     auto a = nearest(at);
     note(Trouble::uninitialized, tell(a->first, a->second, at), bytes, how, pc);
   }
-  if (how & a_write && *s != ordered) memset(s, is_visible ? mark_of_work(in_flight) : defined_byte, bytes), any_in_flight |= is_visible;
+  if (how & a_write && *s < ordered) memset(s, defined_byte, bytes);
   return at >= launch_top && at - arena < device_space;
 }
 
@@ -160,14 +184,9 @@ bool host_in_arena(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
     return true;
   }
   uint8_t* s = state_of(at);
-  if (how & polls && *s >= in_flight && !waited_for(*s, in_flight)) synchronized();  // a flag, by which the host waits for what the kernel wrote before it
-  for (size_t i = 0; i < bytes; ++i) {
+  for (size_t i = 0; i < bytes; ++i)
     if (s[i] == nobodys) return beyond(at, bytes, how, pc);
-    if (s[i] < in_flight || waited_for(s[i], in_flight)) continue;
-    auto a = nearest(at);
-    note(Misuse::unsynchronized, tell(a->first, a->second, at), bytes, how, pc);
-    break;
-  }
+  if (*s != ordered) judge_host(at, bytes, how, pc);
   return true;
 }
 
@@ -176,9 +195,11 @@ bool variable_accessed(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   bool inside = v && at - v->begin < v->bytes;
   if (how & by_host) {
     if (inside && v->kind != Kind::managed_variable) note(Misuse::host_access, tell(*v, at), bytes, how, pc);
+    else if (inside) judge_host(at, bytes, how, pc);
     return true;
   }
   if (inside && at + bytes <= v->begin + v->bytes) {
+    if (bool seen = v->kind == Kind::managed_variable; seen || many_streams) judge_streams(at, bytes, how, pc, seen);
     if (v->kind == Kind::constant && how & a_write) note(Misuse::constant_write, tell(*v, at), bytes, how, pc);
     return v->kind == Kind::constant;
   }
@@ -225,7 +246,7 @@ bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc) {
   return foreign(at, bytes, how, pc);
 }
 
-static Calls calls_here() {
+Calls calls_here() {
   Calls found{};
   void* all[64];
   uint64_t* to = found.pcs;
@@ -317,6 +338,7 @@ bool judge_copy(const void* given, size_t bytes, bool is_write, const char* name
   if (!in_arena(at)) {
     bool fits = m.kind == Kind::none || m.offset + bytes <= m.bytes;
     if (!fits) report(Misuse::copied_beyond, pc, m, name, bytes, is_write);
+    else if (m.kind != Kind::none) judge_streams(at, bytes, is_write ? a_write : 0, pc, m.kind == Kind::managed_variable, name);
     return fits;
   }
   if (m.kind == Kind::none || m.freed || m.offset < 0 || m.offset + bytes > m.bytes) {
@@ -324,7 +346,9 @@ bool judge_copy(const void* given, size_t bytes, bool is_write, const char* name
     report(gone ? Misuse::use_after_free : Misuse::copied_beyond, pc, m, name, bytes, is_write);
     return false;
   }
-  if (is_write || is_fast) return true;
+  if (is_fast) return true;
+  if (*state_of(at) != ordered) judge_streams(at, bytes, is_write ? a_write : 0, pc, *state_of(at) == visible, name);
+  if (is_write) return true;
   // What is undefined is told of where it is no gap of a structure: a long run, or the only one of many bytes.
   const uint8_t* s = state_of(at);
   size_t runs = 0, longest = 0, first = 0;
@@ -339,30 +363,11 @@ bool judge_copy(const void* given, size_t bytes, bool is_write, const char* name
   return true;
 }
 
-void copy_states(const void* to, const void* from, size_t bytes, bool flies) {
+void copy_states(const void* to, const void* from, size_t bytes) {
   auto t = reinterpret_cast<uintptr_t>(to), f = reinterpret_cast<uintptr_t>(from);
-  if (!in_arena(t) || is_fast) return;
-  if (t - arena >= device_space) {
-    any_in_flight |= flies;
-    if (flies) memset(state_of(t), mark_of_work(in_flight), bytes);
-  } else if (from && in_arena(f) && f - arena < device_space) memmove(state_of(t), state_of(f), bytes);
+  if (!in_arena(t) || t - arena >= device_space || is_fast) return;
+  if (from && in_arena(f) && f - arena < device_space) memmove(state_of(t), state_of(f), bytes);
   else memset(state_of(t), defined_byte, bytes);
-}
-
-static void make_visible(bool (*which)(uint8_t mark)) {
-  for (auto& [at, a] : allocations)
-    if (!a.freed && !of_device(a.kind))
-      std::replace_if(state_of(at), state_of(at) + a.bytes, [=](uint8_t s) { return s >= in_flight && which(s); }, uint8_t{visible});
-}
-
-void settle_marks() {
-  make_visible([](uint8_t mark) { return waited_for(mark, in_flight); });
-}
-
-void synchronized() {
-  if (!std::exchange(any_in_flight, false)) return;
-  forget_work();
-  make_visible([](uint8_t) { return true; });
 }
 
 void collect_regions(Launch& l) {

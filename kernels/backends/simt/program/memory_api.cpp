@@ -20,10 +20,16 @@ cudaError_t give(void** to, size_t bytes, Kind kind, const char* name, uintptr_t
   return cudaSuccess;
 }
 
-cudaError_t take_back(void* at, bool of_host, const char* name, uintptr_t pc, bool waits = true) {
+// In a stream; null: the host waits, and the default stream does it.
+using In = const cudaStream_t*;
+void begin(In stream, const char* name) { begin_work(stream ? *stream : nullptr, name, calls_here()); }
+
+cudaError_t take_back(void* at, bool of_host, const char* name, uintptr_t pc, In stream = nullptr) {
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
-  if (waits) synchronized();
+  Memory m = memory_at(reinterpret_cast<uintptr_t>(at));
+  if (!stream) host_waits_for_all();
+  else if (begin(stream, name); m.kind == Kind::device && !m.freed && !m.offset) judge_copy(at, m.bytes, true, name, pc);
   Open opened;
   return release(at, of_host, pc);  // its finding says more than the error does
 }
@@ -53,27 +59,25 @@ struct Block {
   size_t from_pitch, width, height;
 };
 
-// In a stream; null: the host waits, and the default stream does it.
-using In = const cudaStream_t*;
-
 cudaError_t copy(const Block& b, cudaMemcpyKind kind, In stream, const char* name, uintptr_t pc) {
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
-  begin_work(stream ? *stream : nullptr);
-  if (!stream || is_plain(memory_at(reinterpret_cast<uintptr_t>(b.to)), b.to)) host_waits(stream ? *stream : nullptr);
-  if (!b.width || !b.height) return cudaSuccess;
-  if (!b.to || !b.from) return told(cudaErrorInvalidValue, name, pc, "null");
+  begin(stream, name);
+  bool waits = !stream || is_plain(memory_at(reinterpret_cast<uintptr_t>(b.to)), b.to);
+  bool any = b.width && b.height;
+  if (any && (!b.to || !b.from)) return told(cudaErrorInvalidValue, name, pc, "null");
   if (b.height > 1 && (b.width > b.to_pitch || b.width > b.from_pitch)) return told(cudaErrorInvalidPitchValue, name, pc, "");
-  if (const char* why = misdirected(b.to, b.from, kind))
+  if (const char* why = any ? misdirected(b.to, b.from, kind) : nullptr)
     return told(strncmp(why, "no", 2) ? cudaErrorInvalidValue : cudaErrorInvalidMemcpyDirection, name, pc, why);
   Open opened;
-  for (size_t row = 0; row < b.height; ++row) {
+  for (size_t row = 0; any && row < b.height; ++row) {
     auto* to = static_cast<char*>(b.to) + row * b.to_pitch;
     auto* from = static_cast<const char*>(b.from) + row * b.from_pitch;
     if (!judge_copy(to, b.width, true, name, pc) || !judge_copy(from, b.width, false, name, pc)) return cudaErrorInvalidValue;
     memmove(to, from, b.width);
-    copy_states(to, from, b.width, stream);
+    copy_states(to, from, b.width);
   }
+  if (waits) host_waits(stream ? *stream : nullptr);
   return cudaSuccess;
 }
 
@@ -81,9 +85,10 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
   return copy({to, bytes, from, bytes, bytes, 1}, kind, stream, name, pc);
 }
 
-cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, const char* name, uintptr_t pc) {
+cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, In stream, const char* name, uintptr_t pc) {
   LOCKED;
   if (cudaError_t stands = told(cudaSuccess, name, pc)) return stands;
+  begin(stream, name);
   if (!width || !height) return cudaSuccess;
   if (is_plain(memory_at(reinterpret_cast<uintptr_t>(at)), at) || !at)
     return told(cudaErrorInvalidValue, name, pc, at ? "memory of the host" : "null");
@@ -92,8 +97,9 @@ cudaError_t set(void* at, size_t pitch, int value, size_t width, size_t height, 
     char* to = static_cast<char*>(at) + row * pitch;
     if (!judge_copy(to, width, true, name, pc)) return cudaErrorInvalidValue;
     memset(to, value, width);
-    copy_states(to, nullptr, width, false);
+    copy_states(to, nullptr, width);
   }
+  if (!stream && memory_at(reinterpret_cast<uintptr_t>(at)).kind != Kind::device) host_waits(nullptr);
   return cudaSuccess;
 }
 
@@ -126,7 +132,7 @@ API cudaError_t cudaMalloc3D(cudaPitchedPtr* to, cudaExtent e) {
   return give(&to->ptr, pitch * e.height * e.depth, Kind::device, __func__, CALLER);
 }
 API cudaError_t cudaFree(void* at) { return take_back(at, false, __func__, CALLER); }
-API cudaError_t cudaFreeAsync(void* at, cudaStream_t) { return take_back(at, false, __func__, CALLER, false); }
+API cudaError_t cudaFreeAsync(void* at, cudaStream_t s) { return take_back(at, false, __func__, CALLER, &s); }
 API cudaError_t cudaFreeHost(void* at) { return take_back(at, true, __func__, CALLER); }
 
 API cudaError_t cudaHostRegister(void* at, size_t bytes, unsigned) {
@@ -175,17 +181,17 @@ API cudaError_t cudaMemcpy2D(void* to, size_t tp, const void* from, size_t fp, s
 API cudaError_t cudaMemcpy2DAsync(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t s) {
   return copy({to, tp, from, fp, w, h}, k, &s, __func__, CALLER);
 }
-API cudaError_t cudaMemset(void* at, int value, size_t n) { return set(at, n, value, n, 1, __func__, CALLER); }
-API cudaError_t cudaMemsetAsync(void* at, int value, size_t n, cudaStream_t) { return set(at, n, value, n, 1, __func__, CALLER); }
-API cudaError_t cudaMemset2D(void* at, size_t pitch, int value, size_t w, size_t h) { return set(at, pitch, value, w, h, __func__, CALLER); }
-API cudaError_t cudaMemset2DAsync(void* at, size_t pitch, int value, size_t w, size_t h, cudaStream_t) {
-  return set(at, pitch, value, w, h, __func__, CALLER);
+API cudaError_t cudaMemset(void* at, int value, size_t n) { return set(at, n, value, n, 1, nullptr, __func__, CALLER); }
+API cudaError_t cudaMemsetAsync(void* at, int value, size_t n, cudaStream_t s) { return set(at, n, value, n, 1, &s, __func__, CALLER); }
+API cudaError_t cudaMemset2D(void* at, size_t pitch, int value, size_t w, size_t h) { return set(at, pitch, value, w, h, nullptr, __func__, CALLER); }
+API cudaError_t cudaMemset2DAsync(void* at, size_t pitch, int value, size_t w, size_t h, cudaStream_t s) {
+  return set(at, pitch, value, w, h, &s, __func__, CALLER);
 }
 API cudaError_t cudaMemset3D(cudaPitchedPtr at, int value, cudaExtent e) {
-  return set(at.ptr, at.pitch, value, e.width, e.height * e.depth, __func__, CALLER);
+  return set(at.ptr, at.pitch, value, e.width, e.height * e.depth, nullptr, __func__, CALLER);
 }
-API cudaError_t cudaMemset3DAsync(cudaPitchedPtr at, int value, cudaExtent e, cudaStream_t) {
-  return set(at.ptr, at.pitch, value, e.width, e.height * e.depth, __func__, CALLER);
+API cudaError_t cudaMemset3DAsync(cudaPitchedPtr at, int value, cudaExtent e, cudaStream_t s) {
+  return set(at.ptr, at.pitch, value, e.width, e.height * e.depth, &s, __func__, CALLER);
 }
 API cudaError_t cudaMallocFromPoolAsync(void** to, size_t bytes, cudaMemPool_t, cudaStream_t) {
   return give(to, bytes, Kind::device, __func__, CALLER);

@@ -34,6 +34,12 @@ struct Call {
   }
 };
 
+template <class T>
+SIMT_UNSEEN const void* pointer_of(const T& argument) {
+  if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) return (const void*)argument;
+  return nullptr;
+}
+
 template <class F, class... P>
 struct Configured {
   F kernel;
@@ -45,9 +51,10 @@ struct Configured {
   cudaError_t operator()(P... arguments) const { return run<std::decay_t<P>...>(std::move(arguments)...); }
   template <class... A>
   cudaError_t run(A... arguments) const {
+    const void* pointers[] = {pointer_of(arguments)..., nullptr};
     Call<F, A...> call{kernel, {std::move(arguments)...}};
     program_anchor = 1;
-    return launch_kernel(name, at, how, call.thread, &call, sizeof call, &program_anchor, cooperative);
+    return launch_kernel(name, at, how, call.thread, &call, sizeof call, &program_anchor, cooperative, {pointers, sizeof...(A)});
   }
 };
 // Of a kernel whose parameters only the call tells.

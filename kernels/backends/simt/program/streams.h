@@ -5,19 +5,34 @@
 #include <time.h>
 
 #include <map>
+#include <string>
+
+#include "watch.h"
 
 namespace simt {
 constexpr uintptr_t not_blocking = 1;         // of a stream's number: it and the default stream do not wait for one another
 using Clock = std::map<uintptr_t, uint32_t>;  // by number of stream: the last epoch that was waited for
 
+// A launch, a copy or a set, and whoever called for it.
+struct Work {
+  uintptr_t stream;
+  uint32_t epoch;
+  std::string name;
+  Calls calls;
+};
+struct Conflict {
+  const Work* with = nullptr;  // null: there is none
+  bool it_writes = false;
+};
+extern bool many_streams;  // the program has others than the default one: of all memory it is known which work accessed it last
+
 uintptr_t number_of_stream(bool blocking);
-void begin_work(cudaStream_t s);  // a launch or a copy
-// What marks bytes that the current work has written; marks begin with `first`, and the one before it is no mark.
-uint8_t mark_of_work(uint8_t first);
-bool waited_for(uint8_t mark, uint8_t first);  // by the host
-void settle_marks();                           // memory.cpp: no byte has a mark of work that was waited for
-void forget_work();                            // all of it was waited for
+void begin_work(cudaStream_t s, const char* name, const Calls& calls);
+// Notes an access of the current work to bytes from `slot` on, and tells what it races with.
+Conflict work_accesses(size_t slot, size_t bytes, int how);
+Conflict host_accesses(size_t slot, size_t bytes, int how);  // work that the host has not waited for
 void host_waits(cudaStream_t s);
+void host_waits_for_all();
 void host_knows(const Clock& clock);
 void stream_knows(cudaStream_t s, const Clock& clock);
 Clock recorded_in(cudaStream_t s);  // by an event

@@ -127,6 +127,41 @@ def plain_kernels(texts: Iterable[str]) -> dict[str, str]:
     return {name: names[name] for name, counts in known.items() if len(counts) == 1 and counts != {-1}}
 
 
+def kernel_parameters(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Names of the parameters of each kernel that is defined once; empty where one has none."""
+    known: dict[str, set[tuple[str, ...]]] = {}
+    for text in texts:
+        tokens = _tokens(text)
+        for number in (n for n, token in enumerate(tokens) if token.text == "__global__"):
+            opening = _parameters(tokens, number)
+            closing = _closing(tokens, opening)
+            if closing + 1 < len(tokens) and tokens[closing + 1].text == "{":
+                inside = tuple(map(_name_of, _parted([t.text for t in tokens[opening + 1 : closing]])))
+                known.setdefault(tokens[opening - 1].text, set()).add(inside)
+    return {name: next(iter(found)) for name, found in known.items() if len(found) == 1}
+
+
+def _parted(words: list[str]) -> list[list[str]]:
+    """Make parts of what stands between brackets, at its commas."""
+    parts, depth = [list[str]()], 0
+    for word in words:
+        depth += (word in {*_OPEN, "<"}) - (word in _CLOSE) - (len(word) if set(word) == {">"} else 0)
+        if word == "," and not depth:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _name_of(parameter: list[str]) -> str:
+    """The name of a parameter, which stands last but for brackets and a default."""
+    words = parameter[: next((n for n, word in enumerate(parameter) if word in {"[", "="}), None)]
+    return words[-1] if len(words) > 1 and _is_name(words[-1]) and words[-1] not in _NO_NAMES else ""
+
+
+_NO_NAMES = frozenset(("const", "volatile", "restrict", "__restrict__", "__restrict"))
+
+
 def _kernels(tokens: list[_Token]) -> Iterator[tuple[str, int, int]]:
     """Names of kernels, how many parameters they have (-1: a pointer to it tells not all of it), braces around them."""
     depth = 0

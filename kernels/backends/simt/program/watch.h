@@ -27,6 +27,7 @@ enum class Misuse : int32_t {
   copied_beyond,
   unsynchronized,    // the host accesses what a kernel or a copy may still write
   host_crash,
+  stream_race,
 };
 
 enum class Kind : int32_t { none, device, pinned, managed, heap, variable, constant, managed_variable, shared };
@@ -45,6 +46,7 @@ struct Memory {
   uint64_t made_pc, freed_pc;
   char name[64];
   Calls made, gone;
+  int32_t parameter;  // of the running kernel, from 1 on, by which it was passed; 0: none, or several
 };
 
 struct Record {
@@ -99,8 +101,8 @@ size_t allocated();
 size_t device_memory();  // bytes that there are in all
 bool judged(uintptr_t at, size_t bytes, int how, uintptr_t pc);
 bool judge_copy(const void* at, size_t bytes, bool is_write, const char* name, uintptr_t pc);
-void copy_states(const void* to, const void* from, size_t bytes, bool in_flight);
-void synchronized();
+void copy_states(const void* to, const void* from, size_t bytes);
+Calls calls_here();
 void collect_regions(Launch& launch);
 Memory memory_of_region(int region, int64_t offset);
 void report_leaks();
@@ -112,6 +114,7 @@ bool is_reachable(uintptr_t at);
 void launch_on_all(Launch& how, void (*kernel)(const void*), const void* arguments, const void* anchor);
 
 // launch.cpp
+int parameter_within(uintptr_t begin, size_t bytes);  // as in Memory
 extern thread_local bool launching __attribute__((tls_model("initial-exec")));  // this thread of the host's runs a kernel
 cudaError_t told(cudaError_t what, const char* function, uintptr_t pc, const char* why = "");
 extern cudaError_t sticky;

@@ -12,6 +12,7 @@ struct Named {
   int arrived;
   bool passing;  // some of those did not wait
   uint64_t generation;
+  int yes, came, said_yes;  // what the votes so far are; of the generation before, how many there were
 };
 SIMT_EACH_MADE std::map<std::pair<uint64_t, int>, Named> named_barriers;  // by block and number
 constexpr int patience = 20000;  // turns in which nobody else came: the barrier's others never will
@@ -25,19 +26,19 @@ static bool all_there(const Named& n, int count) {
 }
 static void next_generation(Named& n, int count) {
   if (checking && count >= S.count && !n.passing) shadow_barrier();
-  n = {0, false, n.generation + 1};
+  n = {0, false, n.generation + 1, 0, n.arrived, n.yes};
 }
 
 // What its threads did before happens before what they do behind it.
-static void meet(int number, int count, bool waits, Place at) {
+static int meet(int number, int count, bool waits, Place at, Vote vote = Vote::none, int said = 0) {
   settle_row();
   Named& n = named_barriers[{S.block, number}];
   uint64_t mine = n.generation;
   uintptr_t key = reinterpret_cast<uintptr_t>(&n) ^ (mine << 48);
   if (checking) shadow_settle(), synchronize(key, false, reads | writes | releases | of_block);
-  ++n.arrived, n.passing |= !waits;
+  ++n.arrived, n.yes += said, n.passing |= !waits;
   if (all_there(n, count)) next_generation(n, count);
-  if (!waits) return;
+  if (!waits) return 0;
   for (int turns = 0; n.generation == mine; ++turns) {
     if (turns > patience) {
       char text[96];
@@ -48,6 +49,7 @@ static void meet(int number, int count, bool waits, Place at) {
     if (n.generation == mine && all_there(n, count)) next_generation(n, count);
   }
   if (checking) synchronize(key, false, reads | acquires | of_block);
+  return vote == Vote::all ? n.said_yes == n.came : vote == Vote::any ? n.said_yes > 0 : n.said_yes;
 }
 
 namespace ptx {
@@ -85,17 +87,23 @@ void reduce(Machine& m, const Instruction& i) {
 void active(Machine& m, const Instruction& i) { m.put(i.operands[0], active_lanes(m.at), Type::b32); }
 void meet_warp(Machine& m, const Instruction& i) { warp(Op::sync, mask_of(m, i.operands[0]), 0, 0, 32, m.at); }
 
+// barrier, threads: the second may be left out, and is null then.
+int come_together(const Machine& m, const Instruction& i, const Operand& barrier_number, const Operand* threads, Vote vote, int said) {
+  constexpr uint64_t barriers = 16;
+  uint64_t number = m.get(barrier_number), count = threads ? m.get(*threads) : S.count;
+  if (number >= barriers) unsupported(i.text + " of barrier " + std::to_string(number) + " (a block has 16)", m.at);
+  if (threads && (!count || count % warp_lanes))
+    unsupported(i.text + " of " + std::to_string(count) + " threads (no multiple of 32)", m.at);
+  bool waits = !i.has("arrive"), is_whole = count >= static_cast<uint64_t>(S.count);
+  if (!number && is_whole && waits) return barrier(vote, said, m.at);  // __syncthreads()
+  return meet(static_cast<int>(number), static_cast<int>(count), waits, m.at, vote, said);
+}
 void meet_block(Machine& m, const Instruction& i) {
-  int count = i.operands.size() > 1 ? static_cast<int>(m.get(i.operands[1])) : S.count;
-  auto number = static_cast<int>(m.get(i.operands[0]));
-  bool waits = !i.has("arrive");
-  if (!number && count >= S.count && waits) barrier(Vote::none, 0, m.at);  // __syncthreads()
-  else meet(number, count, waits, m.at);
+  come_together(m, i, i.operands[0], i.operands.size() > 1 ? &i.operands[1] : nullptr, Vote::none, 0);
 }
 void meet_and_vote(Machine& m, const Instruction& i) {
-  size_t last = i.operands.size() - 1;
-  if (last > 2 && m.get(i.operands[2]) < static_cast<uint64_t>(S.count)) unsupported(i.text + " of a part of the block", m.at);
-  m.put(i.operands[0], barrier(static_cast<Vote>(i.detail), m.get(i.operands[last]) & 1, m.at), Type::b32);
+  const auto& o = i.operands;
+  m.put(o[0], come_together(m, i, o[1], o.size() > 3 ? &o[2] : nullptr, static_cast<Vote>(i.detail), m.get(o.back()) & 1), Type::b32);
 }
 
 struct Named {

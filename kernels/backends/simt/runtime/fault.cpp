@@ -100,10 +100,15 @@ uint64_t relative(const void* code) {
   return in_library(at) ? at - library.begin : 0;
 }
 
+// Folders may be longer than there is room: as many as fit tell which of two files of one name it is.
+void set_file(char (&to)[256], const char* file) {
+  size_t length = file ? strlen(file) : 0;
+  snprintf(to, sizeof to, "%s", length < sizeof to ? file ? file : "" : file + length - sizeof to + 1);
+}
+
 void set_place(Fault& fault, Place at) {
-  const char* slash = strrchr(at.file, '/');
   fault.line = at.line;
-  snprintf(fault.file, sizeof fault.file, "%s", slash ? slash + 1 : at.file);  // folders are longer than there is room
+  set_file(fault.file, at.file);
 }
 
 const Watcher* watcher;
@@ -177,10 +182,16 @@ int64_t extent_of(const char* type, int& dimensions) {
   return *at == ' ' ? extent : 0;  // not of a pointer in brackets
 }
 
-bool stands_at(const Subscript& s, const Index& at, const char* file) {
+// Whether a path ends with a name, or with folders and a name.
+bool is_file(const char* path, const char* end) {
+  size_t length = strlen(path), wanted = strlen(end);
+  return wanted <= length && !strcmp(path + length - wanted, end) && (wanted == length || *end == '/' || path[length - wanted - 1] == '/');
+}
+
+bool stands_at(const Subscript& s, const Index& at) {
   auto line = static_cast<int32_t>(at.line), column = static_cast<int32_t>(at.column);
   bool opens = s.line == line && s.column == column, closes = s.closing_line == line && s.closing_column == column;
-  return (opens || closes) && !strcmp(s.file, file);
+  return (opens || closes) && is_file(at.file, s.file);
 }
 
 // The subscript that is surely an access to an array with fewer elements; null: it may do no harm.
@@ -188,10 +199,9 @@ const Subscript* sure(const Index& at, int64_t& extent) {
   int dimensions;
   extent = extent_of(at.array->text, dimensions);
   if (extent <= 1) return nullptr;  // such an array stands for one as long as it is wanted
-  const char* slash = strrchr(at.file, '/');
   for (uint32_t i = 0; i < S.launch->subscript_count; ++i) {
     const Subscript& s = S.launch->subscripts[i];
-    if (stands_at(s, at, slash ? slash + 1 : at.file)) return s.further + 1 >= dimensions ? &s : nullptr;
+    if (stands_at(s, at)) return s.further + 1 >= dimensions ? &s : nullptr;
   }
   return nullptr;
 }

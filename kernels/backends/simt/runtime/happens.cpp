@@ -130,7 +130,7 @@ bool knows_all_of(const Log& log) {
 
 void forget(Knowledge& k) {
   for (Learner& l : k.threads) {
-    l.acquired.clear(), l.pending.clear();
+    l.acquired.clear(), l.pending.clear(), l.tickets.clear();
     l.narrow = l.wide = nullptr;
   }
   k.of_block = nullptr, k.wide = nullptr;
@@ -179,6 +179,7 @@ void synchronize(uintptr_t address, bool is_shared, int how) {
   if ((how & reads) && log) {
     Ref all{log, static_cast<uint32_t>(log->entries.size()), narrow};
     learn(mine().pending, all);
+    if (how & writes) learn(mine().tickets, all);
     if (how & acquires) learn(mine().acquired, all);
   }
   if (!(how & writes)) return;
@@ -300,16 +301,17 @@ void order_block() {
   for (int i = 0; i < S.count; ++i) ++clocks[i][lane_of(i)];
 }
 
-// All threads of the block meet: what one has learnt all have, and a fence of one before is as good as of any behind it.
+// All threads of the block meet: what one has learnt all have, and a fence of one before is as good as of any behind it. Of
+// what one has read of other blocks without a fence nobody learns, unless it has drawn a ticket (docs/memory-order.md).
 void order_barrier() {
   if (!known.threads.empty()) {
     Refs all;
     Said wide;
     if (known.of_block) all = *known.of_block;
     for (Learner& l : known.threads) {
-      for (const Refs* refs : {&l.acquired, &l.pending})
+      for (const Refs* refs : {&l.acquired, &l.tickets})
         for (const Ref& r : *refs) learn(all, r);
-      l.acquired.clear(), l.pending.clear();
+      l.acquired.clear(), l.tickets.clear();
       if (l.wide && l.wide->interval == S.interval) wide = joined(wide, l.wide);
     }
     if (!all.empty()) known.of_block = std::make_shared<const Refs>(std::move(all));

@@ -31,9 +31,10 @@ struct Snapshot {
 };
 using Said = std::shared_ptr<const Snapshot>;
 
-// Of one thread: what it has learnt, what it will have learnt once it passes a fence, its own last fences, its copies.
+// Of one thread: what it has learnt, what it will have learnt once it passes a fence, what of that a barrier is enough for,
+// its own last fences, its copies.
 struct Learner {
-  Refs acquired, pending;
+  Refs acquired, pending, tickets;
   Said narrow, wide;
   uint32_t filling = 0;             // the flight of copies that it has not committed; 0: none
   std::vector<uint32_t> committed;  // flights that it has not waited for

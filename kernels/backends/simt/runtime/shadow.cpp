@@ -253,6 +253,7 @@ inline bool plain(uintptr_t address, uintptr_t pc, uintptr_t bytes) {
 bool judged(const Access& a) {
   int how = (a.writes ? a_write : 0) | (a.flags & read_too ? reads_too : 0) | (S.current < 0 || !S.active ? by_host : 0);
   how |= (a.flags & by_volatile) && !a.writes ? polls : 0;
+  how |= (a.flags & strong ? strongly : 0) | (a.flags & after_fence ? publishes : 0);
   return watcher->judged(a.address, a.bytes, how, a.pc);
 }
 
@@ -294,7 +295,7 @@ void access(const Access& a) {
 // A volatile access, or an atomic one.
 void strong_access(Access a, int how) {
   if (!checking || !S.active || S.current < 0) return access(a);
-  if ((a.flags & by_volatile) && a.writes && fenced()) a.flags |= after_fence;
+  if (a.writes && (how & releases || fenced())) a.flags |= after_fence;
   access(a);
   Zone* z = zone_of(a.address, a.pc);
   synchronize(a.address, z && z->traits & shared, how);
@@ -349,7 +350,7 @@ void shadow_barrier() {
 void shadow_settle() {
   if (!pending.waits) return;
   pending.waits = false;
-  if (memcmp(pending.before, pending.at, pending.bytes)) raise(pending.fault);
+  if (memcmp(pending.before, pending.at, pending.bytes)) return raise(pending.fault);
   *pending.cell = pending.was;
   warn(pending.fault);
 }

@@ -165,7 +165,7 @@ inline void converge(int warp) {
 }
 
 // What a program has in place of a launch that ends with its first fault (program/*.cpp); null: there is none.
-constexpr int a_write = 1, reads_too = 2, by_host = 4, polls = 8;  // how it accesses; polls: a volatile read
+constexpr int a_write = 1, reads_too = 2, by_host = 4, polls = 8, strongly = 16, publishes = 32;  // how it accesses; polls: a volatile read; publishes: behind a fence
 struct Watcher {
   void (*found)(const Fault& fault, bool harmless);  // goes on behind it
   bool (*judged)(uintptr_t at, size_t bytes, int how, uintptr_t pc);  // whether it has said all there is to say of an access
@@ -180,6 +180,7 @@ void guard_begin();
 void guard_end();
 void guard_process(bool begins);  // the signals of all threads; guard_begin does so unless the launch has a crew
 void set_place(Fault& fault, Place at);
+void set_file(char (&to)[256], const char* file);
 void tell(Fault& fault, Trouble trouble, Place at, const char* text);  // block.cpp
 void warn(const Fault& fault);  // the first one is kept
 uint64_t relative(const void* code);

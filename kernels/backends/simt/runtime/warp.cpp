@@ -132,10 +132,22 @@ void check_agreement(Request* lanes, uint32_t mask, const Request& me) {
   fail(Trouble::bad_mask, at, text);
 }
 
+// It is not waited for, and CUDA allows that: of a whole program it is told all the same.
+__attribute__((noinline)) void warn_ended(const Request& t, int number, int lane) {
+  Fault f{};
+  f.trouble = static_cast<int32_t>(Trouble::ended_lane);
+  f.thread = number * warp_lanes + lane;
+  f.block = static_cast<uint32_t>(S.block);
+  set_place(f, t.at);
+  snprintf(f.text, sizeof f.text, "%s", name_of(t.op));
+  warn(f);
+}
+
 void complete(int number, uint32_t wanted, const Request& last) {
   Request* lanes = S.requests + number * warp_lanes;
   Warp& w = S.warps[number];
   check_agreement(lanes, wanted, last);
+  if (uint32_t gone = last.mask & w.ended; gone && watcher) warn_ended(last, number, __builtin_ctz(gone));
   work_out(lanes, w, wanted, last.op);
   if (checking && last.op == Op::sync) shadow_warp(number, wanted);  // nothing else orders memory (CUDA C++ Programming Guide)
   w.at_warp &= ~wanted;

@@ -1,5 +1,6 @@
-// Of CUB what kernels use most: reductions and scans of a block and a warp, and loads and stores of a block. Temporary memory
-// is used as CUB does it, so that check mode sees where it is used again without a barrier.
+// Of CUB what kernels use most: reductions, scans and sorts of a block and a warp, loads and stores of a block, and of whole
+// arrays what the host launches. Temporary memory is used as CUB does it, so that check mode sees where it is used again
+// without a barrier.
 #pragma once
 
 namespace cub {
@@ -77,23 +78,23 @@ struct Storage {
   alignas(T) char held[N * sizeof(T)];
   SIMT_INLINE T& at(unsigned n) { return reinterpret_cast<T*>(held)[n]; }
 };
-// A value of each warp, in memory that Owner is given or has of its own.
-template <class T, int Threads, class Owner>
+// Memory that Owner is given, or has of its own.
+template <class Parts, class Owner>
 class Kept {
-  using Parts = Storage<T, (Threads + 31) / 32>;
-  static SIMT_INLINE Parts& own() {
-    __shared__ Parts kept;
-    return kept;
-  }
-
  protected:
   Parts& parts;
 
  public:
+  static SIMT_INLINE Parts& own() {
+    __shared__ Parts kept;
+    return kept;
+  }
   using TempStorage = Parts;
   SIMT_INLINE Kept() : parts(own()) {}
   SIMT_INLINE explicit Kept(TempStorage& parts) : parts(parts) {}
 };
+template <class T, int Threads>
+using OfWarps = Storage<T, (Threads + 31) / 32>;  // a value of each
 }  // namespace detail
 
 template <class T, int Width = 32, int = 0>
@@ -106,9 +107,9 @@ struct WarpReduce {
 };
 
 template <class T, int X, BlockReduceAlgorithm How = BLOCK_REDUCE_WARP_REDUCTIONS, int Y = 1, int Z = 1, int Arch = 0>
-class BlockReduce : detail::Kept<T, X * Y * Z, BlockReduce<T, X, How, Y, Z, Arch>> {
+class BlockReduce : detail::Kept<detail::OfWarps<T, X * Y * Z>, BlockReduce<T, X, How, Y, Z, Arch>> {
   static constexpr int threads = X * Y * Z;
-  using Base = detail::Kept<T, threads, BlockReduce>;
+  using Base = detail::Kept<detail::OfWarps<T, threads>, BlockReduce>;
   using Base::parts;
 
  public:
@@ -191,9 +192,10 @@ struct WarpScan : detail::Scans<T, WarpScan<T, Width>> {
 };
 
 template <class T, int X, BlockScanAlgorithm How = BLOCK_SCAN_RAKING, int Y = 1, int Z = 1>
-class BlockScan : public detail::Scans<T, BlockScan<T, X, How, Y, Z>>, detail::Kept<T, X * Y * Z, BlockScan<T, X, How, Y, Z>> {
+class BlockScan : public detail::Scans<T, BlockScan<T, X, How, Y, Z>>,
+                  detail::Kept<detail::OfWarps<T, X * Y * Z>, BlockScan<T, X, How, Y, Z>> {
   static constexpr int warps = (X * Y * Z + 31) / 32;
-  using Base = detail::Kept<T, X * Y * Z, BlockScan>;
+  using Base = detail::Kept<detail::OfWarps<T, X * Y * Z>, BlockScan>;
   using Base::parts;
 
  public:
@@ -249,3 +251,8 @@ struct BlockStore {
   }
 };
 }  // namespace cub
+
+#include "sorts.cuh"
+#ifdef __CUDACC__
+#include "device.cuh"
+#endif
